@@ -1,0 +1,37 @@
+# Every target makes the virtual environment it needs; nothing else has to be prepared.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+WORKERS ?= 2
+PKGS   := groundwork kafkawire zkconsumer producer mirrormaker localkafka
+
+.PHONY: demo test check bench faults clean
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -e '.[dev]'
+	touch $@
+
+demo: $(STAMP)     ## the main job on real clusters: mirror, kill -9, prove that nothing was lost (KEEP=1 leaves them up)
+	$(BIN)/python -m localkafka.demo $(if $(KEEP),--keep)
+
+check: $(STAMP)    ## format, lint, types, borders, and every test that needs no JVM
+	$(BIN)/ruff format --check $(PKGS) tests benchmarks
+	$(BIN)/ruff check $(PKGS) tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not real and not faults"
+
+test: check        ## check, then everything against real ZooKeeper, brokers and JVM clients
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "real and not faults"
+
+faults: $(STAMP)   ## the longer fault scenarios
+	$(BIN)/python -m pytest -q -m faults
+
+bench: $(STAMP)    ## ratios against the JVM, in the same run
+	$(BIN)/python benchmarks/mirror.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find $(PKGS) tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

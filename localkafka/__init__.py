@@ -1,0 +1,1 @@
+"""Real ZooKeeper and real brokers as child processes, a TCP proxy with faults, the demo."""

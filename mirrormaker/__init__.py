@@ -1,0 +1,1 @@
+"""The daemon that copies topics from clusters to a cluster."""

@@ -1,0 +1,1 @@
+"""Batches, their way to partition leaders, and a producer on top."""

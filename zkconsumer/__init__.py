@@ -1,0 +1,1 @@
+"""The high-level consumer: groups in ZooKeeper, shared with JVM members."""

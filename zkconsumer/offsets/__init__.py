@@ -1,0 +1,1 @@
+"""Where a group's positions are kept."""
