@@ -1,0 +1,154 @@
+"""What travels and how it is named.  Knows no bytes' layout, no socket, no ZooKeeper.
+
+TopicPartition   a topic and a partition id; str() is the name an operator reads: orders/3
+Broker           id, host, port
+MessageSet       consecutive complete entries of one topic-partition, exactly as fetched
+Run              neighbouring entries of a set that may travel together
+Message          one message, where somebody asked for one
+Part, Ticket     what a sender is given: entries for a target partition, and whom to tell
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BrokerPartition:
+    """A partition id of 0.7: the broker and the index on it; str() is the znode's name."""
+
+    broker: int
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.broker}-{self.index}"
+
+
+PartitionId = int | BrokerPartition
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: PartitionId
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+class Broker(NamedTuple):
+    id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"broker {self.id} ({self.host}:{self.port})"
+
+
+@dataclass(slots=True)
+class Message:
+    """One message.  key and value are bytes or None (null); what a format lacks is None.
+
+    resume_at is the position to commit once this message is done: an offset in 0.8 and later (its own + 1), a byte
+    position in 0.7 (the end of its entry, or the start of a compressed entry that holds more messages).
+    """
+
+    topic: str
+    partition: PartitionId
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int | None
+    timestamp_type: int | None
+    headers: tuple[tuple[str, bytes | None], ...] | None
+    resume_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbouring entries that may travel together: plain ones of one format, or exactly one wrapper."""
+
+    begin: int  # first byte in the set's buffer
+    end: int  # first byte after it
+    codec: int  # 0: plain entries; else the run is exactly one wrapper
+    magic: int  # message format of the entries
+    entries: int  # 1 for a wrapper
+    resume_at: int  # where to go on once the run is done
+
+
+class Reader(Protocol):
+    """How the messages of one generation are read out of a set."""
+
+    def messages(self, message_set: MessageSet, check_crcs: bool = True) -> Iterator[Message]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSet:
+    """Consecutive complete entries of one topic-partition exactly as fetched: a view on a buffer of its own.
+
+    start is the wanted position and may lie inside the first entry when that is a wrapper: messages() leaves out what
+    is before it.  resume_at is where the next fetch goes on: what is committed once every message of the set is done.
+    """
+
+    topic: str
+    partition: PartitionId
+    start: int
+    resume_at: int
+    buffer: memoryview
+    high_watermark: int
+    runs: Sequence[Run]
+    reader: Reader
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def entries(self) -> int:
+        """Top-level entries; a wrapper counts as one."""
+        return sum(run.entries for run in self.runs)
+
+    @property
+    def codecs(self) -> frozenset[int]:
+        return frozenset(run.codec for run in self.runs)
+
+    @property
+    def format(self) -> int:
+        """The newest message format (magic) in the set."""
+        return max((run.magic for run in self.runs), default=0)
+
+    def messages(self, check_crcs: bool = True) -> Iterator[Message]:
+        """Its messages from start on, decoded lazily.  Raises CorruptMessage where the bytes end to make sense."""
+        return self.reader.messages(self, check_crcs)
+
+    def __repr__(self) -> str:
+        return f"<MessageSet {self.tp} {self.start}..{self.resume_at}, {len(self.buffer)} bytes>"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Entries on their way to one target partition."""
+
+    tp: TopicPartition  # of the target
+    entries: bytes | memoryview
+    magic: int
+    codec: int  # 0: plain entries; else exactly one wrapper
+    count: int  # messages, as far as known without opening a wrapper
+    resume_at: int | None = None  # source position once this part is stored; None: only the whole ticket counts
+
+
+class Ticket(Protocol):
+    """Whom a sender tells what became of a part.  Several parts may share one."""
+
+    def may_send(self) -> bool:
+        """False: the share this came from is gone (lease over, partition released or parked); drop it, send nothing."""
+
+    def reached(self, resume_at: int) -> None:
+        """Everything of a one-part ticket before this source position is stored."""
+
+    def done(self) -> None:
+        """One part of it is stored."""
+
+    def failed(self, reason: Exception, resume_at: int | None) -> None:
+        """A part can never be stored; resume_at is the source position just before what cannot, where known."""
