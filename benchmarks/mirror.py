@@ -1,0 +1,218 @@
+"""The mirror daemon against the JVM's MirrorMaker of 0.8.2.2, on the same clusters, in the same run.
+
+    python benchmarks/mirror.py [--small] [--sizes 100,1000] [--acks 1,-1] [--rounds 1]
+
+Both copy the same messages (plain, no keys, 4 partitions, identity) from one broker to another, one after the other,
+each from a fresh topic.  Printed for each: messages per second of wall time, and per CPU second of the whole process
+(start included), and the ratios.  Both targets are then checked: number of messages, and the sum of their CRCs as they
+stand in the segment files, against the source's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import yaml
+
+from groundwork import output
+from kafkawire.model import TopicPartition
+from kafkawire.v08 import messages as codec
+from localkafka import tools
+from localkafka.child import Child
+from localkafka.cluster import Cluster
+from localkafka.load import Load, Mixture
+from localkafka.mirror import COMMAND
+from localkafka.waiting import wait_until
+
+VERSION = "0.8.2.2"
+PARTITIONS = 4
+COUNTS = {100: 2_000_000, 1000: 1_000_000}
+TICKS = os.sysconf("SC_CLK_TCK")
+COLUMNS = ["bytes", "acks", "who", "messages", "seconds", "per second", "CPU seconds", "per CPU second", "checked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One comparison: so many messages of so many bytes, acknowledged so."""
+
+    size: int
+    acks: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    task: Task
+    who: str
+    seconds: float
+    cpu_seconds: float
+    checked: bool
+
+    @property
+    def per_second(self) -> float:
+        return self.task.count / self.seconds
+
+    @property
+    def per_cpu_second(self) -> float:
+        return self.task.count / self.cpu_seconds
+
+    def row(self) -> dict[str, object]:
+        return {
+            "bytes": self.task.size,
+            "acks": self.task.acks,
+            "who": self.who,
+            "messages": self.task.count,
+            "seconds": round(self.seconds, 1),
+            "per second": round(self.per_second),
+            "CPU seconds": round(self.cpu_seconds, 2),
+            "per CPU second": round(self.per_cpu_second),
+            "checked": "yes" if self.checked else "DIFFERS",
+        }
+
+
+class Arena:
+    """Two clusters, and what the contestants have in common."""
+
+    def __init__(self, folder: Path, source: Cluster, target: Cluster) -> None:
+        self.folder, self.source, self.target = folder, source, target
+        self.runs = 0
+
+    def run(self, who: str, task: Task) -> Result:
+        self.runs += 1
+        topic = f"bench{self.runs}"
+        for cluster in (self.source, self.target):
+            cluster.create_topic(topic, partitions=PARTITIONS, replication=1)
+        self.fill(topic, task)
+        child = Child(who, getattr(self, who)(topic, task), self.folder / f"{who}{self.runs}.log")
+        try:
+            started = self.wait_for(topic, 1, child)
+            seconds = self.wait_for(topic, task.count, child) - started
+            cpu_seconds = cpu_of(child.pid)
+        finally:
+            child.stop(timeout_s=20)
+        checked = sums(self.source, topic) == sums(self.target, topic)
+        return Result(task, who, seconds, cpu_seconds, checked)
+
+    def fill(self, topic: str, task: Task) -> None:
+        load = Load(self.source.brokers, VERSION)
+        load.produce(topic, PARTITIONS, task.count, Mixture(0.0, (0,), task.size), batch=1_000_000 // task.size)
+        load.close()
+
+    def wait_for(self, topic: str, count: int, child: Child) -> float:
+        """The moment at which the target has that many messages of the topic."""
+
+        def there() -> bool:
+            if not child.running:
+                raise SystemExit(f"{child.name} ended with {child.exit_code}; {child.log_end()}")
+            return sum(tools.log_end_offsets(self.target, [topic]).values()) >= count
+
+        wait_until(there, 300, lambda: f"{count} messages of {topic}; {child.log_end()}")
+        return time.monotonic()
+
+    def ours(self, topic: str, task: Task) -> Sequence[str]:
+        file = self.folder / f"{topic}.yaml"
+        file.write_text(
+            yaml.safe_dump(
+                {
+                    "sources": [
+                        {"name": "bench", "zookeeper.connect": self.source.zookeeper, "group.id": f"ours-{topic}"}
+                    ],
+                    "target": {
+                        "metadata.broker.list": self.target.brokers,
+                        "target.zookeeper.connect": self.target.zookeeper,
+                        "request.required.acks": task.acks,
+                    },
+                    "mirror": {"whitelist": topic},
+                }
+            )
+        )
+        return [str(COMMAND), "run", str(file)]
+
+    def jvm(self, topic: str, task: Task) -> Sequence[str]:
+        consumer, producer = self.folder / f"{topic}.consumer", self.folder / f"{topic}.producer"
+        consumer.write_text(
+            f"zookeeper.connect={self.source.zookeeper}\ngroup.id=jvm-{topic}\nauto.offset.reset=smallest\n"
+        )
+        producer.write_text(
+            f"metadata.broker.list={self.target.brokers}\nrequest.required.acks={task.acks}\nproducer.type=async\n"
+            "batch.num.messages=500\nqueue.enqueue.timeout.ms=-1\n"
+        )
+        return tools.java_command(
+            VERSION,
+            "kafka.tools.MirrorMaker",
+            ["--consumer.config", str(consumer), "--producer.config", str(producer)]
+            + ["--whitelist", topic, "--num.streams", "1"],
+        )
+
+
+def cpu_of(pid: int) -> float:
+    """User and system seconds a process has used so far, all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def sums(cluster: Cluster, topic: str) -> list[tuple[int, int]]:
+    """Messages of each partition and the sum of their CRCs, straight from the segment files of its leader."""
+    found = []
+    for partition in range(PARTITIONS):
+        count = total = 0
+        for segment in cluster.segments(TopicPartition(topic, partition)):
+            data = memoryview(segment.read_bytes())
+            scan = codec.scan(data, 0)
+            at = 0
+            while at < scan.end:
+                total += int.from_bytes(data[at + 12 : at + 16], "big")
+                count += 1
+                at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        found.append((count, total))
+    return found
+
+
+def report(results: Sequence[Result]) -> None:
+    output.write([r.row() for r in results], COLUMNS)
+    print()
+    for task in dict.fromkeys(r.task for r in results):
+        ours, jvm = ([r for r in results if r.task == task and r.who == who] for who in ("ours", "jvm"))
+        wall = sum(r.per_second for r in ours) / sum(r.per_second for r in jvm)
+        cpu = sum(r.per_cpu_second for r in ours) / sum(r.per_cpu_second for r in jvm)
+        print(f"{task.size} bytes, acks {task.acks}: {wall:.1f} times the JVM per second, {cpu:.1f} per CPU second")
+
+
+@click.command()
+@click.option("--small", is_flag=True, help="A tenth of the messages, to try the benchmark itself.")
+@click.option("--sizes", default="100,1000", help="Bytes of a value.")
+@click.option("--acks", default="1,-1", help="request.required.acks of both.")
+@click.option("--rounds", default=1, help="How often each comparison is made, in turns.")
+def main(small: bool, sizes: str, acks: str, rounds: int) -> None:
+    """Mirror the same messages with the JVM's MirrorMaker and with ours, in turns, and print the ratios."""
+    tasks = [
+        Task(int(size), int(ack), COUNTS.get(int(size), 1_000_000) // (10 if small else 1))
+        for size in sizes.split(",")
+        for ack in acks.split(",")
+    ]
+    results = []
+    settings = {"log.segment.bytes": 1 << 30}
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as folder,
+        Cluster(version=VERSION, brokers=1, settings=settings) as source,
+        Cluster(version=VERSION, brokers=1, settings=settings) as target,
+    ):
+        arena = Arena(Path(folder), source, target)
+        for task in tasks:
+            for _ in range(rounds):
+                for who in ("jvm", "ours"):
+                    results.append(arena.run(who, task))
+                    print(results[-1].row(), file=sys.stderr)
+    report(results)
+    sys.exit(0 if all(result.checked for result in results) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""`make demo`: the mirror's main job on real clusters, and the proof that nothing was lost.
+
+    source cluster (2 brokers, ZooKeeper) --> mirrormaker, a child process --> target cluster (2 brokers, ZooKeeper)
+
+Three topics of keyed and unkeyed, plain, gzip and snappy messages are copied; a fourth appears while the mirror runs;
+the mirror is killed with -9 in the middle and started again.  Then both clusters' logs are read with the JVM's own
+DumpLogSegments and compared message by message.  Exit code 1 if anything is lost.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from groundwork import output
+from kafkawire.model import TopicPartition
+from localkafka import tools
+from localkafka.cluster import Cluster
+from localkafka.compare import Comparison, Logged, compare
+from localkafka.errors import LocalKafkaError
+from localkafka.load import GZIP, PLAIN, SNAPPY, Load, Mixture
+from localkafka.mirror import MirrorProcess, Positions, committed
+from localkafka.waiting import wait_until
+
+VERSION = "0.8.2.2"
+GROUP = "demo-mirror"
+PARTITIONS = 4
+TOPICS = {
+    "orders": Mixture(keyed=1.0, codecs=(PLAIN,)),
+    "clicks": Mixture(keyed=0.0, codecs=(GZIP, PLAIN)),
+    "payments": Mixture(keyed=0.5, codecs=(PLAIN, GZIP, SNAPPY), value_bytes=300),
+}
+LATE_TOPIC, LATE_MIXTURE = "returns", Mixture(keyed=0.9, codecs=(SNAPPY, PLAIN))
+COUNT = 30_000  # messages of each topic; two thirds are there when the mirror starts
+COLUMNS = ["topic", "partition", "source", "target", "lost", "duplicates"]
+
+
+class Demo:
+    """The story, step by step; each step says what it does and how long it took since the start.
+
+    Attributes: source, target (running clusters), mirror (the daemon's process), committed (the group's positions when
+    the mirror was killed).
+    """
+
+    def __init__(self, folder: Path, source: Cluster, target: Cluster) -> None:
+        self.folder, self.source, self.target = folder, source, target
+        self.started = time.monotonic()
+        self.load = Load(source.brokers, VERSION)
+        self.mirror = MirrorProcess(folder, source, target, GROUP, "|".join([*TOPICS, LATE_TOPIC]))
+        self.committed: Positions = {}
+
+    def say(self, text: str) -> None:
+        print(f"{time.monotonic() - self.started:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+    def fill(self, share: float) -> None:
+        """Produce this share of every topic's messages."""
+        for topic, mixture in TOPICS.items():
+            self.load.produce(topic, PARTITIONS, int(COUNT * share), mixture)
+        self.say(f"source: {self.load.sent} messages, acknowledged by both replicas")
+
+    def copy(self) -> None:
+        """Everything between the first message and the clean stop of the mirror."""
+        for topic in TOPICS:
+            self.source.create_topic(topic, partitions=PARTITIONS, replication=2)
+        self.fill(2 / 3)
+        self.mirror.start()
+        wait_until(lambda: self.arrived() > 0, 45, lambda: f"the mirror's first message; {self.mirror.last_words()}")
+        self.say(f"mirror runs: {self.arrived()} messages have arrived in the target")
+        self.source.create_topic(LATE_TOPIC, partitions=PARTITIONS, replication=2)
+        self.load.produce(LATE_TOPIC, PARTITIONS, COUNT // 3, LATE_MIXTURE)
+        self.say(f"topic {LATE_TOPIC} was created and filled while the mirror runs")
+        self.break_and_mend()
+        self.wait_for_all()
+        self.say("everything is committed; the mirror gets SIGTERM")
+        code = self.mirror.stop()
+        if code:
+            raise LocalKafkaError(f"the mirror ended with exit code {code}; {self.mirror.last_words()}")
+        self.say("mirror drained, committed, released its partitions, exit 0")
+
+    def break_and_mend(self) -> None:
+        """kill -9 while messages flow, and a new start."""
+        before = self.load.sent
+        with self.load.in_background(TOPICS, PARTITIONS, COUNT // 6):
+            wait_until(lambda: self.load.sent > before + COUNT // 12, 30, "the load to flow")
+            self.mirror.kill()
+        self.committed = committed(self.source, GROUP, self.partitions())
+        self.say(f"mirror killed with -9 under load: {self.arrived()} of {self.load.sent} messages had arrived")
+        self.fill(1 / 6)
+        self.mirror.start()
+        self.say("mirror started again: it takes over when the dead one's ZooKeeper session has ended")
+
+    def wait_for_all(self) -> None:
+        def caught_up() -> bool:
+            ends = tools.log_end_offsets(self.source, [*TOPICS, LATE_TOPIC])
+            return committed(self.source, GROUP, self.partitions()) == ends
+
+        wait_until(caught_up, 60, lambda: f"the mirror to have copied everything; {self.mirror.last_words()}")
+
+    def partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(topic, p) for topic in [*TOPICS, LATE_TOPIC] for p in range(PARTITIONS)]
+
+    def arrived(self) -> int:
+        return sum(tools.log_end_offsets(self.target, [*TOPICS, LATE_TOPIC]).values())
+
+    def compare(self) -> list[Comparison]:
+        """Both clusters' logs, read by the JVM's DumpLogSegments."""
+        rows = []
+        for topic in [*TOPICS, LATE_TOPIC]:
+            source, target = logged(self.source, topic), logged(self.target, topic)
+            rows += [
+                compare(topic, p, source[p], target[p], self.committed.get(TopicPartition(topic, p), 0))
+                for p in range(PARTITIONS)
+            ]
+        self.say("both clusters' logs read with the JVM's DumpLogSegments and compared")
+        return rows
+
+    def close(self) -> None:
+        self.mirror.close()
+        self.load.close()
+
+
+def logged(cluster: Cluster, topic: str) -> list[list[Logged]]:
+    """Every partition's log as the JVM reads it."""
+    return [
+        [(row.offset, row.key, row.payload) for row in tools.dump_partition(cluster, topic, p)]
+        for p in range(PARTITIONS)
+    ]
+
+
+def verdict(rows: Sequence[Comparison]) -> int:
+    """Print the table; the exit code: 1 when a message is lost, or there is one twice or at all that must not be."""
+    output.write([{column: getattr(row, column) for column in COLUMNS} for row in rows], COLUMNS)
+    lost, outside, phantoms = (sum(getattr(row, c) for row in rows) for c in ("lost", "outside", "phantoms"))
+    print(f"\n{sum(row.source for row in rows)} messages: lost {lost}, duplicates {sum(r.duplicates for r in rows)}")
+    if outside:
+        print(f"{outside} of the duplicates were committed before the kill -9: they must not be there")
+    elif any(row.duplicates for row in rows):
+        print("every duplicate was sent before the kill -9 and not yet committed: at least once, as promised")
+    if phantoms:
+        print(f"{phantoms} messages of the target were never in the source")
+    for row in rows:
+        for example in row.examples:
+            print(f"  {row.topic}/{row.partition}: {example}")
+    return 1 if lost or outside or phantoms else 0
+
+
+def closer_look(demo: Demo) -> str:
+    """What to type next, with the clusters of this run."""
+    return f"""
+To play (another terminal, same folder; ctrl-C here ends everything):
+  .venv/bin/mirrormaker run {demo.mirror.file}
+  .venv/bin/zkconsumer groups describe -z {demo.source.zookeeper} --group {GROUP}
+  .venv/bin/zkconsumer consume -z {demo.target.zookeeper} --topic orders --group look --from-beginning --max-messages 5
+  echo hello | .venv/bin/zkproducer --broker-list {demo.source.brokers} --topic orders
+"""
+
+
+def run(keep: bool = False, before_compare: Callable[[Demo], None] | None = None) -> int:
+    """The whole demo; its exit code.  before_compare gets the stopped demo: tests meddle with the logs there."""
+    folder = Path(tempfile.mkdtemp(prefix="localkafka-demo-"))
+    try:
+        with Cluster(version=VERSION, brokers=2) as source, Cluster(version=VERSION, brokers=2) as target:
+            demo = Demo(folder, source, target)
+            try:
+                demo.say(f"two clusters of Kafka {VERSION} run: source {source.brokers}, target {target.brokers}")
+                demo.copy()
+                if before_compare is not None:
+                    before_compare(demo)
+                code = verdict(demo.compare())
+                if keep:
+                    print(closer_look(demo))
+                    stay()
+                else:
+                    print("\nTo look closer: `make demo KEEP=1` leaves the clusters up and says how to play.")
+            finally:
+                demo.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return code
+
+
+def stay() -> None:
+    """Until ctrl-C."""
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        print("stopping", file=sys.stderr)
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Leave the clusters up until ctrl-C, and say how to play.")
+def main(keep: bool) -> None:
+    """Mirror one real cluster to another, kill the mirror in the middle, prove that nothing was lost."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        sys.exit(run(keep))
+    except LocalKafkaError as problem:
+        print(f"demo: {problem}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("demo: stopped by ctrl-C; nothing is left running", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

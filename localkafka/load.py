@@ -1,0 +1,107 @@
+"""Messages to play with: a seeded mixture of keyed and unkeyed, plain and compressed ones, produced with acks −1.
+
+Every value says who it is (`topic/partition #number …`), so that a reader of logs can count what is missing without a
+list of what was sent.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import Dialect, dialect
+from kafkawire.errors import WireError
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.links import Links
+from kafkawire.v08 import messages as codec
+from kafkawire.v08 import requests
+from localkafka.waiting import wait_until
+
+PLAIN, GZIP, SNAPPY = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """How the messages of a topic look: share of keyed ones (0..1), codecs drawn for each batch, value bytes."""
+
+    keyed: float
+    codecs: tuple[int, ...]
+    value_bytes: int = 100
+
+
+class Load:
+    """Produces to one cluster, partition by partition, each batch acknowledged by all replicas before the next.
+
+    A batch is resent until it is acknowledged, so after a broker's death the source may hold a batch twice: the log
+    itself, not this class, is the truth about what a mirror has to copy.
+    """
+
+    def __init__(self, brokers: str, version: str, seed: int = 1) -> None:
+        self._dialect: Dialect = dialect(version)
+        self._links = Links("load")
+        bootstrap = [(host, int(port)) for host, port in (b.split(":") for b in brokers.split(","))]
+        self._metadata = MetadataSource(bootstrap, self._dialect, self._links)
+        self._random = random.Random(seed)
+        self._next: dict[TopicPartition, int] = {}
+        self._view: ClusterView | None = None
+        self.sent = 0
+
+    def produce(self, topic: str, partitions: int, count: int, mixture: Mixture, batch: int = 200) -> None:
+        """Add `count` messages to a topic, spread over its partitions in batches."""
+        for number, start in enumerate(range(0, count, batch)):
+            tp = TopicPartition(topic, number % partitions)
+            self._send(tp, min(batch, count - start), mixture)
+
+    def _send(self, tp: TopicPartition, count: int, mixture: Mixture) -> None:
+        entries = codec.encode(self._messages(tp, count, mixture), self._random.choice(mixture.codecs))
+        request = requests.produce(self._dialect, -1, 10_000, {tp: [entries]})
+
+        def stored() -> bool:
+            if self._view is None:
+                self._view = self._metadata.read(None)
+            leader = self._view.leader(tp)
+            if leader is not None and self._accepted(leader, tp, request):
+                return True
+            self._view = None
+            return False
+
+        wait_until(stored, 30, f"{tp} to take {count} messages")
+        self.sent += count
+
+    def _accepted(self, leader: Broker, tp: TopicPartition, request: requests.Request) -> bool:
+        try:
+            answer = self._links.link(leader, "load").call(request)[tp]
+        except WireError:
+            self._links.drop(leader, "load")
+            return False
+        return not answer.error
+
+    def _messages(
+        self, tp: TopicPartition, count: int, mixture: Mixture
+    ) -> Iterator[tuple[int, bytes | None, bytes | None, int | None]]:
+        first = self._next.get(tp, 0)
+        self._next[tp] = first + count
+        for number in range(first, first + count):
+            key = b"key-%d" % self._random.randrange(1000) if self._random.random() < mixture.keyed else None
+            value = f"{tp} #{number} ".encode().ljust(mixture.value_bytes, b".")
+            yield number - first, key, value, None
+
+    @contextmanager
+    def in_background(self, topics: Mapping[str, Mixture], partitions: int, count: int) -> Iterator[None]:
+        """Produce `count` messages to each topic from a thread; at the end of the block, wait until all are there."""
+        with ThreadPoolExecutor(1, thread_name_prefix="load") as pool:
+            filling = pool.submit(self._fill, topics, partitions, count)
+            yield
+            filling.result(timeout=60)
+
+    def _fill(self, topics: Mapping[str, Mixture], partitions: int, count: int) -> None:
+        for topic, mixture in topics.items():
+            self.produce(topic, partitions, count, mixture)
+
+    def close(self) -> None:
+        self._links.close()
