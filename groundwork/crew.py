@@ -1,0 +1,225 @@
+"""Greenlets with names, and the waiting primitives that everybody else takes from here.
+
+    Crew     the greenlets of one program or one connector.  The first that dies unasked is the crew's death: its reason
+             is kept, and whoever waits for the crew gets it.
+    Worker   one greenlet: its name, and how to ask it to end
+
+    sleep, Event, Queue (with Empty and Full), Lock, RLock, AsyncResult, Timeout, wait_any, deadline, now, connect,
+    kazoo_handler
+
+Nothing here patches a module.  All of it belongs to the hub of the thread that uses it: another thread goes through
+`groundwork.hub`.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket as plain_socket
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gevent
+import gevent.event
+import gevent.lock
+import gevent.queue
+import gevent.socket
+from gevent.greenlet import Greenlet
+
+log = logging.getLogger(__name__)
+
+Event = gevent.event.Event
+AsyncResult = gevent.event.AsyncResult
+Queue = gevent.queue.Queue
+Empty = gevent.queue.Empty  # the standard library's own queue.Empty
+Full = gevent.queue.Full
+Lock = gevent.lock.BoundedSemaphore
+RLock = gevent.lock.RLock
+Timeout = gevent.Timeout  # a BaseException: `deadline` is the one that an `except Exception` sees
+GreenletExit = gevent.GreenletExit
+now = time.monotonic
+
+
+class CrewDeath(Exception):
+    """A greenlet ended by an exception that nobody asked for; .name of it, and the exception as __cause__."""
+
+    def __init__(self, name: str, reason: BaseException) -> None:
+        super().__init__(f"{name} died: {type(reason).__name__}: {reason}")
+        self.name = name
+        self.__cause__ = reason
+
+
+class Worker:
+    """One greenlet of a crew."""
+
+    __slots__ = ("_greenlet", "asked_to_end", "name")
+
+    def __init__(self, name: str, run: Callable[..., None], *args: Any) -> None:
+        self.name = name
+        self.asked_to_end = False
+        self._greenlet = Greenlet(run, self, *args)
+        self._greenlet.name = name
+
+    def __repr__(self) -> str:
+        return f"<Worker {self.name}, {'ended' if self.ended else 'ending' if self.asked_to_end else 'at work'}>"
+
+    @property
+    def ended(self) -> bool:
+        return self._greenlet.ready()
+
+    def ask_to_end(self) -> None:
+        """Raise GreenletExit where it waits, and come back at once.  What it raises from now on is no death."""
+        self.asked_to_end = True
+        self._greenlet.kill(block=False)
+
+    def end(self, timeout_s: float | None = None) -> bool:
+        """Ask to end and wait for it; True when it has ended.  A worker that ends itself comes back False at once."""
+        self.ask_to_end()
+        return False if gevent.getcurrent() is self._greenlet else self.join(timeout_s)
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait until the greenlet has ended, however; True when it has."""
+        self._greenlet.join(timeout_s)
+        return self.ended
+
+
+class Crew:
+    """The greenlets of one program.
+
+    AT WORK   spawn is open
+    DEAD      .dead is set and .death is the reason; the others still run: whoever waits decides, mostly by stop()
+    STOPPED   stop() was called: spawn is refused, wait() comes back
+
+    on_death(name, exception) is called in the greenlet that died, after .death is kept.
+    """
+
+    def __init__(self, on_death: Callable[[str, BaseException], object] | None = None) -> None:
+        self.dead = Event()
+        self.death: CrewDeath | None = None
+        self._on_death = on_death
+        self._workers: set[Worker] = set()
+        self._take_back: dict[int, Callable[[], None]] = {}  # by signal number
+        self._stopped = Event()
+
+    def spawn(self, name: str, fn: Callable[..., object], *args: Any) -> Worker:
+        """Start fn(*args) in a greenlet called `name`, soon and not at once.  RuntimeError after stop()."""
+        if self._stopped.is_set():
+            raise RuntimeError(f"{name} cannot start: its crew is stopped")
+        worker = Worker(name, self._run, fn, args)
+        self._workers.add(worker)
+        worker._greenlet.rawlink(
+            lambda _: self._workers.discard(worker)
+        )  # also when it is killed before its first step
+        worker._greenlet.start()
+        return worker
+
+    def _run(self, worker: Worker, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
+        try:
+            fn(*args)
+        except GreenletExit:
+            return
+        except BaseException as exc:
+            if not worker.asked_to_end:
+                self.died(worker.name, exc)
+            elif isinstance(exc, Exception):
+                log.warning("%s ended as asked, but by %s: %s", worker.name, type(exc).__name__, exc)
+            if not isinstance(exc, Exception):
+                raise  # ctrl-C and sys.exit go on to the main greenlet
+
+    def died(self, name: str, reason: BaseException) -> None:
+        """Count `reason` as a death: for work that belongs to the crew and runs in a greenlet of somebody else."""
+        log.error("%s died: %s: %s", name, type(reason).__name__, reason, exc_info=reason)
+        if self.death is not None:
+            return
+        self.death = CrewDeath(name, reason)
+        self.dead.set()
+        if self._on_death is not None:
+            self._on_death(name, reason)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end: CrewDeath from its reason, True after stop(), False when `timeout_s` is over."""
+        wait_any([self.dead, self._stopped], timeout_s)
+        if self.death is not None:
+            raise self.death
+        return self._stopped.is_set()
+
+    def stop(self, timeout_s: float) -> list[str]:
+        """End every worker but the caller's own; the names of those that would not end within `timeout_s`, sorted."""
+        self._stopped.set()
+        self._give_signals_back()
+        own = gevent.getcurrent()
+        others = [worker for worker in self._workers if worker._greenlet is not own]
+        for worker in others:
+            worker.ask_to_end()
+        until = now() + timeout_s
+        return sorted(worker.name for worker in others if not worker.join(max(0.0, until - now())))
+
+    def names(self) -> list[str]:
+        """Who is at work, sorted."""
+        return sorted(worker.name for worker in self._workers)
+
+    def on_signal(self, signum: int, fn: Callable[[], object]) -> None:
+        """Run fn() in a greenlet of this crew each time the signal comes; only in the main thread's hub.
+
+        The handler itself only queues.  A second signal does not wait for the first one's fn.  stop() gives the signal
+        back to what Python had for it.
+        """
+        name = signal.Signals(signum).name
+        if signum in self._take_back:
+            self._take_back[signum]()
+        self._take_back[signum] = gevent.signal_handler(signum, self._signalled, name, fn).cancel
+
+    def _signalled(self, name: str, fn: Callable[[], object]) -> None:
+        if not self._stopped.is_set():
+            self.spawn(name, fn)
+
+    def _give_signals_back(self) -> None:
+        for signum, take_back in self._take_back.items():
+            take_back()  # leaves the C default behind, and ctrl-C would then kill without a word
+            signal.signal(signum, signal.getsignal(signum))
+        self._take_back.clear()
+
+
+def sleep(seconds: float = 0.0) -> None:
+    """Let the others run for that long, at least once."""
+    gevent.sleep(seconds)
+
+
+def wait_any(things: Collection[Any], timeout_s: float | None = None) -> list[Any]:
+    """Those of `things` (events, results) that are ready, as soon as one is; [] when the time is over."""
+    if not things:
+        raise ValueError("wait_any needs something to wait for")
+    return list(gevent.wait(things, timeout=timeout_s, count=1))
+
+
+@contextmanager
+def deadline(seconds: float, what: str = "this") -> Iterator[None]:
+    """TimeoutError `WHAT took longer than 5 s` where the block waits when it is not done in time."""
+    timer = Timeout.start_new(seconds)
+    try:
+        yield
+    except Timeout as fired:
+        if fired is not timer:
+            raise
+        raise TimeoutError(f"{what} took longer than {seconds:g} s") from None
+    finally:
+        timer.close()
+
+
+def in_greenlet() -> bool:
+    """Is the caller a greenlet of a running hub (and not the plain program of its thread)?"""
+    return isinstance(gevent.getcurrent(), Greenlet)
+
+
+def connect(address: tuple[str, int], timeout: float | None = None) -> plain_socket.socket:
+    """A TCP connection whose waits let other greenlets run.  Resolves the name afresh each time.  OSError, in time."""
+    return gevent.socket.create_connection(address, timeout=timeout)
+
+
+def kazoo_handler() -> Any:
+    """What a KazooClient of this thread's hub is given as `handler`."""
+    from kazoo.handlers.gevent import SequentialGeventHandler  # so that a program without ZooKeeper does not load it
+
+    return SequentialGeventHandler()

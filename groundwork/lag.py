@@ -1,0 +1,54 @@
+"""How late a hub runs: a C call that keeps the interpreter's lock stops every thread, the heartbeat's too."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from groundwork.crew import now, sleep
+
+log = logging.getLogger(__name__)
+
+
+class HubLag:
+    """Ticks in a greenlet (`crew.spawn("lag", lag.run)`) and measures how much later than asked each tick comes.
+
+    name      of the hub, for the warning
+    limit_ms  a tick later than this is told; a quarter of the ZooKeeper session is a good limit
+    on_late   gets how many ms late; without it a warning is logged
+    """
+
+    def __init__(
+        self, name: str, limit_ms: float, tick_ms: float = 100.0, on_late: Callable[[float], object] | None = None
+    ) -> None:
+        self.worst_ms = 0.0
+        self._name = name
+        self._limit_ms = limit_ms
+        self._tick_ms = tick_ms
+        self._on_late = on_late or self._warn
+
+    def run(self) -> None:
+        """Never ends by itself."""
+        while True:
+            asked = now()
+            sleep(self._tick_ms / 1000)
+            self._note((now() - asked) * 1000 - self._tick_ms)
+
+    def take(self) -> float:
+        """The worst lateness in ms since the last take."""
+        worst, self.worst_ms = self.worst_ms, 0.0
+        return worst
+
+    def _note(self, late_ms: float) -> None:
+        self.worst_ms = max(self.worst_ms, late_ms)
+        if late_ms > self._limit_ms:
+            self._on_late(late_ms)
+
+    def _warn(self, late_ms: float) -> None:
+        log.warning(
+            "%s could not run for %.0f ms (more than %.0f): a call that never waits, or a C call that keeps the"
+            " interpreter's lock, held it up; the ZooKeeper session may be lost that way",
+            self._name,
+            late_ms,
+            self._limit_ms,
+        )
