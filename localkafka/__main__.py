@@ -1,0 +1,73 @@
+"""`python -m localkafka`: a real cluster until ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from types import FrameType
+
+import click
+
+from localkafka import releases
+from localkafka.cluster import Cluster
+from localkafka.errors import LocalKafkaError
+
+
+class Stop(Exception):
+    """Ctrl-C or SIGTERM; raised once, so that it cannot break the clean-up it starts."""
+
+
+def _stop_on_signal() -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
+        for later in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(later, signal.SIG_IGN)
+        raise Stop
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+
+def _known(context: click.Context, parameter: click.Parameter, version: str) -> str:
+    if version not in releases.KNOWN:
+        raise click.BadParameter(f"{version!r} is not known; known are {', '.join(releases.KNOWN)}")
+    return version
+
+
+@click.command(help="Start a real ZooKeeper and real brokers on 127.0.0.1 and run them until ctrl-C.")
+@click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="How many brokers.")
+@click.option("--version", default=releases.DEFAULT, show_default=True, callback=_known, help="Kafka's version.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: version, zookeeper, brokers.")
+@click.option("--setting", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; repeatable.")
+@click.option("--keep", is_flag=True, help="Leave data and logs behind, and say where.")
+def main(brokers: int, version: str, as_json: bool, settings: tuple[str, ...], keep: bool) -> None:
+    for setting in settings:
+        if "=" not in setting:
+            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--setting")
+    _stop_on_signal()
+    cluster = Cluster(version, brokers, settings=dict(s.split("=", 1) for s in settings), keep=keep)
+    try:
+        with cluster:
+            _tell(cluster, as_json)
+            while True:
+                signal.pause()
+    except Stop:
+        pass
+    except LocalKafkaError as error:
+        print(f"localkafka: {error}", file=sys.stderr)
+        sys.exit(1)
+    finally:
+        if cluster.keep:
+            print(f"localkafka: data and logs are in {cluster.folder}", file=sys.stderr)
+
+
+def _tell(cluster: Cluster, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(cluster.description()), flush=True)
+        return
+    print(f"zookeeper  {cluster.zookeeper}\nbrokers    {cluster.brokers}", flush=True)
+    print("ctrl-C ends them", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m localkafka")

@@ -1,0 +1,150 @@
+"""A child process that does not outlive us, held by a keeper (see keeper.py), with the signals a test gives."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from localkafka.errors import LocalKafkaError, last_lines
+
+KEEPER = Path(__file__).with_name("keeper.py")
+PYTHON = (sys.executable, "-I", "-S")  # without site-packages it is up in a fraction of the time
+
+
+class Child:
+    """One program under a keeper.
+
+    name     how errors call it ("broker 1")
+    log      file that takes its standard output and error (appended), or None where stdout is given
+    stdin, stdout   as for subprocess.Popen, for programs that are talked to; .stdin and .stdout are then the pipes
+
+    running   started, and its exit was not seen          paused   running, but SIGSTOP holds it
+    ended     .exit_code is a number: its own, or minus the signal that ended it
+    """
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int | None = None,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self.pid = 0
+        self.exit_code: int | None = None
+        self.paused = False
+        self._lock = threading.Lock()
+        self._pending = b""
+        self._control, theirs = socket.socketpair()
+        with theirs, log.open("ab") as output:
+            self._keeper = subprocess.Popen(
+                [*PYTHON, str(KEEPER), str(theirs.fileno()), *argv],
+                stdin=stdin,
+                stdout=output if stdout is None else stdout,
+                stderr=output,
+                env=None if env is None else {**os.environ, **env},
+                cwd=cwd,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # ctrl-C in our terminal is for us alone
+            )
+        self.stdin: IO[bytes] | None = self._keeper.stdin
+        self.stdout: IO[bytes] | None = self._keeper.stdout
+        self._listen(until_pid=True)
+
+    def __repr__(self) -> str:
+        state = f"pid {self.pid}" if self.exit_code is None else f"ended with {self.exit_code}"
+        return f"<Child {self.name}, {state}>"
+
+    @property
+    def running(self) -> bool:
+        """True until its end is known; a paused one runs."""
+        self._listen(timeout_s=0)
+        return self.exit_code is None
+
+    def send(self, number: signal.Signals) -> None:
+        """Give it a signal; nothing happens to one that has ended."""
+        with self._lock:
+            try:
+                self._control.sendall(f"signal {int(number)}\n".encode())
+            except OSError:
+                pass  # the keeper is gone, and the child with it: _listen says how
+
+    def pause(self) -> None:
+        self.paused = True
+        self.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.send(signal.SIGCONT)
+        self.paused = False
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Its exit code, or None when it still runs after timeout_s."""
+        self._listen(timeout_s)
+        return self.exit_code
+
+    def stop(self, timeout_s: float = 15) -> int:
+        """SIGTERM, and SIGKILL when it has not ended after timeout_s; its exit code."""
+        self.send(signal.SIGTERM)
+        self.resume()
+        code = self.wait(timeout_s)
+        return self.kill() if code is None else code
+
+    def kill(self) -> int:
+        """SIGKILL, and wait until it is gone; its exit code."""
+        self.send(signal.SIGKILL)
+        code = self.wait(15)
+        if code is None:
+            raise LocalKafkaError(f"{self.name} (pid {self.pid}) does not end after SIGKILL")
+        return code
+
+    def log_end(self, count: int = 12) -> str:
+        """Its last lines with the path of the log, for an error message."""
+        return f"the end of {self.log}:\n{last_lines(self.log, count)}"
+
+    def _listen(self, timeout_s: float = 15, until_pid: bool = False) -> None:
+        """Read what the keeper says until the child's end (or its pid) is known or time is over."""
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            while self.exit_code is None and not (until_pid and self.pid):
+                left = max(0.0, deadline - time.monotonic())
+                if not select.select([self._control], [], [], left)[0]:
+                    return
+                received = self._control.recv(512)
+                if not received:
+                    self._ended(-signal.SIGKILL)  # somebody killed the keeper; PDEATHSIG took the child along
+                    return
+                *lines, self._pending = (self._pending + received).split(b"\n")
+                for line in lines:
+                    word, number = line.split()
+                    if word == b"pid":
+                        self.pid = int(number)
+                    else:
+                        self._ended(int(number))
+
+    def _ended(self, code: int) -> None:
+        self.exit_code = code
+        self._control.close()
+        self._keeper.wait()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.running:
+            self.kill()
+        for pipe in (self.stdin, self.stdout):
+            if pipe is not None:
+                pipe.close()

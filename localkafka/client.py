@@ -1,0 +1,139 @@
+"""What can be asked of a running cluster from any process: its addresses, topics, and waiting for a state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from kafkawire.cluster import topics
+from localkafka.errors import LocalKafkaError
+from localkafka.registry import Registry, State
+from localkafka.waiting import wait_until
+
+SESSION_S = 10  # our own clients hold nothing in ZooKeeper; the server caps at 20 ticks anyway
+
+
+class ClusterClient:
+    """A running cluster, seen from outside.  Closing it ends its clients, never the cluster.
+
+    version     of Kafka                      zookeeper   connect string with chroot: "127.0.0.1:2181/kafka"
+    brokers     the bootstrap list: "127.0.0.1:9092,127.0.0.1:9093"
+    """
+
+    def __init__(self, version: str, zookeeper: str, brokers: str) -> None:
+        self.version = version
+        self.zookeeper = zookeeper
+        self._brokers = brokers
+        self._clients: list[KazooClient] = []
+        self._own: KazooClient | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.version} at {self.brokers}, {self.zookeeper}>"
+
+    @property
+    def brokers(self) -> str:
+        return self._brokers
+
+    def close(self) -> None:
+        """End the clients that zk() gave."""
+        for client in self._clients:
+            client.stop()
+            client.close()
+        self._clients, self._own = [], None
+
+    def zk(self) -> KazooClient:
+        """A new KazooClient with threads, started, inside the chroot; closed with the cluster, or by its user."""
+        client = started_client(self.zookeeper)
+        self._clients.append(client)
+        return client
+
+    def registry(self) -> Registry:
+        """The brokers' znodes."""
+        if self._own is None:
+            self._own = self.zk()
+        return Registry(self._own)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication: int = 1,
+        config: Mapping[str, object] | None = None,
+        timeout_s: float = 30,
+    ) -> None:
+        """Create a topic as the admin tool does, and wait until its replicas are in sync.
+        Raises LocalKafkaError when it exists already, kafkawire's LocalError for a name no broker takes."""
+        registry = self.registry()
+        assignment = topics.assign(sorted(registry.brokers()), partitions, replication)
+        settings = {key: text_of(value) for key, value in (config or {}).items()}
+        if not topics.create(registry.zk, name, assignment, settings):
+            raise LocalKafkaError(f"topic {name} exists already in {self.zookeeper}")
+        self.wait_in_sync(name, timeout_s)
+
+    def wait_leader(self, topic: str, partition: int, timeout_s: float = 30, other_than: int | None = None) -> int:
+        """Wait until a registered broker leads the partition, one other than `other_than` if given; its id."""
+        registry = self.registry()
+
+        def led() -> State | None:
+            state = registry.partitions(topic).get(partition)
+            fits = state and state.leader in registry.brokers() and state.leader != other_than
+            return state if fits else None
+
+        return wait_until(led, timeout_s, lambda: f"a leader of {topic}/{partition}; {self._now(topic)}").leader
+
+    def wait_in_sync(self, topic: str, timeout_s: float = 30) -> None:
+        """Wait until every partition has a registered leader and all its replicas are in sync."""
+        registry = self.registry()
+
+        def in_sync() -> bool:
+            states, live = registry.partitions(topic), registry.brokers()
+            return bool(states) and all(s.leader in live and s.isr == s.replicas for s in states.values())
+
+        wait_until(in_sync, timeout_s, lambda: f"{topic} to be in sync; {self._now(topic)}")
+
+    def _now(self, topic: str) -> str:
+        states = sorted(self.registry().partitions(topic).items())
+        told = ", ".join(f"{p}: leader {s.leader} isr {sorted(s.isr)} of {sorted(s.replicas)}" for p, s in states)
+        return f"partitions now {told or 'none'}; registered are brokers {sorted(self.registry().brokers())}"
+
+    def description(self) -> dict[str, str]:
+        """What attach needs, and what `python -m localkafka --json` prints."""
+        return {"version": self.version, "zookeeper": self.zookeeper, "brokers": self.brokers}
+
+    def describe(self, file: Path) -> None:
+        """Write the description where other processes find it, complete or not at all."""
+        draft = file.with_name(f".{file.name}.draft")
+        draft.write_text(json.dumps(self.description()) + "\n", encoding="utf-8")
+        draft.replace(file)
+
+    @staticmethod
+    def attach(file: Path) -> ClusterClient:
+        """The cluster that another process runs and described in this file; LocalKafkaError when none did."""
+        try:
+            text = file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise LocalKafkaError(f"no description of a cluster at {file}: {error.strerror}") from error
+        try:
+            described = json.loads(text)
+            return ClusterClient(described["version"], described["zookeeper"], described["brokers"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise LocalKafkaError(f"{file} names no version, zookeeper and brokers, but: {text!r}") from error
+
+
+def started_client(hosts: str) -> KazooClient:
+    """A KazooClient with threads that has reached ZooKeeper.  Raises LocalKafkaError when it cannot."""
+    client = KazooClient(hosts, timeout=SESSION_S, connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 0.5})
+    try:
+        client.start(timeout=20)
+    except client.handler.timeout_exception as error:
+        client.close()
+        raise LocalKafkaError(f"ZooKeeper at {hosts} cannot be reached within 20 s") from error
+    return client
+
+
+def text_of(value: object) -> str:
+    """A setting as a .properties file has it: Python's True is Java's true."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,20 @@
+"""The one error of this package: a sentence that says what is missing and what helps."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+
+class LocalKafkaError(Exception):
+    """A cluster cannot be started or used: java, mvn, a port or a version is missing, or a process ended unasked."""
+
+
+def last_lines(log: Path, count: int = 12) -> str:
+    """The end of a log, indented, for quoting; a sentence in its place when there is none."""
+    try:
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            tail = deque((line.rstrip() for line in lines if line.strip()), maxlen=count)
+    except FileNotFoundError:
+        return "    (it wrote no log)"
+    return "\n".join(f"    {line}" for line in tail) or "    (it wrote nothing)"

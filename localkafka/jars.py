@@ -1,0 +1,112 @@
+"""Jars of a version: by Maven into a cache folder, once, also when two processes start at the same time.
+
+    CACHE/jars/0.8.2.2/*.jar    a finished folder, renamed into place when complete
+    CACHE/m2                    Maven's own repository, where the home has none to use
+
+CACHE is LOCALKAFKA_CACHE, else XDG_CACHE_HOME/localkafka, else ~/.cache/localkafka.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from localkafka import releases
+from localkafka.errors import LocalKafkaError
+
+MAVEN_TIMEOUT_S = 900
+
+
+def class_path(version: str) -> str:
+    """The class path of a version for `java -cp`, fetching the jars when they are not there yet.
+    Raises LocalKafkaError when Maven is missing or fails."""
+    return f"{folder(version)}/*"
+
+
+def folder(version: str) -> Path:
+    """The folder of a version's jars, complete.  Raises LocalKafkaError when Maven is missing or fails."""
+    releases.release(version)
+    ready = cache() / "jars" / version
+    if ready.is_dir():
+        return ready
+    ready.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(ready.with_suffix(".lock")):
+        if not ready.is_dir():  # else another process was quicker
+            _fetch(version, ready)
+    return ready
+
+
+def cache() -> Path:
+    """The cache folder, made when missing."""
+    named = os.environ.get("LOCALKAFKA_CACHE")
+    where = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "localkafka"
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LocalKafkaError(
+            f"cannot make the cache folder {where} ({error.strerror}); set LOCALKAFKA_CACHE to a folder you may write"
+        ) from error
+    return where.resolve()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(version: str, ready: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise LocalKafkaError(
+            f"mvn is not on the PATH, and the jars of Kafka {version} are not in {ready} yet; "
+            "install Maven (Debian: apt install maven) or set LOCALKAFKA_CACHE to a folder that has them"
+        )
+    print(f"localkafka: fetching the jars of Kafka {version} with Maven, once, into {ready}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=ready.parent, prefix=f".{version}-") as work:
+        pom, libraries = Path(work, "pom.xml"), Path(work, "jars")
+        pom.write_text(releases.pom(version), encoding="utf-8")
+        argv = [maven, "-q", "-B", *_repository(), "-f", str(pom)]
+        argv += ["dependency:copy-dependencies", f"-DoutputDirectory={libraries}"]
+        _run(argv, version)
+        libraries.rename(ready)
+
+
+def _run(argv: list[str], version: str) -> None:
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=MAVEN_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LocalKafkaError(
+            f"Maven did not fetch the jars of Kafka {version} within {MAVEN_TIMEOUT_S} s: {' '.join(argv)}"
+        ) from error
+    if done.returncode:
+        lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
+        quoted = "\n".join(f"    {line}" for line in lines[-12:])
+        raise LocalKafkaError(
+            f"Maven could not fetch the jars of Kafka {version} (exit {done.returncode}); its last lines:\n{quoted}"
+        )
+
+
+def _repository() -> list[str]:
+    """Which local repository Maven is told to use.  Java takes its home from the password database and ignores $HOME:
+    told nothing, Maven would write outside an empty home, and overlook the ~/.m2 of a home that was moved."""
+    home = Path(os.environ.get("HOME") or "~").expanduser()
+    existing = home / ".m2"
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        return [f"-Dmaven.repo.local={cache() / 'm2'}"]
+    if home.resolve() == Path(pwd.getpwuid(os.getuid()).pw_dir).resolve():
+        return []  # Maven finds it, and whatever its settings.xml says
+    settings = existing / "settings.xml"
+    told = [f"-Dmaven.repo.local={existing / 'repository'}"]
+    return [*told, "-s", str(settings)] if settings.is_file() else told

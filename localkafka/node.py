@@ -1,0 +1,190 @@
+"""One real broker: start, stop, kill -9, SIGSTOP, restart (on another port too), and a byte flipped in its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from localkafka import java, ports, releases
+from localkafka.child import Child
+from localkafka.errors import LocalKafkaError
+from localkafka.registry import Registered, Registry
+from localkafka.releases import Release
+from localkafka.waiting import wait_until
+
+MAIN = "kafka.Kafka"
+
+
+class Node:
+    """Broker `id` of a cluster, in a folder of its own; its data stays there through stop, kill and restart.
+
+    zookeeper   connect string with chroot          registry   makes the reader of its znodes (a live client inside)
+    others      ids of the cluster's other brokers that run and are not paused
+    """
+
+    def __init__(
+        self,
+        release: Release,
+        broker: int,
+        folder: Path,
+        zookeeper: str,
+        registry: Callable[[], Registry],
+        others: Callable[[int], list[int]],
+        settings: Mapping[str, str],
+        flags: Sequence[str] = java.SMALL,
+    ) -> None:
+        self.release = release
+        self.id = broker
+        self.folder = folder
+        self.zookeeper = zookeeper
+        self.settings = dict(settings)
+        self.flags = flags
+        self.wanted = False  # started, and neither stopped nor killed by us
+        self._registry = registry
+        self._others = others
+        self._port = ports.reserve()
+        self._child: Child | None = None
+        self._session = 0  # the ZooKeeper session in which it was last seen registered
+        self._told = 0  # the port it advertised when it was last started
+
+    def __repr__(self) -> str:
+        return f"<Node {self.id} at {self.address}, {self._child or 'not started'}>"
+
+    @property
+    def name(self) -> str:
+        return f"broker {self.id} ({self.address})"
+
+    @property
+    def port(self) -> int:
+        """Where the broker itself listens."""
+        return self._port.number
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """Where clients are told to go."""
+        return (ports.HOST, self.port)
+
+    @property
+    def address(self) -> str:
+        """What clients are told: "127.0.0.1:9092"."""
+        return "{}:{}".format(*self.advertised)
+
+    @property
+    def running(self) -> bool:
+        """Its process lives (paused counts as living)."""
+        return self._child is not None and self._child.running
+
+    @property
+    def active(self) -> bool:
+        """Running and not paused."""
+        return self.running and not self._started().paused
+
+    @property
+    def pid(self) -> int:
+        return self._started().pid
+
+    @property
+    def log(self) -> Path:
+        """What the broker says (not its data)."""
+        return self.folder / "log"
+
+    @property
+    def data(self) -> Path:
+        """The folder of its partitions."""
+        return self.folder / "data"
+
+    def start(self) -> None:
+        """Start it without waiting for it; see wait_registered."""
+        if self.running:
+            return
+        self._forget_the_dead_one()
+        self.data.mkdir(parents=True, exist_ok=True)
+        config = self.folder / "server.properties"
+        config.write_text(releases.properties(self._properties()), encoding="utf-8")
+        log_config = java.log_to_stdout(self.release, self.folder, "INFO")
+        argv = java.command(self.release, MAIN, [str(config)], log_config, self.flags)
+        self._child = Child(self.name, argv, self.log)
+        self._told = self.advertised[1]
+        self.wanted = True
+
+    def wait_registered(self, timeout_s: float = 60) -> None:
+        """Wait until it accepts connections and its id node is there.  Raises LocalKafkaError with the end of its log
+        when it ends meanwhile, or time is over."""
+        child = self._started()
+
+        def registered() -> Registered | None:
+            if not child.running:
+                raise LocalKafkaError(f"{self.name} ended at start with {child.exit_code}; {child.log_end()}")
+            node = self._registry().broker(self.id)
+            return node if node and node.port == self.advertised[1] and ports.answers(ports.HOST, self.port) else None
+
+        node = wait_until(registered, timeout_s, lambda: f"{self.name} to register; {child.log_end()}")
+        self._session = node.session
+
+    def stop(self, timeout_s: float = 20) -> None:
+        """SIGTERM, and SIGKILL when it has not ended after timeout_s."""
+        self.wanted = False
+        if self._child is not None:
+            self._child.stop(timeout_s)
+
+    def kill(self) -> None:
+        """kill -9; its znodes stay until its session ends, or until restart."""
+        self.wanted = False
+        self._started().kill()
+
+    def pause(self) -> None:
+        """SIGSTOP: its connections stay, nothing is answered, and its ZooKeeper session runs out."""
+        self._started().pause()
+
+    def resume(self) -> None:
+        self._started().resume()
+
+    def restart(self, port: int | None = None, timeout_s: float = 60) -> None:
+        """Start it again on its data, stopping it first when it runs, and wait until it is registered.
+
+        port: None keeps the old one, 0 takes any free one, another number that one (LocalKafkaError when taken).
+        """
+        self.stop()
+        if port is not None and port != self.port:
+            new = ports.reserve(port)
+            self._port.release()
+            self._port = new
+        self.start()
+        self.wait_registered(timeout_s)
+
+    def close(self) -> None:
+        """End it at once and give its port back; it cannot be started again."""
+        if self.running:
+            self._started().kill()  # nothing of it is used again
+        self._port.release()
+
+    def _started(self) -> Child:
+        if self._child is None:
+            raise LocalKafkaError(f"{self.name} was not started")
+        return self._child
+
+    def _forget_the_dead_one(self) -> None:
+        """After kill -9: delete the znodes of our last process, and give the others time to see that it was away (a
+        controller that misses the bounce never tells the new process what it leads)."""
+        if self._child is None:
+            return
+        registry = self._registry()
+        registry.forget_dead(self.id, self._session, self._told)
+        others = self._others(self.id)
+        if others:
+            wait_until(
+                lambda: registry.controller() in others and not registry.led_by(self.id),
+                30,
+                lambda: f"brokers {others} to take over from {self.name}, which led {registry.led_by(self.id)}",
+            )
+
+    def _properties(self) -> dict[str, str]:
+        return {
+            "broker.id": str(self.id),
+            "log.dirs": str(self.data),
+            "zookeeper.connect": self.zookeeper,
+            **releases.listener(self.release, ports.HOST, self.port, self.advertised),
+            **releases.applying(releases.SETTINGS, self.release),
+            **releases.applying(releases.ZOOKEEPER_SETTINGS, self.release),
+            **self.settings,
+        }

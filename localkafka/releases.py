@@ -1,0 +1,110 @@
+"""The versions that can be started, and what each one wants: tables.
+
+Settings as measured on the real brokers: a small cleaner buffer (from 0.9 on it saves 125 MB a broker), one replica
+and four partitions for the topics of offsets and transactions, no controlled shutdown (a stop leaves no znodes, so a
+restart is immediate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+
+from localkafka.errors import LocalKafkaError
+
+DEFAULT = "0.8.2.2"
+ZOOKEEPER_FROM = "0.8.2.2"  # its jars bring ZooKeeper 3.4.6, which serves every version that needs one
+
+Number = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A version of Kafka: its name, its numbers for comparing, and the oldest Java that runs it."""
+
+    version: str
+    number: Number
+    java: int
+
+    @property
+    def kraft(self) -> bool:
+        """True when the release has no ZooKeeper mode any more."""
+        return self.number >= (4,)
+
+    @property
+    def log4j2(self) -> bool:
+        return self.number >= (4,)
+
+
+KNOWN = {
+    release.version: release
+    for release in (
+        Release("0.8.1.1", (0, 8, 1, 1), 8),
+        Release("0.8.2.2", (0, 8, 2, 2), 8),
+        Release("0.9.0.1", (0, 9, 0, 1), 8),
+        Release("0.10.2.2", (0, 10, 2, 2), 8),
+        Release("2.8.2", (2, 8, 2), 8),
+        Release("3.9.1", (3, 9, 1), 8),
+        Release("4.3.1", (4, 3, 1), 17),
+    )
+}
+
+# (first release, setting, value): applies from that release on
+SETTINGS: tuple[tuple[Number, str, str], ...] = (
+    ((0,), "num.partitions", "4"),
+    ((0,), "num.network.threads", "2"),
+    ((0,), "num.io.threads", "4"),
+    ((0, 8, 2), "offsets.topic.replication.factor", "1"),
+    ((0, 8, 2), "offsets.topic.num.partitions", "4"),
+    ((0, 8, 2), "unclean.leader.election.enable", "false"),
+    ((0, 9), "log.cleaner.dedupe.buffer.size", "2097152"),
+    ((1,), "transaction.state.log.replication.factor", "1"),
+    ((1,), "transaction.state.log.min.isr", "1"),
+    ((1,), "transaction.state.log.num.partitions", "1"),
+    ((1,), "group.initial.rebalance.delay.ms", "0"),
+)
+
+ZOOKEEPER_SETTINGS: tuple[tuple[Number, str, str], ...] = (
+    ((0,), "zookeeper.session.timeout.ms", "3000"),  # a killed broker is noticed in 3 s; 1 s is lost on a busy machine
+    ((0,), "zookeeper.connection.timeout.ms", "15000"),
+    ((0,), "controlled.shutdown.enable", "false"),
+)
+
+
+def release(version: str) -> Release:
+    """The row of a version.  Raises LocalKafkaError, naming the known ones."""
+    known = KNOWN.get(version)
+    if known is None:
+        raise LocalKafkaError(f"unknown Kafka version {version!r}; known are {', '.join(KNOWN)}")
+    return known
+
+
+def pom(version: str) -> str:
+    """The text of the version's pom.xml."""
+    return resources.files("localkafka").joinpath("poms", f"{version}.xml").read_text(encoding="utf-8")
+
+
+def applying(rows: tuple[tuple[Number, str, str], ...], to: Release) -> dict[str, str]:
+    """The settings of a table that this release knows."""
+    return {key: value for since, key, value in rows if to.number >= since}
+
+
+def listener(of: Release, host: str, port: int, advertised: tuple[str, int]) -> dict[str, str]:
+    """How a broker in ZooKeeper mode is told where to listen, and what to say of it to clients."""
+    if of.number < (0, 9):
+        return {
+            "host.name": host,
+            "port": str(port),
+            "advertised.host.name": advertised[0],
+            "advertised.port": str(advertised[1]),
+        }
+    return {
+        "listeners": f"PLAINTEXT://{host}:{port}",
+        "advertised.listeners": f"PLAINTEXT://{advertised[0]}:{advertised[1]}",
+    }
+
+
+def properties(settings: Mapping[str, str]) -> str:
+    """The text of a .properties file; our values need no escapes."""
+    return "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -1,0 +1,30 @@
+"""Waiting for a condition with a deadline: never for luck."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from localkafka.errors import LocalKafkaError
+
+T = TypeVar("T")
+
+
+def wait_until(
+    check: Callable[[], T | None],
+    timeout_s: float,
+    what: str | Callable[[], str],
+    every_s: float = 0.05,
+) -> T:
+    """The first true answer of check.  what: the end of the sentence of the LocalKafkaError that is raised when
+    timeout_s pass without one ("broker 1 to register"), or a function that makes it when it is needed."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        answer = check()
+        if answer:
+            return answer
+        if time.monotonic() >= deadline:
+            sentence = what if isinstance(what, str) else what()
+            raise LocalKafkaError(f"waited {timeout_s:g} s in vain for {sentence}")
+        time.sleep(every_s)

@@ -1,0 +1,109 @@
+"""Fixtures for every test: real clusters, shared by all workers of a run; skips that name what is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localkafka.client import ClusterClient
+from localkafka.cluster import Cluster
+from localkafka.shared import Shared
+from localkafka.zookeeper import ZooKeeperAt
+
+# Two clusters on one ZooKeeper JVM, for all workers together: five small JVMs, about 450 MB.
+PLAN = {
+    "source": {"brokers": 2, "settings": {"auto.create.topics.enable": "true"}},
+    "target": {"brokers": 2, "settings": {"auto.create.topics.enable": "true"}},
+}
+
+
+def missing_parts() -> list[str]:
+    found_java = shutil.which("java") or Path(os.environ.get("JAVA_HOME", "/nowhere"), "bin", "java").is_file()
+    return [name for name, there in (("Java", found_java), ("Maven", shutil.which("mvn"))) if not there]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("real") is None:
+        return
+    missing = missing_parts()
+    if missing and os.environ.get("CI"):
+        pytest.fail(f"CI must have {' and '.join(missing)}: tests on real clusters may not be skipped there")
+    if missing:
+        pytest.skip(f"needs {' and '.join(missing)} on the PATH")
+
+
+@pytest.fixture(scope="session")
+def shared_clusters() -> Iterator[Shared]:
+    """This worker's hold on the clusters of the run."""
+    worker = "PYTEST_XDIST_WORKER" in os.environ
+    run = os.environ["PYTEST_XDIST_TESTRUNUID"] if worker else uuid.uuid4().hex
+    folder = Path(tempfile.gettempdir()) / f"localkafka-shared-{run}"
+    with Shared(folder, PLAN, watch=os.getppid() if worker else os.getpid()) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def zk_server(shared_clusters: Shared) -> ZooKeeperAt:
+    """The ZooKeeper of the run: .connect, .address.  Work below a chroot of your own (unique.chroot)."""
+    return shared_clusters.zookeeper
+
+
+@pytest.fixture(scope="session")
+def source(shared_clusters: Shared) -> ClusterClient:
+    """A shared 0.8.2.2 cluster of two brokers.  Never stop or reconfigure it: others use it."""
+    return shared_clusters.cluster("source")
+
+
+@pytest.fixture(scope="session")
+def target(shared_clusters: Shared) -> ClusterClient:
+    """Another shared 0.8.2.2 cluster of two brokers on the same ZooKeeper."""
+    return shared_clusters.cluster("target")
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """Names no other test uses."""
+
+    tag: str = field(default_factory=lambda: uuid.uuid4().hex[:10])
+
+    def topic(self, name: str = "topic") -> str:
+        return f"{name}-{self.tag}"
+
+    def group(self, name: str = "group") -> str:
+        return f"{name}-{self.tag}"
+
+    @property
+    def chroot(self) -> str:
+        return f"/chroot-{self.tag}"
+
+
+@pytest.fixture
+def unique() -> Unique:
+    """unique.topic("orders"), unique.group(), unique.chroot: fresh in every test."""
+    return Unique()
+
+
+@pytest.fixture
+def own_cluster(zk_server: ZooKeeperAt) -> Iterator[Callable[..., Cluster]]:
+    """own_cluster(brokers=1, settings={...}, ...) starts a cluster that this test may kill; ended after it.
+
+    It shares the run's ZooKeeper under a chroot of its own; own_cluster(zookeeper=None) has one of its own.
+    """
+    clusters: list[Cluster] = []
+
+    def start(**wanted: Any) -> Cluster:
+        cluster = Cluster(**{"zookeeper": zk_server, **wanted})
+        clusters.append(cluster)
+        return cluster.start()
+
+    yield start
+    for cluster in reversed(clusters):
+        cluster.close()
