@@ -1,0 +1,54 @@
+"""A cluster that is written down: `id:host:port` or `host:port` lists, for tools and tests that look nothing up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafkawire.cluster.view import ClusterView, PartitionView
+from kafkawire.errors import LocalError
+from kafkawire.model import Broker, PartitionId, TopicPartition
+
+PORTS = range(1, 65536)
+
+
+def parse_address(text: str, where: str = "broker list") -> tuple[str, int]:
+    """`host:port` (IPv6 as `[::1]:9092`) -> (host, port).  Raises LocalError naming the entry and where it stands."""
+    host, colon, port = text.strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise LocalError(f"{where}: {text.strip()!r} is not host:port (an IPv6 host goes into brackets: [::1]:9092)")
+    if not colon or not host:
+        raise LocalError(f"{where}: {text.strip()!r} is not host:port (for example broker1:9092)")
+    if not (port.isascii() and port.isdigit()) or int(port) not in PORTS:
+        raise LocalError(f"{where}: port {port!r} in {text.strip()!r} is not a number from 1 to 65535")
+    return host, int(port)
+
+
+def parse_addresses(text: str, where: str = "broker list") -> list[tuple[str, int]]:
+    """`h1:p1,h2:p2` -> [(h1, p1), (h2, p2)].  Raises LocalError; an empty list is one too."""
+    entries = [entry for entry in text.split(",") if entry.strip()]
+    if not entries:
+        raise LocalError(f"{where}: no broker given (host:port, several separated by commas)")
+    return [parse_address(entry, where) for entry in entries]
+
+
+def parse_brokers(text: str, where: str = "broker list") -> dict[int, Broker]:
+    """`1:h1:p1,2:h2:p2` (0.7's broker.list) -> brokers by id.  Raises LocalError; an id given twice is one too."""
+    brokers: dict[int, Broker] = {}
+    for entry in text.split(","):
+        number, colon, address = entry.strip().partition(":")
+        if not colon or not (number.isascii() and number.isdigit()):
+            raise LocalError(f"{where}: {entry.strip()!r} is not id:host:port (for example 1:broker1:9092)")
+        if int(number) in brokers:
+            raise LocalError(f"{where}: broker id {number} is given twice")
+        brokers[int(number)] = Broker(int(number), *parse_address(address, where))
+    return brokers
+
+
+def view(brokers: Mapping[int, Broker], leaders: Mapping[TopicPartition, int]) -> ClusterView:
+    """A view in which each partition is led by the broker id given for it."""
+    topics: dict[str, dict[PartitionId, PartitionView]] = {}
+    for tp, leader in leaders.items():
+        topics.setdefault(tp.topic, {})[tp.partition] = PartitionView(leader, (leader,), (leader,))
+    return ClusterView(dict(brokers), topics)

@@ -1,0 +1,90 @@
+"""Topics created as the 0.8.2 admin tool does it: two znodes, which the controller then acts on.
+
+    /config/topics/T    {"version":1,"config":{...}}                      written first (AdminUtils 0.8.2.2)
+    /brokers/topics/T   {"version":1,"partitions":{"0":[1,2],...}}        its creation is what the controller sees
+
+For brokers up to 0.9 (later ones have a request for it, and still take this in ZooKeeper mode).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kazoo.exceptions import NodeExistsError
+
+from kafkawire.errors import LocalError
+
+NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")  # kafka.common.Topic of 0.8.2.2
+
+
+def check_name(topic: str) -> None:
+    """Raises LocalError for a name that a 0.8.2 broker would refuse or that could not be a folder."""
+    if not NAME.fullmatch(topic) or topic in (".", ".."):
+        raise LocalError(
+            f"topic {topic!r}: a name is 1 to 255 of ASCII letters, digits, '.', '_' and '-', not '.' or '..'"
+        )
+
+
+def assign(brokers: Sequence[int], partitions: int, replication: int, start: int = 0) -> dict[int, list[int]]:
+    """Replicas for each partition: leaders go round the sorted brokers from index `start` on, and followers are shifted
+    one further each time round, so that the partitions of one leader have different followers (AdminUtils 0.8.2.2, with
+    its random start as an argument).  Raises LocalError when there are fewer brokers than replicas."""
+    if partitions < 1 or replication < 1:
+        raise LocalError(f"{partitions} partitions with {replication} replicas: both must be at least 1")
+    if replication > len(brokers):
+        raise LocalError(f"replication factor {replication} is larger than the number of live brokers, {len(brokers)}")
+    ids = sorted(brokers)
+    return {p: _replicas(ids, p + start, replication, start + p // len(ids)) for p in range(partitions)}
+
+
+def _replicas(ids: list[int], first: int, count: int, shift: int) -> list[int]:
+    n = len(ids)
+    return [ids[first % n], *(ids[(first + 1 + (shift + r) % (n - 1)) % n] for r in range(count - 1))]
+
+
+def create(
+    zk: Any, topic: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str] | None = None
+) -> bool:
+    """Create a topic through a started KazooClient.  True: created; False: it was there, nothing was changed.
+
+    The controller brings the partitions up a moment later.  Raises LocalError for a name or an assignment the brokers
+    would choke on, and kazoo's exceptions when ZooKeeper does not answer.
+    """
+    check_name(topic)
+    _check_assignment(topic, assignment)
+    path = f"/brokers/topics/{topic}"
+    if zk.exists(path) is not None:
+        return False
+    settings = {"version": 1, "config": dict(config or {})}
+    partitions = {"version": 1, "partitions": {str(p): list(r) for p, r in assignment.items()}}
+    _write(zk, f"/config/topics/{topic}", _json(settings))
+    try:
+        zk.create(path, _json(partitions), makepath=True)
+    except NodeExistsError:
+        return False  # another member of the group was quicker; its assignment stands
+    return True
+
+
+def _write(zk: Any, path: str, data: bytes) -> None:
+    """The last one wins, as in updatePersistentPath: what is there is left over, or another creator's."""
+    try:
+        zk.create(path, data, makepath=True)
+    except NodeExistsError:
+        zk.set(path, data)
+
+
+def _check_assignment(topic: str, assignment: Mapping[int, Sequence[int]]) -> None:
+    if sorted(assignment) != list(range(len(assignment))) or not assignment:
+        raise LocalError(f"topic {topic}: partitions must be numbered from 0 without holes, not {sorted(assignment)}")
+    if len({len(replicas) for replicas in assignment.values()}) != 1 or not assignment[0]:
+        raise LocalError(f"topic {topic}: all partitions must have the same number of replicas, at least one")
+    for partition, replicas in assignment.items():
+        if len(set(replicas)) != len(replicas):
+            raise LocalError(f"topic {topic}: partition {partition} names a broker twice: {list(replicas)}")
+
+
+def _json(document: Mapping[str, object]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()

@@ -1,0 +1,61 @@
+"""What a cluster looked like at one moment: brokers, topics, partitions and their leaders.  Immutable; knows no source.
+
+A new view replaces an old one; ClusterView.moved(old, new) says which partitions a fetcher or sender has to plug anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    leader: int | None  # None: no leader at the moment
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """brokers by id; partitions by topic; errors: the code of each topic that has an error instead of partitions."""
+
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, Mapping[PartitionId, PartitionView]] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+
+    def leader(self, tp: TopicPartition) -> Broker | None:
+        """Where tp is led; None while it has no leader, its leader's address is unknown, or tp itself is."""
+        partition = self.topics.get(tp.topic, {}).get(tp.partition)
+        if partition is None or partition.leader is None:
+            return None
+        return self.brokers.get(partition.leader)
+
+    def partitions(self, topic: str) -> list[PartitionId]:
+        """Partition ids of a topic, numerically sorted; empty when the topic is unknown."""
+        return sorted(self.topics.get(topic, ()), key=_number)
+
+    def merged(self, newer: ClusterView) -> ClusterView:
+        """This view, brought up to date with one that covers only some topics.
+
+        Brokers are added or moved, never taken away: 0.8.0 and 0.8.1 list only those of the partitions asked for.
+        """
+        errors = {t: code for t, code in self.errors.items() if t not in newer.topics}
+        topics = {t: p for t, p in self.topics.items() if t not in newer.errors}
+        return ClusterView({**self.brokers, **newer.brokers}, {**topics, **newer.topics}, {**errors, **newer.errors})
+
+    @staticmethod
+    def moved(old: ClusterView, new: ClusterView) -> set[TopicPartition]:
+        """Partitions whose leader, or its address, differs; those that appeared or vanished with a leader included."""
+        both = {
+            TopicPartition(t, p) for view in (old, new) for t, partitions in view.topics.items() for p in partitions
+        }
+        return {tp for tp in both if old.leader(tp) != new.leader(tp)}
+
+
+def _number(partition: PartitionId) -> tuple[int, int]:
+    if isinstance(partition, BrokerPartition):
+        return (partition.broker, partition.index)
+    return (0, partition)

@@ -1,0 +1,165 @@
+"""One connection to one broker: a socket around a Session.  Plain blocking calls; knows no greenlet and no thread.
+
+The socket comes from `connect`, which is socket.create_connection or anything that behaves like it (the daemon gives
+gevent's): waiting then means waiting for that kind of socket.  One caller may send while another receives; two
+senders, or two receivers, at a time need a lock of their own.
+
+    closed      not connected yet; the first send connects
+    open
+    broken      after any socket error, time-out or senseless reply, and after close(): every call raises LinkLost,
+                .broken says why.  A link is never mended, because nobody knows which of the outstanding requests
+                happened: take a new one (Links does)
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafkawire.errors import LinkLost, RemoteError
+from kafkawire.model import Broker
+from kafkawire.net.session import Reply, Session
+from kafkawire.v08.requests import Request
+
+Connect = Callable[[tuple[str, int], float], Any]
+VIEWS_PER_CALL = 512  # sendmsg takes at most IOV_MAX (1024 on Linux) buffers
+
+
+class Link:
+    """A connection to `broker`, opened on the first send.
+
+    timeout_ms bounds the connecting, and each silence while bytes are waited for or wait to be taken: a reply that
+    trickles in is not timed out, one that stops is.  A fetch may wait max_wait_ms on the broker: keep it well below.
+    """
+
+    def __init__(
+        self, broker: Broker, client_id: str, connect: Connect = socket.create_connection, timeout_ms: int = 30000
+    ) -> None:
+        self.broker = broker
+        self.broken: LinkLost | None = None
+        self._session = Session(client_id)
+        self._connect = connect
+        self._timeout_s = timeout_ms / 1000
+        self._socket: Any = None
+        self._replies: deque[Reply] = deque()
+
+    @property
+    def outstanding(self) -> int:
+        """Requests sent and not yet answered."""
+        return self._session.outstanding + len(self._replies)
+
+    def call(self, request: Request) -> Any:
+        """Send one request and wait for its reply's body; None for one that has no reply (acks 0).
+
+        Raises LinkLost (unknown outcome) on any socket error, time-out, or reply that is not a reply.
+        """
+        self.send(request)
+        return self.receive().body if request.expects_reply else None
+
+    def send(self, request: Request) -> None:
+        """Put a request on its way without waiting for the reply; connects first when need be.  Raises LinkLost."""
+        self.open()
+        try:
+            self._send_all(self._session.send(request))
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def receive(self) -> Reply:
+        """The next reply, in the order of the requests.  Raises LinkLost; so it does when nothing is outstanding."""
+        self._check()
+        while not self._replies:
+            if self._socket is None or not self._session.outstanding:
+                raise LinkLost(f"{self.broker}: asked for a reply, but no request is outstanding")
+            self._receive_some()
+        return self._replies.popleft()
+
+    def close(self) -> None:
+        """Close for good, from anywhere: calls that wait raise LinkLost."""
+        if self.broken is None:
+            self.broken = LinkLost(f"{self.broker}: the link was closed{self._loss()}")
+        self._shut()
+
+    def _check(self) -> None:
+        if self.broken is not None:
+            raise LinkLost(str(self.broken))
+
+    def open(self) -> None:
+        """Connect now, unless that is done.  Raises LinkLost."""
+        self._check()
+        if self._socket is not None:
+            return
+        try:
+            opened = self._connect((self.broker.host, self.broker.port), self._timeout_s)
+            opened.settimeout(self._timeout_s)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            raise self._lost(error, "connecting: ") from error
+        self._socket = opened
+        if self.broken is not None:  # closed by somebody while we were connecting
+            self._shut()
+            raise LinkLost(str(self.broken))
+
+    def _send_all(self, buffers: Sequence[bytes | memoryview]) -> None:
+        """A frame in as few calls as it takes: one, unless the socket takes only a part of it."""
+        views = [view for view in map(_octets, buffers) if len(view)]
+        at = 0
+        while at < len(views):
+            taken = self._taken(self._connected().sendmsg(views[at : at + VIEWS_PER_CALL]))
+            while at < len(views) and taken >= len(views[at]):
+                taken -= len(views[at])
+                at += 1
+            if taken:
+                views[at] = views[at][taken:]
+
+    def _taken(self, count: int) -> int:
+        if count <= 0:
+            raise OSError("the socket takes no more bytes")
+        return count
+
+    def _receive_some(self) -> None:
+        """Read what there is into what the session wants next."""
+        try:
+            count = self._connected().recv_into(self._session.wanted())
+            if count == 0:
+                raise ConnectionResetError("the other side closed the connection")
+            self._replies.extend(self._session.received(count))
+        except (OSError, RemoteError) as error:
+            raise self._lost(error) from error
+
+    def _connected(self) -> Any:
+        if self._socket is None:
+            raise OSError("the link was closed")
+        return self._socket
+
+    def _lost(self, error: Exception, doing: str = "") -> LinkLost:
+        """The link is broken by this error; the first reason stays."""
+        if self.broken is None:
+            why = f"no byte within {self._timeout_s:g} s" if isinstance(error, TimeoutError) else str(error)
+            self.broken = LinkLost(f"{self.broker}: {doing}{why or type(error).__name__}{self._loss()}")
+        self._shut()
+        return LinkLost(str(self.broken))
+
+    def _loss(self) -> str:
+        waiting = self._session.waiting()
+        return f"; without an answer: {waiting}" if waiting else ""
+
+    def _shut(self) -> None:
+        opened, self._socket = self._socket, None
+        if opened is None:
+            return
+        try:
+            opened.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits in recv, which close alone does not
+        except OSError:
+            pass  # not connected any more: that is what we want
+        opened.close()
+
+    def __repr__(self) -> str:
+        state = "broken" if self.broken else "open" if self._socket else "closed"
+        return f"<Link {self.broker} {state}, {self.outstanding} outstanding>"
+
+
+def _octets(buffer: bytes | memoryview) -> memoryview:
+    view = memoryview(buffer)
+    return view if view.ndim == 1 and view.itemsize == 1 else view.cast("B")

@@ -1,0 +1,47 @@
+"""The links to one cluster: one per broker and purpose, because a fetch that waits blocks everything behind it.
+
+purpose     "fetch", "produce", "metadata", "offsets" …: any word; its requests share one connection
+"""
+
+from __future__ import annotations
+
+import socket
+
+from kafkawire.model import Broker
+from kafkawire.net.link import Connect, Link
+
+
+class Links:
+    """A pool of links; takes no part in what goes over them.  Connecting happens on a link's first send."""
+
+    def __init__(self, client_id: str, connect: Connect = socket.create_connection, timeout_ms: int = 30000) -> None:
+        self.client_id = client_id
+        self._connect = connect
+        self._timeout_ms = timeout_ms
+        self._links: dict[tuple[int, str], Link] = {}
+
+    def link(self, broker: Broker, purpose: str) -> Link:
+        """The link for this purpose; a new one when there is none, it is broken, or the broker has another address."""
+        key = (broker.id, purpose)
+        link = self._links.get(key)
+        if link is not None and link.broken is None and link.broker == broker:
+            return link
+        if link is not None:
+            link.close()
+        link = Link(broker, self.client_id, self._connect, self._timeout_ms)
+        self._links[key] = link
+        return link
+
+    def drop(self, broker: Broker, purpose: str) -> None:
+        """Close and forget one link, if it is there; calls that wait on it raise LinkLost."""
+        link = self._links.pop((broker.id, purpose), None)
+        if link is not None:
+            link.close()
+
+    def close(self, purpose: str | None = None) -> None:
+        """Close all links, or those of one purpose; calls that wait raise LinkLost.  The pool can be used on."""
+        for key in [key for key in self._links if purpose in (None, key[1])]:
+            self._links.pop(key).close()
+
+    def __repr__(self) -> str:
+        return f"<Links {list(self._links.values())}>"

@@ -1,0 +1,126 @@
+"""Requests to bytes and bytes to replies on one connection.  Knows no socket, no clock.
+
+    session.send(request)                                   -> the buffers of its frame, for one send call
+    size = socket.recv_into(session.wanted())
+    for reply in session.received(size): ...                # any chunking, even one byte at a time
+
+A broker answers in the order of the requests, one at a time; a request without a reply (Produce with acks 0) leaves no
+trace.  A large piece of a reply (a fetched set) is received straight into its own buffer; all else goes through a
+scratch buffer, which may hold the ends of several replies.
+
+A reply that is not one (wrong correlation id, impossible size, a body that does not fit its frame) is a RemoteError,
+and the session is over: nobody can tell any more which bytes belong to what.  Known case: 0.8.2 answers an internal
+failure of GroupCoordinator with correlation id 0.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from kafkawire.errors import RemoteError
+from kafkawire.v08.framing import HEADER_BYTES, Body, reply_header, request_header
+from kafkawire.v08.requests import Request
+
+SCRATCH_BYTES = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    request: Request
+    body: Any
+
+
+class Session:
+    """One connection's state.  After a RemoteError every further call raises it again."""
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id = client_id
+        self._correlation_id = 0
+        self._asked: deque[tuple[int, Request]] = deque()  # requests whose reply is still to come, oldest first
+        self._head = bytearray()
+        self._body: Body | None = None  # of the reply that is arriving, once its head is complete
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._direct = False  # what wanted() gave last: a place in the body, or the scratch
+        self._over: RemoteError | None = None
+
+    @property
+    def outstanding(self) -> int:
+        """Requests whose reply has not been received whole."""
+        return len(self._asked)
+
+    def waiting(self) -> str:
+        """The outstanding requests in words: `2 Fetch, 1 Metadata`; empty when there are none."""
+        counts: dict[str, int] = {}
+        for _, request in self._asked:
+            counts[request.api.name] = counts.get(request.api.name, 0) + 1
+        return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+    def send(self, request: Request) -> list[bytes | memoryview]:
+        """The frame of a request, in pieces that are not copied.  Raises LocalError when it cannot be framed."""
+        self._check()
+        correlation_id = self._correlation_id
+        head = request_header(request.api.key, request.version, correlation_id, self.client_id, request.size)
+        self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        if request.expects_reply:
+            self._asked.append((correlation_id, request))
+        return [head, *request.buffers]
+
+    def wanted(self) -> memoryview:
+        """Where the next bytes go: never empty.  Valid until received()."""
+        self._check()
+        direct = self._body.direct() if self._body is not None else None
+        self._direct = direct is not None
+        return self._scratch if direct is None else direct
+
+    def received(self, count: int) -> list[Reply]:
+        """So many bytes were put at the beginning of wanted(): the replies that are now complete, in order."""
+        self._check()
+        replies: list[Reply] = []
+        try:
+            if self._direct and self._body is not None:
+                self._body.filled(count)
+                self._finish(replies)
+            else:
+                self._read(self._scratch[:count], replies)
+        except RemoteError as error:
+            self._over = error
+            raise
+        return replies
+
+    def _check(self) -> None:
+        if self._over is not None:
+            raise self._over
+
+    def _read(self, data: memoryview, replies: list[Reply]) -> None:
+        while len(data):
+            data = self._read_head(data) if self._body is None else data[self._body.feed(data) :]
+            self._finish(replies)
+
+    def _read_head(self, data: memoryview) -> memoryview:
+        """Take what belongs to the head of a reply; begin its body when the head is complete."""
+        missing = HEADER_BYTES - len(self._head)
+        self._head += data[:missing]
+        if len(self._head) == HEADER_BYTES:
+            size, correlation_id = reply_header(self._head)
+            self._head.clear()
+            self._body = self._expected(correlation_id).reply_body(size)
+        return data[missing:]
+
+    def _expected(self, correlation_id: int) -> Request:
+        if not self._asked:
+            raise RemoteError(f"a reply with correlation id {correlation_id}, but nothing was asked")
+        wanted, request = self._asked[0]
+        if correlation_id != wanted:
+            raise RemoteError(f"a reply with correlation id {correlation_id} instead of {wanted} ({request.api.name})")
+        return request
+
+    def _finish(self, replies: list[Reply]) -> None:
+        if self._body is None or not self._body.complete:
+            return
+        body, self._body = self._body, None
+        _, request = self._asked[0]
+        result = body.result()  # may raise: the request then stays outstanding, which is the truth
+        self._asked.popleft()
+        replies.append(Reply(request, result))

@@ -1,0 +1,202 @@
+"""Link and Links against the fake cluster, and against sockets that take or give only a little."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from kafkawire.dialects import dialect
+from kafkawire.errors import LinkLost
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.link import Link
+from kafkawire.net.links import Links
+from kafkawire.v08 import requests
+from tests.fakes.broker import Close, FakeCluster, Raw, Wait, entry
+
+D = dialect("0.8.2")
+TP = TopicPartition("t", 0)
+METADATA = requests.metadata(D, None)
+
+
+def broker_of(cluster: FakeCluster, number: int = 1) -> Broker:
+    return Broker(number, "127.0.0.1", cluster.ports[number])
+
+
+def test_a_call_gives_the_reply_of_its_request():
+    with FakeCluster({"t": 1}) as cluster:
+        cluster.append("t", 0, entry(b"one") + entry(b"two"))
+        link = Link(broker_of(cluster), "me")
+        (fetched,) = link.call(requests.fetch(D, 10, 1, [(TP, 1, 1000)]))
+        assert bytes(fetched.buffer) == entry(b"two", offset=1)
+        assert cluster.requests[0].body["client_id"] == "me"
+        link.close()
+
+
+def test_pipelined_requests_are_answered_in_order():
+    with FakeCluster({"t": 1}) as cluster:
+        link = Link(broker_of(cluster), "me")
+        link.send(METADATA)
+        link.send(requests.produce(D, 0, 1000, {TP: [entry(b"v")]}))
+        link.send(requests.fetch(D, 10, 1, [(TP, 0, 1000)]))
+        assert link.outstanding == 2
+        assert [link.receive().request.api.key for _ in range(2)] == [3, 1]
+        assert cluster.values("t", 0) == [b"v"]
+        link.close()
+
+
+class Slow:
+    """A socket that takes and gives at most `step` bytes a call."""
+
+    def __init__(self, inner: socket.socket, step: int) -> None:
+        self.inner, self.step, self.calls = inner, step, 0
+
+    def sendmsg(self, views: Any) -> int:
+        self.calls += 1
+        return self.inner.send(b"".join(views)[: self.step])
+
+    def recv_into(self, room: memoryview) -> int:
+        return self.inner.recv_into(room[: self.step])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def test_partial_sends_go_on_where_the_socket_stopped():
+    taken: list[Slow] = []
+
+    def connect(address: tuple[str, int], timeout: float) -> Slow:
+        taken.append(Slow(socket.create_connection(address, timeout), 11))
+        return taken[-1]
+
+    entries = [entry(b"%d" % n) for n in range(40)]
+    with FakeCluster({"t": 1}) as cluster:
+        link = Link(broker_of(cluster), "me", connect)
+        reply = link.call(requests.produce(D, 1, 1000, {TP: entries}))
+        assert reply[TP].stored
+        assert cluster.values("t", 0) == [b"%d" % n for n in range(40)]
+        link.close()
+
+
+def test_a_frame_of_more_buffers_than_one_call_takes_arrives_whole():
+    entries = [entry(b"%d" % n) for n in range(3000)]
+    with FakeCluster({"t": 1}) as cluster:
+        link = Link(broker_of(cluster), "me")
+        assert link.call(requests.produce(D, 1, 1000, {TP: entries}))[TP].stored
+        assert len(cluster.values("t", 0)) == 3000
+        link.close()
+
+
+def test_a_frame_is_one_send_call():
+    calls: list[int] = []
+
+    class Counting(Slow):
+        def sendmsg(self, views: Any) -> int:
+            calls.append(len(views))
+            return self.inner.sendmsg(views)
+
+    with FakeCluster({"t": 1}) as cluster:
+        link = Link(broker_of(cluster), "me", lambda *a: Counting(socket.create_connection(*a), 1))
+        link.call(requests.produce(D, 1, 1000, {TP: [entry(b"v")]}))
+        assert len(calls) == 1
+        link.close()
+
+
+def test_a_closed_connection_is_a_lost_link_that_names_broker_and_what_was_outstanding():
+    with FakeCluster({"t": 1}) as cluster:
+        cluster.script("metadata", Close())
+        link = Link(broker_of(cluster), "me")
+        with pytest.raises(LinkLost, match=r"broker 1 \(127.0.0.1:\d+\): .*without an answer: 1 Metadata"):
+            link.call(METADATA)
+        assert link.broken is not None
+        with pytest.raises(LinkLost, match="without an answer"):
+            link.send(METADATA)
+
+
+def test_a_refused_connection_is_a_lost_link():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(LinkLost, match=rf"broker 3 \(127.0.0.1:{port}\): connecting: .*refused"):
+        Link(Broker(3, "127.0.0.1", port), "me").call(METADATA)
+
+
+def test_silence_is_a_lost_link_within_the_time_out():
+    with FakeCluster({"t": 1}) as cluster:
+        release = threading.Event()
+        cluster.script("metadata", Wait(release))
+        link = Link(broker_of(cluster), "me", timeout_ms=100)
+        begin = time.monotonic()
+        with pytest.raises(LinkLost, match=r"no byte within 0.1 s; without an answer: 1 Metadata"):
+            link.call(METADATA)
+        assert time.monotonic() - begin < 5
+        release.set()
+
+
+def test_a_senseless_reply_is_a_lost_link():
+    with FakeCluster({"t": 1}) as cluster:
+        cluster.script("metadata", Raw(struct.pack(">ii", 4, 77)))
+        with pytest.raises(LinkLost, match="correlation id 77 instead of 0"):
+            Link(broker_of(cluster), "me").call(METADATA)
+
+
+def test_close_from_another_thread_ends_a_waiting_call():
+    with FakeCluster({"t": 1}) as cluster:
+        release = threading.Event()
+        cluster.script("metadata", Wait(release))
+        link = Link(broker_of(cluster), "me")
+        closer = threading.Thread(target=lambda: (cluster.wait(lambda: cluster.requests), link.close()))
+        closer.start()
+        with pytest.raises(LinkLost, match="the link was closed"):
+            link.call(METADATA)
+        release.set()
+        closer.join()
+
+
+def test_a_link_closed_while_it_connects_leaves_no_socket_behind():
+    with FakeCluster({"t": 1}) as cluster:
+        opened: list[socket.socket] = []
+
+        def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+            opened.append(socket.create_connection(address, timeout))
+            link.close()
+            return opened[0]
+
+        link = Link(broker_of(cluster), "me", connect)
+        with pytest.raises(LinkLost, match="the link was closed"):
+            link.call(METADATA)
+        assert opened[0].fileno() == -1
+
+
+def test_asking_for_a_reply_that_nobody_owes_is_an_error_and_not_a_wait():
+    with FakeCluster({"t": 1}) as cluster:
+        link = Link(broker_of(cluster), "me")
+        with pytest.raises(LinkLost, match="no request is outstanding"):
+            link.receive()
+        link.call(METADATA)
+        link.close()
+
+
+def test_links_are_kept_by_purpose_and_replaced_when_broken_or_moved():
+    with FakeCluster({"t": 1}) as cluster:
+        links = Links("me")
+        here = broker_of(cluster)
+        fetch = links.link(here, "fetch")
+        assert links.link(here, "fetch") is fetch
+        assert links.link(here, "produce") is not fetch
+        fetch.call(METADATA)
+        fetch.close()
+        again = links.link(here, "fetch")
+        assert again is not fetch
+        assert again.call(METADATA)["brokers"]
+        moved = links.link(Broker(1, "127.0.0.1", here.port + 1), "fetch")
+        assert moved is not again
+        assert again.broken is not None
+        links.close("fetch")
+        assert moved.broken is not None
+        assert links.link(here, "produce").broken is None
+        links.drop(here, "produce")
+        links.close()
