@@ -1,0 +1,96 @@
+"""Reading and writing the protocol's primitives.  Knows integers and byte strings; knows no api, no version.
+
+Everything is big endian.  A Reader never reads past its bytes (Truncated says where and how much) and never allocates
+by a length it has not held against the bytes left.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from kafkawire.errors import LeftOver, LocalError, RemoteError, Truncated
+
+INT8 = struct.Struct(">b")
+INT16 = struct.Struct(">h")
+INT32 = struct.Struct(">i")
+INT64 = struct.Struct(">q")
+
+Bytes = bytes | bytearray | memoryview
+
+
+class Reader:
+    """A cursor over bytes that belong to somebody else; views it hands out share them."""
+
+    __slots__ = ("at", "data", "what")
+
+    def __init__(self, data: Bytes, what: str = "bytes", at: int = 0) -> None:
+        self.data = memoryview(data)
+        self.what = what  # names the thing in errors: "Metadata v0 reply"
+        self.at = at
+
+    @property
+    def left(self) -> int:
+        return len(self.data) - self.at
+
+    def integer(self, kind: struct.Struct) -> int:
+        try:
+            (value,) = kind.unpack_from(self.data, self.at)
+        except struct.error:
+            raise self._short(kind.size) from None
+        self.at += kind.size
+        return int(value)
+
+    def take(self, n: int) -> memoryview:
+        """The next n bytes as a view.  A negative n is nonsense of the sender."""
+        if n < 0:
+            raise RemoteError(f"{self.what} at byte {self.at}: a length of {n}")
+        if n > self.left:
+            raise self._short(n)
+        self.at += n
+        return self.data[self.at - n : self.at]
+
+    def text(self, n: int) -> str:
+        at = self.at
+        try:
+            return str(self.take(n), "utf-8")
+        except UnicodeDecodeError:
+            raise RemoteError(f"{self.what} at byte {at}: a string of {n} bytes is not UTF-8") from None
+
+    def count(self, least: int) -> int:
+        """An array's count (-1 is null), believed only if so many elements of at least `least` bytes can follow."""
+        at = self.at
+        count = self.integer(INT32)
+        if count < -1:
+            raise RemoteError(f"{self.what} at byte {at}: an array of {count} elements")
+        if count * max(least, 1) > self.left:
+            raise Truncated(f"{self.what} at byte {at}: {count} elements cannot fit the {self.left} bytes left")
+        return count
+
+    def finish(self) -> None:
+        """LeftOver unless everything was read."""
+        if self.left:
+            raise LeftOver(self.what, self.left)
+
+    def _short(self, n: int) -> Truncated:
+        return Truncated(f"{self.what} ends too early: {n} bytes wanted at byte {self.at}, {self.left} left")
+
+
+class Writer:
+    """Collects bytes; done() joins them."""
+
+    __slots__ = ("_pieces",)
+
+    def __init__(self) -> None:
+        self._pieces: list[Bytes] = []
+
+    def integer(self, kind: struct.Struct, value: int) -> None:
+        try:
+            self._pieces.append(kind.pack(value))
+        except struct.error:
+            raise LocalError(f"{value!r} does not fit {kind.size * 8} bits") from None
+
+    def raw(self, data: Bytes) -> None:
+        self._pieces.append(data)
+
+    def done(self) -> bytes:
+        return b"".join(self._pieces)

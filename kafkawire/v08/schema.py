@@ -1,0 +1,226 @@
+"""Layouts as tables: one description of a request or reply, read and written by the same code.
+
+    REPLY = Struct(throttle_time_ms=since(1, int32), topics=Array(Struct(topic=string, partitions=Array(PARTITION))))
+    REPLY.read(reader, version) -> dict        REPLY.write(writer, fields, version)
+
+since(n, type) and until(n, type) put a field's versions beside it; a field that a version lacks is neither read nor
+written, nor in the dict.  Null comes back as None.  bytes and message sets come back as views on the reader's data.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+from kafkawire import primitives
+from kafkawire.errors import LocalError, RemoteError
+from kafkawire.primitives import INT16, INT32, Reader, Writer
+
+NEVER = 0x8000  # a version no api reaches
+
+
+class Type(Protocol):
+    def least(self, version: int) -> int:
+        """The fewest bytes a value takes: what an array's count is held against."""
+
+    def read(self, reader: Reader, version: int) -> Any: ...
+
+    def write(self, writer: Writer, value: Any, version: int) -> None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Integer:
+    kind: struct.Struct
+
+    def least(self, version: int) -> int:
+        return self.kind.size
+
+    def read(self, reader: Reader, version: int) -> int:
+        return reader.integer(self.kind)
+
+    def write(self, writer: Writer, value: int, version: int) -> None:
+        writer.integer(self.kind, value)
+
+
+class Boolean:
+    def least(self, version: int) -> int:
+        return 1
+
+    def read(self, reader: Reader, version: int) -> bool:
+        return reader.integer(primitives.INT8) != 0
+
+    def write(self, writer: Writer, value: bool, version: int) -> None:
+        writer.integer(primitives.INT8, 1 if value else 0)
+
+
+@dataclass(frozen=True, eq=False)
+class String:
+    """int16 length, UTF-8; -1 is null where that is allowed."""
+
+    nullable: bool = False
+
+    def least(self, version: int) -> int:
+        return INT16.size
+
+    def read(self, reader: Reader, version: int) -> str | None:
+        at = reader.at
+        length = reader.integer(INT16)
+        if length == -1:
+            if not self.nullable:
+                raise RemoteError(f"{reader.what} at byte {at}: null where a string must be")
+            return None
+        return reader.text(length)
+
+    def write(self, writer: Writer, value: str | None, version: int) -> None:
+        if value is None:
+            if not self.nullable:
+                raise LocalError("null where a string must be")
+            writer.integer(INT16, -1)
+            return
+        data = value.encode()
+        if len(data) > 0x7FFF:
+            raise LocalError(f"a string of {len(data)} bytes is longer than 32767")
+        writer.integer(INT16, len(data))
+        writer.raw(data)
+
+
+@dataclass(frozen=True, eq=False)
+class Blob:
+    """int32 length in bytes (never a count of messages), then the bytes; -1 is null where that is allowed."""
+
+    nullable: bool = False
+
+    def least(self, version: int) -> int:
+        return INT32.size
+
+    def read(self, reader: Reader, version: int) -> memoryview | None:
+        length = reader.integer(INT32)
+        if length == -1 and self.nullable:
+            return None
+        return reader.take(length)
+
+    def write(self, writer: Writer, value: primitives.Bytes | None, version: int) -> None:
+        if value is None:
+            if not self.nullable:
+                raise LocalError("null where bytes must be")
+            writer.integer(INT32, -1)
+            return
+        writer.integer(INT32, len(value))
+        writer.raw(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Array:
+    """int32 count, then that many; -1 is null from the version on that allows it."""
+
+    of: Type
+    nullable_since: int = NEVER
+
+    def least(self, version: int) -> int:
+        return INT32.size
+
+    def read(self, reader: Reader, version: int) -> list[Any] | None:
+        at = reader.at
+        count = reader.count(self.of.least(version))
+        if count == -1:
+            if version < self.nullable_since:
+                raise RemoteError(f"{reader.what} at byte {at}: null where an array must be")
+            return None
+        read = self.of.read
+        return [read(reader, version) for _ in range(count)]
+
+    def write(self, writer: Writer, value: Iterable[Any] | None, version: int) -> None:
+        if value is None:
+            if version < self.nullable_since:
+                raise LocalError("null where an array must be")
+            writer.integer(INT32, -1)
+            return
+        items = list(value)
+        writer.integer(INT32, len(items))
+        for item in items:
+            self.of.write(writer, item, version)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Nameless neighbours: a tuple."""
+
+    of: tuple[Type, ...]
+
+    def least(self, version: int) -> int:
+        return sum(each.least(version) for each in self.of)
+
+    def read(self, reader: Reader, version: int) -> tuple[Any, ...]:
+        return tuple(each.read(reader, version) for each in self.of)
+
+    def write(self, writer: Writer, value: Iterable[Any], version: int) -> None:
+        for each, item in zip(self.of, value, strict=True):
+            each.write(writer, item, version)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranged:
+    """A field's type and the versions that have it."""
+
+    type: Type
+    first: int = 0
+    last: int = NEVER
+
+
+def since(version: int, kind: Type) -> Ranged:
+    return Ranged(kind, first=version)
+
+
+def until(version: int, kind: Type) -> Ranged:
+    """In versions before this one."""
+    return Ranged(kind, last=version - 1)
+
+
+def between(first: int, last: int, kind: Type) -> Ranged:
+    return Ranged(kind, first, last)
+
+
+class Struct:
+    """Named fields in wire order: a dict."""
+
+    def __init__(self, **fields: Type | Ranged) -> None:
+        self._fields = {name: kind if isinstance(kind, Ranged) else Ranged(kind) for name, kind in fields.items()}
+        self._of = cache(self._select)
+        self.least = cache(self._least)
+
+    def _select(self, version: int) -> list[tuple[str, Type]]:
+        return [(name, field.type) for name, field in self._fields.items() if field.first <= version <= field.last]
+
+    def _least(self, version: int) -> int:
+        return sum(kind.least(version) for _, kind in self._of(version))
+
+    def read(self, reader: Reader, version: int) -> dict[str, Any]:
+        return {name: kind.read(reader, version) for name, kind in self._of(version)}
+
+    def write(self, writer: Writer, value: Mapping[str, Any], version: int) -> None:
+        fields = self._of(version)
+        unknown = value.keys() - {name for name, _ in fields}
+        if unknown:
+            raise LocalError(f"v{version} has no field {', '.join(sorted(unknown))}")
+        for name, kind in fields:
+            if name not in value:
+                raise LocalError(f"v{version} needs a field {name}")
+            try:
+                kind.write(writer, value[name], version)
+            except LocalError as exc:
+                raise LocalError(f"{name}: {exc}") from None
+
+
+int8 = Integer(primitives.INT8)
+int16 = Integer(INT16)
+int32 = Integer(INT32)
+int64 = Integer(primitives.INT64)
+boolean = Boolean()
+string = String()
+nullable_string = String(nullable=True)
+blob = Blob()
+nullable_blob = Blob(nullable=True)
+message_set = Blob()  # its int32 counts bytes, like that of any bytes
