@@ -1,0 +1,230 @@
+"""Compressed values of wrappers.  Knows codecs; knows no message format but for one byte of lz4 headers.
+
+    1 gzip     an RFC 1952 stream
+    2 snappy   written as xerial: 82 "SNAPPY" 00, version:int32, compatible:int32, then blocks: n:int32, n bytes;
+               read as that, or as one raw block
+    3 lz4      the frame format; its header checksum is wrong on purpose in message format v0 (KAFKA-3160)
+
+decompress() is bounded: a stranger's kilobyte may say it is a gigabyte.  The libraries' errors come out as RemoteError.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import cramjam
+
+from kafkawire.errors import LocalError, RemoteError
+from kafkawire.primitives import Bytes
+
+NONE, GZIP, SNAPPY, LZ4 = range(4)
+CODECS: dict[str, int] = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4}
+CODEC_NAMES: dict[int, str] = {number: name for name, number in CODECS.items()}
+
+GZIP_LEVEL = 6  # what the JVM's GZIPOutputStream uses: a broker that recompresses makes about the same of it
+_GZIP_MEMBERS = 64  # JVM readers accept streams behind one another, nobody writes them; a million of them is an attack
+
+_XERIAL = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
+_XERIAL_AGAIN = int.from_bytes(_XERIAL[:4], "big", signed=True)
+_XERIAL_BLOCK = 32 * 1024  # the JVM's default; blocks of incompressible data come out a little larger
+_SNAPPY_RATIO = 22  # a copy of 64 bytes takes 3: more than this a snappy block cannot grow
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40"  # version 1, independent blocks of up to 64 KiB, no sizes, no checksums
+_LZ4_CHECKSUM = {0: b"\x1a", 1: b"\x82"}  # by message format: v0 hashes the magic number too, and 0.8.2 insists on it
+_LZ4_BLOCK = 64 * 1024
+_LZ4_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
+_LZ4_STORED = 0x80000000
+_LZ4_RATIO = 256  # a run's length byte stands for at most 255
+
+_INT32 = struct.Struct(">i")
+_UINT32_LE = struct.Struct("<I")
+
+
+def compress(codec: int, data: Bytes, magic: int = 0) -> bytes:
+    """data as the value of a wrapper in message format `magic`.  LocalError for a codec that format does not have."""
+    if codec == GZIP:
+        return _gzip(data)
+    if codec == SNAPPY:
+        return _xerial(data)
+    if codec == LZ4:
+        return _lz4(data, magic)
+    raise LocalError(f"message format v{magic} has no codec {codec}")
+
+
+def decompress(codec: int, data: Bytes, limit: int) -> bytes:
+    """A wrapper's value opened, at most limit bytes of it.  RemoteError when it is more, cut, or makes no sense."""
+    if codec == GZIP:
+        return _gunzip(memoryview(data), limit)
+    if codec == SNAPPY:
+        return _unsnappy(memoryview(data), limit)
+    if codec == LZ4:
+        return _unlz4(memoryview(data), limit)
+    raise RemoteError(f"unknown codec {codec}")
+
+
+def _too_much(name: str, limit: int) -> RemoteError:
+    return RemoteError(f"{name} data opens to more than limit {limit} bytes")
+
+
+# ---- gzip ------------------------------------------------------------------------------------------------------
+
+
+def _gzip(data: Bytes) -> bytes:
+    deflate = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, 31)  # 31: a gzip header, in which zlib writes no time
+    return deflate.compress(data) + deflate.flush()
+
+
+def _gunzip(data: memoryview, limit: int) -> bytes:
+    opened: list[bytes] = []
+    left = limit
+    rest: Bytes = data
+    for _ in range(_GZIP_MEMBERS):
+        inflate = zlib.decompressobj(31)
+        try:
+            piece = inflate.decompress(rest, left + 1)  # one more than allowed, to see that there is more
+        except zlib.error as exc:
+            raise RemoteError(f"gzip data is damaged: {exc}") from exc
+        left -= len(piece)
+        if left < 0:
+            raise _too_much("gzip", limit)
+        if not inflate.eof:
+            raise RemoteError("gzip data ends too early")
+        opened.append(piece)
+        rest = inflate.unused_data
+        if rest[:2] != b"\x1f\x8b":  # what follows is no stream: JVM readers do not look at it either
+            return b"".join(opened)
+    raise RemoteError(f"gzip data of more than {_GZIP_MEMBERS} streams")
+
+
+# ---- snappy ----------------------------------------------------------------------------------------------------
+
+
+def _xerial(data: Bytes) -> bytes:
+    view = memoryview(data)
+    out = [_XERIAL_HEADER]
+    for at in range(0, len(view), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(view[at : at + _XERIAL_BLOCK]))
+        out += (_INT32.pack(len(block)), block)
+    return b"".join(out)
+
+
+def _unsnappy(data: memoryview, limit: int) -> bytes:
+    if len(data) < len(_XERIAL_HEADER) or data[: len(_XERIAL)] != _XERIAL:
+        return _raw_block(data, limit, limit)  # the whole value is one block
+    out: list[bytes] = []
+    at, left = len(_XERIAL_HEADER), limit  # the two versions are not looked at: writers put odd ones there
+    while at < len(data):
+        if len(data) - at < _INT32.size:
+            raise RemoteError("snappy data ends inside a block's length")
+        (size,) = _INT32.unpack_from(data, at)
+        if size == _XERIAL_AGAIN:  # newer JVM readers accept a stream appended to the first
+            at += len(_XERIAL_HEADER)
+            continue
+        at += _INT32.size
+        if not 0 < size <= len(data) - at:
+            raise RemoteError(f"snappy data has a block of {size} bytes where {len(data) - at} are left")
+        out.append(_raw_block(data[at : at + size], left, limit))
+        left -= len(out[-1])
+        at += size
+    return b"".join(out)
+
+
+def _raw_block(block: memoryview, left: int, limit: int) -> bytes:
+    """A block begins with the length it opens to: believed only within the limit and within what snappy can do."""
+    declared = _varint32(block)
+    if declared > left:
+        raise _too_much("snappy", limit)
+    if declared > _SNAPPY_RATIO * len(block):
+        raise RemoteError(f"a snappy block of {len(block)} bytes says it opens to {declared}")
+    try:
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as exc:
+        raise RemoteError(f"snappy data is damaged: {exc}") from exc
+
+
+def _varint32(block: memoryview) -> int:
+    value = 0
+    for shift, byte in enumerate(block[:5]):
+        value |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return value
+    raise RemoteError("snappy data has no length in front")
+
+
+# ---- lz4 -------------------------------------------------------------------------------------------------------
+
+
+def _lz4(data: Bytes, magic: int) -> bytes:
+    if magic not in _LZ4_CHECKSUM:
+        raise LocalError(f"message format v{magic} is not written with lz4")
+    view = memoryview(data)
+    out: list[Bytes] = [_LZ4_HEADER, _LZ4_CHECKSUM[magic]]
+    for at in range(0, len(view), _LZ4_BLOCK):
+        chunk = view[at : at + _LZ4_BLOCK]
+        block = bytes(cramjam.lz4.compress_block(chunk, store_size=False))
+        if len(block) < len(chunk):
+            out += (_UINT32_LE.pack(len(block)), block)
+        else:
+            out += (_UINT32_LE.pack(len(chunk) | _LZ4_STORED), chunk)
+    out.append(b"\0\0\0\0")
+    return b"".join(out)
+
+
+def _unlz4(data: memoryview, limit: int) -> bytes:
+    at, most, block_checksum, content_checksum = _lz4_header(data)
+    out: list[Bytes] = []
+    left = limit
+    while True:
+        size, at = _lz4_word(data, at)
+        if size == 0:
+            break
+        stored, size = bool(size & _LZ4_STORED), size & ~_LZ4_STORED
+        if size > len(data) - at:
+            raise RemoteError(f"lz4 data has a block of {size} bytes where {len(data) - at} are left")
+        block = data[at : at + size]
+        out.append(block if stored else _lz4_block(block, min(most, left + 1)))
+        left -= len(out[-1])
+        if left < 0:
+            raise _too_much("lz4", limit)
+        at += size + block_checksum
+    if at + content_checksum > len(data):
+        raise RemoteError("lz4 data ends too early")
+    return b"".join(out)
+
+
+def _lz4_header(data: memoryview) -> tuple[int, int, int, int]:
+    """(where blocks begin, the largest block, bytes of checksum behind each block, behind all).
+
+    The header's own checksum is not looked at: it is wrong by intention or by taste of the writer.
+    """
+    if len(data) < 7 or data[:4] != _LZ4_MAGIC:
+        raise RemoteError("lz4 data does not begin with a frame")
+    flags, descriptor = data[4], data[5]
+    if flags >> 6 != 1:
+        raise RemoteError(f"lz4 frame of version {flags >> 6}")
+    if not flags & 0x20:
+        raise RemoteError("lz4 frame whose blocks depend on each other: Kafka has none such")
+    if flags & 0x01:
+        raise RemoteError("lz4 frame that needs a dictionary: Kafka has none")
+    most = _LZ4_SIZES.get(descriptor >> 4 & 7)
+    if most is None:
+        raise RemoteError(f"lz4 frame with block size code {descriptor >> 4 & 7}")
+    return 7 + (8 if flags & 0x08 else 0), most, 4 if flags & 0x10 else 0, 4 if flags & 0x04 else 0
+
+
+def _lz4_word(data: memoryview, at: int) -> tuple[int, int]:
+    if len(data) - at < _UINT32_LE.size:
+        raise RemoteError("lz4 data ends too early")
+    return _UINT32_LE.unpack_from(data, at)[0], at + _UINT32_LE.size
+
+
+def _lz4_block(block: memoryview, most: int) -> memoryview:
+    out = bytearray(min(most, _LZ4_RATIO * len(block)))
+    try:
+        size = cramjam.lz4.decompress_block_into(block, out, output_len=len(out))
+    except (cramjam.DecompressionError, ValueError) as exc:
+        raise RemoteError(f"lz4 data is damaged: {exc}") from exc
+    return memoryview(out)[:size]
