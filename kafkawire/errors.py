@@ -5,6 +5,7 @@
         Truncated        they end too early
         LeftOver         they go on after the end
         CorruptMessage   an entry of a message set is damaged; has the position
+            UnknownMagic     it says it has a format we do not know
     BrokerError   the broker refused; see .code, .retriable, .refresh
     LinkLost      nobody knows whether it happened, so a retry may duplicate
 
@@ -50,6 +51,10 @@ class CorruptMessage(RemoteError):
         self.why = why
         self.position = position
         self.offset = offset
+
+
+class UnknownMagic(CorruptMessage):
+    """An entry says it has a message format we do not know (or that cannot stand where it stands)."""
 
 
 class LinkLost(WireError):

@@ -1,0 +1,118 @@
+"""Which entries of a fetched set are complete, and how they may travel: by hopping over their sizes, opening nothing.
+
+    entry = offset:int64  size:int32  crc:uint32  magic:int8  attributes:int8  ...
+            size counts all that follows it; attributes: bits 0-2 codec, bit 3 timestamp type
+
+A set has no count and may be cut anywhere: its last entry is then left for the next fetch.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from kafkawire.errors import CorruptMessage, UnknownMagic
+from kafkawire.model import Run
+from kafkawire.primitives import Bytes
+
+LOG_OVERHEAD = 12  # offset and size: what stands in front of the bytes that size counts
+ENTRY_OVERHEAD = (26, 34)  # bytes of an entry besides key and value, by format
+LOWEST = -(1 << 63)  # as a start: everything is wanted
+CODEC = 0x07
+LOG_APPEND_TIME = 0x08
+
+_HEAD = struct.Struct(">qi4xH")  # offset, size, magic and attributes in one
+_START = struct.Struct(">qi")
+_SMALLEST = ENTRY_OVERHEAD[0]
+_LEAST = (ENTRY_OVERHEAD[0] - LOG_OVERHEAD, ENTRY_OVERHEAD[1] - LOG_OVERHEAD)  # the smallest size field, by format
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What is complete in a buffer."""
+
+    end: int  # bytes of complete entries
+    resume_at: int  # where the next fetch goes on: the last complete entry's offset + 1
+    runs: tuple[Run, ...]  # those to deliver, in order
+    needed: int  # bytes the first entry needs where not even one is complete (else 0): fetch at least that much
+    damage: CorruptMessage | None  # what stands at end, where that is no cut entry but nonsense
+
+
+def scan(buffer: Bytes, start: int) -> Scan:
+    """Find the complete entries of a set fetched at offset start, without opening or checking any of them.
+
+    Entries that end before start are hopped over and are in no run.  A cut last entry is no damage; nor is the padding
+    behind sets that newer brokers converted down, which reads as offset -1 with a size larger than what is left.
+    """
+    unpack, total = _HEAD.unpack_from, len(buffer)
+    begin = at = _first_wanted(buffer, start)
+    runs: list[Run] = []
+    last = start - 1
+    plain = -1  # magic and attributes of the run we are in; -1: in none
+    least = entries = 0
+    damage = None
+    while at + _SMALLEST <= total:
+        offset, size, kind = unpack(buffer, at)
+        end = at + LOG_OVERHEAD + size
+        if kind == plain and least <= size and end <= total:  # the way of nearly all entries
+            entries += 1
+            last = offset
+            at = end
+            continue
+        damage = _damage(at, offset, size, kind >> 8, cut=end > total)
+        if damage is not None or end > total:
+            break
+        if entries and (kind & CODEC or kind >> 8 != plain >> 8):
+            runs.append(Run(begin, at, 0, plain >> 8, entries, last + 1))
+            begin, entries = at, 0
+        if kind & CODEC:
+            runs.append(Run(at, end, kind & CODEC, kind >> 8, 1, offset + 1))
+            begin, plain = end, -1
+        else:
+            plain, least, entries = kind, _LEAST[kind >> 8], entries + 1
+        last = offset
+        at = end
+    else:
+        damage = _short_tail(buffer, at)
+    if entries:
+        runs.append(Run(begin, at, 0, plain >> 8, entries, last + 1))
+    return Scan(at, max(start, last + 1), tuple(runs), _needed(buffer) if at == 0 else 0, damage)
+
+
+def _first_wanted(buffer: Bytes, start: int) -> int:
+    """Where the first entry stands that does not end before start."""
+    at = 0
+    while at + _SMALLEST <= len(buffer):
+        offset, size, kind = _HEAD.unpack_from(buffer, at)
+        end = at + LOG_OVERHEAD + size
+        if offset >= start or kind >> 8 > 1 or size < _LEAST[kind >> 8] or end > len(buffer):
+            break
+        at = end
+    return at
+
+
+def _damage(at: int, offset: int, size: int, magic: int, cut: bool) -> CorruptMessage | None:
+    """What is wrong with an entry as far as its first bytes tell; one that is cut is judged when it comes whole."""
+    if size < _LEAST[0]:
+        return CorruptMessage(f"impossible size {size}, the smallest is {_LEAST[0]}", at, offset)
+    if cut:
+        return None
+    if magic > 1:
+        return UnknownMagic(f"unknown message format v{magic}", at, offset)
+    if size < _LEAST[magic]:
+        return CorruptMessage(f"impossible size {size} for format v{magic}", at, offset)
+    return None
+
+
+def _short_tail(buffer: Bytes, at: int) -> CorruptMessage | None:
+    """The same for a tail too short for the smallest entry."""
+    if len(buffer) - at < LOG_OVERHEAD:
+        return None
+    offset, size = _START.unpack_from(buffer, at)
+    return _damage(at, offset, size, 0, cut=True)
+
+
+def _needed(buffer: Bytes) -> int:
+    if len(buffer) < LOG_OVERHEAD:
+        return _SMALLEST if len(buffer) else 0
+    return max(_SMALLEST, LOG_OVERHEAD + int(_START.unpack_from(buffer, 0)[1]))

@@ -1,0 +1,64 @@
+"""Messages to entries of formats v0 and v1, plain or in one wrapper.  The layout is that of messages.py."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable
+
+from kafkawire import compression
+from kafkawire.errors import LocalError
+from kafkawire.primitives import Bytes
+
+Row = tuple[int, Bytes | None, Bytes | None, int | None]  # offset, key, value, timestamp in ms
+
+_ENTRY = struct.Struct(">qiI")
+_HEAD_V0 = struct.Struct(">BBi")  # what the checksum covers: magic, attributes, key length, and then the rest
+_HEAD_V1 = struct.Struct(">BBqi")
+_INT32 = struct.Struct(">i")
+
+
+def encode(messages: Iterable[Row], codec: int = 0, magic: int = 0) -> bytes:
+    """Messages as plain entries, or as one wrapper around them; b"" for no messages.
+
+    Inner offsets are as given in v0 and count from 0 by one in v1 (a broker recompresses anything else), where offsets
+    with gaps are lost therefore.  The wrapper's offset is the last one given, its timestamp the largest.  Timestamps
+    None and below 0 are -1 in v1; v0 has none.  LocalError for a format or codec there is not, or an entry over 2 GiB.
+    """
+    if not codec:
+        return _entries(messages, magic)
+    rows = list(messages)
+    return wrap(rows, codec, magic, range(len(rows)))
+
+
+def wrap(rows: list[Row], codec: int, magic: int, relative: Iterable[int]) -> bytes:
+    """One wrapper; relative: the inner offsets where the format has relative ones (v1)."""
+    if not rows:
+        return b""
+    inner = rows
+    if magic == 1:
+        inner = [(number, key, value, stamp) for number, (_, key, value, stamp) in zip(relative, rows, strict=True)]
+    newest = max(-1 if stamp is None else stamp for _, _, _, stamp in rows)
+    value = compression.compress(codec, _entries(inner, magic), magic)
+    return _entries([(rows[-1][0], None, value, newest)], magic, codec)
+
+
+def _entries(rows: Iterable[Row], magic: int, attributes: int = 0) -> bytes:
+    if magic not in (0, 1):
+        raise LocalError(f"message format v{magic} is not written here")
+    out: list[Bytes] = []
+    crc32 = zlib.crc32
+    try:
+        for offset, key, value, stamp in rows:
+            key_size, key = (-1, b"") if key is None else (len(key), key)
+            value_size, value = (-1, b"") if value is None else (len(value), value)
+            if magic == 0:
+                head = b"".join((_HEAD_V0.pack(0, attributes, key_size), key, _INT32.pack(value_size)))
+            else:
+                at_ms = -1 if stamp is None or stamp < 0 else stamp
+                head = b"".join((_HEAD_V1.pack(1, attributes, at_ms, key_size), key, _INT32.pack(value_size)))
+            crc = crc32(value, crc32(head))
+            out += (_ENTRY.pack(offset, 4 + len(head) + len(value), crc), head, value)
+    except struct.error as exc:
+        raise LocalError(f"a message does not fit format v{magic}: {exc}") from exc
+    return b"".join(out)
