@@ -1,0 +1,159 @@
+"""What each Kafka release speaks and does, one row a release.  Everything above asks the dialect, never a version.
+
+Versions are pinned, not negotiated: 0.8 does not look at the version of Produce, Fetch, ListOffsets and Metadata and
+answers in v0 layout whatever was sent.  Releases from 0.11 on are spoken to in the newest versions we have tables for
+(they convert); 4.0 and later refuse those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from types import ModuleType
+from typing import Literal
+
+from kafkawire.errors import LocalError
+from kafkawire.model import PartitionId
+from kafkawire.v08 import apis, znodes
+from kafkawire.v08 import messages as messages_v08
+from kafkawire.v08 import requests as requests_v08
+
+Store = Literal["kafka", "zookeeper"]
+_GROUPS = (apis.HEARTBEAT, apis.LEAVE_GROUP, apis.SYNC_GROUP, apis.DESCRIBE_GROUPS, apis.LIST_GROUPS)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One release.  Sets of numbers are codecs (0 none, 1 gzip, 2 snappy, 3 lz4) and message formats (magic)."""
+
+    release: str
+    versions: Mapping[int, int]  # api key -> version we use; offsets: those kept in Kafka
+    zookeeper_offsets: bool  # OffsetCommit and OffsetFetch v0, which keep offsets in ZooKeeper
+    magic: int  # the format to write; a newer one is stored as poison by 0.8 and 0.9
+    codecs: frozenset[int]
+    merges_wrappers: bool  # several wrappers of one set become one, which is then measured
+    one_wrapper_per_set: bool  # several are refused (error 87)
+    measures_whole_set: bool  # message.max.bytes is held against a whole plain set, not against each entry
+    messages: ModuleType  # kafkawire.v08.messages, or its namesake of another generation
+    requests: ModuleType
+    znodes: ModuleType
+
+    def speaks(self, api_key: int, store: Store = "kafka") -> int:
+        """The version to use.  LocalError when the release has none; store matters for offsets only."""
+        if store == "zookeeper" and api_key in (apis.OFFSET_COMMIT.key, apis.OFFSET_FETCH.key):
+            if self.zookeeper_offsets:
+                return 0
+        elif api_key in self.versions:
+            return self.versions[api_key]
+        name = apis.APIS[api_key].name if api_key in apis.APIS else f"api key {api_key}"
+        where = f" for offsets in {store}" if api_key in (apis.OFFSET_COMMIT.key, apis.OFFSET_FETCH.key) else ""
+        raise LocalError(f"Kafka {self.release} has no {name}{where}")
+
+    def in_order(self, partitions: Iterable[PartitionId]) -> list[PartitionId]:
+        """Partitions as the range assignment of this generation sorts them: by number."""
+        return sorted(partitions, key=_number)
+
+    def znode(self, partition: PartitionId) -> str:
+        """A partition's name in ZooKeeper."""
+        return str(_number(partition))
+
+    def partition(self, text: str) -> PartitionId:
+        """The partition of such a name.  LocalError when it is none."""
+        if not (text.isascii() and text.isdigit()):
+            raise LocalError(f"{text!r} names no partition of Kafka {self.release}: a number is expected")
+        return int(text)
+
+
+def dialect(release: str) -> Dialect:
+    """The row of a release as brokers call themselves: "0.8.2.2" has that of 0.8.2.  LocalError for an unknown one."""
+    parts = release.strip().split(".")
+    for length in range(len(parts), 0, -1):
+        row = DIALECTS.get(".".join(parts[:length]))
+        if row is not None and all(part.isascii() and part.isdigit() for part in parts):
+            return row
+    raise LocalError(f"unknown Kafka release {release!r}; the nearest known is {_nearest(parts)}")
+
+
+def _nearest(parts: list[str]) -> str:
+    """The newest row the text is a beginning of, else the newest row before it, else the oldest."""
+    text = ".".join(parts)
+    inside = [name for name in DIALECTS if name.startswith(text + ".")]
+    if inside:
+        return inside[-1]
+    wanted = _ordinal(text)
+    before = [name for name in DIALECTS if _ordinal(name) <= wanted]
+    return before[-1] if before else next(iter(DIALECTS))
+
+
+@cache
+def _ordinal(text: str) -> tuple[int, ...]:
+    """Leading numbers of each component: "0.8.2-beta" is (0, 8, 2)."""
+    numbers = []
+    for part in text.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+    return tuple(numbers)
+
+
+def _number(partition: PartitionId) -> int:
+    if not isinstance(partition, int):
+        raise LocalError(f"partition {partition} is one of 0.7: Kafka 0.8 and later number theirs")
+    return partition
+
+
+def _rows() -> dict[str, Dialect]:
+    """Each release from the one before it: the rows of wire-protocol.md 2.14, as far as we have tables."""
+    first = {apis.PRODUCE: 0, apis.FETCH: 0, apis.LIST_OFFSETS: 0, apis.METADATA: 0}
+    v080 = Dialect(
+        release="0.8.0",
+        versions={api.key: version for api, version in first.items()},
+        zookeeper_offsets=False,
+        magic=0,
+        codecs=frozenset({0, 1, 2}),
+        merges_wrappers=True,
+        one_wrapper_per_set=False,
+        measures_whole_set=False,
+        messages=messages_v08,
+        requests=requests_v08,
+        znodes=znodes,
+    )
+    v081 = replace(v080, release="0.8.1", zookeeper_offsets=True)
+    v082 = _newer(
+        v081,
+        "0.8.2",
+        {apis.OFFSET_COMMIT: 1, apis.OFFSET_FETCH: 1, apis.GROUP_COORDINATOR: 0},
+        codecs=frozenset({0, 1, 2, 3}),
+    )
+    groups = dict.fromkeys(_GROUPS, 0)
+    v09 = _newer(v082, "0.9", {apis.PRODUCE: 1, apis.FETCH: 1, apis.OFFSET_COMMIT: 2, apis.JOIN_GROUP: 0, **groups})
+    v0100 = _newer(v09, "0.10.0", {apis.PRODUCE: 2, apis.FETCH: 2, apis.METADATA: 1, apis.API_VERSIONS: 0}, magic=1)
+    v0101 = _newer(v0100, "0.10.1", {apis.LIST_OFFSETS: 1, apis.JOIN_GROUP: 1})
+    v011 = replace(v0101, release="0.11", measures_whole_set=True)
+    v24 = replace(v011, release="2.4", merges_wrappers=False, one_wrapper_per_set=True)
+    rows = [v080, v081, v082, v09, v0100, v0101, replace(v0101, release="0.10.2"), v011]
+    rows += [replace(v011, release=name) for name in ("1.0", "1.1", "2.0", "2.1", "2.2", "2.3")]
+    rows += [v24, *(replace(v24, release=f"2.{minor}") for minor in range(5, 9))]
+    rows += [replace(v24, release=f"3.{minor}") for minor in range(10)]
+    return {row.release: row for row in rows}
+
+
+def _newer(
+    older: Dialect,
+    release: str,
+    versions: Mapping[apis.Api, int],
+    magic: int | None = None,
+    codecs: frozenset[int] | None = None,
+) -> Dialect:
+    return replace(
+        older,
+        release=release,
+        versions={**older.versions, **{api.key: version for api, version in versions.items()}},
+        magic=older.magic if magic is None else magic,
+        codecs=older.codecs if codecs is None else codecs,
+    )
+
+
+DIALECTS = _rows()
