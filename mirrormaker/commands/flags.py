@@ -1,0 +1,80 @@
+"""The command line of the original MirrorMaker (0.7.1 to 0.10): what is taken, and what is refused by name.
+
+taken      --consumer.config (repeatable: one connector a source)  --producer.config  --whitelist | --blacklist
+           --num.streams  --offset.commit.interval.ms  --message.handler
+refused    each of REFUSED, with the reason and what to do instead
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import click
+
+from mirrormaker import exits
+
+
+class Refused(NamedTuple):
+    flag: str
+    reason: str
+    takes_value: bool = True
+
+
+REFUSED = (
+    Refused("--num.producers", "there is one sender per target broker, whatever the load: leave it out"),
+    Refused("--queue.size", "memory is bounded in bytes: leave it out, or set queued.max.bytes in the consumer config"),
+    Refused("--new.producer", "there is one producer, and it waits for acknowledgements: leave it out", False),
+    Refused("--new.consumer", "sources are read as a ZooKeeper group: leave it out", False),
+    Refused(
+        "--abort.on.send.failure",
+        "a message that cannot be delivered parks its partition, nothing is skipped and nothing aborts: leave it out",
+    ),
+    Refused("--message.handler.args", "a Python handler reads its own settings: leave it out"),
+    Refused("--consumer.rebalance.listener", "JVM classes cannot be loaded here, and none is needed: leave it out"),
+    Refused("--rebalance.listener.args", "there is no rebalance listener here: leave it out"),
+)
+
+
+class UsageRefused(click.UsageError):
+    exit_code = exits.USAGE
+
+
+def _refuse(refused: Refused) -> Callable[[click.Context, click.Parameter, object], None]:
+    def callback(context: click.Context, parameter: click.Parameter, value: object) -> None:
+        if value:
+            raise UsageRefused(f"{refused.flag} is not supported: {refused.reason}", context)
+
+    return callback
+
+
+def original_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The original's flags, as options of a click command; refused ones are hidden and never reach it."""
+    for refused in REFUSED:
+        kind: dict[str, Any] = {} if refused.takes_value else {"is_flag": True}
+        command = click.option(
+            refused.flag, expose_value=False, hidden=True, callback=_refuse(refused), is_eager=True, **kind
+        )(command)
+    for option in reversed(_TAKEN):
+        command = option(command)
+    return command
+
+
+_PATH = click.Path(dir_okay=False)
+_TAKEN = (
+    click.option(
+        "--consumer.config",
+        "consumer_config",
+        multiple=True,
+        type=_PATH,
+        help="A source as the JVM's consumer.properties; repeat it for several sources.",
+    ),
+    click.option(
+        "--producer.config", "producer_config", type=_PATH, help="The target as the JVM's producer.properties."
+    ),
+    click.option("--whitelist", help="Topics to mirror: a Java regex, commas mean 'or'."),
+    click.option("--blacklist", help="Topics not to mirror; all others are."),
+    click.option("--num.streams", "num_streams", help="Streams of each source (threads in its registration)."),
+    click.option("--offset.commit.interval.ms", "offset_commit_interval_ms", help="Time between two commits."),
+    click.option("--message.handler", "message_handler", help="package.module:function, called with each message."),
+)

@@ -1,0 +1,89 @@
+"""message.handler: a user's Python function between source and target.
+
+    def handler(message):          # a kafkawire.model.Message: .topic .partition .offset .key .value .timestamp_ms
+        return None                             drop it (counted)
+        return key, value                       send this instead, to the same topic
+        return topic, key, value                ... to another topic
+        return message                          send it (perhaps changed, perhaps with another topic)
+        return [ ... ]                          several of these, in this order; an empty list drops it
+
+Keys and values are bytes or None.  What a handler raises parks the partition with the reason: nothing is lost.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kafkawire.model import Message
+from mirrormaker.routes import HandlerFailed
+
+Handler = Callable[[Message], object]
+
+
+class Sent(NamedTuple):
+    """What a handler gave back, in one form."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int | None
+
+
+class NoHandler(Exception):
+    """message.handler names nothing that can be called; the text is one sentence."""
+
+
+def load_handler(named: str) -> Handler:
+    """The function at "package.module:function".  Raises NoHandler."""
+    module, colon, function = named.partition(":")
+    if not colon or not module or not function:
+        raise NoHandler(f"message.handler '{named}' is not of the form package.module:function")
+    try:
+        found: object = importlib.import_module(module)
+    except Exception as exc:  # whatever importing a user's module raises
+        raise NoHandler(f"message.handler '{named}': importing {module} failed: {type(exc).__name__}: {exc}") from exc
+    for name in function.split("."):
+        if not hasattr(found, name):
+            raise NoHandler(f"message.handler '{named}': {module} has no {function}")
+        found = getattr(found, name)
+    if not callable(found):
+        raise NoHandler(f"message.handler '{named}': {function} cannot be called, it is a {type(found).__name__}")
+    return found
+
+
+def handled(handler: Handler, message: Message) -> list[Sent]:
+    """What the handler wants sent for a message.  Raises HandlerFailed, naming topic, partition and offset."""
+    where = f"{message.topic}/{message.partition} at {message.offset}: message.handler"
+    try:
+        given = handler(message)
+    except Exception as exc:  # a user's code may raise anything
+        raise HandlerFailed(f"{where} raised {type(exc).__name__}: {exc}") from exc
+    if given is None:
+        return []
+    many: Iterable[object] = given if isinstance(given, list) else [given]
+    return [_sent(one, message, where) for one in many]
+
+
+def _sent(given: object, message: Message, where: str) -> Sent:
+    key: object
+    value: object
+    topic, timestamp_ms = message.topic, message.timestamp_ms
+    match given:
+        case Message():
+            topic, key, value, timestamp_ms = given.topic, given.key, given.value, given.timestamp_ms
+        case (key, value):
+            pass
+        case (str(topic), key, value):
+            pass
+        case _:
+            what = "None, (key, value), (topic, key, value), a message or a list of these"
+            raise HandlerFailed(f"{where} gave back a {type(given).__name__}, not {what}")
+    return Sent(topic, _bytes(key, "key", where), _bytes(value, "value", where), timestamp_ms)
+
+
+def _bytes(data: object, name: str, where: str) -> bytes | None:
+    if data is None or isinstance(data, bytes):
+        return data
+    raise HandlerFailed(f"{where} gave back a {name} that is a {type(data).__name__}, not bytes or None")

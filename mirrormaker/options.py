@@ -1,0 +1,119 @@
+"""The options of a mirror, section by section.  Each exists once: loading, checking and the reference come from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from groundwork.options import Options, option
+from kafkawire.dialects import dialect
+from kafkawire.errors import LocalError
+from mirrormaker.handler import NoHandler, load_handler
+from producer.config import ProducerConfig
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
+
+
+def release(raw: object) -> str:
+    """An option that names a Kafka release, such as 0.8.2 (in YAML, 0.9 without quotes is a number)."""
+    text = str(raw).strip()
+    try:
+        dialect(text)
+    except LocalError as exc:
+        raise ValueError(f"a Kafka release: {exc}") from exc
+    return text
+
+
+def replication(raw: object) -> int:
+    text = str(raw).strip()
+    if isinstance(raw, bool) or not text.isdigit():
+        raise ValueError("a whole number; 0 takes the source's")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Source(ConsumerConfig):
+    """A source cluster: the consumer's options, and what the mirror has to know besides."""
+
+    name: str = option("name", "", "what logs and the status call it; its place in the list when empty")
+    version: str = option("version", "0.8.2", "Kafka release of the brokers", kind=release)
+
+
+@dataclass(frozen=True, slots=True)
+class Target(ProducerConfig):
+    """The target cluster: the producer's options, and what the mirror has to know besides."""
+
+    zookeeper: str = option(
+        "target.zookeeper.connect", "", "host:port,host:port/chroot; missing topics are created through it (0.8, 0.9)"
+    )
+    version: str = option("target.version", "0.8.2", "Kafka release of the brokers", kind=release)
+    message_max_bytes: int = option(
+        "target.message.max.bytes", 1000012, "the brokers' message.max.bytes: sets are cut to it", "bytes", least=1024
+    )
+    replication: int = option(
+        "target.replication.factor", 0, "of topics the mirror creates; 0: the source's, at most one per broker",
+        kind=replication,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror(Options):
+    """What goes on between sources and target."""
+
+    whitelist: str = option(
+        "whitelist", "", "topics to mirror: a Java regex, commas mean 'or'", old="mirror.topics.whitelist"
+    )
+    blacklist: str = option("blacklist", "", "topics not to mirror; all others are", old="mirror.topics.blacklist")
+    num_streams: int = option(
+        "num.streams",
+        1,
+        "streams of each source: threads in its registration",
+        old="mirror.consumer.numthreads",
+        least=1,
+    )
+    commit_interval_ms: int = option(
+        "offset.commit.interval.ms", 5000, "time between two commits of what the target acknowledged", "ms", least=100
+    )
+    handler: str = option("message.handler", "", "package.module:function, called with each message")
+    partitioning: str = option(
+        "partitioning",
+        "auto",
+        "identity keeps the number, key hashes the key as the 0.8.2 producer does; auto: identity where there are enough",
+        choices=("auto", "identity", "key"),
+    )
+    start_timeout_ms: int = option(
+        "start.timeout.ms", 30000, "how long clusters may be out of reach at start before exit 69", "ms", least=0
+    )
+    stop_timeout_ms: int = option(
+        "stop.timeout.ms", 8000, "how long a stop waits for what is in flight before it commits and ends", "ms", least=0
+    )
+    status_interval_ms: int = option("status.interval.ms", 10000, "time between two status lines", "ms", least=100)
+
+    def problems(self) -> Iterable[str]:
+        if bool(self.whitelist) == bool(self.blacklist):
+            both = "both are given" if self.whitelist else "none is given"
+            yield f"exactly one of 'whitelist' and 'blacklist' says which topics are mirrored; {both}"
+        for key, text in (("whitelist", self.whitelist), ("blacklist", self.blacklist)):
+            if text:
+                try:
+                    Whitelist(text)
+                except ValueError as exc:
+                    yield f"option '{key}' is {text!r}: {exc}"
+        if self.handler:
+            try:
+                load_handler(self.handler)
+            except NoHandler as exc:
+                yield str(exc)
+
+    @property
+    def topics(self) -> TopicFilter:
+        return Whitelist(self.whitelist) if self.whitelist else Blacklist(self.blacklist)
+
+
+@dataclass(frozen=True, slots=True)
+class File(Options):
+    """A configuration file."""
+
+    sources: tuple[Source, ...] = option("sources", (), "source clusters, a connector each", required=True)
+    target: Target = option("target", None, "the target cluster", required=True)  # noqa: RUF009
+    mirror: Mirror = option("mirror", None, "what is mirrored, and how", required=True)  # noqa: RUF009

@@ -1,0 +1,241 @@
+"""From the streams of a source to the sender of the target: what a set becomes, and whom its tickets belong to.
+
+    carry       one greenlet a stream: sets in, steps out
+    Forwarder   one a source: which route each topic takes, and a waiting room for topics whose target is not ready yet,
+                so that a topic which has to be created does not hold up its neighbours
+
+What cannot be delivered fails its ticket with the reason, which parks its partition; the neighbours flow on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from groundwork.crew import Crew, sleep
+from kafkawire.dialects import Dialect
+from kafkawire.errors import LocalError, RemoteError
+from kafkawire.model import Message, MessageSet, Part, PartitionId, Ticket, TopicPartition
+from mirrormaker.handler import Handler, handled
+from mirrormaker.routes import Choice, HandlerFailed, Output, RouteFacts, Step, choose, pass_through, reencode
+from mirrormaker.targets import OUT_OF_REACH, SourceTopic, TargetTopics, TopicMissing
+from producer.partitioners import byte_array_partitioner
+
+log = logging.getLogger(__name__)
+
+RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0  # between looks at a target topic that is not ready
+
+
+class Share(Protocol):
+    """The consumer's side of a set: who owns its partition, and what is done of it."""
+
+    def ticket(self, resume_at: int, parts: int = 1) -> Ticket: ...
+
+
+class Sends(Protocol):
+    def submit(self, part: Part, ticket: Ticket) -> None: ...
+
+
+class NoSuchPartition(LocalError):
+    """partitioning is identity and the target topic has no partition of that number."""
+
+
+def carry(sets: Iterable[tuple[MessageSet, Share]], take: Callable[[MessageSet, Share], None]) -> None:
+    """All sets of a stream, in order.  Ends when the stream does."""
+    for fetched, share in sets:
+        take(fetched, share)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the forwarders of all sources share."""
+
+    dialect: Dialect  # the target's
+    message_max_bytes: int
+    partitioning: str = "auto"
+    codec: int | None = None  # None: as the source has it
+    codec_name: str = ""
+    handler: Handler | None = None
+    handler_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic whose target is ready."""
+
+    choice: Choice
+    target_partitions: int
+    source: SourceTopic
+
+
+class Forwarder:
+    """Takes fetched sets of one source and submits their parts.
+
+    waiting: topics that are not ready, with the sentence that says why.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        targets: TargetTopics,
+        source_topic: Callable[[str], SourceTopic],
+        sender: Sends,
+        crew: Crew,
+    ) -> None:
+        self.name = name
+        self.waiting: dict[str, str] = {}
+        self.topics: dict[str, Topic] = {}
+        self.dropped = 0  # messages a handler gave nothing back for
+        self._settings = settings
+        self._targets = targets
+        self._source_topic = source_topic
+        self._sender = sender
+        self._crew = crew
+        self._held: dict[str, deque[tuple[MessageSet, Share]]] = {}
+        self._others: dict[str, Topic] = {}  # topics a handler sends to
+        self._ended_at: dict[TopicPartition, int] = {}  # where the last set of a partition ended: the next is aligned
+
+    def take(self, fetched: MessageSet, share: Share) -> None:
+        """Forward a set now, or once its topic is ready; sets of a partition keep their order."""
+        topic = self.topics.get(fetched.topic)
+        if topic is not None and self._grew(fetched, topic):
+            log.info(
+                "source %s: topic %s has partition %s now; looking again", self.name, fetched.topic, fetched.partition
+            )
+            del self.topics[fetched.topic]
+            topic = None
+        if topic is not None:
+            self._forward(fetched, share, topic)
+            return
+        held = self._held.get(fetched.topic)
+        if held is not None:
+            held.append((fetched, share))
+            return
+        self._held[fetched.topic] = deque([(fetched, share)])
+        self._crew.spawn(f"prepare-{self.name}-{fetched.topic}", self._prepare, fetched.topic)
+
+    def _grew(self, fetched: MessageSet, topic: Topic) -> bool:
+        """Whether the source has more partitions than when the topic's route was chosen."""
+        return isinstance(fetched.partition, int) and fetched.partition >= topic.source.partitions
+
+    # ---- a topic's target -------------------------------------------------------------------------------------
+
+    def _prepare(self, name: str) -> None:
+        """Get a topic's target ready, however long it takes, and let go what was held back for it."""
+        topic = self._until_ready(name)
+        log.info("source %s: topic %s: %s", self.name, name, topic.choice)
+        held = self._held[name]
+        while held:
+            self._forward(*held.popleft(), topic)  # may let others run, which then add to what is held
+        del self._held[name]
+        self.topics[name] = topic
+
+    def _until_ready(self, name: str) -> Topic:
+        pause_s = RETRY_MIN_S
+        while True:
+            try:
+                topic = self._look(name)
+            except (TopicMissing, *OUT_OF_REACH) as exc:
+                if self.waiting.get(name) != str(exc):
+                    log.warning("source %s: topic %s waits: %s", self.name, name, exc)
+                self.waiting[name] = str(exc)
+                sleep(pause_s)
+                pause_s = min(2 * pause_s, RETRY_MAX_S)
+            else:
+                self.waiting.pop(name, None)
+                return topic
+
+    def _look(self, name: str) -> Topic:
+        source = self._source_topic(name)
+        partitions = self._targets.prepare(name, source)
+        settings = self._settings
+        facts = RouteFacts(
+            name, source.partitions, partitions, settings.partitioning, settings.handler_name, settings.codec_name
+        )
+        return Topic(choose(facts), partitions, source)
+
+    # ---- a set ------------------------------------------------------------------------------------------------
+
+    def _forward(self, fetched: MessageSet, share: Share, topic: Topic) -> None:
+        at = fetched.start
+        try:
+            for step in self._steps(fetched, topic):
+                self._submit(step, share)
+                at = step.resume_at
+        except (RemoteError, LocalError) as reason:
+            # Nothing after it may ever count as done: the ticket that fails stands for all the rest of the set.
+            share.ticket(fetched.resume_at).failed(reason, at)
+        self._ended_at[fetched.tp] = fetched.resume_at
+
+    def _submit(self, step: Step, share: Share) -> None:
+        if not step.parts:
+            share.ticket(step.resume_at).done()
+            return
+        ticket = share.ticket(step.resume_at, len(step.parts))
+        for part in step.parts:
+            self._sender.submit(part, ticket)
+
+    def _steps(self, fetched: MessageSet, topic: Topic) -> Iterator[Step]:
+        settings = self._settings
+        if topic.choice.route == "pass-through":
+            aligned = self._ended_at.get(fetched.tp) == fetched.start
+            target = self._same_partition(fetched.topic, fetched.partition, topic)
+            yield from pass_through(fetched, target, settings.dialect, settings.message_max_bytes, aligned)
+            return
+        outputs = partial(self._outputs, topic)
+        for step in reencode(fetched, outputs, settings.dialect, settings.message_max_bytes, settings.codec):
+            yield step
+            sleep(0)  # decoding is long work: heartbeats and fetches go on in between
+
+    def _outputs(self, topic: Topic, message: Message) -> Sequence[Output]:
+        handler = self._settings.handler
+        if handler is None:
+            tp = self._partition(message.topic, message, message.key, topic)
+            return (Output(tp, message.key, message.value, message.timestamp_ms),)
+        source_topic = message.topic  # a handler may change the message it was given
+        sent = handled(handler, message)
+        if not sent:
+            self.dropped += 1
+        return [
+            Output(self._partition(s.topic, message, s.key, self._target(s.topic, source_topic, topic)), *s[1:])
+            for s in sent
+        ]
+
+    def _target(self, name: str, source_topic: str, topic: Topic) -> Topic:
+        """The target of a message that a handler sent to another topic; prepared when it is first met."""
+        if name == source_topic:
+            return topic
+        while name not in self._others:
+            try:
+                partitions = self._targets.prepare(name, topic.source)
+            except (TopicMissing, LocalError) as exc:
+                raise HandlerFailed(f"message.handler sent a message of {source_topic} to {name}: {exc}") from exc
+            except OUT_OF_REACH as exc:
+                log.warning("source %s: topic %s, which message.handler sends to, waits: %s", self.name, name, exc)
+                sleep(RETRY_MAX_S)
+            else:
+                facts = RouteFacts(name, topic.source.partitions, partitions, self._settings.partitioning)
+                self._others[name] = Topic(choose(facts), partitions, topic.source)
+        return self._others[name]
+
+    def _partition(self, name: str, message: Message, key: bytes | None, topic: Topic) -> TopicPartition:
+        if topic.choice.partitioning == "identity":
+            return self._same_partition(name, message.partition, topic)
+        if key is None:
+            # Messages without a key keep their order: all those of a source partition go to one target partition.
+            number = message.partition if isinstance(message.partition, int) else message.partition.index
+            return TopicPartition(name, number % topic.target_partitions)
+        return TopicPartition(name, byte_array_partitioner(key, topic.target_partitions))
+
+    def _same_partition(self, name: str, partition: PartitionId, topic: Topic) -> TopicPartition:
+        if isinstance(partition, int) and partition < topic.target_partitions:
+            return TopicPartition(name, partition)
+        raise NoSuchPartition(
+            f"{name}/{partition}: the target topic has {topic.target_partitions} partitions and mirror.partitioning is "
+            "identity: add partitions to it, or set mirror.partitioning to auto or key"
+        )

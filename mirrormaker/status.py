@@ -1,0 +1,85 @@
+"""The mirror in one line: how fast, how far behind, how much under way, what stands still and why.
+
+    41,200 msg/s, 4.1 MB/s, lag 1,204, in flight 3.1 MB, 12 partitions; parked 1: orders/3: ...; waiting 1: news: ...
+
+On a terminal the line is rewritten in place and log lines go above it; elsewhere it is a log line now and then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TextIO
+
+MAX_REASONS = 3  # parked or waiting ones named in the line; the log has each when it happens
+
+
+class Still(NamedTuple):
+    """A partition or topic that stands still, and the sentence why."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason if self.reason.startswith(self.name) else f"{self.name}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The mirror at one moment.  messages and bytes: totals that the target acknowledged; lag None: not known yet."""
+
+    at: float  # seconds of a monotonic clock
+    messages: int = 0
+    bytes: int = 0
+    lag: int | None = None
+    in_flight_bytes: int = 0
+    owned: int = 0
+    parked: tuple[Still, ...] = ()
+    waiting: tuple[Still, ...] = ()
+    trouble: str = ""  # what the whole mirror waits for, such as a ZooKeeper that does not answer
+
+
+def status_line(before: Snapshot, this: Snapshot) -> str:
+    """The line; rates are those between the two snapshots."""
+    seconds = max(this.at - before.at, 1e-9)
+    rate = (this.messages - before.messages) / seconds
+    megabytes = (this.bytes - before.bytes) / seconds / 1e6
+    lag = "unknown" if this.lag is None else f"{this.lag:,}"
+    line = (
+        f"{rate:,.0f} msg/s, {megabytes:,.1f} MB/s, lag {lag}, in flight {this.in_flight_bytes / 1e6:,.1f} MB, "
+        f"{this.owned:,} partition{'' if this.owned == 1 else 's'}"
+    )
+    for word, still in (("parked", this.parked), ("waiting", this.waiting)):
+        if still:
+            line += f"; {word} {len(still)}: {_named(still)}"
+    return f"{line}; {this.trouble}" if this.trouble else line
+
+
+def _named(still: Sequence[Still]) -> str:
+    more = f" and {len(still) - MAX_REASONS} more" if len(still) > MAX_REASONS else ""
+    return " | ".join(str(one) for one in still[:MAX_REASONS]) + more
+
+
+class StatusLine(logging.StreamHandler[TextIO]):
+    """Where log lines and the status line share one terminal.  Also right for a file: then nothing is rewritten."""
+
+    def __init__(self, stream: TextIO, columns: int = 120) -> None:
+        super().__init__(stream)
+        self.rewrites = stream.isatty()
+        self._columns = columns
+        self._shown = ""
+
+    def show(self, line: str) -> None:
+        """Put the line at the bottom of the terminal, in place of the one before."""
+        self._shown = line if len(line) < self._columns else line[: self._columns - 2] + "…"
+        self.stream.write(f"\r\x1b[K{self._shown}")
+        self.stream.flush()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._shown:
+            self.stream.write("\r\x1b[K")
+        super().emit(record)
+        if self._shown:
+            self.stream.write(self._shown)
+            self.stream.flush()

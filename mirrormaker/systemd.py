@@ -1,0 +1,60 @@
+"""Telling systemd how the daemon is: one datagram to the socket it names.  No library, nothing outside systemd.
+
+READY=1     once the sessions stand, the first assignment is made and the target answered metadata
+STATUS=     one line for `systemctl status`
+STOPPING=1  the drain begins; EXTEND_TIMEOUT_USEC while it lasts
+WATCHDOG=1  only while the program makes progress: a ping from a bare timer would hide a dead pipeline
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+
+
+class Systemd:
+    """What systemd started us with, and how to tell it.  Without $NOTIFY_SOCKET every call does nothing."""
+
+    def __init__(self, environ: Mapping[str, str], pid: int) -> None:
+        self._address = address(environ.get("NOTIFY_SOCKET", ""))
+        self.watchdog_s = watchdog_s(environ, pid)
+
+    def ready(self, status: str) -> None:
+        self._tell("READY=1", f"STATUS={one_line(status)}")
+
+    def status(self, status: str) -> None:
+        self._tell(f"STATUS={one_line(status)}")
+
+    def stopping(self, extend_s: float) -> None:
+        """The drain has begun and may take this long."""
+        self._tell("STOPPING=1", "STATUS=draining", f"EXTEND_TIMEOUT_USEC={int(extend_s * 1_000_000)}")
+
+    def alive(self) -> None:
+        self._tell("WATCHDOG=1")
+
+    def _tell(self, *lines: str) -> None:
+        if self._address is None:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
+            try:
+                sock.sendto("\n".join(lines).encode(), self._address)
+            except OSError:
+                pass  # a service manager that does not listen must not stop a mirror; the next line tries again
+
+
+def address(named: str) -> str | None:
+    """The address of $NOTIFY_SOCKET: a path, or an abstract name that begins with @."""
+    if not named.startswith(("/", "@")):
+        return None
+    return "\0" + named[1:] if named.startswith("@") else named
+
+
+def watchdog_s(environ: Mapping[str, str], pid: int) -> float | None:
+    """Seconds within which systemd wants a sign of life, or None; $WATCHDOG_PID says whom it means."""
+    usec = environ.get("WATCHDOG_USEC", "")
+    meant = environ.get("WATCHDOG_PID", str(pid))
+    return int(usec) / 1_000_000 if usec.isdigit() and int(usec) > 0 and meant == str(pid) else None
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,120 @@
+"""Topics of the target cluster: looked up, and created before anybody names them.
+
+A Metadata request that names a topic creates it, with the broker's own partition count.  So a topic is looked for among
+all topics (asking for all creates nothing), and a missing one is created through the target's ZooKeeper with the
+source's partition count.  Only where target.zookeeper.connect is not given is it named to the broker, whose
+auto-creation then decides.  Partitions and replication are taken over; other settings of a topic are not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from kazoo.exceptions import KazooException
+
+from groundwork.crew import Lock, now, sleep
+from kafkawire.cluster import topics
+from kafkawire.cluster.view import ClusterView
+from kafkawire.cluster.zookeeper import read_brokers, read_leaders, read_partitions
+from kafkawire.errors import LocalError, WireError, error_info
+from kafkawire.model import TopicPartition
+from zkconsumer.errors import ConsumerError
+
+log = logging.getLogger(__name__)
+
+BEING_CREATED = 5  # LeaderNotAvailable: what a 0.8 broker answers while it creates the topic that was named
+LEADERS_S = 10.0  # how long leaders of a new topic are waited for; the sender would wait as well, but louder
+OUT_OF_REACH = (WireError, ConsumerError, KazooException)  # try again later
+
+
+class TopicMissing(Exception):
+    """The target topic does not exist, and nobody creates it; names the topic and what helps."""
+
+
+class SourceTopic(NamedTuple):
+    """What a source says about a topic."""
+
+    partitions: int
+    replication: int
+
+
+class Metadata(Protocol):
+    """kafkawire.cluster.metadata.MetadataSource."""
+
+    def read(self, topics: list[str] | None) -> ClusterView: ...
+
+
+class TargetTopics:
+    """Partition counts of the target's topics.
+
+    zookeeper() is the target's kazoo client (it raises while there is no session), or zookeeper is None: not given.
+    replication 0: the source's, but no more than the target has brokers.
+    """
+
+    def __init__(
+        self, metadata: Metadata, znodes: Any, zookeeper: Callable[[], Any] | None = None, replication: int = 0
+    ) -> None:
+        self._metadata = metadata
+        self._znodes = znodes
+        self._zookeeper = zookeeper
+        self._replication = replication
+        self._lock = Lock()  # several streams may meet the same new topic
+        self._warned: set[str] = set()
+
+    def prepare(self, topic: str, source: SourceTopic) -> int:
+        """The partition count of a target topic, which is created where it is missing.
+
+        Raises TopicMissing; and what ZooKeeper and the brokers raise while they are out of reach: try again then.
+        """
+        with self._lock:
+            return self._through_broker(topic) if self._zookeeper is None else self._through_zookeeper(topic, source)
+
+    def _through_zookeeper(self, topic: str, source: SourceTopic) -> int:
+        assert self._zookeeper is not None
+        zk = self._zookeeper()
+        there = read_partitions(zk, self._znodes, [topic]).get(topic)
+        if there is not None:
+            return len(there)
+        brokers = sorted(read_brokers(zk, self._znodes))
+        replication = self._replication or min(source.replication, len(brokers)) or 1
+        try:
+            assignment = topics.assign(brokers, source.partitions, replication)
+        except LocalError as exc:
+            raise TopicMissing(f"target topic {topic} does not exist and cannot be created: {exc}") from exc
+        if topics.create(zk, topic, assignment):
+            counts = f"{source.partitions} partitions, replication {replication}"
+            log.info("target topic %s created: %s (other settings are the target's own)", topic, counts)
+        self._wait_for_leaders(zk, topic, len(assignment))
+        return len(read_partitions(zk, self._znodes, [topic]).get(topic) or assignment)
+
+    def _wait_for_leaders(self, zk: Any, topic: str, partitions: int) -> None:
+        tps = [TopicPartition(topic, p) for p in range(partitions)]
+        deadline = now() + LEADERS_S
+        while now() < deadline and None in read_leaders(zk, self._znodes, tps).values():
+            sleep(0.05)
+
+    def _through_broker(self, topic: str) -> int:
+        partitions = self._metadata.read(None).partitions(topic)
+        if partitions:
+            return len(partitions)
+        if topic not in self._warned:
+            self._warned.add(topic)
+            log.warning(
+                "target topic %s does not exist and target.zookeeper.connect is not given: "
+                "the target's auto-creation decides its partition count",
+                topic,
+            )
+        deadline = now() + LEADERS_S
+        while True:
+            view = self._metadata.read([topic])
+            code = view.errors.get(topic, 0)
+            if view.partitions(topic) and not code:
+                return len(view.partitions(topic))
+            if code not in (0, BEING_CREATED) or now() > deadline:
+                raise TopicMissing(
+                    f"target topic {topic} does not exist and the target does not create it "
+                    f"({error_info(code).name}): create it, or give target.zookeeper.connect"
+                )
+            sleep(0.1)

@@ -1,0 +1,78 @@
+"""What message.handler may give back, and what happens when it does not."""
+
+import pytest
+
+from kafkawire.model import Message
+from mirrormaker.handler import NoHandler, Sent, handled, load_handler
+from mirrormaker.routes import HandlerFailed
+
+
+def message(key: bytes | None = b"k", value: bytes | None = b"v") -> Message:
+    return Message("orders", 3, 81920, key, value, 17, 0, None, 81921)
+
+
+def changed(given: Message) -> Message:
+    given.topic = "archive"
+    return given
+
+
+@pytest.mark.parametrize(
+    ("handler", "sent"),
+    [
+        (lambda m: None, []),
+        (lambda m: [], []),
+        (lambda m: (None, b"x"), [Sent("orders", None, b"x", 17)]),
+        (lambda m: ("news", b"a", None), [Sent("news", b"a", None, 17)]),
+        (lambda m: m, [Sent("orders", b"k", b"v", 17)]),
+        (changed, [Sent("archive", b"k", b"v", 17)]),
+        (lambda m: [m, (b"1", b"2")], [Sent("orders", b"k", b"v", 17), Sent("orders", b"1", b"2", 17)]),
+    ],
+)
+def test_everything_a_handler_may_give_back(handler: object, sent: list[Sent]) -> None:
+    assert callable(handler)
+    assert handled(handler, message()) == sent
+
+
+def boom(given: Message) -> object:
+    return {}[given.key]
+
+
+@pytest.mark.parametrize(
+    ("handler", "why"),
+    [
+        (boom, "orders/3 at 81920: message.handler raised KeyError: b'k'"),
+        (lambda m: b"just a value", "orders/3 at 81920: message.handler gave back a bytes, not None, (key, value)"),
+        (lambda m: ("k", b"v"), "orders/3 at 81920: message.handler gave back a key that is a str, not bytes or None"),
+        (
+            lambda m: [(b"k", 7)],
+            "orders/3 at 81920: message.handler gave back a value that is a int, not bytes or None",
+        ),
+    ],
+)
+def test_a_failing_handler_names_the_message(handler: object, why: str) -> None:
+    assert callable(handler)
+    with pytest.raises(HandlerFailed) as failed:
+        handled(handler, message())
+    assert str(failed.value).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        ("json.dumps", "message.handler 'json.dumps' is not of the form package.module:function"),
+        ("json:nothing", "message.handler 'json:nothing': json has no nothing"),
+        ("json:__doc__", "message.handler 'json:__doc__': __doc__ cannot be called, it is a str"),
+        (
+            "no_such:f",
+            "message.handler 'no_such:f': importing no_such failed: ModuleNotFoundError: No module named 'no_such'",
+        ),
+    ],
+)
+def test_a_handler_that_cannot_be_had_is_one_sentence(named: str, why: str) -> None:
+    with pytest.raises(NoHandler) as missing:
+        load_handler(named)
+    assert str(missing.value) == why
+
+
+def test_a_handler_is_found_by_its_name() -> None:
+    assert load_handler("json.decoder:JSONDecoder.decode").__name__ == "decode"  # type: ignore[attr-defined]

@@ -1,0 +1,67 @@
+"""The datagrams that systemd gets, and what is read from its environment."""
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mirrormaker.systemd import Systemd, watchdog_s
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(str(tmp_path / "notify"))
+        sock.settimeout(2)
+        yield sock
+
+
+def test_ready_and_status_travel_in_one_datagram(manager: socket.socket) -> None:
+    Systemd({"NOTIFY_SOCKET": manager.getsockname()}, os.getpid()).ready("0 msg/s\nlag 3")
+    assert manager.recv(1000) == b"READY=1\nSTATUS=0 msg/s lag 3"
+
+
+def test_stopping_asks_for_the_time_that_a_drain_may_take(manager: socket.socket) -> None:
+    Systemd({"NOTIFY_SOCKET": manager.getsockname()}, os.getpid()).stopping(10)
+    assert manager.recv(1000) == b"STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=10000000"
+
+
+def test_a_sign_of_life_is_one_datagram(manager: socket.socket) -> None:
+    Systemd({"NOTIFY_SOCKET": manager.getsockname()}, os.getpid()).alive()
+    assert manager.recv(1000) == b"WATCHDOG=1"
+
+
+def test_abstract_sockets_are_reached() -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        name = f"mirrormaker-test-{os.getpid()}"
+        sock.bind("\0" + name)
+        sock.settimeout(2)
+        Systemd({"NOTIFY_SOCKET": "@" + name}, os.getpid()).status("ok")
+        assert sock.recv(1000) == b"STATUS=ok"
+
+
+def test_a_manager_that_went_away_does_not_stop_the_mirror(tmp_path: Path) -> None:
+    Systemd({"NOTIFY_SOCKET": str(tmp_path / "gone")}, os.getpid()).status("ok")
+
+
+def test_outside_systemd_nothing_is_sent() -> None:
+    outside = Systemd({}, os.getpid())
+    outside.ready("ok")
+    assert outside.watchdog_s is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "wanted"),
+    [
+        ({"WATCHDOG_USEC": "60000000"}, 60.0),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "7"}, 60.0),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "8"}, None),
+        ({"WATCHDOG_USEC": "0"}, None),
+        ({"WATCHDOG_USEC": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_the_watchdog_counts_only_when_it_is_meant_for_this_process(environ: dict[str, str], wanted: float) -> None:
+    assert watchdog_s(environ, pid=7) == wanted

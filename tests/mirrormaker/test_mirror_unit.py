@@ -1,0 +1,72 @@
+"""The unit file that is shipped: systemd takes it, it is well confined, and its command line is the daemon's own."""
+
+import configparser
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mirrormaker import exits
+
+ROOT = Path(__file__).parents[2]
+UNITS = ROOT / "systemd"
+COMMAND = Path(sys.executable).with_name("mirrormaker")
+
+needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+
+
+def service() -> dict[str, str]:
+    unit = configparser.RawConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(UNITS / "mirrormaker@.service")
+    return dict(unit["Service"])
+
+
+def exec_start(instance: str, folder: Path) -> list[str]:
+    """ExecStart's words, with the installed command of this environment and a folder of ours for /etc/mirrormaker."""
+    command, *words = shlex.split(service()["ExecStart"])
+    assert Path(command).is_absolute()
+    assert Path(command).name == COMMAND.name
+    return [str(COMMAND), *(w.replace("%i", instance).replace("/etc/mirrormaker", str(folder)) for w in words)]
+
+
+def copied(folder: Path) -> Path:
+    """The units with a command that exists here, so that systemd-analyze can look at it."""
+    for unit in UNITS.iterdir():
+        text = unit.read_text().replace(service()["ExecStart"].split()[0], str(COMMAND))
+        (folder / unit.name).write_text(text)
+    return folder / "mirrormaker@.service"
+
+
+@needs_systemd
+def test_systemd_has_nothing_to_say_about_the_units(tmp_path: Path) -> None:
+    done = subprocess.run(["systemd-analyze", "verify", copied(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+@needs_systemd
+def test_the_daemon_is_well_confined(tmp_path: Path) -> None:
+    command = ["systemd-analyze", "security", "--offline=yes", "--threshold=20", copied(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout[-300:]
+
+
+def test_the_command_line_of_the_unit_is_one_that_the_daemon_takes(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "conf" / "mirror.yaml", tmp_path / "orders.yaml")
+    command = exec_start("orders", tmp_path)
+    helped = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=60)
+    assert (helped.returncode, helped.stderr) == (0, "")
+    assert command[1] == "run"
+    command[1] = "check"  # reads the same command line, and starts nothing
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_only_exits_that_another_try_may_cure_are_restarted() -> None:
+    never = {int(code) for code in service()["RestartPreventExitStatus"].split()}
+    assert {exits.USAGE, exits.CONFIGURATION} <= never
+    assert not {exits.UNAVAILABLE, exits.INTERNAL} & never
+    assert service()["Restart"] == "on-failure"
