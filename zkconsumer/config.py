@@ -1,0 +1,253 @@
+"""The options of a consumer, by the names of 0.8 and of 0.7; what each means is said where it stands.
+
+Kafka's own defaults are kept, with one exception: where no offset is stored and nothing is chosen, 0.8 begins at the
+end and skips what is there.  So auto.offset.reset has no default here, but a JVM's .properties file keeps its meaning
+(load_consumer).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+from groundwork.options import Options, load, option, warnings_of
+
+NAME = re.compile(r"[a-zA-Z0-9._-]+")  # kafka.common.Config of 0.8.2.2; an empty name would be no path
+
+
+def _name(raw: object) -> str:
+    if not isinstance(raw, str) or not NAME.fullmatch(raw.strip()):
+        raise ValueError("ASCII letters, digits, '.', '_' and '-'")
+    return raw.strip()
+
+
+def _only(allowed: str, later: Mapping[str, str]) -> Callable[[object], str]:
+    """An option of which one value works yet; the others would be ignored silently, so they are refused."""
+
+    def kind(raw: object) -> str:
+        text = (str(raw).lower() if isinstance(raw, bool) else str(raw)).strip().lower()
+        if text != allowed:
+            raise ValueError(f"{allowed}{'; ' + later[text] if text in later else ''}")
+        return text
+
+    return kind
+
+
+def _text(raw: object) -> str:
+    if not isinstance(raw, str) or not raw.strip():
+        raise ValueError("text that is not empty")
+    return raw.strip()
+
+
+def _ms(raw: object) -> int:
+    if isinstance(raw, bool) or not re.fullmatch(r"[0-9]{1,9}", str(raw).strip()) or int(str(raw)) < 1:
+        raise ValueError("a whole number of ms, at least 1")
+    return int(str(raw))
+
+
+def _no_dual_commit(raw: object) -> bool:
+    if str(raw).strip().lower() != "false":
+        raise ValueError(f"false; {NOT_YET}")
+    return False
+
+
+NOT_YET = "offsets in Kafka do not come before the offset-store release: use zookeeper"
+KAFKA_STORE = "offsets are stored in ZooKeeper"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig(Options):
+    """What a ConsumerConnector is made from.  Make it with load_consumer, or by keyword in Python."""
+
+    JVM_ONLY: ClassVar[Mapping[str, str]] = {
+        "socket.receive.buffer.bytes": "our links leave the buffer to the operating system",
+        "socket.buffersize": "our links leave the buffer to the operating system",
+        "num.consumer.fetchers": "there is one fetcher for each source broker",
+        "queued.max.message.chunks": "memory is bounded in bytes, by queued.max.bytes",
+        "queuedchunks.max": "memory is bounded in bytes, by queued.max.bytes",
+        "fetcher.backoff.ms": "the broker holds a fetch that has nothing new, see fetch.wait.max.ms",
+        "backoff.increment.ms": "the broker holds a fetch that has nothing new, see fetch.wait.max.ms",
+        "shallowiterator.enable": "compressed sets are passed on whole where that is possible",
+        "mirror.topics.whitelist": "topics are chosen by the whitelist of the mirror or of the streams",
+        "mirror.topics.blacklist": "topics are chosen by the blacklist of the mirror or of the streams",
+        "mirror.consumer.numthreads": "streams are counted by num.streams",
+        "offsets.channel.backoff.ms": KAFKA_STORE,
+        "offsets.channel.socket.timeout.ms": KAFKA_STORE,
+        "offsets.commit.max.retries": KAFKA_STORE,
+    }
+
+    group_id: str = option("group.id", "", "the consumer group", old="groupid", kind=_name, required=True)
+    zookeeper_connect: str = option(
+        "zookeeper.connect",
+        "",
+        "ZooKeeper of the cluster that is read: host:port,host:port/chroot",
+        old="zk.connect",
+        kind=_text,
+        required=True,
+    )
+    auto_offset_reset: str = option(
+        "auto.offset.reset",
+        "",
+        "where to begin when no offset is stored or it lies outside the log: smallest, largest, or fail, which parks"
+        " the partition when its offset lies outside (and begins at the smallest when none is stored)",
+        old="autooffset.reset",
+        choices=("smallest", "largest", "fail"),
+        required=True,
+    )
+    consumer_id: str | None = option(
+        "consumer.id",
+        None,
+        "fixed part of the member's id instead of host, time and a random number; only for tests: a restart within the"
+        " session time-out meets its own old nodes",
+        old="consumerid",
+        kind=_name,
+    )
+    client_id: str | None = option("client.id", None, "how brokers' logs name us; the group when empty")
+
+    session_timeout_ms: int = option(
+        "zookeeper.session.timeout.ms",
+        6000,
+        "silence after which ZooKeeper drops our nodes and others take our partitions",
+        "ms",
+        old="zk.sessiontimeout.ms",
+        least=100,
+    )
+    connection_timeout_ms: int | None = option(
+        "zookeeper.connection.timeout.ms",
+        None,
+        "how long ZooKeeper may take to answer at start; the session time-out when empty",
+        "ms",
+        old="zk.connectiontimeout.ms",
+        kind=_ms,
+    )
+    sync_time_ms: int = option(
+        "zookeeper.sync.time.ms", 2000, "default of rebalance.backoff.ms", "ms", old="zk.synctime.ms", least=1
+    )
+    rebalance_max_retries: int = option(
+        "rebalance.max.retries",
+        4,
+        "rounds without our full share after which the alarm is raised; we go on trying",
+        old="rebalance.retries.max",
+        least=1,
+    )
+    rebalance_backoff_ms: int | None = option(
+        "rebalance.backoff.ms",
+        None,
+        "longest wait before the next round, ended sooner when the partition is let go; zookeeper.sync.time.ms when"
+        " empty",
+        "ms",
+        kind=_ms,
+    )
+    rebalance_drain_ms: int = option(
+        "rebalance.drain.ms",
+        3000,
+        "how long what was handed out of a leaving partition may take to be done; JVM members wait about 6 s for it",
+        "ms",
+        least=0,
+    )
+    assignment_strategy: str = option(
+        "partition.assignment.strategy",
+        "range",
+        "how partitions are divided; the same at all members (range)",
+        kind=_only("range", {"roundrobin": "roundrobin is not built yet"}),
+    )
+    exclude_internal_topics: bool = option(
+        "exclude.internal.topics", True, "topic filters, ours and other members', leave __consumer_offsets out"
+    )
+
+    socket_timeout_ms: int = option(
+        "socket.timeout.ms", 30000, "silence of a broker after which its connection is given up", "ms", least=1
+    )
+    fetch_message_max_bytes: int = option(
+        "fetch.message.max.bytes", 1048576, "asked of one partition in a fetch", "bytes", old="fetch.size", least=1024
+    )
+    fetch_growth_max_bytes: int = option(
+        "fetch.growth.max.bytes",
+        33554432,
+        "how far a fetch may grow for one larger message; a partition with a larger one is parked",
+        "bytes",
+        least=1024,
+    )
+    queued_max_bytes: int = option(
+        "queued.max.bytes", 67108864, "fetched and not yet done, of all partitions together", "bytes", least=65536
+    )
+    fetch_min_bytes: int = option(
+        "fetch.min.bytes", 1, "a broker that has less waits with its answer", "bytes", least=0
+    )
+    fetch_wait_max_ms: int = option("fetch.wait.max.ms", 100, "how long it waits at most", "ms", least=0)
+    refresh_leader_backoff_ms: int = option(
+        "refresh.leader.backoff.ms", 200, "between two looks for the leader of a partition that has none", "ms", least=1
+    )
+
+    auto_commit: bool = option(
+        "auto.commit.enable", True, "commit what is done on a timer, at release and at stop", old="autocommit.enable"
+    )
+    auto_commit_interval_ms: int = option(
+        "auto.commit.interval.ms", 60000, "time between two commits", "ms", old="autocommit.interval.ms", least=1
+    )
+    offsets_storage: str = option(
+        "offsets.storage",
+        "zookeeper",
+        "where offsets are kept (zookeeper)",
+        kind=_only("zookeeper", {"kafka": NOT_YET}),
+    )
+    dual_commit: bool = option(
+        "dual.commit.enabled", False, "offsets in both stores while a group moves (false)", kind=_no_dual_commit
+    )
+    consumer_timeout_ms: int = option(
+        "consumer.timeout.ms", -1, "how long an iterator waits before it raises ConsumerTimeout; -1: for ever", "ms"
+    )
+
+    @property
+    def backoff_ms(self) -> int:
+        return self.sync_time_ms if self.rebalance_backoff_ms is None else self.rebalance_backoff_ms
+
+    @property
+    def connect_timeout_ms(self) -> int:
+        return self.session_timeout_ms if self.connection_timeout_ms is None else self.connection_timeout_ms
+
+    @property
+    def client_name(self) -> str:
+        return self.client_id or self.group_id
+
+    def problems(self) -> Iterable[str]:
+        tries, backoff, session = self.rebalance_max_retries, self.backoff_ms, self.session_timeout_ms
+        if tries * backoff <= session:
+            yield (
+                f"'rebalance.max.retries' ({tries}) times 'rebalance.backoff.ms' ({backoff}) is {tries * backoff} ms,"
+                f" which must be more than 'zookeeper.session.timeout.ms' ({session}): a dead member holds its share"
+                " that long"
+            )
+        if self.socket_timeout_ms < self.fetch_wait_max_ms:
+            yield (
+                f"'socket.timeout.ms' ({self.socket_timeout_ms}) must be at least 'fetch.wait.max.ms'"
+                f" ({self.fetch_wait_max_ms}): every quiet fetch would look like a dead broker"
+            )
+        largest = max(self.fetch_message_max_bytes, self.fetch_growth_max_bytes)
+        if largest > self.queued_max_bytes:
+            yield (
+                f"'queued.max.bytes' ({self.queued_max_bytes}) must hold the largest fetch, {largest} bytes by"
+                " 'fetch.message.max.bytes' and 'fetch.growth.max.bytes': it would never be asked for"
+            )
+
+
+C = TypeVar("C", bound=ConsumerConfig)
+
+
+def load_consumer(cls: type[C], values: Mapping[str, object], where: str, jvm: bool = False) -> C:
+    """A ConsumerConfig, or a class made from it, out of a file's values.  Raises OptionError with all problems.
+
+    jvm: the values are a JVM's .properties.  One that does not choose auto.offset.reset keeps what its release did,
+    with a warning: smallest where 0.7's names are used, else largest, which skips what is there when no offset is
+    stored.
+    """
+    if not jvm or any(key in values for key in ("auto.offset.reset", "autooffset.reset")):
+        return load(cls, values, where, jvm)
+    kept = "smallest" if "zk.connect" in values or "groupid" in values else "largest"
+    config = load(cls, {**values, "auto.offset.reset": kept}, where, jvm)
+    skips = ": where no offset is stored, what is there already is skipped" if kept == "largest" else ""
+    warning = f"{where}: option 'auto.offset.reset' is not given, '{kept}' as in the JVM's consumer{skips}"
+    object.__setattr__(config, "_warnings", (*warnings_of(config), warning))
+    return config

@@ -1,0 +1,68 @@
+"""Topic filters: which topics a member that subscribes by regular expression reads.  Pure.
+
+Every member evaluates its own filter and everybody else's, so all must agree: the text rules (blanks go, a comma means
+`|`, quotes around it go) and the regular expression are Java's, and the whole name of a topic has to match.  Internal
+topics (`__consumer_offsets`) are left out by the reader's own setting (TopicFilter of 0.8.2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from groundwork.java import filter_text, topic_filter
+from kafkawire.v08.znodes import BLACK_LIST, WHITE_LIST, Registration
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
+
+
+class Whitelist:
+    """Topics whose whole name matches.  Raises PatternRefused (a ValueError) where Java and we would not agree.
+
+    text is what the user wrote, regex what a registration holds.
+    """
+
+    pattern = WHITE_LIST
+    _named = True  # topics that match are the ones to read
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.regex = filter_text(text)
+        self._compiled = topic_filter(text)
+
+    def matches(self, topic: str, exclude_internal: bool = True) -> bool:
+        """Whether the topic is read; exclude_internal is the option exclude.internal.topics."""
+        if exclude_internal and topic in INTERNAL_TOPICS:
+            return False
+        return (self._compiled.fullmatch(topic) is not None) is self._named
+
+    def registration(self, streams: int) -> Registration:
+        """What a member with so many streams registers."""
+        return Registration(self.pattern, {self.regex: streams})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r})"
+
+
+class Blacklist(Whitelist):
+    """Topics whose whole name does not match."""
+
+    pattern = BLACK_LIST
+    _named = False
+
+
+TopicFilter = Whitelist | Blacklist
+
+
+def streams_by_topic(
+    registration: Registration, topics: Iterable[str], exclude_internal: bool = True
+) -> dict[str, int]:
+    """How many streams a member has for each topic it reads, of the topics there are; a static one names its own.
+
+    Raises PatternRefused when it cannot be told here which topics its expression chooses in the JVM.
+    """
+    if registration.pattern not in (WHITE_LIST, BLACK_LIST):
+        return dict(registration.subscription)
+    kind = Whitelist if registration.pattern == WHITE_LIST else Blacklist
+    ((regex, streams),) = registration.subscription.items()
+    chosen = kind(regex)
+    return {topic: streams for topic in topics if chosen.matches(topic, exclude_internal)}

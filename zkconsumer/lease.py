@@ -1,0 +1,67 @@
+"""How long we may believe that our session, and with it our claims, are alive.  Pure: times are monotonic seconds.
+
+A beat that ZooKeeper answered proves that the session lived when the beat was *sent*; from then on ZooKeeper waits the
+negotiated time-out before it gives our partitions to others.  We stop a margin earlier:
+
+    valid_until = sent + negotiated - margin
+
+The margin is the time in which something begun under the lease may still take effect: a request on the wire, a tick of
+a busy hub.  A sixth of the negotiated time-out, and not below half a second (nor above half of the time-out).
+"""
+
+from __future__ import annotations
+
+MARGIN_SHARE = 6
+MARGIN_LEAST_S = 0.5
+
+
+class LeaseOver(Exception):
+    """ZooKeeper has not answered for so long that others may own our partitions."""
+
+
+def margin_of(negotiated_s: float) -> float:
+    """The margin for a session time-out, both in seconds."""
+    return min(max(negotiated_s / MARGIN_SHARE, MARGIN_LEAST_S), negotiated_s / 2)
+
+
+class Lease:
+    """Valid from the first answered beat until valid_until; revoked at once when the session is known to be lost."""
+
+    __slots__ = ("_margin_s", "_revoked_at", "valid_until")
+
+    def __init__(self, margin_s: float | None = None) -> None:
+        """margin_s: None takes margin_of the negotiated time-out."""
+        self._margin_s = margin_s
+        self._revoked_at = float("-inf")
+        self.valid_until = float("-inf")
+
+    def beat_sent(self, now: float) -> float:
+        """The time to hand to beat_answered once this beat is answered."""
+        return now
+
+    def beat_answered(self, sent_at: float, negotiated_s: float) -> None:
+        """A beat sent at sent_at was answered in a session of negotiated_s; answers may come in any order."""
+        margin = margin_of(negotiated_s) if self._margin_s is None else self._margin_s
+        if sent_at >= self._revoked_at:  # an answer of the session before proves nothing about this one
+            self.valid_until = max(self.valid_until, sent_at + negotiated_s - margin)
+
+    def revoke(self, now: float = float("-inf")) -> None:
+        """The session is lost: not valid until a beat sent at now or later is answered."""
+        self._revoked_at = max(self._revoked_at, now)
+        self.valid_until = float("-inf")
+
+    def valid(self, now: float) -> bool:
+        return now < self.valid_until
+
+    def check(self, now: float) -> None:
+        """Raises LeaseOver once it is not valid."""
+        if now < self.valid_until:
+            return
+        if self.valid_until == float("-inf"):
+            raise LeaseOver("no lease: the ZooKeeper session is lost or has not yet been confirmed")
+        raise LeaseOver(
+            f"lease over since {now - self.valid_until:.1f} s: ZooKeeper does not answer, others may own our partitions"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Lease until {self.valid_until:.3f}>"

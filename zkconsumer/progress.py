@@ -1,0 +1,221 @@
+"""What of one partition may be committed: the newest position with everything before it done.  Pure, but for a lock.
+
+Tickets are given out in order of positions and settled in any order:
+
+    ticket(40)  ticket(70)  ticket(90)      each says: once I and all before me are done, one is as far as this
+    done: 2nd                               committable stays where it was
+    done: 1st                               committable is 70
+
+A ticket may have several parts (each must be done); one of a single part may be `reached` somewhere inside.  A ticket
+that `failed` parks the partition: what was given out before it may still be done and committed, nothing from it on is.
+
+    open     tickets are given out, sent and settled
+    parked   a message cannot be delivered: nothing from it on is sent or committed; .parked says why and where
+    closed   the share is gone (released, lost): nothing is sent, and a late done() changes nothing
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from threading import Lock
+from typing import NamedTuple
+
+
+class Parked(NamedTuple):
+    reason: Exception
+    position: int  # of the first thing that is not delivered, as well as it is known
+
+
+def _always() -> bool:
+    return True
+
+
+def _ignore(nbytes: int) -> None:
+    pass
+
+
+class Progress:
+    """The progress of one owned partition, from the position where its fetching began.
+
+    may_send() says whether the lease holds; it is asked before each send.  on_settled(nbytes) is called once for each
+    ticket with bytes, when they need no longer be kept: done, parked or closed.  It runs in the thread that settled.
+    """
+
+    def __init__(
+        self,
+        position: int,
+        may_send: Callable[[], bool] = _always,
+        on_settled: Callable[[int], None] = _ignore,
+    ) -> None:
+        self.committable = position  # everything before it is done; never moves back
+        self.given = position  # up to here tickets were given out
+        self.parked: Parked | None = None
+        self.closed = False
+        self.undone_bytes = 0  # of the tickets that are neither done nor dropped
+        self._may_send = may_send
+        self._on_settled = on_settled
+        self._undone: deque[ShareTicket] = deque()  # in order of positions; the first one is never done
+        self._last: int | None = None  # tickets are given out up to here; None: without an end
+        self._end = position  # how far the ticket that failed was reached
+        self._lock = Lock()  # a user's threads may settle while the hub parks or closes
+
+    def ticket(self, resume_at: int, parts: int = 1, nbytes: int = 0) -> ShareTicket:
+        """What has to be done before one is at resume_at.  parts 0: nothing has to, the position alone moves on.
+
+        Positions may have gaps and may stay equal, but not go back: ValueError.  Where nothing more may be delivered
+        (closed, parked before resume_at) the ticket is dropped from birth: its may_send() is False.
+        """
+        with self._lock:
+            if parts < 0 or resume_at < self.given:
+                raise ValueError(f"ticket of {parts} parts up to {resume_at} after one up to {self.given}")
+            ticket = ShareTicket(self, self.given, resume_at, parts, nbytes)
+            if self.closed or (self._last is not None and resume_at > self._last):
+                ticket.live = False
+                gone = [ticket]
+            else:
+                self.given = resume_at
+                self.undone_bytes += nbytes
+                self._undone.append(ticket)
+                gone = self._settle(ticket) if parts == 0 else []
+        self._give_back(gone)
+        return ticket
+
+    def park(self, reason: Exception, position: int | None = None) -> None:
+        """Deliver nothing from position on; None: nothing more than tickets were given out for.
+
+        For what the fetcher meets (a damaged entry, a message above the cap).  What comes before goes on, and an
+        earlier reason stands.
+        """
+        with self._lock:
+            if self.parked is None and not self.closed:
+                last = self.given if position is None else max(position, self.given)
+                self.parked = Parked(reason, last)
+                self._last = last if self._last is None else min(last, self._last)
+
+    def close(self) -> None:
+        """The share is gone: nothing more is sent or counted; committable stays as it is."""
+        with self._lock:
+            self.closed = True
+            gone = self._drop_from(0)
+        self._give_back(gone)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing that was given out can still be done: drained, or only what is parked is left."""
+        return not self._undone
+
+    def __repr__(self) -> str:
+        how = "closed" if self.closed else "parked" if self.parked else "open"
+        return f"<Progress {how}, committable {self.committable}, {len(self._undone)} undone>"
+
+    # What tickets say ------------------------------------------------------------------------------------------------
+
+    def _done(self, ticket: ShareTicket) -> None:
+        with self._lock:
+            if not ticket.live:
+                return
+            ticket.left -= 1
+            gone = self._settle(ticket) if ticket.left == 0 else []
+        self._give_back(gone)
+
+    def _reached(self, ticket: ShareTicket, resume_at: int) -> None:
+        with self._lock:
+            if ticket.live and ticket.parts == 1:
+                ticket.at = max(ticket.at, min(resume_at, ticket.resume_at))
+                self._advance()
+
+    def _failed(self, ticket: ShareTicket, reason: Exception, resume_at: int | None) -> None:
+        with self._lock:
+            if not ticket.live:
+                return
+            self.parked = Parked(reason, ticket.at if resume_at is None else resume_at)
+            gone = self._end_at(ticket)
+        self._give_back(gone)
+
+    def _dropped(self, ticket: ShareTicket) -> None:
+        with self._lock:
+            gone = self._end_at(ticket) if ticket.live else []
+        self._give_back(gone)
+
+    # With the lock held ----------------------------------------------------------------------------------------------
+
+    def _settle(self, ticket: ShareTicket) -> list[ShareTicket]:
+        ticket.live = False
+        self.undone_bytes -= ticket.nbytes
+        self._advance()
+        return [ticket]
+
+    def _advance(self) -> None:
+        """Take what is done off the front; the next one may have been reached inside."""
+        undone = self._undone
+        while undone and not undone[0].live:
+            self.committable = undone.popleft().resume_at
+        self.committable = max(self.committable, undone[0].at if undone else self._end)
+
+    def _end_at(self, ticket: ShareTicket) -> list[ShareTicket]:
+        """Nothing from this ticket on will ever be committed here."""
+        self._last = -1  # not its position: in 0.7 the next message of a compressed entry has the same one
+        self._end = ticket.at
+        gone = self._drop_from(self._undone.index(ticket))
+        self._advance()
+        return gone
+
+    def _drop_from(self, index: int) -> list[ShareTicket]:
+        gone = []
+        while len(self._undone) > index:
+            ticket = self._undone.pop()
+            if ticket.live:
+                ticket.live = False
+                self.undone_bytes -= ticket.nbytes
+                gone.append(ticket)
+        return gone
+
+    # With the lock free: the callback may ask us things -------------------------------------------------------------
+
+    def _give_back(self, gone: list[ShareTicket]) -> None:
+        for ticket in gone:
+            if ticket.nbytes:
+                self._on_settled(ticket.nbytes)
+
+
+class ShareTicket:
+    """Whom a sender tells what became of the parts of one ticket (kafkawire.model.Ticket).  Any thread may."""
+
+    __slots__ = ("_progress", "at", "begin", "left", "live", "nbytes", "parts", "resume_at")
+
+    def __init__(self, progress: Progress, begin: int, resume_at: int, parts: int, nbytes: int) -> None:
+        self._progress = progress
+        self.begin = begin  # where the ticket before it ends
+        self.resume_at = resume_at
+        self.parts = parts
+        self.nbytes = nbytes
+        self.left = parts  # still to be done
+        self.at = begin  # everything of it before this position is stored
+        self.live = True  # neither done nor dropped
+
+    def may_send(self) -> bool:
+        """False: it is done or dropped, or the lease is over; send nothing of it."""
+        return self.live and self._progress._may_send()
+
+    def done(self) -> None:
+        """One part is stored.  After the last one, and once dropped, it changes nothing."""
+        self._progress._done(self)
+
+    def reached(self, resume_at: int) -> None:
+        """Everything of a one-part ticket before resume_at is stored; of several parts nothing can be said."""
+        self._progress._reached(self, resume_at)
+
+    def failed(self, reason: Exception, resume_at: int | None = None) -> None:
+        """A part can never be stored: the partition is parked here.
+
+        resume_at names the message for the report; what was stored before it is what reached() said.
+        """
+        self._progress._failed(self, reason, resume_at)
+
+    def drop(self) -> None:
+        """It will not be done: nothing from it on is sent or committed by this Progress; a new one may begin there."""
+        self._progress._dropped(self)
+
+    def __repr__(self) -> str:
+        return f"<ShareTicket {self.begin}..{self.resume_at}, {self.left} of {self.parts} parts to do>"

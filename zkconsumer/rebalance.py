@@ -1,0 +1,435 @@
+"""What a member does, in which order, so that each partition is read by one member only.  A pure step machine.
+
+    state, actions = step(state, event)
+
+An event is a report on the action that was asked for, or a happening (the group changed, the session was lost).  One
+action is under way at most; it carries a turn, and a report of another turn is late and changes nothing.  `drop` and
+`alarm` want no report.  One round:
+
+    read group -> stop fetchers -> drain -> commit offsets -> release claims -> claim -> read offsets -> start fetchers
+
+Why the group is read first: only then is it known which partitions leave, and only those are stopped and released;
+what stays is read on all the time.  Reading takes milliseconds, so a JVM member, which waits about 6 s for its share,
+gets it in time.  Why the claim comes after the release: two members that each hold what the other wants would wait for
+ever.  Why offsets are read after the claim: the old owner commits until it releases; an older read would be stale.
+
+A phase that has nothing to do is passed through.  A change seen while a round runs costs one more round, however many
+there were.  A round that fails (a claim refused, ZooKeeper away, a member unreadable) leaves what we own as it is,
+waits (a contested node that goes away ends the wait) and starts again by reading everything.  The member never gives
+up: after max_retries it raises an alarm and waits longer, up to eight times backoff_ms.
+
+    a lost session   our id and all claims are gone: drop everything at once, commit nothing, register again
+    a lost owner     somebody took or deleted an owner node: drop that partition at once, commit nothing of it, go round
+    close            stop, drain, commit and release everything, then leave the group
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+
+from kafkawire.model import TopicPartition
+from zkconsumer.membership import Event
+
+Share = Mapping[TopicPartition, str]  # the thread id that reads each partition
+NOTHING: Share = {}
+
+
+class Do(enum.Enum):
+    """What is asked of the connector -> what it reports; (F): or Failed, as ZooKeeper or a store is asked."""
+
+    REGISTER = "register"  # wait for a session, create our id node with its data -> Finished (F)
+    READ = "read group"  # members, topics, partitions, all watched, then assign -> GroupRead, NotRegistered (F)
+    STOP = "stop fetchers"  # of share; hand out nothing more of it -> Finished
+    DRAIN = "drain"  # wait until what was handed out of share is done, or rebalance.drain.ms is over -> Finished
+    COMMIT = "commit offsets"  # of share, under the lease -> Finished (F)
+    RELEASE = "release claims"  # delete the owner nodes of share that our session holds; absent is fine -> Finished (F)
+    CLAIM = "claim"  # all of share or none: what was won before a refusal is given up again -> Finished, Refused (F)
+    LOCATE = "read offsets"  # of share, from the store -> Located (F)
+    START = "start fetchers"  # of share, from the offsets just read -> Finished
+    WAIT = "wait"  # wait_ms, or until an owner node in share is gone -> Finished
+    LEAVE = "leave group"  # delete our id node -> Finished (F)
+    DROP = "drop"  # stop share at once, and drop what was handed out of it; no commit, no release, no report
+    ALARM = "alarm"  # tell the operator text; no report
+
+
+class Phase(enum.Enum):
+    REGISTERING = Do.REGISTER
+    READING = Do.READ
+    STOPPING = Do.STOP
+    DRAINING = Do.DRAIN
+    COMMITTING = Do.COMMIT
+    RELEASING = Do.RELEASE
+    CLAIMING = Do.CLAIM
+    LOCATING = Do.LOCATE
+    STARTING = Do.START
+    WAITING = Do.WAIT
+    LEAVING = Do.LEAVE
+    SETTLED = "settled"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    do: Do
+    turn: int = 0
+    share: Share = field(default_factory=dict)
+    wait_ms: int = 0
+    text: str = ""
+
+    def __str__(self) -> str:
+        return " ".join([self.do.value, *(str(tp) for tp in self.share)])
+
+
+# Reports -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRead:
+    """share: what this member is to own, by the group as it was read (membership.share_of)."""
+
+    turn: int
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class NotRegistered:
+    """Our id node is not there, or belongs to another session."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing of the share was won; contested says who holds what."""
+
+    turn: int
+    contested: Share
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Offsets are known (a number, or none) for tps; of the others the store could not tell."""
+
+    turn: int
+    tps: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It did not work, or nobody knows; why is one sentence."""
+
+    turn: int
+    why: str
+
+
+# Happenings ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Ids or topics changed, or the session came back: what was read of the group may be old."""
+
+    what: Event
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerLost:
+    tps: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    pass
+
+
+Report = Finished | GroupRead | NotRegistered | Refused | Located | Failed
+Happening = Changed | SessionLost | OwnerLost | Close
+P = Phase
+
+# What follows when a report comes in; a Failed that has no row leads to WAITING.
+NEXT: dict[tuple[Phase, type[Report]], Phase] = {
+    (P.REGISTERING, Finished): P.READING,
+    (P.READING, GroupRead): P.STOPPING,
+    (P.READING, NotRegistered): P.REGISTERING,
+    (P.STOPPING, Finished): P.DRAINING,
+    (P.DRAINING, Finished): P.COMMITTING,
+    (P.COMMITTING, Finished): P.RELEASING,  # the next owner starts from these
+    (P.COMMITTING, Failed): P.RELEASING,  # it will read some again; kept back, nobody would read them at all
+    (P.RELEASING, Finished): P.CLAIMING,
+    (P.CLAIMING, Finished): P.LOCATING,  # after the claim: an earlier read may be stale
+    (P.CLAIMING, Refused): P.LOCATING,  # what we own goes on; then we wait
+    (P.LOCATING, Located): P.STARTING,
+    (P.STARTING, Finished): P.SETTLED,
+    (P.WAITING, Finished): P.READING,
+    (P.LEAVING, Finished): P.CLOSED,
+    (P.LEAVING, Failed): P.CLOSED,  # the end of the session deletes the node
+}
+RESTING = {P.SETTLED, P.CLOSED}
+ALWAYS = {P.REGISTERING, P.READING, P.WAITING, P.LEAVING}  # done also without a partition to do it to
+MAY_FAIL = {P.REGISTERING, P.READING, P.COMMITTING, P.RELEASING, P.CLAIMING, P.LOCATING, P.LEAVING}
+LETTING_GO = {P.STOPPING, P.DRAINING, P.COMMITTING, P.RELEASING}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that is known between two events.  wanted and owned are by partition: the thread id that reads it."""
+
+    max_retries: int
+    backoff_ms: int
+    phase: Phase = Phase.REGISTERING
+    turn: int = 0
+    asked: Share = field(default_factory=dict)  # what the action under way is about
+    registered: bool = False
+    closing: bool = False
+    stale: bool = False  # the group changed after this round began to read it
+    wanted: Share = field(default_factory=dict)  # by the group as last read
+    owned: Share = field(default_factory=dict)  # owner nodes of ours
+    running: frozenset[TopicPartition] = frozenset()  # owned, and its fetching began and was not yet stopped for good
+    located: frozenset[TopicPartition] = frozenset()  # owned, its offset read in this round
+    suspect: Share = field(
+        default_factory=dict
+    )  # an attempt broke off: may be ours; released before anything is claimed
+    lost: frozenset[TopicPartition] = frozenset()  # owner nodes lost while this round was claiming
+    blocked: str = ""  # why this round does not give us all of our share
+    contested: Share = field(default_factory=dict)  # who holds what we want
+    tries: int = 0  # rounds in a row that did not
+
+    @property
+    def settled(self) -> bool:
+        """We read all of our share, and nothing is known to have changed."""
+        return self.phase is Phase.SETTLED
+
+
+def begin(max_retries: int, backoff_ms: int) -> tuple[State, list[Action]]:
+    """A member and its first action; max_retries and backoff_ms are the options rebalance.*."""
+    return _enter(State(max_retries, backoff_ms), P.REGISTERING)
+
+
+def step(state: State, event: Report | Happening) -> tuple[State, list[Action]]:
+    """What an event leads to.  A late report, and anything after the end, leads to nothing."""
+    if state.phase is P.CLOSED:
+        return state, []
+    match event:
+        case Changed():
+            return _changed(state)
+        case OwnerLost(tps):
+            return _owner_lost(state, tps)
+        case SessionLost():
+            return _session_lost(state)
+        case Close():
+            return _close(state)
+        case _ if event.turn == state.turn:
+            return _reported(state, event)
+        case _:
+            return state, []
+
+
+# Happenings ----------------------------------------------------------------------------------------------------------
+
+
+def _changed(state: State) -> tuple[State, list[Action]]:
+    state = replace(state, stale=True)
+    return _again_if_idle(state)
+
+
+def _again_if_idle(state: State) -> tuple[State, list[Action]]:
+    if state.phase in (P.SETTLED, P.WAITING) and not state.closing:
+        return _enter(state, P.READING)
+    return state, []  # the running round sees that it is stale
+
+
+def _owner_lost(state: State, tps: frozenset[TopicPartition]) -> tuple[State, list[Action]]:
+    gone = _only(state.owned, tps)
+    if not gone and state.phase is not P.CLAIMING:
+        return state, []
+    state = replace(
+        state,
+        owned=_without(state.owned, tps),
+        running=state.running - tps,
+        lost=state.lost | tps,
+        stale=True,
+    )
+    state, actions = _again_if_idle(state)
+    return state, ([Action(Do.DROP, share=gone)] if gone else []) + actions
+
+
+def _session_lost(state: State) -> tuple[State, list[Action]]:
+    drop = [Action(Do.DROP, share=state.owned)] if state.owned else []
+    state = replace(
+        state,
+        registered=False,
+        wanted=NOTHING,
+        owned=NOTHING,
+        running=frozenset(),
+        suspect=state.asked if state.phase is P.CLAIMING else NOTHING,  # what is under way may run on the new session
+        contested=NOTHING,
+        tries=0,
+    )
+    state, actions = _enter(state, P.CLOSED if state.closing else P.REGISTERING)
+    return state, drop + actions
+
+
+def _close(state: State) -> tuple[State, list[Action]]:
+    state = replace(state, closing=True)
+    if state.phase in (P.SETTLED, P.WAITING):
+        return _enter(state, P.STOPPING)
+    return state, []  # when the action under way is reported
+
+
+# Reports -------------------------------------------------------------------------------------------------------------
+
+
+def _reported(state: State, report: Report) -> tuple[State, list[Action]]:
+    phase = state.phase
+    following = NEXT.get((phase, type(report)))
+    if following is None:
+        if not isinstance(report, Failed) or phase not in MAY_FAIL:
+            raise ValueError(f"{type(report).__name__} is no report on '{phase.value}'")
+        # A member on its way out does not wait: what it could not release goes with its session.
+        following = P.CLAIMING if state.closing and phase is P.RELEASING else P.WAITING
+    return _enter(_learn(state, report), following)
+
+
+def _learn(state: State, report: Report) -> State:
+    """What a report says about us."""
+    asked = state.asked
+    match state.phase, report:
+        case P.READING, GroupRead(_, share):
+            return replace(state, wanted=share)
+        case P.REGISTERING, Finished():
+            return replace(state, registered=True)
+        case P.READING, NotRegistered():
+            return replace(state, registered=False)
+        case P.COMMITTING, _:  # stopped, whether or not its offsets could be written
+            return replace(state, running=state.running - asked.keys())
+        case P.RELEASING, Finished():
+            return replace(state, owned=_without(state.owned, asked.keys()), suspect=NOTHING)
+        case P.RELEASING, Failed(_, why):
+            return replace(state, owned=_without(state.owned, asked.keys()), suspect=asked, blocked=why)
+        case P.CLAIMING, Finished():
+            return replace(state, owned={**state.owned, **_without(asked, state.lost)})
+        case P.CLAIMING, Refused(_, contested):
+            held = ", ".join(f"{tp} by {who}" for tp, who in contested.items())
+            return replace(state, blocked=f"held by others: {held}", contested=contested)
+        case P.CLAIMING, Failed(_, why):
+            return replace(state, blocked=why, suspect=asked)
+        case P.LOCATING, Located(_, tps):
+            unknown = [str(tp) for tp in asked if tp not in tps]
+            blocked = f"offsets unknown: {', '.join(unknown)}" if unknown else state.blocked
+            return replace(state, located=tps & asked.keys(), blocked=blocked)
+        case P.STARTING, Finished():
+            return replace(state, running=state.running | (asked.keys() & state.owned.keys()))
+        case _, Failed(_, why):
+            return replace(state, blocked=why)
+        case _:
+            return state
+
+
+# Phases --------------------------------------------------------------------------------------------------------------
+
+
+def _enter(state: State, phase: Phase) -> tuple[State, list[Action]]:
+    """Go to a phase, or on to the first one behind it that has something to do."""
+    if state.closing and phase not in LETTING_GO | {P.CLOSED}:
+        state = replace(state, wanted=NOTHING)  # from here on everything leaves; a half done round is over
+        phase = P.LEAVING if phase is P.LEAVING or not _to_release(state) else P.STOPPING
+    phase = _detour(state, phase)
+    while phase not in RESTING | ALWAYS and not _work(state, phase):
+        phase = _detour(state, NEXT[phase, Located if phase is P.LOCATING else Finished])
+    state = replace(state, phase=phase, turn=state.turn + 1, asked=_work(state, phase))
+    match phase:
+        case P.READING:
+            state = replace(state, stale=False, blocked="", contested=NOTHING, located=frozenset(), lost=frozenset())
+        case P.SETTLED:
+            state = replace(state, tries=0)
+        case P.WAITING:
+            return _wait(state)
+    return state, ([] if phase in RESTING else [Action(phase.value, state.turn, state.asked)])
+
+
+def _detour(state: State, phase: Phase) -> Phase:
+    """Where the table's next phase is not the one to go to."""
+    if state.closing:
+        return P.LEAVING if phase is P.CLAIMING else phase
+    if phase is P.CLAIMING and state.stale:
+        return P.READING  # draining took its time; to claim by an old picture only disturbs the others
+    if phase is P.SETTLED and state.stale:
+        return P.READING
+    if phase is P.SETTLED and state.blocked:
+        return P.WAITING
+    if phase is P.READING and not state.registered:
+        return P.REGISTERING
+    return phase
+
+
+def _work(state: State, phase: Phase) -> Share:
+    """The partitions a phase is about."""
+    match phase:
+        case P.STOPPING | P.DRAINING | P.COMMITTING:
+            return _only(_leaving(state), state.running)
+        case P.RELEASING:
+            return _to_release(state)
+        case P.CLAIMING:
+            return _missing(state)
+        case P.LOCATING:
+            return _to_start(state)
+        case P.STARTING:
+            return _only(_to_start(state), state.located)
+        case P.WAITING:
+            return state.contested
+        case _:
+            return NOTHING
+
+
+def _wait(state: State) -> tuple[State, list[Action]]:
+    state = replace(state, tries=state.tries + 1)
+    beyond = max(0, state.tries - state.max_retries)
+    wait = Action(Do.WAIT, state.turn, state.contested, wait_ms=state.backoff_ms * 2 ** min(beyond, 3))
+    if state.tries % max(1, state.max_retries):
+        return state, [wait]
+    text = f"no full share after {state.tries} tries, still trying: {state.blocked}"
+    return state, [Action(Do.ALARM, text=text), wait]
+
+
+# Shares --------------------------------------------------------------------------------------------------------------
+
+
+def _staying(state: State) -> Share:
+    """Owned, and to be read by the same thread as before."""
+    return {tp: thread for tp, thread in state.owned.items() if state.wanted.get(tp) == thread}
+
+
+def _leaving(state: State) -> Share:
+    return _without(state.owned, _staying(state).keys())
+
+
+def _to_release(state: State) -> Share:
+    return {**_leaving(state), **_without(state.suspect, _staying(state).keys())}
+
+
+def _missing(state: State) -> Share:
+    return _without(state.wanted, _staying(state).keys())
+
+
+def _to_start(state: State) -> Share:
+    return _without(_staying(state), state.running)
+
+
+def _only(share: Share, tps: frozenset[TopicPartition]) -> Share:
+    return {tp: thread for tp, thread in share.items() if tp in tps}
+
+
+def _without(share: Share, tps: Set[TopicPartition]) -> Share:
+    return {tp: thread for tp, thread in share.items() if tp not in tps}
