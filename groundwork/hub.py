@@ -328,7 +328,7 @@ class OwnThread(_HubBase):
             gevent.get_hub().destroy(destroy_loop=True)
 
     def stop(self) -> None:
-        """From the hub itself it comes back at once, from outside when the thread has ended; TimeoutError if it hangs."""
+        """Back at once when called in the hub, else when its thread has ended; TimeoutError when that hangs."""
         if self._inbox.here():
             self._stopping.set()
             return

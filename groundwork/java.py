@@ -1,0 +1,110 @@
+"""What the JVM does its own way and a group or a mirror must do the same: hashes, .properties files, topic filters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from groundwork.javaregex import PatternRefused, to_python
+
+__all__ = ["PatternRefused", "bytes_hash", "filter_text", "read_properties", "string_hash", "topic_filter"]
+
+WHITE = " \t\f"
+
+
+def _int32(n: int) -> int:
+    return (n + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+
+
+def string_hash(text: str) -> int:
+    """String.hashCode: int32, over UTF-16 code units."""
+    h = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(units), 2):
+        h = h * 31 + (units[i] << 8 | units[i + 1]) & 0xFFFFFFFF
+    return _int32(h)
+
+
+def bytes_hash(data: bytes | memoryview) -> int:
+    """Arrays.hashCode(byte[]): int32, over signed bytes."""
+    h = 1
+    for byte in data:
+        h = h * 31 + (byte - 256 if byte > 127 else byte) & 0xFFFFFFFF
+    return _int32(h)
+
+
+def read_properties(text: str | bytes) -> dict[str, str]:
+    r"""java.util.Properties.load: keys and values of a .properties file; of a key given twice the last one counts.
+
+    text   bytes are ISO-8859-1, as Java reads them
+    Raises ValueError for a broken \uXXXX.
+    """
+    if isinstance(text, bytes):
+        text = text.decode("latin-1")
+    found: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        end = _key_end(line)
+        value = line[end:].lstrip(WHITE)
+        if value[:1] in ("=", ":"):
+            value = value[1:].lstrip(WHITE)
+        try:
+            found[_unescaped(line[:end])] = _unescaped(value)
+        except ValueError as exc:
+            raise ValueError(f"line {number}: {exc}") from exc
+    return found
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number of its first line, text): comments and blank lines gone, continued lines joined."""
+    lines = iter(enumerate(re.split(r"\r\n|\r|\n", text), 1))
+    for number, raw in lines:
+        line = raw.lstrip(WHITE)
+        if line[:1] in ("#", "!"):
+            continue
+        while _goes_on(line):
+            line = line[:-1] + next(lines, (0, ""))[1].lstrip(WHITE)
+        if line:
+            yield number, line
+
+
+def _goes_on(line: str) -> bool:
+    """An odd number of backslashes ends it."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _key_end(line: str) -> int:
+    """Where the first unescaped =, : or white space stands."""
+    at = 0
+    while at < len(line) and line[at] not in "=:" + WHITE:
+        at += 2 if line[at] == "\\" else 1
+    return min(at, len(line))
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    text = re.sub(r"\\(u.{0,4}|.|$)", _escape, text, flags=re.DOTALL)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")  # joins \ud83d\ude00
+
+
+def _escape(match: re.Match[str]) -> str:
+    escaped = match[1]
+    if not escaped.startswith("u"):
+        return {"t": "\t", "r": "\r", "n": "\n", "f": "\f"}.get(escaped, escaped)
+    if not re.fullmatch("u[0-9a-fA-F]{4}", escaped):
+        raise ValueError(f"\\{escaped} is no character: four hexadecimal digits belong after \\u")
+    return chr(int(escaped[1:], 16))
+
+
+def filter_text(text: str) -> str:
+    """TopicFilter's text rules: trimmed, `,` is `|`, no blanks, no quotes around it.  What a registration holds."""
+    text = text.strip("".join(map(chr, range(0x21)))).replace(",", "|").replace(" ", "")
+    return text.strip("\"'")
+
+
+def topic_filter(text: str) -> re.Pattern[str]:
+    """A white or black list as the original's TopicFilter compiles it; use .fullmatch(name).
+
+    Raises PatternRefused where Java has no such pattern, or where Java and Python would choose other topics.
+    """
+    return to_python(filter_text(text))

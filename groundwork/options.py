@@ -1,0 +1,355 @@
+"""Options.  A dataclass field holds key, default, unit and meaning; loading, checking and the reference page use it.
+
+    @dataclass(frozen=True, slots=True)
+    class FetchOptions(Options):
+        JVM_ONLY = {"socket.send.buffer": "our links size their own buffers"}
+        fetch_size: int = option("fetch.message.max.bytes", 1048576, "most of one partition in a fetch", "bytes",
+                                 old="fetch.size")
+
+    load(FetchOptions, yaml.safe_load(text), "mirror.yaml")                   # typed values; sections are mappings
+    load(FetchOptions, read_properties(text), "old.properties", jvm=True)     # every value is text
+
+A field's annotation says what it takes: bool, int, float, str, tuple[str, ...] (as text: `a, b`), X | None, another
+class of options (a section), tuple[Section, ...] (a list of sections) or dict[str, Section] (named sections).
+Every problem of a file is found before OptionError is raised; each is one sentence that names file, option and value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, cast
+
+C = TypeVar("C", bound="Options")
+Kind = Callable[[object], Any]
+CLASS = "class"  # kind of an option that names code: MODULE:NAME, or a JVM class that JVM_CLASSES knows
+
+
+class OptionError(ValueError):
+    """What is wrong with a file of options; .problems has a sentence each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)
+
+
+class Options:
+    """The base of every class of options.
+
+    JVM_ONLY      keys of the original that mean nothing here, and why: a warning and not an error
+    JVM_CLASSES   class names of the original and what we have for them (for options of kind CLASS)
+    """
+
+    __slots__ = ("_given", "_warnings")
+    JVM_ONLY: ClassVar[Mapping[str, str]] = {}
+    JVM_CLASSES: ClassVar[Mapping[str, str]] = {}
+
+    def problems(self) -> Iterable[str]:
+        """What is wrong between options that are each right: sentences without the file's name."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What option() was given."""
+
+    key: str
+    meaning: str
+    unit: str
+    old: tuple[str, ...]
+    kind: Kind | str | None
+    choices: tuple[Any, ...]
+    required: bool
+    least: float | None
+
+
+def option(
+    key: str,
+    default: Any,
+    meaning: str,
+    unit: str = "",
+    old: str | Sequence[str] | None = None,
+    kind: Kind | str | None = None,
+    choices: Sequence[Any] | None = None,
+    required: bool = False,
+    least: float | None = None,
+) -> Any:
+    """A field of an Options class.
+
+    old       the key's names in 0.7
+    kind      a function from the raw value (text, in a JVM file) to the field's value, or CLASS; it raises
+              ValueError("what it expected")
+    choices   the only values allowed; texts in any case
+    required  the default is not used: load insists on the key, and the class on the argument
+    least     the smallest number allowed
+    """
+    olds = (old,) if isinstance(old, str) else tuple(old or ())
+    spec = Option(key, meaning, unit, olds, kind, tuple(choices or ()), required, least)
+    if required:
+        return dataclasses.field(kw_only=True, metadata={"option": spec})
+    if isinstance(default, (dict, list)):
+        return dataclasses.field(
+            default_factory=lambda: type(default)(default), kw_only=True, metadata={"option": spec}
+        )
+    return dataclasses.field(default=default, kw_only=True, metadata={"option": spec})
+
+
+def load(cls: type[C], values: Mapping[str, object], where: str, jvm: bool = False) -> C:
+    """An instance of `cls` from a file's values.  Raises OptionError with all problems of the file.
+
+    where  the file's name, first in every sentence
+    jvm    the values are a .properties file's: text
+    """
+    reading = _Reading(jvm)
+    instance = reading.section(cls, values, where)
+    if reading.problems or instance is None:
+        raise OptionError(reading.problems)
+    object.__setattr__(instance, "_warnings", tuple(reading.warnings))
+    return cast(C, instance)
+
+
+def warnings_of(instance: Options) -> list[str]:
+    """What load had to say that is no error, the sections' included; sentences."""
+    return list(getattr(instance, "_warnings", ()))
+
+
+def given(instance: Options) -> frozenset[str]:
+    """Keys (today's names) that the file itself gave: the rest are defaults."""
+    return getattr(instance, "_given", frozenset())
+
+
+def specs(cls: type[Options]) -> dict[str, Option]:
+    """The options of a class by field name."""
+    return {f.name: f.metadata["option"] for f in dataclasses.fields(cls) if "option" in f.metadata}  # type: ignore[arg-type]
+
+
+class _Wrong(ValueError):
+    """A value that an option does not take; the text says what it expected."""
+
+
+class _Reading:
+    """One load: problems and warnings gather here."""
+
+    def __init__(self, jvm: bool) -> None:
+        self.jvm = jvm
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+
+    def section(self, cls: type[Options], values: object, where: str) -> Options | None:
+        """None when something is wrong in it or below it."""
+        if not isinstance(values, Mapping):
+            self.problems.append(f"{where}: expected options as a mapping, got {_show(values)}")
+            return None
+        before = len(self.problems)
+        by_field = specs(cls)
+        self._unknown(cls, by_field.values(), values, where)
+        hints = typing.get_type_hints(cls)
+        found: dict[str, Any] = {}
+        for name, spec in by_field.items():
+            self._one(cls, name, spec, hints[name], values, where, found)
+        if len(self.problems) > before:
+            return None
+        instance = cls(**found)
+        self.problems.extend(f"{where}: {sentence}" for sentence in instance.problems())
+        object.__setattr__(instance, "_given", frozenset(by_field[name].key for name in found))
+        return instance
+
+    def _unknown(
+        self, cls: type[Options], known: Iterable[Option], values: Mapping[object, object], where: str
+    ) -> None:
+        new_name = {name: spec.key for spec in known for name in (spec.key, *spec.old)}
+        for key in values:
+            if not isinstance(key, str):
+                self.problems.append(f"{where}: option {key!r} is no text; put it in quotes")
+            elif key in cls.JVM_ONLY:
+                self.warnings.append(f"{where}: option '{key}' has no effect here: {cls.JVM_ONLY[key]}")
+            elif key not in new_name:
+                near = difflib.get_close_matches(key, [*new_name, *cls.JVM_ONLY], 1)
+                hint = f"; did you mean '{new_name.get(near[0], near[0])}'?" if near else ""
+                self.problems.append(f"{where}: option '{key}' is unknown{hint}")
+
+    def _one(
+        self,
+        cls: type[Options],
+        name: str,
+        spec: Option,
+        hint: Any,
+        values: Mapping[object, object],
+        where: str,
+        found: dict[str, Any],
+    ) -> None:
+        keys = [key for key in (spec.key, *spec.old) if key in values]
+        if not keys and spec.required:
+            self.problems.append(f"{where}: option '{spec.key}' is missing: {spec.meaning}")
+        for key in keys:
+            try:
+                value = self._value(cls, spec, hint, values[key], f"{where}: {key}")
+            except _Wrong as wrong:
+                self.problems.append(f"{where}: option '{key}' is {_show(values[key])}, expected {wrong}")
+                continue
+            if name in found and found[name] != value:
+                self.problems.append(
+                    f"{where}: options '{keys[0]}' and '{key}' are two names of one thing and differ:"
+                    f" {_show(values[keys[0]])}, {_show(values[key])}; keep '{spec.key}'"
+                )
+            found.setdefault(name, value)
+
+    def _value(self, cls: type[Options], spec: Option, hint: Any, raw: object, path: str) -> Any:
+        hint, may_be_none = _without_none(hint)
+        if raw is None and may_be_none:
+            return None
+        section = _section_of(hint)
+        if section is not None:
+            return self._sections(section, hint, raw, path)
+        if spec.kind == CLASS:
+            return _code(cls, raw)
+        if callable(spec.kind):
+            try:
+                return spec.kind(raw)
+            except ValueError as exc:
+                raise _Wrong(str(exc)) from exc
+        value = (_from_text if self.jvm else _typed)(hint, raw, spec)
+        return _allowed(spec, value)
+
+    def _sections(self, section: type[Options], hint: Any, raw: object, path: str) -> Any:
+        if hint is section:
+            return self.section(section, raw, path)
+        if typing.get_origin(hint) is dict:
+            if not isinstance(raw, Mapping):
+                raise _Wrong("named sections: a mapping of mappings")
+            return {str(name): self.section(section, values, f"{path}.{name}") for name, values in raw.items()}
+        if not isinstance(raw, (list, tuple)):
+            raise _Wrong("a list of sections")
+        return tuple(self.section(section, values, f"{path}[{i}]") for i, values in enumerate(raw))
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
+        return hint, False
+    others = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+    if len(others) != 1:
+        raise TypeError(f"an option takes one type, or it and None, not {hint}")
+    return others[0], len(others) < len(typing.get_args(hint))
+
+
+def _section_of(hint: Any) -> type[Options] | None:
+    """The class of options that an annotation holds, if it holds one."""
+    for candidate in (hint, *typing.get_args(hint)):
+        if isinstance(candidate, type) and issubclass(candidate, Options):
+            return candidate
+    return None
+
+
+def _expected(hint: Any, spec: Option) -> _Wrong:
+    of = f" of {spec.unit}" if spec.unit else ""
+    if spec.choices:
+        return _Wrong(f"one of {', '.join(str(choice) for choice in spec.choices)}")
+    names = {bool: "true or false", int: f"a whole number{of}", float: f"a number{of}", str: "text"}
+    return _Wrong(names.get(hint) or "a list of texts")
+
+
+def _typed(hint: Any, raw: object, spec: Option) -> Any:
+    """A YAML value as it is: nothing is guessed, but a whole number where any number will do."""
+    if hint is float and isinstance(raw, int) and not isinstance(raw, bool):
+        return float(raw)
+    if hint in (bool, int, float, str):
+        if type(raw) is not hint or (isinstance(raw, float) and not math.isfinite(raw)):
+            raise _expected(hint, spec)
+        return raw
+    if isinstance(raw, str):
+        return _from_text(hint, raw, spec)
+    if not isinstance(raw, (list, tuple)) or not all(isinstance(item, str) for item in raw):
+        raise _expected(hint, spec)
+    return typing.get_origin(hint)(raw)
+
+
+def _from_text(hint: Any, raw: object, spec: Option) -> Any:
+    text = str(raw).strip()
+    try:
+        if hint is bool:
+            return {"true": True, "false": False}[text.lower()]
+        if hint in (int, float) and (not text.isascii() or "_" in text):
+            raise _expected(hint, spec)  # Python reads 1_000, Java does not
+        if hint is int:
+            return int(text)
+        if hint is float:
+            if not math.isfinite(number := float(text)):
+                raise _expected(hint, spec)
+            return number
+    except (KeyError, ValueError) as exc:
+        raise _expected(hint, spec) from exc
+    if hint is str:
+        return text
+    return typing.get_origin(hint)(item for item in (part.strip() for part in text.split(",")) if item)
+
+
+def _allowed(spec: Option, value: Any) -> Any:
+    if spec.choices:
+        for choice in spec.choices:
+            if value == choice or (isinstance(value, str) and value.lower() == str(choice).lower()):
+                return choice
+        raise _Wrong(f"one of {', '.join(str(choice) for choice in spec.choices)}")
+    if spec.least is not None and value < spec.least:
+        raise _Wrong(f"at least {spec.least:g}{' ' + spec.unit if spec.unit else ''}")
+    return value
+
+
+def _code(cls: type[Options], raw: object) -> str:
+    if isinstance(raw, str):
+        text = raw.strip()
+        if text in cls.JVM_CLASSES:
+            return cls.JVM_CLASSES[text]
+        module, colon, name = text.partition(":")
+        if colon and module and name:
+            return text
+        known = ", ".join(cls.JVM_CLASSES)
+        raise _Wrong("MODULE:NAME of a Python callable" + (f", or one of the JVM classes {known}" if known else ""))
+    raise _Wrong("MODULE:NAME of a Python callable")
+
+
+def _show(value: object) -> str:
+    if value is None:
+        return "empty"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def reference(cls: type[Options], heading: str = "###") -> str:
+    """A markdown table of the options, and one for each section below it under a heading of its own."""
+    hints = typing.get_type_hints(cls)
+    lines = ["| option | 0.7 name | default | unit | meaning |", "|---|---|---|---|---|"]
+    sections: list[str] = []
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        spec: Option = field.metadata["option"]
+        section = _section_of(_without_none(hints[field.name])[0])
+        if section is not None:
+            sections.append(f"{heading} `{spec.key}`\n\n{spec.meaning}\n\n{reference(section, heading + '#')}")
+            continue
+        meaning = spec.meaning + (f" ({', '.join(str(c) for c in spec.choices)})" if spec.choices else "")
+        cells = [f"`{spec.key}`", " ".join(f"`{old}`" for old in spec.old), _default(spec, field), spec.unit, meaning]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    table = "\n".join(lines) + "\n" if len(lines) > 2 else ""
+    return "\n".join(part for part in (table, *sections) if part)
+
+
+def _default(spec: Option, field: dataclasses.Field[Any]) -> str:
+    if spec.required:
+        return "required"
+    factory = field.default_factory
+    value = field.default if factory is dataclasses.MISSING else factory()
+    if value is None:
+        return ""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(item) for item in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
