@@ -110,6 +110,14 @@ class Child:
             raise LocalKafkaError(f"{self.name} (pid {self.pid}) does not end after SIGKILL")
         return code
 
+    def close(self) -> None:
+        """Kill it when it still runs, and close the pipes to it."""
+        if self.running:
+            self.kill()
+        for pipe in (self.stdin, self.stdout):
+            if pipe is not None:
+                pipe.close()
+
     def log_end(self, count: int = 12) -> str:
         """Its last lines with the path of the log, for an error message."""
         return f"the end of {self.log}:\n{last_lines(self.log, count)}"
@@ -143,8 +151,4 @@ class Child:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        if self.running:
-            self.kill()
-        for pipe in (self.stdin, self.stdout):
-            if pipe is not None:
-                pipe.close()
+        self.close()

@@ -9,8 +9,11 @@ from pathlib import Path
 from kazoo.client import KazooClient
 
 from kafkawire.cluster import topics
+from kafkawire.cluster.view import PartitionView
+from kafkawire.model import TopicPartition
+from localkafka import segments
 from localkafka.errors import LocalKafkaError
-from localkafka.registry import Registry, State
+from localkafka.registry import Registry
 from localkafka.waiting import wait_until
 
 SESSION_S = 10  # our own clients hold nothing in ZooKeeper; the server caps at 20 ticks anyway
@@ -21,11 +24,13 @@ class ClusterClient:
 
     version     of Kafka                      zookeeper   connect string with chroot: "127.0.0.1:2181/kafka"
     brokers     the bootstrap list: "127.0.0.1:9092,127.0.0.1:9093"
+    folder      its work folder: broker-N/data, broker-N/log, tools/
     """
 
-    def __init__(self, version: str, zookeeper: str, brokers: str) -> None:
+    def __init__(self, version: str, zookeeper: str, brokers: str, folder: Path) -> None:
         self.version = version
         self.zookeeper = zookeeper
+        self.folder = folder
         self._brokers = brokers
         self._clients: list[KazooClient] = []
         self._own: KazooClient | None = None
@@ -77,31 +82,45 @@ class ClusterClient:
         """Wait until a registered broker leads the partition, one other than `other_than` if given; its id."""
         registry = self.registry()
 
-        def led() -> State | None:
-            state = registry.partitions(topic).get(partition)
-            fits = state and state.leader in registry.brokers() and state.leader != other_than
-            return state if fits else None
+        def led() -> PartitionView | None:
+            view = registry.view(topic)
+            seen = view.topics.get(topic, {}).get(partition)
+            return seen if seen and seen.leader in view.brokers and seen.leader != other_than else None
 
-        return wait_until(led, timeout_s, lambda: f"a leader of {topic}/{partition}; {self._now(topic)}").leader
+        seen = wait_until(led, timeout_s, lambda: f"a leader of {topic}/{partition}; {self._now(topic)}")
+        assert seen.leader is not None
+        return seen.leader
 
     def wait_in_sync(self, topic: str, timeout_s: float = 30) -> None:
         """Wait until every partition has a registered leader and all its replicas are in sync."""
         registry = self.registry()
 
         def in_sync() -> bool:
-            states, live = registry.partitions(topic), registry.brokers()
-            return bool(states) and all(s.leader in live and s.isr == s.replicas for s in states.values())
+            view = registry.view(topic)
+            seen = view.topics.get(topic, {}).values()
+            return bool(seen) and all(p.leader in view.brokers and {*p.isr} == {*p.replicas} for p in seen)
 
         wait_until(in_sync, timeout_s, lambda: f"{topic} to be in sync; {self._now(topic)}")
 
+    def segments(self, tp: TopicPartition) -> list[Path]:
+        """The log files of a partition on its leader's disk, oldest first; the last one is being written."""
+        leader = self.wait_leader(tp.topic, int(str(tp.partition)))
+        return segments.files(self.folder / f"broker-{leader}" / "data" / f"{tp.topic}-{tp.partition}")
+
     def _now(self, topic: str) -> str:
-        states = sorted(self.registry().partitions(topic).items())
-        told = ", ".join(f"{p}: leader {s.leader} isr {sorted(s.isr)} of {sorted(s.replicas)}" for p, s in states)
-        return f"partitions now {told or 'none'}; registered are brokers {sorted(self.registry().brokers())}"
+        view = self.registry().view(topic)
+        seen = sorted(view.topics.get(topic, {}).items(), key=str)
+        told = ", ".join(f"{p}: leader {s.leader} isr {sorted(s.isr)} of {sorted(s.replicas)}" for p, s in seen)
+        return f"partitions now {told or 'none'}; registered are brokers {sorted(view.brokers)}"
 
     def description(self) -> dict[str, str]:
-        """What attach needs, and what `python -m localkafka --json` prints."""
-        return {"version": self.version, "zookeeper": self.zookeeper, "brokers": self.brokers}
+        """What another process needs to know; what `python -m localkafka --json` prints."""
+        return {
+            "version": self.version,
+            "zookeeper": self.zookeeper,
+            "brokers": self.brokers,
+            "folder": str(self.folder),
+        }
 
     def describe(self, file: Path) -> None:
         """Write the description where other processes find it, complete or not at all."""
@@ -117,10 +136,16 @@ class ClusterClient:
         except OSError as error:
             raise LocalKafkaError(f"no description of a cluster at {file}: {error.strerror}") from error
         try:
-            described = json.loads(text)
-            return ClusterClient(described["version"], described["zookeeper"], described["brokers"])
+            return ClusterClient.described(json.loads(text))
         except (ValueError, KeyError, TypeError) as error:
-            raise LocalKafkaError(f"{file} names no version, zookeeper and brokers, but: {text!r}") from error
+            raise LocalKafkaError(
+                f"{file} does not describe a cluster by version, zookeeper, brokers and folder: {text!r}"
+            ) from error
+
+    @staticmethod
+    def described(document: Mapping[str, str]) -> ClusterClient:
+        """The cluster of a description()."""
+        return ClusterClient(document["version"], document["zookeeper"], document["brokers"], Path(document["folder"]))
 
 
 def started_client(hosts: str) -> KazooClient:

@@ -50,10 +50,10 @@ class Cluster(ClusterClient):
         self.release = releases.release(version)
         self.keep = keep
         self.chroot = _chroot(chroot, shared=zookeeper is not None)
-        self.folder = Path(tempfile.mkdtemp(prefix="localkafka-"))
-        self._server = zookeeper or ZooKeeperServer(self.folder / "zookeeper", tick_ms=tick_ms)
+        folder = Path(tempfile.mkdtemp(prefix="localkafka-"))
+        self._server = zookeeper or ZooKeeperServer(folder / "zookeeper", tick_ms=tick_ms)
         self._owns_server = zookeeper is None
-        super().__init__(version, self._server.connect + self.chroot, "")
+        super().__init__(version, self._server.connect + self.chroot, "", folder)
         texts = {key: text_of(value) for key, value in (settings or {}).items()}
         self.nodes = [
             Node(

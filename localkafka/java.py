@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,19 +18,22 @@ from localkafka.releases import Release
 # Quick to start and small.  Benchmarks pass their own: without TieredStopAtLevel the JIT optimises fully.
 SMALL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
+# To standard error: standard output is the data of some tools, and a server's two streams go to one file anyway.
 LOG4J = """\
-log4j.rootLogger={level}, out
-log4j.appender.out=org.apache.log4j.{appender}
-log4j.appender.out.layout=org.apache.log4j.PatternLayout
-log4j.appender.out.layout.ConversionPattern=%d{{HH:mm:ss,SSS}} %p %c{{1}} %m%n
+log4j.rootLogger={level}, err
+log4j.appender.err=org.apache.log4j.ConsoleAppender
+log4j.appender.err.Target=System.err
+log4j.appender.err.layout=org.apache.log4j.PatternLayout
+log4j.appender.err.layout.ConversionPattern=%d{{HH:mm:ss,SSS}} %p %c{{1}} %m%n
 """
 LOG4J2 = """\
 rootLogger.level={level}
-rootLogger.appenderRef.out.ref=out
-appender.out.name=out
-appender.out.type={appender}
-appender.out.layout.type=PatternLayout
-appender.out.layout.pattern=%d{{HH:mm:ss,SSS}} %p %c{{1}} %m%n
+rootLogger.appenderRef.err.ref=err
+appender.err.name=err
+appender.err.type=Console
+appender.err.target=SYSTEM_ERR
+appender.err.layout.type=PatternLayout
+appender.err.layout.pattern=%d{{HH:mm:ss,SSS}} %p %c{{1}} %m%n
 """
 
 
@@ -62,13 +66,10 @@ def command(
     release: Release,
     main: str,
     arguments: Sequence[str],
-    log_config: Path,
     flags: Sequence[str] = SMALL,
-    prepend: str = "",
+    level: str = "WARN",
 ) -> list[str]:
-    """The command line that runs a class from a version's jars.
-
-    log_config: a file written by log_to_stdout or log_to_file; prepend: what goes before the jars in the class path.
+    """The command line that runs a class from a version's jars, logging to standard error from `level` on.
     Raises LocalKafkaError when java is missing or too old, or the jars cannot be fetched."""
     java = executable()
     have = feature_version(java)
@@ -77,28 +78,19 @@ def command(
             f"{java} is Java {have}, and Kafka {release.version} needs Java {release.java} or later; "
             "set JAVA_HOME to one"
         )
-    key = "log4j2.configurationFile=" if release.log4j2 else "log4j.configuration=file:"
-    path = os.pathsep.join(filter(None, (prepend, jars.class_path(release.version))))
     fixed = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", "-Djava.net.preferIPv4Stack=true")
-    return [java, *flags, *fixed, f"-D{key}{log_config}", "-cp", path, main, *arguments]
+    logging = f"-D{'log4j2.configurationFile=' if release.log4j2 else 'log4j.configuration=file:'}"
+    logging += str(_log_config(release, level))
+    return [java, *flags, *fixed, logging, "-cp", jars.class_path(release.version), main, *arguments]
 
 
-def log_to_stdout(release: Release, folder: Path, level: str) -> Path:
-    """Write a log configuration into folder: everything from level on to standard output (servers: their one log)."""
-    if release.log4j2:
-        return _write(folder / "log4j2.properties", LOG4J2.format(level=level, appender="Console"))
-    return _write(folder / "log4j.properties", LOG4J.format(level=level, appender="ConsoleAppender"))
-
-
-def log_to_file(release: Release, folder: Path, level: str, log: Path) -> Path:
-    """Write a log configuration into folder: everything from level on to a file (tools: standard output is data)."""
-    if release.log4j2:
-        text = LOG4J2.format(level=level, appender="File") + f"appender.out.fileName={log}\n"
-        return _write(folder / "log4j2.properties", text)
-    text = LOG4J.format(level=level, appender="FileAppender") + f"log4j.appender.out.File={log}\n"
-    return _write(folder / "log4j.properties", text)
-
-
-def _write(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
+def _log_config(release: Release, level: str) -> Path:
+    """The log configuration of this level, in the cache folder; complete whenever it can be seen."""
+    name, text = ("log4j2", LOG4J2) if release.log4j2 else ("log4j", LOG4J)
+    path = jars.cache() / f"{name}-{level}.properties"
+    wanted = text.format(level=level)
+    if not path.is_file() or path.read_text(encoding="utf-8") != wanted:
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as draft:
+            draft.write(wanted)
+        os.replace(draft.name, path)
     return path

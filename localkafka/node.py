@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from localkafka import java, ports, releases
+from localkafka import java, ports, releases, segments
 from localkafka.child import Child
 from localkafka.errors import LocalKafkaError
 from localkafka.registry import Registered, Registry
 from localkafka.releases import Release
+from localkafka.segments import Flipped
 from localkafka.waiting import wait_until
 
 MAIN = "kafka.Kafka"
+CLEAN = ".kafka_cleanshutdown"  # a broker that stops cleanly writes it, and one that starts believes it
 
 
 class Node:
@@ -101,8 +103,7 @@ class Node:
         self.data.mkdir(parents=True, exist_ok=True)
         config = self.folder / "server.properties"
         config.write_text(releases.properties(self._properties()), encoding="utf-8")
-        log_config = java.log_to_stdout(self.release, self.folder, "INFO")
-        argv = java.command(self.release, MAIN, [str(config)], log_config, self.flags)
+        argv = java.command(self.release, MAIN, [str(config)], self.flags, level="INFO")
         self._child = Child(self.name, argv, self.log)
         self._told = self.advertised[1]
         self.wanted = True
@@ -151,6 +152,30 @@ class Node:
             self._port = new
         self.start()
         self.wait_registered(timeout_s)
+
+    def segments(self, topic: str, partition: int) -> list[Path]:
+        """The log files of a partition on this broker's disk, oldest first; the last one is being written."""
+        return segments.files(self.data / f"{topic}-{partition}")
+
+    def flip_byte(self, topic: str, partition: int, offset: int | None = None, at: int = 0) -> Flipped:
+        """Flip the byte `at` of the value of the message with this offset (None: the oldest one; a compressed entry
+        is the one that holds the offset, its value the compressed bytes), in a closed segment, while the broker is
+        down.  A running broker is stopped cleanly and started again, so that it finds nothing to recover and does not
+        see the damage; a stopped one stays stopped, and must have been stopped cleanly.
+
+        Other replicas keep the true bytes: take a topic with one replica, or one that this broker leads afterwards.
+        Raises LocalKafkaError when no closed segment holds the message (see the setting log.segment.bytes)."""
+        was_running = self.running
+        self.stop()
+        if not (self.data / CLEAN).exists():
+            raise LocalKafkaError(
+                f"{self.name} was not stopped cleanly: at its next start it would check its newest segments and cut "
+                "off what is damaged; start it, stop() it and flip then"
+            )
+        flipped = segments.flip_byte(self.segments(topic, partition)[:-1], f"{topic}/{partition}", offset, at)
+        if was_running:
+            self.restart()
+        return flipped
 
     def close(self) -> None:
         """End it at once and give its port back; it cannot be started again."""

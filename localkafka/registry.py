@@ -7,19 +7,18 @@ deleted belongs to the session in which the dead process was registered.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from kafkawire.cluster import zookeeper
+from kafkawire.cluster.view import ClusterView, PartitionView
+from kafkawire.model import PartitionId
+from kafkawire.v08 import znodes
 from localkafka import ports
 from localkafka.errors import LocalKafkaError
-
-IDS = "/brokers/ids"
-TOPICS = "/brokers/topics"
-CONTROLLER = "/controller"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,52 +30,42 @@ class Registered:
     session: int
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """A partition: the leader (-1: none), the in-sync replicas, and the replicas assigned to it."""
-
-    leader: int
-    isr: frozenset[int]
-    replicas: frozenset[int]
-
-
 class Registry:
     """Reads one cluster's nodes through a started KazooClient that is in its chroot."""
 
     def __init__(self, zk: KazooClient) -> None:
         self.zk = zk
 
-    def brokers(self) -> dict[int, Registered]:
-        """Every registered broker by id."""
-        found = {int(name): self.broker(int(name)) for name in self._children(IDS)}
-        return {broker: node for broker, node in found.items() if node is not None}
+    def brokers(self) -> list[int]:
+        """Ids of the registered brokers; those of the lately killed included."""
+        return sorted(zookeeper.read_brokers(self.zk, znodes))
 
     def broker(self, broker: int) -> Registered | None:
-        node = self._read(f"{IDS}/{broker}")
+        """Who is registered under this id."""
+        node = self._read(znodes.broker_path(broker))
         if node is None:
             return None
-        document, session = node
-        return Registered(document["host"], document["port"], session)
+        read = znodes.broker(broker, node[0])
+        return Registered(read.host, read.port, node[1])
 
     def controller(self) -> int | None:
         """The controller's broker id."""
-        node = self._read(CONTROLLER)
-        return None if node is None else int(node[0]["brokerid"])
+        node = self._read(znodes.CONTROLLER)
+        return None if node is None else znodes.controller(node[0])
 
-    def partitions(self, topic: str) -> dict[int, State]:
+    def view(self, topic: str) -> ClusterView:
+        """Brokers, and one topic with replicas, leaders and in-sync replicas."""
+        return zookeeper.read_view(self.zk, znodes, [topic])
+
+    def partitions(self, topic: str) -> Mapping[PartitionId, PartitionView]:
         """Every partition of a topic; empty when the topic is unknown."""
-        node = self._read(f"{TOPICS}/{topic}")
-        if node is None:
-            return {}
-        return {int(p): self._state(topic, int(p), replicas) for p, replicas in node[0]["partitions"].items()}
-
-    def topics(self) -> list[str]:
-        return sorted(self._children(TOPICS))
+        return self.view(topic).topics.get(topic, {})
 
     def led_by(self, broker: int) -> list[str]:
         """The partitions whose leader is this broker, as topic/partition."""
-        every = ((topic, self.partitions(topic)) for topic in self.topics())
-        return [f"{topic}/{p}" for topic, states in every for p, state in states.items() if state.leader == broker]
+        view = zookeeper.read_view(self.zk, znodes, zookeeper.read_topics(self.zk, znodes))
+        every = ((topic, p, seen) for topic, partitions in view.topics.items() for p, seen in partitions.items())
+        return [f"{topic}/{p}" for topic, p, seen in every if seen.leader == broker]
 
     def forget_dead(self, broker: int, last_session: int, last_port: int) -> bool:
         """Delete what a process that has ended left behind; True when there was something.
@@ -93,31 +82,19 @@ class Registry:
                 f"broker {broker} is registered at {node.host}:{node.port} by another process "
                 f"(session {node.session:#x}); stop that one, or give this cluster a chroot of its own"
             )
-        controller = self._read(CONTROLLER)
+        controller = self._read(znodes.CONTROLLER)
         if controller is not None and controller[1] == node.session:
-            self._delete(CONTROLLER)
-        self._delete(f"{IDS}/{broker}")
+            self._delete(znodes.CONTROLLER)
+        self._delete(znodes.broker_path(broker))
         return True
 
-    def _state(self, topic: str, partition: int, replicas: list[int]) -> State:
-        node = self._read(f"{TOPICS}/{topic}/partitions/{partition}/state")
-        if node is None:
-            return State(-1, frozenset(), frozenset(replicas))
-        return State(node[0]["leader"], frozenset(node[0]["isr"]), frozenset(replicas))
-
-    def _read(self, path: str) -> tuple[dict[str, Any], int] | None:
-        """The node's document and the session that owns it (0: none does)."""
+    def _read(self, path: str) -> tuple[bytes, int] | None:
+        """The node's data and the session that owns it (0: none does)."""
         try:
             data, stat = self.zk.get(path)
         except NoNodeError:
             return None
-        return json.loads(data), stat.ephemeralOwner
-
-    def _children(self, path: str) -> list[str]:
-        try:
-            return list(self.zk.get_children(path))
-        except NoNodeError:
-            return []
+        return data, stat.ephemeralOwner
 
     def _delete(self, path: str) -> None:
         try:

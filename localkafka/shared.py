@@ -58,10 +58,7 @@ class Shared:
             raise
         host, port = described["zookeeper"]
         self.zookeeper = ZooKeeperAt((host, port))
-        self._clusters = {
-            name: ClusterClient(one["version"], one["zookeeper"], one["brokers"])
-            for name, one in described["clusters"].items()
-        }
+        self._clusters = {name: ClusterClient.described(one) for name, one in described["clusters"].items()}
 
     def cluster(self, name: str) -> ClusterClient:
         return self._clusters[name]

@@ -72,8 +72,7 @@ class ZooKeeperServer:
         release = releases.release(releases.ZOOKEEPER_FROM)
         config = self.folder / "zk.properties"
         config.write_text(releases.properties(self._settings()), encoding="utf-8")
-        log_config = java.log_to_stdout(release, self.folder, "WARN")
-        argv = java.command(release, MAIN, [str(config)], log_config, self.flags)
+        argv = java.command(release, MAIN, [str(config)], self.flags)
         child = self._child = Child(f"ZooKeeper on {self.connect}", argv, self.log)
 
         def serving() -> bool:

@@ -1,0 +1,83 @@
+r"""What DumpLogSegments --print-data-log prints (0.8 to 0.10), as values.
+
+    offset: 7 position: 0 isvalid: true payloadsize: 5 magic: 0 compresscodec: NoCompressionCodec crc: 99 keysize: 1 \
+        key: k payload: hello
+
+Sizes count bytes, so that keys and payloads may hold anything that is UTF-8, line ends too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from localkafka.errors import LocalKafkaError
+
+HEAD = re.compile(
+    rb"offset: (?P<offset>\d+) position: (?P<position>\d+)(?: \w+Time: -?\d+)? isvalid: (?P<valid>\w+)"
+    rb" payloadsize: (?P<payload>-?\d+) magic: (?P<magic>\d+) compresscodec: (?P<codec>\w+) crc: (?P<crc>\d+)"
+    rb"(?: keysize: (?P<key>-?\d+))?"
+)
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Dumped:
+    """A message as the JVM read it.  position: byte in the segment file; codec: the JVM's name of it; None: null."""
+
+    offset: int
+    position: int
+    valid: bool  # its CRC is right
+    crc: int
+    magic: int
+    codec: str
+    key: str | None
+    payload: str | None
+
+
+def parse(printed: IO[bytes]) -> Iterator[Dumped]:
+    """Read a dump to its end.  Raises LocalKafkaError where a key or payload is not the text its size promises."""
+    lines = iter(printed.readline, b"")
+    for line in lines:
+        head = HEAD.match(line)
+        if head is None:
+            continue  # "Dumping FILE", "Starting offset: N"
+        sizes = [int(head[name]) if head[name] is not None else -1 for name in ("key", "payload")]
+        rest = sum(
+            len(label) + size for label, size in zip((b" key: ", b" payload: "), sizes, strict=True) if size >= 0
+        )
+        while len(line) < head.end() + rest + 1:
+            more = next(lines, None)
+            if more is None:
+                break
+            line += more
+        yield _dumped(head, line, *sizes)
+
+
+def _dumped(head: re.Match[bytes], line: bytes, key_size: int, payload_size: int) -> Dumped:
+    at = head.end()
+    key, at = _text(line, at, b" key: ", key_size)
+    payload, at = _text(line, at, b" payload: ", payload_size)
+    return Dumped(
+        offset=int(head["offset"]),
+        position=int(head["position"]),
+        valid=head["valid"] == b"true",
+        crc=int(head["crc"]),
+        magic=int(head["magic"]),
+        codec=head["codec"].decode(),
+        key=key,
+        payload=payload,
+    )
+
+
+def _text(line: bytes, at: int, label: bytes, size: int) -> tuple[str | None, int]:
+    if size < 0:
+        return None, at
+    end = at + len(label) + size
+    if not line.startswith(label, at) or end >= len(line):
+        raise LocalKafkaError(
+            f"DumpLogSegments printed no{label.decode()}of {size} bytes (is it text?): {line[:200]!r}"
+        )
+    return line[at + len(label) : end].decode(errors="replace"), end

@@ -1,0 +1,332 @@
+"""The JVM's own console programs from a version's jars, as child processes: the oracles of tests, demo and benchmark.
+
+They read and write text here: keys and values of the lines are UTF-8.  What a program logs goes to a file in the
+cluster's work folder (tools/), which every error quotes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkawire.dialects import Dialect, dialect
+from kafkawire.errors import BrokerError, LinkLost
+from kafkawire.model import TopicPartition
+from kafkawire.net.links import Links
+from localkafka import dump, java, releases
+from localkafka.child import Child
+from localkafka.client import ClusterClient
+from localkafka.dump import Dumped
+from localkafka.errors import LocalKafkaError
+from localkafka.waiting import wait_until
+
+_numbers = itertools.count(1)
+
+# (first release, class); the last one that is not newer than the release counts
+CONSOLE_CONSUMER = (
+    ((0,), "kafka.consumer.ConsoleConsumer"),
+    ((0, 8, 2), "kafka.tools.ConsoleConsumer"),
+    ((3,), "org.apache.kafka.tools.consumer.ConsoleConsumer"),
+)
+CONSOLE_PRODUCER = (
+    ((0,), "kafka.producer.ConsoleProducer"),
+    ((0, 8, 2), "kafka.tools.ConsoleProducer"),
+    ((4,), "org.apache.kafka.tools.ConsoleProducer"),
+)
+
+
+def java_command(version: str, main: str, arguments: Sequence[str], flags: Sequence[str] = ()) -> list[str]:
+    """The command line that runs a class from a version's jars, with the JVM's own defaults unless flags are given.
+    It logs to standard error from WARN on."""
+    return java.command(releases.release(version), main, arguments, flags)
+
+
+class ConsoleConsumer:
+    """A running console consumer; a thread collects what it prints.
+
+    .lines so far (bytes, without line ends) · wait_for(count) · stop() (SIGTERM: it leaves its group) · kill()
+    """
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        self.lines: list[bytes] = []
+        self._reader = threading.Thread(target=self._collect, name=f"reader of {child.name}", daemon=True)
+        self._reader.start()
+
+    def wait_for(self, count: int, timeout_s: float = 30) -> list[bytes]:
+        """Its lines, as soon as there are at least `count`."""
+
+        def there() -> bool:
+            if not self.child.running and not self._reader.is_alive() and len(self.lines) < count:
+                raise LocalKafkaError(
+                    f"{self.child.name} ended with {self.child.exit_code} after {len(self.lines)} of {count} lines; "
+                    f"{self.child.log_end()}"
+                )
+            return len(self.lines) >= count
+
+        wait_until(there, timeout_s, lambda: f"{count} lines, have {len(self.lines)}; {self.child.log_end()}")
+        return list(self.lines)
+
+    def stop(self, timeout_s: float = 20) -> list[bytes]:
+        """End it with SIGTERM; all its lines."""
+        self.child.stop(timeout_s)
+        return self._ended()
+
+    def kill(self) -> list[bytes]:
+        """End it with SIGKILL: its znodes stay until its session ends.  All its lines."""
+        self.child.kill()
+        return self._ended()
+
+    def __enter__(self) -> ConsoleConsumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.child.running:
+            self.child.kill()
+        self._ended()
+
+    def _ended(self) -> list[bytes]:
+        self._reader.join(10)
+        self.child.close()
+        return list(self.lines)
+
+    def _collect(self) -> None:
+        assert self.child.stdout is not None
+        for line in self.child.stdout:
+            self.lines.append(line.rstrip(b"\n"))
+
+
+def console_consumer(
+    cluster: ClusterClient,
+    topic: str = "",
+    group: str = "",
+    whitelist: str = "",
+    from_beginning: bool = True,
+    config: Mapping[str, object] | None = None,
+    key_separator: str = "",
+    arguments: Sequence[str] = (),
+) -> ConsoleConsumer:
+    """Start a console consumer of a topic, or of a whitelist (a Java regex).
+
+    group: none makes up one of its own.  config: consumer properties.  key_separator: print key and separator before
+    each value.  A group that has offsets is refused by 0.8.2 when from_beginning is set.
+    """
+    properties = {**({"group.id": group} if group else {}), **(config or {})}
+    work = _work(cluster, "console-consumer")
+    work.with_suffix(".properties").write_text(_properties(properties), encoding="utf-8")
+    argv = ["--topic", topic] if topic else ["--whitelist", whitelist]
+    argv += _reach(cluster, "--bootstrap-server")
+    argv += ["--consumer.config", str(work.with_suffix(".properties"))] if properties else []
+    argv += ["--from-beginning"] if from_beginning else []
+    if key_separator:
+        argv += ["--property", "print.key=true", "--property", f"key.separator={key_separator}"]
+    main = _class(CONSOLE_CONSUMER, cluster.version)
+    return ConsoleConsumer(_child(cluster, work, main, [*argv, *arguments], stdout=subprocess.PIPE))
+
+
+def console_producer(
+    cluster: ClusterClient,
+    topic: str,
+    lines: Iterable[str],
+    codec: str = "none",
+    key_separator: str = "",
+    acks: int = -1,
+    arguments: Sequence[str] = (),
+    timeout_s: float = 60,
+) -> None:
+    """Send each line as a message with the console producer, and wait for its end.
+
+    codec: none, gzip, snappy, lz4; key_separator: what comes before the first one in a line is its key.
+    Raises LocalKafkaError when it fails or logs that it dropped something (its exit code does not tell)."""
+    argv = ["--broker-list", cluster.brokers, "--topic", topic, "--request-required-acks", str(acks)]
+    argv += ["--message-send-max-retries", "20", "--compression-codec", codec]
+    if key_separator:
+        argv += ["--property", "parse.key=true", "--property", f"key.separator={key_separator}"]
+    work = _work(cluster, "console-producer")
+    main = _class(CONSOLE_PRODUCER, cluster.version)
+    with _child(cluster, work, main, [*argv, *arguments], stdin=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        try:
+            child.stdin.write("".join(f"{line}\n" for line in lines).encode())
+            child.stdin.close()
+        except BrokenPipeError:
+            pass  # it ended early; its exit code and log say why
+        code = child.wait(timeout_s)
+        if code != 0 or "ERROR" in child.log.read_text(errors="replace"):
+            ended = "still runs" if code is None else f"ended with {code}"
+            raise LocalKafkaError(f"{child.name} {ended} and did not send every line; {child.log_end()}")
+
+
+def mirror_maker(
+    sources: Sequence[ClusterClient],
+    target: ClusterClient,
+    whitelist: str,
+    group: str,
+    num_streams: int = 1,
+    consumer: Mapping[str, object] | None = None,
+    producer: Mapping[str, object] | None = None,
+    flags: Sequence[str] = java.SMALL,
+    arguments: Sequence[str] = (),
+) -> Child:
+    """Start the JVM's MirrorMaker of the target's version, with the old consumer (releases up to 1.1); it starts at the
+    smallest offset and waits for all replicas unless consumer and producer properties say otherwise."""
+    work = _work(target, "mirror-maker")
+    argv = ["--whitelist", whitelist, "--num.streams", str(num_streams)]
+    for number, source in enumerate(sources):
+        config = {"zookeeper.connect": source.zookeeper, "group.id": group, "auto.offset.reset": "smallest"}
+        path = work.with_suffix(f".consumer{number}")
+        path.write_text(_properties({**config, **(consumer or {})}), encoding="utf-8")
+        argv += ["--consumer.config", str(path)]
+    sent = {"metadata.broker.list": target.brokers, "request.required.acks": -1, "producer.type": "async"}
+    path = work.with_suffix(".producer")
+    path.write_text(_properties({**sent, "queue.enqueue.timeout.ms": -1, **(producer or {})}), encoding="utf-8")
+    argv += ["--producer.config", str(path)]
+    return _child(target, work, "kafka.tools.MirrorMaker", [*argv, *arguments], flags=flags)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedOffset:
+    """A row of the ConsumerOffsetChecker; owner is None where nobody owns the partition, numbers where unknown."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int | None
+    log_size: int | None
+    lag: int | None
+    owner: str | None
+
+
+def consumer_offset_checker(cluster: ClusterClient, group: str, topic: str) -> list[CheckedOffset]:
+    """What the JVM's ConsumerOffsetChecker (0.8 to 0.10) says of a group and a topic."""
+    option = "--zkconnect" if releases.release(cluster.version).number < (0, 8, 2) else "--zookeeper"
+    argv = ["--group", group, "--topic", topic, option, cluster.zookeeper]
+    rows = []
+    for line in run(cluster, "kafka.tools.ConsumerOffsetChecker", argv).splitlines():
+        words = line.split()
+        if len(words) == 7 and words[0] == group:
+            offset, size, lag = (int(word) if word.lstrip("-").isdigit() else None for word in words[3:6])
+            owner = None if words[6] == "none" else words[6]
+            rows.append(CheckedOffset(words[0], words[1], int(words[2]), offset, size, lag, owner))
+    return rows
+
+
+def topic_command(cluster: ClusterClient, *arguments: str) -> str:
+    """Run the JVM's TopicCommand (releases up to 2.8) on the cluster; what it prints."""
+    return run(cluster, "kafka.admin.TopicCommand", ["--zookeeper", cluster.zookeeper, *arguments])
+
+
+def run(cluster: ClusterClient, main: str, arguments: Sequence[str], timeout_s: float = 60) -> str:
+    """Run a class of the cluster's jars to its end; its standard output.  LocalKafkaError when it fails."""
+    work = _work(cluster, main.rpartition(".")[2])
+    with _child(cluster, work, main, arguments, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        alarm = threading.Timer(timeout_s, child.kill)
+        alarm.start()
+        try:
+            printed = child.stdout.read().decode(errors="replace")
+        finally:
+            alarm.cancel()
+        if child.wait(15) != 0:
+            raise LocalKafkaError(f"{child.name} ended with {child.exit_code}: {printed[-500:]}\n{child.log_end()}")
+    return printed
+
+
+def dump_log(cluster: ClusterClient, segments: Sequence[Path], deep_iteration: bool = True) -> Iterator[Dumped]:
+    """Every message of these segment files as the JVM's DumpLogSegments reads them (text payloads; a live log too).
+    deep_iteration: the messages inside compressed entries, too, in place of the entries."""
+    if not segments:
+        return
+    argv = ["--files", ",".join(map(str, segments)), "--print-data-log", "--max-message-size", str(1 << 26)]
+    argv += ["--deep-iteration"] if deep_iteration else []
+    work = _work(cluster, "dump-log")
+    flags = ("-Xmx512m", "-XX:+UseSerialGC")
+    with _child(cluster, work, "kafka.tools.DumpLogSegments", argv, stdout=subprocess.PIPE, flags=flags) as child:
+        assert child.stdout is not None
+        yield from dump.parse(child.stdout)
+        if child.wait(15) != 0:
+            raise LocalKafkaError(f"{child.name} ended with {child.exit_code}; {child.log_end()}")
+
+
+def dump_partition(cluster: ClusterClient, topic: str, partition: int) -> Iterator[Dumped]:
+    """Every message of a partition's log on its leader's disk, as the JVM reads it."""
+    return dump_log(cluster, cluster.segments(TopicPartition(topic, partition)))
+
+
+def log_end_offsets(cluster: ClusterClient, topics: Iterable[str], timeout_s: float = 15) -> dict[TopicPartition, int]:
+    """The next offset of every partition of these topics, asked of its leader on the wire (no JVM: it can be polled).
+    A topic that is not there has no partitions.  Raises LocalKafkaError when a leader does not answer in timeout_s."""
+    speaks = dialect(cluster.version)
+    links = Links("localkafka", timeout_ms=int(timeout_s * 1000))
+    try:
+        return {
+            tp: _end(cluster, tp, speaks, links, timeout_s)
+            for topic in topics
+            for tp in (TopicPartition(topic, p) for p in cluster.registry().view(topic).partitions(topic))
+        }
+    finally:
+        links.close()
+
+
+def _end(cluster: ClusterClient, tp: TopicPartition, speaks: Dialect, links: Links, timeout_s: float) -> int:
+    said = "it has no leader"
+
+    def answered() -> tuple[int] | None:
+        nonlocal said
+        leader = cluster.registry().view(tp.topic).leader(tp)
+        if leader is None:
+            return None
+        try:
+            body = links.link(leader, "log end").call(speaks.requests.list_offsets(speaks, {tp: -1}))
+        except LinkLost as lost:
+            said = str(lost)
+            return None
+        row = body["topics"][0]["partitions"][0]
+        if row["error"]:  # a leader just elected may not know it yet
+            said = str(BrokerError(row["error"], f"{tp} on {leader}"))
+            return None
+        return (row["offset"] if "offset" in row else row["offsets"][0],)
+
+    return wait_until(answered, timeout_s, lambda: f"the log end of {tp}; {said}")[0]
+
+
+def _child(
+    cluster: ClusterClient,
+    work: Path,
+    main: str,
+    arguments: Sequence[str],
+    stdin: int = subprocess.DEVNULL,
+    stdout: int | None = None,
+    flags: Sequence[str] = java.SMALL,
+) -> Child:
+    argv = java_command(cluster.version, main, arguments, flags)
+    return Child(
+        f"{main.rpartition('.')[2]} {cluster.version}", argv, work.with_suffix(".log"), stdin=stdin, stdout=stdout
+    )
+
+
+def _work(cluster: ClusterClient, name: str) -> Path:
+    """A name for this run's files, without suffix."""
+    folder = cluster.folder / "tools"
+    folder.mkdir(exist_ok=True)
+    return folder / f"{name}-{threading.get_native_id()}-{next(_numbers)}"
+
+
+def _class(classes: Sequence[tuple[releases.Number, str]], version: str) -> str:
+    number = releases.release(version).number
+    return [name for since, name in classes if number >= since][-1]
+
+
+def _reach(cluster: ClusterClient, bootstrap_option: str) -> list[str]:
+    """By ZooKeeper as long as the old consumer is there."""
+    if releases.release(cluster.version).number < (2,):
+        return ["--zookeeper", cluster.zookeeper]
+    return [bootstrap_option, cluster.brokers]
+
+
+def _properties(values: Mapping[str, object]) -> str:
+    return releases.properties({key: str(value) for key, value in values.items()})
