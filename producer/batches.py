@@ -1,0 +1,298 @@
+"""Parts on their way to target partitions: what is due, in what company, what is in flight.  Pure: no clock, no socket.
+
+    Item     a part as it was submitted, and its ticket
+    Piece    what travels: an item's part, or, once that had to be split, one of its pieces in order
+    Batch    the pieces of one partition that go into one request
+
+A partition's pieces form one queue and at most one batch of them is unacknowledged (a later one could be stored before
+an earlier one is sent again).  A batch that failed goes back to the head of the queue.  A ticket is asked each time its
+piece is about to be sent: what may not be sent is dropped without a word.
+
+Plain parts of one format share a batch up to batch_bytes.  Wrappers: one alone where the target takes one in a set;
+where it merges them, several of one codec while their sum stays below 80 % of max_message_bytes, because merging
+compresses anew.  Never both in one set: the plain ones would be wrapped too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kafkawire.model import Part, Ticket, TopicPartition
+
+WRAPPERS_SHARE = 0.8
+WHOLE_SET_SHARE = 0.95  # format v2 adds a header to the set it measures
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much travels together.  Sizes in bytes of entries, linger in seconds."""
+
+    batch_bytes: int = 1 << 20  # of one partition in one request
+    batch_count: int = 200  # so many messages go without waiting for company
+    linger_s: float = 0.0
+    request_bytes: int = 16 << 20  # of one request
+    max_message_bytes: int = 1000012  # the target's message.max.bytes
+    one_wrapper_per_set: bool = False
+    measures_whole_set: bool = False
+
+    @property
+    def plain_bytes(self) -> int:
+        if self.measures_whole_set:
+            return min(self.batch_bytes, int(self.max_message_bytes * WHOLE_SET_SHARE))
+        return self.batch_bytes
+
+    @property
+    def wrapped_bytes(self) -> int:
+        return min(self.batch_bytes, int(self.max_message_bytes * WRAPPERS_SHARE))
+
+
+@dataclass(eq=False, slots=True)
+class Item:
+    part: Part
+    ticket: Ticket
+    added: float
+    reached: int | None = None  # source position that its stored pieces come to
+    over: bool = False  # its ticket was told the end, or it was dropped: pieces that are left go nowhere
+
+
+@dataclass(eq=False, slots=True)
+class Piece:
+    part: Part
+    item: Item
+    last: bool = True  # of its item
+    alone: bool = False  # a batch it was in was too large, or damaged
+    tries: int = 0  # failed ones
+    first_failure: float | None = None
+    doom: Exception | None = None  # once this is stored its item fails: why what follows it can never be stored
+
+    @property
+    def size(self) -> int:
+        return len(self.part.entries)
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    tp: TopicPartition
+    pieces: list[Piece]
+
+    @property
+    def size(self) -> int:
+        return sum(piece.size for piece in self.pieces)
+
+    @property
+    def count(self) -> int:
+        return sum(piece.part.count for piece in self.pieces)
+
+    @property
+    def tries(self) -> int:
+        return max(piece.tries for piece in self.pieces)
+
+    def buffers(self) -> list[bytes | memoryview]:
+        return [piece.part.entries for piece in self.pieces]
+
+
+@dataclass(eq=False, slots=True)
+class _Queue:
+    """One partition."""
+
+    pieces: deque[Piece] = field(default_factory=deque)
+    size: int = 0  # of pieces
+    count: int = 0  # messages in them
+    flying: Batch | None = None
+    not_before: float = 0.0  # backing off until then
+
+
+class Batches:
+    """All partitions.  add() and what goes back are O(1); due() looks at the partitions that have something idle."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.bytes_pending = 0  # not yet settled, in flight included
+        self.bytes_in_flight = 0
+        self.dropped = 0  # items whose ticket said no, or that drop() took
+        self._queues: dict[TopicPartition, _Queue] = {}
+        self._hurry: float | None = None  # what was added until then does not linger
+
+    def __len__(self) -> int:
+        """Pieces not yet settled."""
+        return sum(len(q.pieces) + (len(q.flying.pieces) if q.flying else 0) for q in self._queues.values())
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def add(self, part: Part, ticket: Ticket, now: float) -> None:
+        """Queue a part behind all others of its partition."""
+        queue = self._queues.get(part.tp)
+        if queue is None:
+            queue = self._queues[part.tp] = _Queue()
+        self._put(queue, Piece(part, Item(part, ticket, now)))
+        self.bytes_pending += len(part.entries)
+
+    def hurry(self, now: float) -> None:
+        """What is here now does not wait for company any more."""
+        self._hurry = now
+
+    def waiting(self) -> Iterator[TopicPartition]:
+        """Partitions with pieces and nothing in flight, whether due or not."""
+        return (tp for tp, queue in list(self._queues.items()) if queue.flying is None and queue.pieces)
+
+    def head(self, tp: TopicPartition) -> Piece | None:
+        """The piece that goes next; None when the partition is unknown, or waits for an answer."""
+        queue = self._queues.get(tp)
+        return queue.pieces[0] if queue and queue.pieces and queue.flying is None else None
+
+    def due(self, now: float, mine: Callable[[TopicPartition], bool]) -> list[Batch]:
+        """What one request carries now, of partitions that are `mine`: all of it counts as in flight from here on.
+
+        Partitions take turns: who went goes to the end of the line.  Empty when nothing is due.
+        """
+        batches: list[Batch] = []
+        room = self.limits.request_bytes
+        for tp in list(self._queues):
+            queue = self._queues[tp]
+            if queue.flying is not None or not mine(tp):
+                continue
+            self._drop_unwanted(tp, queue)
+            if not queue.pieces or not self._is_due(queue, now):
+                continue
+            batch = Batch(tp, self._take(queue, room if batches else self.limits.request_bytes))
+            if not batch.pieces:
+                break  # no room left in this request; the others come with the next
+            queue.flying = batch
+            batches.append(batch)
+            self.bytes_in_flight += batch.size
+            room -= batch.size
+            self._queues[tp] = self._queues.pop(tp)
+        return batches
+
+    def is_due(self, now: float, mine: Callable[[TopicPartition], bool]) -> bool:
+        """Whether due() would most likely give something: asked before a connection is made for it."""
+        return any(self._is_due(q, now) for tp, q in self._queues.items() if q.pieces and not q.flying and mine(tp))
+
+    def next_due(self, mine: Callable[[TopicPartition], bool]) -> float | None:
+        """When the next idle partition becomes due by time alone; None: not before something happens."""
+        idle = (q for tp, q in self._queues.items() if q.pieces and q.flying is None and mine(tp))
+        return min((max(q.not_before, q.pieces[0].item.added + self.limits.linger_s) for q in idle), default=None)
+
+    def settled(self, batch: Batch) -> None:
+        """Everything in the batch is stored, or given up."""
+        queue = self._landed(batch)
+        self.bytes_pending -= batch.size
+        self._forget_if_empty(batch.tp, queue)
+
+    def put_back(self, batch: Batch, pieces: Sequence[Piece], not_before: float) -> None:
+        """The batch is not stored: these pieces (its own, or what they were split into) go again, before all others."""
+        queue = self._landed(batch)
+        kept = [piece for piece in pieces if not piece.item.over]
+        self.bytes_pending += sum(piece.size for piece in kept) - batch.size
+        for piece in reversed(kept):
+            self._put(queue, piece, first=True)
+        queue.not_before = not_before
+        self._forget_if_empty(batch.tp, queue)
+
+    def give_up(self, item: Item) -> None:
+        """Take an item's idle pieces out; those in flight go nowhere afterwards."""
+        item.over = True
+        queue = self._queues.get(item.part.tp)
+        if queue is not None:
+            self._remove(queue, [piece for piece in queue.pieces if piece.item is item])
+            self._forget_if_empty(item.part.tp, queue)
+
+    def drop(self, unwanted: Callable[[Part, Ticket], bool]) -> int:
+        """Take out what is unwanted; its tickets are told nothing.  What is in flight is not sent again if it fails."""
+        items = {piece.item for piece in self._all() if not piece.item.over}
+        chosen = [item for item in items if unwanted(item.part, item.ticket)]
+        for item in chosen:
+            self.give_up(item)
+        self.dropped += len(chosen)
+        return len(chosen)
+
+    def sweep(self) -> None:
+        """Take out whatever may not be sent any more, wherever it stands."""
+        self.drop(lambda _, ticket: not ticket.may_send())
+
+    def items(self) -> list[Item]:
+        """Whatever is not settled, each once, oldest first within its partition."""
+        return list(dict.fromkeys(piece.item for piece in self._all() if not piece.item.over))
+
+    def _all(self) -> Iterable[Piece]:
+        for queue in list(self._queues.values()):
+            yield from list(queue.flying.pieces) if queue.flying else []
+            yield from list(queue.pieces)
+
+    def _put(self, queue: _Queue, piece: Piece, first: bool = False) -> None:
+        (queue.pieces.appendleft if first else queue.pieces.append)(piece)
+        queue.size += piece.size
+        queue.count += piece.part.count
+
+    def _remove(self, queue: _Queue, gone: list[Piece]) -> None:
+        if not gone:
+            return
+        doomed = set(gone)
+        queue.pieces = deque(piece for piece in queue.pieces if piece not in doomed)
+        for piece in gone:
+            queue.size -= piece.size
+            queue.count -= piece.part.count
+            self.bytes_pending -= piece.size
+
+    def _landed(self, batch: Batch) -> _Queue:
+        queue = self._queues[batch.tp]
+        assert queue.flying is batch, f"{batch.tp}: a batch came back that was not in flight"
+        queue.flying = None
+        self.bytes_in_flight -= batch.size
+        return queue
+
+    def _forget_if_empty(self, tp: TopicPartition, queue: _Queue) -> None:
+        if not queue.pieces and queue.flying is None:
+            self._queues.pop(tp, None)
+
+    def _drop_unwanted(self, tp: TopicPartition, queue: _Queue) -> None:
+        """Pieces from the head on whose ticket says no."""
+        while queue.pieces and not queue.pieces[0].item.ticket.may_send():
+            self.give_up(queue.pieces[0].item)
+            self.dropped += 1
+
+    def _is_due(self, queue: _Queue, now: float) -> bool:
+        if now < queue.not_before:
+            return False
+        head, limits = queue.pieces[0], self.limits
+        oldest = head.item.added
+        hurried = self._hurry is not None and oldest <= self._hurry
+        if head.tries or head.alone or hurried or now - oldest >= limits.linger_s:
+            return True
+        return queue.count >= limits.batch_count or queue.size >= self._room(head) or not self._all_together(queue)
+
+    def _all_together(self, queue: _Queue) -> bool:
+        """Whether the last could still travel with the first: if not, no company is worth waiting for."""
+        return len(queue.pieces) == 1 or self._goes_with(queue.pieces[-1], queue.pieces[0])
+
+    def _room(self, head: Piece) -> int:
+        return self.limits.wrapped_bytes if head.part.codec else self.limits.plain_bytes
+
+    def _goes_with(self, piece: Piece, head: Piece) -> bool:
+        if piece.alone or head.alone or piece.doom or (head.part.codec and self.limits.one_wrapper_per_set):
+            return False
+        return piece.part.codec == head.part.codec and piece.part.magic == head.part.magic
+
+    def _take(self, queue: _Queue, room: int) -> list[Piece]:
+        """The pieces from the head on that travel together; the first always does, unless the request has no room."""
+        head = queue.pieces[0]
+        most = min(self._room(head), room)
+        size = 0
+        taken: list[Piece] = []
+        if head.size > room and room < self.limits.request_bytes:
+            return taken
+        while queue.pieces:
+            piece = queue.pieces[0]
+            if taken and (size + piece.size > most or not self._goes_with(piece, head)):
+                break
+            if taken and not piece.item.ticket.may_send():
+                break  # it is dropped when it comes to the head
+            size += piece.size
+            queue.pieces.popleft()
+            queue.size -= piece.size
+            queue.count -= piece.part.count
+            taken.append(piece)
+        return taken

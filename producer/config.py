@@ -1,0 +1,159 @@
+"""The options of a producer: the original's names (0.8 and 0.7), and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from groundwork.options import CLASS, Options, option
+from kafkawire.cluster.fixed import parse_addresses, parse_brokers
+from kafkawire.compression import CODECS
+from kafkawire.dialects import dialect
+from kafkawire.errors import LocalError
+
+
+def brokers(raw: object) -> tuple[tuple[str, int], ...]:
+    """`host:port,…`, or 0.7's `id:host:port,…`: where a cluster is asked for its brokers."""
+    text = str(raw)
+    try:
+        if all(entry.count(":") == 2 and "[" not in entry for entry in text.split(",")):
+            return tuple((broker.host, broker.port) for broker in parse_brokers(text).values())
+        return tuple(parse_addresses(text))
+    except LocalError as exc:
+        raise ValueError(f"host:port, several separated by commas ({exc})") from exc
+
+
+def codec(raw: object) -> str:
+    """A codec by name or number, as its name."""
+    text = str(raw).strip().lower()
+    numbers = {str(number): name for name, number in CODECS.items()}
+    name = numbers.get(text, text)
+    if name not in CODECS:
+        raise ValueError(f"one of {', '.join(CODECS)} (or its number)")
+    return name
+
+
+def release(raw: object) -> str:
+    text = str(raw).strip()
+    try:
+        dialect(text)
+    except LocalError as exc:
+        raise ValueError(f"a Kafka release: {exc}") from exc
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerConfig(Options):
+    JVM_ONLY: ClassVar = {
+        "producer.type": "sending is always asynchronous; flush() waits for it",
+        "send.buffer.bytes": "the operating system sizes socket buffers",
+        "buffer.size": "the operating system sizes socket buffers",
+        "serializer.encoding": "text is always sent as UTF-8",
+        "connect.timeout.ms": "request.timeout.ms bounds connecting too",
+        "reconnect.interval": "a connection is kept while it works",
+        "reconnect.time.interval.ms": "a connection is kept while it works",
+        "zk.connect": "brokers are found through metadata.broker.list",
+        "zk.sessiontimeout.ms": "brokers are found through metadata.broker.list",
+        "zk.connectiontimeout.ms": "brokers are found through metadata.broker.list",
+        "zk.synctime.ms": "brokers are found through metadata.broker.list",
+        "zk.read.num.retries": "brokers are found through metadata.broker.list",
+        "callback.handler": "there are no callback handlers",
+        "callback.handler.props": "there are no callback handlers",
+        "event.handler": "there are no event handlers",
+        "event.handler.props": "there are no event handlers",
+    }
+    JVM_CLASSES: ClassVar = {
+        "kafka.producer.DefaultPartitioner": "producer.partitioners:default_partitioner",
+        "kafka.producer.ByteArrayPartitioner": "producer.partitioners:byte_array_partitioner",
+        "kafka.serializer.DefaultEncoder": "producer.encoders:as_bytes",
+        "kafka.serializer.StringEncoder": "producer.encoders:as_text",
+        "kafka.serializer.NullEncoder": "producer.encoders:as_null",
+    }
+
+    brokers: tuple[tuple[str, int], ...] = option(
+        "metadata.broker.list", (), "brokers that are asked for all others: host:port,…",
+        old="broker.list", kind=brokers, required=True,
+    )  # fmt: skip
+    acks: int = option(
+        "request.required.acks", -1,
+        "-1: all in-sync replicas have it; 1: the leader has it; 0: nobody says (the JVM's default)",
+        choices=(-1, 0, 1),
+    )  # fmt: skip
+    request_timeout_ms: int = option(
+        "request.timeout.ms", 10000, "how long a broker waits for its replicas, and a connection for its opening",
+        "ms", old="socket.timeout.ms", least=1,
+    )  # fmt: skip
+    retries: int = option(
+        "message.send.max.retries", 3, "further tries of a request that failed; negative: for ever", old="num.retries"
+    )
+    retry_backoff_ms: int = option(
+        "retry.backoff.ms", 100, "pause before the second try; it doubles up to 2000", "ms", least=1
+    )
+    delivery_timeout_ms: int = option(
+        "delivery.timeout.ms", 30000,
+        "how long a message may wait for a leader or a connection, unless retries are for ever", "ms", least=1,
+    )  # fmt: skip
+    topic_wait_ms: int = option(
+        "topic.wait.ms", 60000, "how long a topic or partition that is missing is waited for", "ms", least=0
+    )
+    refresh_ms: int = option(
+        "topic.metadata.refresh.interval.ms",
+        600000,
+        "time between two looks at leaders; negative: after errors only",
+        "ms",
+    )
+    codec: str = option("compression.codec", "none", "none, gzip, snappy, lz4 (or 0 to 3)", kind=codec)
+    compressed_topics: tuple[str, ...] = option("compressed.topics", (), "topics that are compressed; none given: all")
+    linger_ms: int = option(
+        "queue.buffering.max.ms", 5, "how long a message waits for company (the JVM: 5000)", "ms",
+        old="queue.time", least=0,
+    )  # fmt: skip
+    batch_messages: int = option(
+        "batch.num.messages", 200, "so many messages of a partition go without waiting", old="batch.size", least=1
+    )
+    batch_bytes: int = option("batch.bytes", 1 << 20, "most of one partition in a request", "bytes", least=1024)
+    queue_messages: int = option(
+        "queue.buffering.max.messages", 10000, "most messages not yet acknowledged", old="queue.size", least=1
+    )
+    queue_bytes: int = option(
+        "queue.buffering.max.bytes", 32 << 20, "most bytes not yet acknowledged", "bytes", least=1024
+    )
+    enqueue_timeout_ms: int = option(
+        "queue.enqueue.timeout.ms", -1, "how long send() waits for room; negative: as long as it takes", "ms",
+        old="queue.enqueueTimeout.ms",
+    )  # fmt: skip
+    message_max_bytes: int = option(
+        "message.max.bytes", 1000012, "the brokers' message.max.bytes: no message may be larger", "bytes",
+        old="max.message.size", least=1024,
+    )  # fmt: skip
+    max_in_flight: int = option(
+        "max.in.flight", 5, "requests to one broker that wait for an answer, on different partitions", least=1
+    )
+    request_bytes: int = option(
+        "request.max.bytes", 16 << 20, "most bytes of entries in a request", "bytes", least=1024
+    )
+    reconnect_ms: int = option(
+        "reconnect.backoff.ms", 1000, "least time between two connects to a broker", "ms", least=0
+    )
+    client_id: str = option("client.id", "", "what the brokers' logs call this producer")
+    partitioner: str = option(
+        "partitioner.class",
+        "producer.partitioners:default_partitioner",
+        "function of (key, partition count)",
+        kind=CLASS,
+    )
+    encoder: str = option(
+        "serializer.class", "producer.encoders:as_bytes", "function from a value to bytes", kind=CLASS
+    )
+    key_encoder: str = option("key.serializer.class", "", "the same for keys; none given: serializer.class", kind=CLASS)
+    version: str = option("kafka.version", "0.8.2", "Kafka release of the brokers", kind=release)
+
+    def problems(self) -> Iterable[str]:
+        if self.batch_messages > self.queue_messages:
+            yield (
+                f"batch.num.messages ({self.batch_messages}) is larger than queue.buffering.max.messages "
+                f"({self.queue_messages}): a full batch would never come together"
+            )
+        if CODECS[self.codec] not in dialect(self.version).codecs:
+            yield f"compression.codec {self.codec} is not known to Kafka {self.version}"

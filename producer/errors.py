@@ -1,0 +1,25 @@
+"""What a producer tells its user.  Each message names topic, partition and broker, and what helps."""
+
+from __future__ import annotations
+
+from kafkawire.errors import WireError
+
+
+class Undeliverable(WireError):
+    """The target can never store this; sending it again would not help."""
+
+
+class QueueFull(WireError):
+    """No room for another message within queue.enqueue.timeout.ms: the brokers take less than is sent."""
+
+
+class SendFailed(WireError):
+    """Messages were not stored.  The first reason and the counts are in the sentence; .first is the reason itself."""
+
+    def __init__(self, sentence: str, first: Exception) -> None:
+        super().__init__(sentence)
+        self.first = first
+
+
+class Closed(WireError):
+    """The producer was closed before, or while, this message waited."""

@@ -1,0 +1,107 @@
+"""Who leads what at the target: one greenlet that reads metadata when asked, and every now and then.
+
+A read by name may create the topic (auto.create.topics.enable): a plain producer's user expects that.  A mirror reads
+all topics at a time, which never creates one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from groundwork.crew import Event, now, sleep
+from kafkawire.cluster.view import ClusterView
+from kafkawire.errors import WireError
+
+LONGEST_S = 1.0  # between two looks while something waits for a leader: an election takes a few of them
+QUIET_S = 3.0  # without a look for so long, the next one comes at once again
+
+
+class Metadata(Protocol):
+    """kafkawire.cluster.metadata.MetadataSource."""
+
+    def read(self, topics: Sequence[str] | None) -> ClusterView: ...
+
+
+class Leaders:
+    """.view is the newest known.  after_look(old view) is called after each try to read, also one that failed."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        by_name: bool,
+        refresh_ms: int,
+        backoff_ms: int,
+        after_look: Callable[[ClusterView], object],
+        events: Callable[[str], object],
+    ) -> None:
+        self.view = ClusterView()
+        self.failure: WireError | None = None  # of the newest look; None: it worked
+        self.looks = 0
+        self._metadata = metadata
+        self._names: set[str] | None = set() if by_name else None
+        self._refresh_s = refresh_ms / 1000 if refresh_ms >= 0 else None
+        self._first_s = backoff_ms / 1000
+        self._after_look = after_look
+        self._events = events
+        self._asked = Event()
+        self._looked = Event()
+        self._closed = False
+        self._rng = random.Random()
+
+    def ask(self) -> None:
+        """Look again soon; asking often does not make it more often."""
+        self._asked.set()
+
+    def need(self, topic: str) -> None:
+        """This topic is produced to: look it up, if that was not done yet."""
+        if self._names is not None:
+            self._names.add(topic)
+        if topic not in self.view.topics:
+            self.ask()
+
+    def wait_look(self, timeout_s: float) -> bool:
+        """Until the next look is over; False: not within the time."""
+        self._looked.clear()
+        return bool(self._looked.wait(timeout_s))
+
+    def close(self) -> None:
+        self._closed = True
+        self._asked.set()
+
+    def run(self) -> None:
+        """The greenlet: until close()."""
+        pause_s, last = 0.0, now()
+        while not self._closed:
+            self._asked.wait(self._refresh_s)
+            if self._closed:
+                return
+            pause_s = 0.0 if now() - last > QUIET_S else min(LONGEST_S, max(self._first_s, 2 * pause_s))
+            sleep(pause_s * self._rng.uniform(0.8, 1.2))
+            self._asked.clear()
+            if self._closed:
+                return
+            self._look()
+            last = now()
+
+    def _look(self) -> None:
+        names = None if self._names is None else sorted(self._names)
+        old = self.view
+        if names == []:
+            return
+        try:
+            found = self._metadata.read(names)
+        except WireError as failure:
+            if self.failure is None:
+                self._events(f"{failure}; asked again until one answers")
+            self.failure = failure
+            self.ask()
+        else:
+            if self.failure is not None:
+                self._events(f"the cluster answers again: brokers {sorted(found.brokers)}")
+            self.failure = None
+            self.view = found if names is None else old.merged(found)
+        self.looks += 1
+        self._after_look(old)
+        self._looked.set()

@@ -1,0 +1,300 @@
+"""What becomes of batches: each answer, or its absence, turned into stored, sent again, split, or given up.  No socket.
+
+Tickets hear of it here and nowhere else: reached() after each stored piece of a part that was split, done() with its
+last piece, failed() when something of it can never be stored.  The order within a partition is kept throughout.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from struct import Struct
+from types import ModuleType
+
+from kafkawire.cluster.view import ClusterView
+from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, error_info
+from kafkawire.model import Broker, Part, TopicPartition
+from producer.batches import Batch, Batches, Item, Piece
+from producer.errors import Undeliverable
+from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes
+
+NEVER = frozenset({17, 29})  # metadata errors of a topic that waiting does not cure
+SIZE = Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long what fails is tried again.  retries < 0: for ever (topic_wait_s bounds unknown topics all the same)."""
+
+    retries: int = -1
+    backoff_s: float = 0.1
+    topic_wait_s: float = 60.0
+    delivery_s: float = 30.0  # with bounded retries: how old a part may get that cannot even be sent
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a sender did since it began.  errors by the protocol's code; unknown: batches whose outcome nobody knows."""
+
+    messages: int = 0
+    bytes: int = 0
+    requests: int = 0
+    retries: int = 0
+    unknown: int = 0
+    failed: int = 0
+    errors: Counter[int] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """A partition that does not flow, from its first failure until something of it is stored."""
+
+    since: float
+    reason: str
+    tries: int = 0
+
+
+class Outcomes:
+    """Applies verdicts to `batches`.  events gets one sentence each time the state of a partition changes."""
+
+    def __init__(
+        self, batches: Batches, patience: Patience, messages: ModuleType, events: Callable[[str], object]
+    ) -> None:
+        self.counters = Counters()
+        self._batches = batches
+        self._patience = patience
+        self._messages = messages
+        self._events = events
+        self._troubles: dict[TopicPartition, _Trouble] = {}
+        self._missing: dict[TopicPartition, float] = {}  # since when the cluster does not know them
+        self._rng = random.Random()
+
+    def answered(self, batch: Batch, code: int, base_offset: int, broker: Broker, now: float) -> bool:
+        """A broker's answer on one batch.  True: leaders should be looked up again."""
+        where = f"{batch.tp} on {broker}"
+        verdict = judge(code, base_offset)
+        if verdict is Verdict.STORED:
+            self.stored(batch, now)
+            return False
+        self.counters.errors[code] += 1
+        reason = Undeliverable(f"{where}: {NOTHING_STORED}") if code == 0 else BrokerError(code, where)
+        if verdict is Verdict.SPLIT:
+            self._split(batch, code, broker, now)
+        elif verdict is Verdict.CHECK:
+            self._check(batch, reason, where, now)
+        else:
+            self._again(batch, reason, now, verdict)
+        return refreshes(code)
+
+    def lost(self, batch: Batch, reason: LinkLost, now: float) -> None:
+        """No answer will come: stored or not, nobody knows, so it is sent again and may be there twice."""
+        self.counters.unknown += 1
+        self._again(batch, reason, now, Verdict.AGAIN)
+
+    def stored(self, batch: Batch, now: float) -> None:
+        self._batches.settled(batch)
+        self.counters.messages += batch.count
+        self.counters.bytes += batch.size
+        self._flows(batch.tp, now)
+        for piece in batch.pieces:
+            self._piece_stored(piece)
+
+    def hopeless(self, view: ClusterView, now: float) -> bool:
+        """Give up what has waited long enough for a topic, a leader or a connection.  True: something still waits for a
+        topic or a leader, so the view should be read again."""
+        waits = False
+        for tp in list(self._batches.waiting()):
+            waits |= self._waits(tp, view, now)
+        for tp in [tp for tp in self._missing if self._batches.head(tp) is None]:
+            del self._missing[tp]
+        return waits
+
+    # one verdict each
+
+    def _again(self, batch: Batch, reason: Exception, now: float, verdict: Verdict) -> None:
+        """The same once more, after a pause; or the end, when that was tried long enough."""
+        single = len(batch.pieces) == 1
+        for piece in batch.pieces:
+            piece.tries += 1
+            piece.first_failure = now if piece.first_failure is None else piece.first_failure
+            piece.alone |= verdict is Verdict.BOUNDED  # so that in the end only the one at fault fails
+        if self._tried_enough(batch, verdict, now) and (single or verdict is not Verdict.BOUNDED):
+            self._fail(batch, reason, now)
+            return
+        self.counters.retries += 1
+        self._troubled(batch.tp, reason, now)
+        pause = backoff_s(batch.tries, self._patience.backoff_s, self._rng)
+        self._batches.put_back(batch, batch.pieces, now + pause)
+
+    def _tried_enough(self, batch: Batch, verdict: Verdict, now: float) -> bool:
+        patience = self._patience
+        if verdict is Verdict.BOUNDED:
+            return batch.tries >= BOUNDED_TRIES
+        if verdict is Verdict.WAIT:
+            longest = patience.topic_wait_s if patience.retries < 0 else min(patience.topic_wait_s, patience.delivery_s)
+            return any(now - (piece.first_failure or now) >= longest for piece in batch.pieces)
+        return patience.retries >= 0 and batch.tries > patience.retries
+
+    def _split(self, batch: Batch, code: int, broker: Broker, now: float) -> None:
+        """Too large: apart, then in halves; the message that is too large by itself is the end of its item."""
+        if len(batch.pieces) > 1:
+            for piece in batch.pieces:
+                piece.alone = True
+            self._batches.put_back(batch, batch.pieces, now)
+            return
+        piece = batch.pieces[0]
+        try:
+            halves = self._messages.split(piece.part)
+        except RemoteError as damage:
+            self._fail(batch, Undeliverable(f"{batch.tp} on {broker}: {damage}, found when splitting it"), now)
+            return
+        if len(halves) < 2:
+            self._fail(batch, Undeliverable(_too_large(piece, code, broker)), now)
+            return
+        if piece.part is piece.item.part:
+            self._events(f"{batch.tp} on {broker}: {piece.size} bytes are too large together; sending smaller pieces")
+        self._batches.put_back(batch, _chain(piece, halves), now)
+
+    def _check(self, batch: Batch, reason: Exception, where: str, now: float) -> None:
+        """Damaged, says the broker: the first bad entry of ours ends its item, after what precedes it is stored."""
+        pieces: list[Piece] = []
+        found: CorruptMessage | None = None
+        for piece in batch.pieces:
+            damage = self._messages.check(memoryview(piece.part.entries))
+            if damage is None:
+                piece.alone = True
+                pieces.append(piece)
+                continue
+            found = CorruptMessage(f"{damage.why} (on its way to {where})", damage.position, damage.offset)
+            before = _before(piece, damage, found)
+            if before is None:
+                self._end(piece.item, found, _position(piece, damage))
+            else:
+                pieces.append(before)
+        if (
+            found is None
+        ):  # good when it left us: damaged on the way, or refused for another reason (null key, compaction)
+            self._again(batch, reason, now, Verdict.BOUNDED)
+        else:
+            self._batches.put_back(batch, pieces, now)
+
+    def _piece_stored(self, piece: Piece) -> None:
+        item = piece.item
+        if item.over:
+            return
+        if item.part.resume_at is not None:
+            item.reached = piece.part.resume_at
+        if piece.doom is not None:
+            self._end(item, piece.doom, item.reached)
+        elif piece.last:
+            item.over = True
+            item.ticket.done()
+        elif item.reached is not None:
+            item.ticket.reached(item.reached)
+
+    def _fail(self, batch: Batch, reason: Exception, now: float) -> None:
+        """The end for every item in the batch."""
+        for piece in batch.pieces:
+            self._end(piece.item, reason, piece.item.reached)
+        self._batches.put_back(batch, batch.pieces, now)  # nothing of it is left
+
+    def _end(self, item: Item, reason: Exception, resume_at: int | None) -> None:
+        if item.over:
+            return
+        self._batches.give_up(item)
+        self.counters.failed += 1
+        item.ticket.failed(reason, resume_at)
+
+    # what waits without being sent
+
+    def _waits(self, tp: TopicPartition, view: ClusterView, now: float) -> bool:
+        """Whether tp waits for a topic or a leader; its head may be given up on the way."""
+        head = self._batches.head(tp)
+        if head is None:
+            return False
+        code = view.errors.get(tp.topic, 0)
+        known = tp.partition in view.topics.get(tp.topic, {})
+        if code in NEVER:
+            self._end(head.item, BrokerError(code, str(tp)), head.item.reached)
+            return False
+        if known:
+            self._missing.pop(tp, None)
+        waited = now - self._missing.setdefault(tp, now) if not known else 0.0
+        late = self._patience.retries >= 0 and now - head.item.added >= self._patience.delivery_s
+        if waited >= self._patience.topic_wait_s or late:
+            self._end(head.item, Undeliverable(self._why_waiting(tp, view)), head.item.reached)
+        leaderless = view.leader(tp) is None
+        if leaderless and (self._batches.head(tp) is not None):
+            self._troubled(tp, Undeliverable(self._why_waiting(tp, view)), now)
+        return leaderless
+
+    def _why_waiting(self, tp: TopicPartition, view: ClusterView) -> str:
+        if tp.topic not in view.topics:
+            code = view.errors.get(tp.topic, 0)
+            said = f" ({error_info(code).name})" if code else ""
+            return f"{tp}: the target has no topic {tp.topic}{said}; create it there"
+        partitions = view.partitions(tp.topic)
+        if tp.partition not in partitions:
+            return f"{tp}: the target's topic {tp.topic} has {len(partitions)} partitions; add partitions there"
+        leader = view.leader(tp)
+        return f"{tp}: no leader at the target" if leader is None else f"{tp}: {leader} cannot be reached"
+
+    def _troubled(self, tp: TopicPartition, reason: Exception, now: float) -> None:
+        trouble = self._troubles.get(tp)
+        said = reason.info.name if isinstance(reason, BrokerError) else type(reason).__name__
+        if trouble is None or trouble.reason != said:
+            self._events(f"{reason}; it is sent again")
+            self._troubles[tp] = trouble = _Trouble(
+                trouble.since if trouble else now, said, trouble.tries if trouble else 0
+            )
+        trouble.tries += 1
+
+    def _flows(self, tp: TopicPartition, now: float) -> None:
+        trouble = self._troubles.pop(tp, None)
+        if trouble is not None:
+            self._events(
+                f"{tp}: flows again after {now - trouble.since:.1f} s ({trouble.reason}, {trouble.tries} times)"
+            )
+
+
+def _chain(piece: Piece, halves: Sequence[Part]) -> list[Piece]:
+    """The pieces that take one's place; what ends with it ends with the last of them."""
+    chain = [Piece(part, piece.item, last=False, alone=True) for part in halves]
+    chain[-1].last, chain[-1].doom = piece.last, piece.doom
+    return chain
+
+
+def _before(piece: Piece, damage: CorruptMessage, doom: Exception) -> Piece | None:
+    """What precedes the damage, as a piece that ends its item once it is stored; None when nothing does."""
+    part = piece.part
+    if damage.position <= 0 or part.codec:
+        return None
+    good = memoryview(part.entries)[: damage.position]
+    part = replace(part, entries=good, count=_entries(good), resume_at=_position(piece, damage))
+    return Piece(part, piece.item, last=False, alone=True, doom=doom)
+
+
+def _position(piece: Piece, damage: CorruptMessage) -> int | None:
+    """The source position just before the damage, where entries carry source offsets."""
+    if piece.item.part.resume_at is None:
+        return None
+    return piece.item.reached if piece.part.codec or damage.offset is None else damage.offset
+
+
+def _entries(data: memoryview) -> int:
+    count = at = 0
+    while at < len(data):
+        at += 12 + SIZE.unpack_from(data, at + 8)[0]
+        count += 1
+    return count
+
+
+def _too_large(piece: Piece, code: int, broker: Broker) -> str:
+    part = piece.part
+    source = "" if part.resume_at is None else f" (source offset {part.resume_at - 1})"
+    return (
+        f"{part.tp} on {broker}: a message of {piece.size} bytes{source} is larger than the target takes "
+        f"({error_info(code).name}); raise message.max.bytes there, or max.message.bytes of the topic"
+    )

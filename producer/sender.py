@@ -1,0 +1,186 @@
+"""Parts to their target partitions, and back to their tickets: what a mirror and a plain producer both end in.
+
+    submit      never waits; memory is bounded by who holds the tickets
+    flush       until nothing is pending
+    drop        what became unwanted (a partition was released, or parked)
+    close_links the fence: nothing that was sent before can be acknowledged after; what may still be sent is sent anew
+
+At least once: a batch whose outcome nobody knows is sent again.  In order: per partition, across retries.  Everything
+here belongs to one hub; `connect` must be that hub's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from groundwork.crew import Crew, Event, connect, now
+from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.view import ClusterView
+from kafkawire.model import Part, Ticket
+from kafkawire.net.link import Connect
+from kafkawire.net.links import Links
+from producer.batches import Batches, Limits
+from producer.config import ProducerConfig
+from producer.lane import Lane, Shared
+from producer.leaders import Leaders
+from producer.outcomes import Counters, Outcomes, Patience
+
+REPLY_GRACE_MS = 5000  # a broker answers error 7 after request.timeout.ms; only then is silence a broken link
+
+
+def nothing(_: str) -> None:
+    """Events nobody wants to hear of."""
+
+
+class Sender:
+    """metadata must be this sender's own.  by_name: leaders are looked up by the names of the topics submitted (and may
+    be created by that); else all topics are read.  events gets one sentence each time the state of something changes.
+
+    Tickets are told from the greenlets of `crew`; they must neither wait nor raise.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataSource,
+        config: ProducerConfig,
+        crew: Crew,
+        connect: Connect = connect,
+        events: Callable[[str], object] = nothing,
+        by_name: bool = False,
+    ) -> None:
+        dialect = metadata.dialect
+        self._config = config
+        self._crew = crew
+        self._batches = Batches(_limits(config, dialect.one_wrapper_per_set, dialect.measures_whole_set))
+        outcomes = Outcomes(self._batches, _patience(config), dialect.messages, events)
+        self.leaders = Leaders(metadata, by_name, config.refresh_ms, config.retry_backoff_ms, self._after_look, events)
+        links = Links(config.client_id, connect, config.request_timeout_ms + REPLY_GRACE_MS)
+        self._s = Shared(dialect, config, self._batches, outcomes, self.leaders, links, events, self._settled)
+        self._lanes: dict[int, Lane] = {}
+        self._empty = Event()
+        self._empty.set()
+        self._started = self._closed = False
+
+    @property
+    def counters(self) -> Counters:
+        return self._s.outcomes.counters
+
+    @property
+    def bytes_pending(self) -> int:
+        """Bytes of entries submitted and not yet settled, those in flight included."""
+        return self._batches.bytes_pending
+
+    @property
+    def bytes_in_flight(self) -> int:
+        return self._batches.bytes_in_flight
+
+    @property
+    def dropped(self) -> int:
+        """Parts that were not sent because their ticket said no, or drop() took them."""
+        return self._batches.dropped
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for an answer."""
+        return sum(lane.in_flight for lane in self._lanes.values())
+
+    def start(self) -> None:
+        """Start the greenlet that looks up leaders; submit() does it when need be."""
+        if not self._started and not self._closed:
+            self._started = True
+            self._crew.spawn("leaders", self.leaders.run)
+
+    def submit(self, part: Part, ticket: Ticket) -> None:
+        """Have a part sent behind all others of its partition.  Never waits.  After close() nothing is sent."""
+        if self._closed:
+            self._batches.dropped += 1
+            return
+        self.start()
+        self._empty.clear()
+        self._batches.add(part, ticket, now())
+        partition = self.leaders.view.topics.get(part.tp.topic, {}).get(part.tp.partition)
+        if partition is None or partition.leader is None:
+            self.leaders.need(part.tp.topic)
+            self.leaders.ask()
+        else:
+            self._lane(partition.leader).wake.set()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Send without waiting for company, until nothing is pending; False: not within the time."""
+        self._batches.hurry(now())
+        self._wake_all()
+        self._settled()
+        return bool(self._empty.wait(timeout_s))
+
+    def drop(self, unwanted: Callable[[Part, Ticket], bool]) -> int:
+        """Forget the parts that are unwanted, and tell how many; their tickets are told nothing.
+
+        Those in flight may still be stored, but are not sent again and their tickets are told nothing either.
+        """
+        count = self._batches.drop(unwanted)
+        self._settled()
+        return count
+
+    def close_links(self) -> None:
+        """Break every connection at once: what is in flight has an unknown outcome, and goes again if it may."""
+        self._s.links.close()
+
+    def close(self, timeout_s: float) -> int:
+        """Flush within the time, then end; how many parts are left.  Their tickets are told nothing."""
+        self.flush(timeout_s)
+        self._closed = True
+        self.leaders.close()
+        for lane in self._lanes.values():
+            lane.close()
+        self.close_links()
+        return len(self._batches.items())
+
+    def _lane(self, broker_id: int) -> Lane:
+        lane = self._lanes.get(broker_id)
+        if lane is None:
+            lane = self._lanes[broker_id] = Lane(broker_id, self._s)
+            self._crew.spawn(f"sender-{broker_id}", lane.run_sending)
+            self._crew.spawn(f"acks-{broker_id}", lane.run_receiving)
+        return lane
+
+    def _after_look(self, old: ClusterView) -> None:
+        """A look at the leaders is over: send on to those that are new, give up what has waited too long."""
+        if self._closed:
+            return
+        view = self.leaders.view
+        for tp in list(self._batches.waiting()):
+            leader = view.leader(tp)
+            if leader is not None:
+                self._lane(leader.id).wake.set()
+        if self._s.outcomes.hopeless(view, now()):
+            self.leaders.ask()
+        self._settled()
+
+    def _settled(self) -> None:
+        """Something is over: others may go, or all of it is done."""
+        if self._batches:
+            self._wake_all()
+        else:
+            self._empty.set()
+
+    def _wake_all(self) -> None:
+        for lane in self._lanes.values():
+            lane.wake.set()
+
+
+def _limits(config: ProducerConfig, one_wrapper_per_set: bool, measures_whole_set: bool) -> Limits:
+    return Limits(
+        batch_bytes=config.batch_bytes,
+        batch_count=config.batch_messages,
+        linger_s=config.linger_ms / 1000,
+        request_bytes=config.request_bytes,
+        max_message_bytes=config.message_max_bytes,
+        one_wrapper_per_set=one_wrapper_per_set,
+        measures_whole_set=measures_whole_set,
+    )
+
+
+def _patience(config: ProducerConfig) -> Patience:
+    return Patience(
+        config.retries, config.retry_backoff_ms / 1000, config.topic_wait_ms / 1000, config.delivery_timeout_ms / 1000
+    )

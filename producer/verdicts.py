@@ -1,0 +1,52 @@
+"""What to do about each answer to a produce request: a table, and the bounds of trying again.  Pure.
+
+STORED    done
+AGAIN     not stored, or nobody knows: send it again, for ever or up to message.send.max.retries
+BOUNDED   the broker would most likely say the same again: a few tries, then give up
+WAIT      the topic or partition is unknown there: it may just be coming up; wait a bounded time, then give up
+SPLIT     too large together: each part alone, then halves, down to the message that is too large
+CHECK     the broker saw damage: look at our own bytes; when they are good, it happened on the way
+"""
+
+from __future__ import annotations
+
+import random
+from enum import Enum
+
+from kafkawire.errors import error_info
+
+BOUNDED_TRIES = 5
+BACKOFF_MAX_S = 2.0
+NOTHING_STORED = "error 0 with base offset -1: the broker stored nothing (an empty or incomplete set)"
+
+
+class Verdict(Enum):
+    STORED = "stored"
+    AGAIN = "again"
+    BOUNDED = "bounded"
+    WAIT = "wait"
+    SPLIT = "split"
+    CHECK = "check"
+
+
+SPECIAL = {2: Verdict.CHECK, 3: Verdict.WAIT, 10: Verdict.SPLIT, 18: Verdict.SPLIT}
+
+
+def judge(code: int, base_offset: int) -> Verdict:
+    """The verdict on one partition's answer."""
+    if code == 0:
+        return Verdict.STORED if base_offset >= 0 else Verdict.BOUNDED
+    if code in SPECIAL:
+        return SPECIAL[code]
+    return Verdict.AGAIN if error_info(code).retriable else Verdict.BOUNDED
+
+
+def refreshes(code: int) -> bool:
+    """Whether leaders have to be looked up again: what the table says, and 8 (the broker itself is not available)."""
+    return code == 8 or error_info(code).refresh
+
+
+def backoff_s(tries: int, first_s: float, rng: random.Random) -> float:
+    """How long to wait after so many failed tries in a row: it doubles, and is never in step with others."""
+    longest = max(first_s, BACKOFF_MAX_S)
+    return min(longest, first_s * 2.0 ** min(tries - 1, 16)) * rng.uniform(0.8, 1.2)
