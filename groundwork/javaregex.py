@@ -4,9 +4,9 @@ All members of a group evaluate each other's filters, so a topic more or less he
 two read or nobody reads.  Whatever cannot be carried over with certainty is therefore refused by name.
 
     carried over   what both write alike; quoting, octal, \\xhh, \\x{h..h}, \\uhhhh, \\cX, \\a, \\e, \\h, \\z, \\Z;
-                   (?<name>..) and \\k<name>; the POSIX classes \\p{Alpha} and so on (ASCII, as in Java); flags in the
-                   middle
-    refused        Unicode classes, [..&&..], [..[..]..], \\G, \\R, \\X, \\N, \\v, \\V, \\b{g}, the flags u, U and x, and
+                   (?<name>..) and \\k<name>; POSIX classes \\p{Alpha} and so on (ASCII, as in Java); flags in
+                   the middle
+    refused        Unicode classes, [..&&..], [..[..]..], \\G, \\R, \\X, \\N, \\v, \\V, \\b{g}, the flags u, U, x, and
                    what Java itself refuses, such as `*` with nothing before it
 
 True for every name that Kafka 0.8 allows: ASCII, not empty, no line ends.  So the flags m, s and d mean nothing and are

@@ -1,0 +1,158 @@
+"""Log lines for an operator: one line an event on stderr, and a repeated one is counted instead of shown.
+
+    time=2014-03-07T09:15:02.114+0000 level=warning at=zkconsumer.lease msg="..."      a terminal or a file
+    <4>at=zkconsumer.lease msg="..."                                                   the journal, which knows the time
+
+A traceback follows its line, each of its lines with the same priority.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TextIO
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMS = ("logfmt", "json")
+PER_MINUTE = 5
+WINDOW_S = 60.0
+
+
+def set_up_logging(level: str = "info", form: str = "logfmt", stream: TextIO | None = None) -> logging.Handler:
+    """Send the program's log to stderr (or `stream`), in one of FORMS, limited by RateLimit; ValueError for others.
+
+    Replaces what a former call set up; the handler is what a test takes away again.
+    """
+    if level not in LEVELS or form not in FORMS:
+        raise ValueError(
+            f"log level is one of {', '.join(LEVELS)} and form one of {', '.join(FORMS)}, not {level}, {form}"
+        )
+    root = logging.getLogger()
+    for old in [handler for handler in root.handlers if isinstance(handler.formatter, LineFormatter)]:
+        root.removeHandler(old)
+    out = stream if stream is not None else sys.stderr
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(LineFormatter(form, in_journal=goes_to_journal(out)))
+    handler.addFilter(RateLimit(handler.handle))
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    logging.getLogger("kazoo").setLevel(max(logging.WARNING, root.level))  # at info it tells each connection's steps
+    return handler
+
+
+def goes_to_journal(stream: TextIO) -> bool:
+    """Is `stream` the very one that systemd named in JOURNAL_STREAM (device:inode)?  A child's pipe is not."""
+    named = os.environ.get("JOURNAL_STREAM", "")
+    try:
+        stat = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return named == f"{stat.st_dev}:{stat.st_ino}"
+
+
+class LineFormatter(logging.Formatter):
+    """See the module."""
+
+    def __init__(self, form: str = "logfmt", in_journal: bool = False) -> None:
+        super().__init__()
+        self._form = form
+        self._in_journal = in_journal
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = self._fields(record)
+        if self._form == "json":
+            if record.exc_info:
+                fields["traceback"] = self.formatException(record.exc_info)
+            return self._prefix(record) + json.dumps(fields)
+        lines = [" ".join(f"{name}={_word(value)}" for name, value in fields.items())]
+        if record.exc_info:
+            lines += ["  " + line for line in self.formatException(record.exc_info).splitlines()]
+        return "\n".join(self._prefix(record) + line for line in lines)
+
+    def _fields(self, record: logging.LogRecord) -> dict[str, str]:
+        fields = {"at": record.name, "msg": record.getMessage()}
+        if self._in_journal:
+            return fields
+        at = time.localtime(record.created)
+        when = time.strftime("%Y-%m-%dT%H:%M:%S", at) + f".{int(record.msecs):03d}" + time.strftime("%z", at)
+        return {"time": when, "level": record.levelname.lower(), **fields}
+
+    def _prefix(self, record: logging.LogRecord) -> str:
+        if not self._in_journal:
+            return ""
+        syslog = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
+        return f"<{syslog.get(record.levelno, 6)}>"
+
+
+def _word(value: str) -> str:
+    plain = value and value.isprintable() and not any(c in value for c in ' "=\\')
+    return value if plain else json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(slots=True)
+class _Window:
+    began: float
+    last: logging.LogRecord
+    shown: int = 0
+    held_back: int = 0
+
+
+class RateLimit(logging.Filter):
+    """At most `per_minute` lines a key and minute; then one that counts the rest.
+
+    The key is what the caller gave as extra={"key": "orders/3"}, else logger and unformatted message.  The count
+    is told when any line comes after that minute, or by `flush`.  Critical lines are never held back.
+
+    emit  gets the record of the count
+    """
+
+    def __init__(
+        self,
+        emit: Callable[[logging.LogRecord], object],
+        per_minute: int = PER_MINUTE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self._emit = emit
+        self._per_minute = per_minute
+        self._clock = clock
+        self._windows: dict[object, _Window] = {}
+        self._lock = threading.Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if getattr(record, "is_count", False) or record.levelno >= logging.CRITICAL:
+            return True
+        key = getattr(record, "key", None) or (record.name, record.msg)
+        at = self._clock()
+        with self._lock:
+            over = self._close([k for k, window in self._windows.items() if at - window.began >= WINDOW_S])
+            window = self._windows.setdefault(key, _Window(at, record))
+            window.last = record
+            show = window.shown < self._per_minute
+            window.shown += show
+            window.held_back += not show
+        self._tell(over)
+        return show
+
+    def flush(self) -> None:
+        """Tell all counts now."""
+        with self._lock:
+            over = self._close(list(self._windows))
+        self._tell(over)
+
+    def _close(self, keys: list[object]) -> list[_Window]:
+        return [window for window in (self._windows.pop(key) for key in keys) if window.held_back]
+
+    def _tell(self, over: list[_Window]) -> None:
+        for window in over:
+            count = logging.makeLogRecord(window.last.__dict__)
+            count.msg, count.args, count.exc_info, count.exc_text = "%d more like: %s", (), None, None
+            count.args = (window.held_back, window.last.getMessage())
+            count.is_count = True
+            self._emit(count)

@@ -1,0 +1,175 @@
+"""What commands print.  Data goes to stdout, everything else to stderr.
+
+write(rows, columns, form)      table | json | csv
+Progress                        a line on stderr that overwrites itself, where stderr is a terminal
+fail(message, code)             end a click command with one sentence and an exit code
+failing({KeyError: 5})          the same for whatever the block raises
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, NoReturn, TextIO
+
+import click
+
+from groundwork.crew import now
+
+FORMS = ("table", "json", "csv")
+EXIT = {  # of every command but the daemon's run and check
+    "done": 0,
+    "runtime": 1,
+    "usage": 2,
+    "refused": 3,  # by a precondition
+    "partly": 4,  # partly done, or a mismatch
+    "not found": 5,
+    "exceeded": 6,  # a threshold
+}
+DAEMON_EXIT = {  # mirrormaker run and check: sysexits.h; systemd restarts 69, 70 and 75
+    "clean stop": 0,
+    "usage": 64,
+    "data": 65,  # the data policy is `fail`
+    "unreachable": 69,  # the cluster, longer than the start limit
+    "internal": 70,
+    "state folder": 73,
+    "temporary": 75,
+    "permission": 77,
+    "configuration": 78,
+}
+Row = Sequence[Any] | Mapping[str, Any]
+
+
+def write(rows: Iterable[Row], columns: Sequence[str], form: str = "table", out: TextIO | None = None) -> None:
+    """Print rows (values in the order of `columns`, or mappings with those keys) to stdout or `out`.
+
+    table  aligned, numbers to the right, None as -        csv  with a header, None empty
+    json   one array of objects, None as null
+    """
+    to = out if out is not None else sys.stdout
+    values = [[row.get(name) for name in columns] if isinstance(row, Mapping) else list(row) for row in rows]
+    if form == "json":
+        json.dump([dict(zip(columns, row, strict=True)) for row in values], to, indent=2, default=str)
+        to.write("\n")
+    elif form == "csv":
+        writer = csv.writer(to, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(values)
+    elif form == "table":
+        _table(values, columns, to)
+    else:
+        raise ValueError(f"output form is one of {', '.join(FORMS)}, not {form!r}")
+
+
+def _table(rows: list[list[Any]], columns: Sequence[str], out: TextIO) -> None:
+    cells = [list(columns), *[["-" if value is None else str(value) for value in row] for row in rows]]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    numeric = [
+        any(_is_number(row[i]) for row in rows) and all(_fits_number(row[i]) for row in rows)
+        for i in range(len(columns))
+    ]
+    for line in cells:
+        aligned = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        ]
+        out.write("  ".join(aligned).rstrip() + "\n")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _fits_number(value: Any) -> bool:
+    return value is None or _is_number(value)
+
+
+class Progress:
+    """`with Progress("copying", total) as p: p.update(done)`: what, how far, how fast; silent but on a terminal."""
+
+    EVERY_S = 0.2
+
+    def __init__(self, what: str, total: int | None = None, out: TextIO | None = None) -> None:
+        self._what = what
+        self._total = total
+        self._out = out if out is not None else sys.stderr
+        self._shows = self._out.isatty()
+        self._began = now()
+        self._drawn_at = float("-inf")
+
+    def update(self, done: int, note: str = "") -> None:
+        """`done` so far, of the total; drawn at most five times a second."""
+        at = now()
+        if not self._shows or at - self._drawn_at < self.EVERY_S:
+            return
+        self._drawn_at = at
+        of = f" / {self._total:,} ({100 * done // self._total} %)" if self._total else ""
+        rate = done / max(at - self._began, 1e-3)
+        self._draw(f"{self._what}: {done:,}{of}, {rate:,.0f}/s{'  ' + note if note else ''}")
+
+    def line(self, text: str) -> None:
+        """Any text in place of the line, at most five times a second."""
+        if self._shows and now() - self._drawn_at >= self.EVERY_S:
+            self._drawn_at = now()
+            self._draw(text)
+
+    def _draw(self, text: str) -> None:
+        self._out.write(f"\r\x1b[K{text}")
+        self._out.flush()
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._shows and self._drawn_at > float("-inf"):
+            self._draw("")
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+class Failure(click.ClickException):
+    """Ends a command: the sentence on stderr, and the exit code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        vars(self)["exit_code"] = code  # click's is declared for the class
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"error: {self.format_message()}", file=file or sys.stderr)
+
+
+def fail(message: str, code: int = EXIT["runtime"]) -> NoReturn:
+    """End the command with one sentence; codes are EXIT's or DAEMON_EXIT's."""
+    raise Failure(message, code)
+
+
+@contextmanager
+def failing(codes: Mapping[type[Exception], int]) -> Iterator[None]:
+    """Turn errors of these kinds, the most special first, into the end of the command; others go on as they are."""
+    try:
+        yield
+    except tuple(codes) as exc:
+        nearest = next(kind for kind in type(exc).__mro__ if kind in codes)
+        raise Failure(str(exc) or nearest.__name__, codes[nearest]) from exc
+
+
+def run_command(command: click.Command, usage: int = EXIT["usage"], args: Sequence[str] | None = None) -> int:
+    """Run a click command and return its exit code; `usage` is the code of a wrong command line."""
+    try:
+        result = command.main(args=list(args) if args is not None else None, standalone_mode=False)
+    except click.UsageError as exc:
+        exc.show()
+        return usage
+    except click.ClickException as exc:
+        exc.show()
+        return exc.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return 130
+    return result if isinstance(result, int) else 0
