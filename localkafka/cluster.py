@@ -19,6 +19,7 @@ from localkafka import java, releases
 from localkafka.client import ClusterClient, started_client, text_of
 from localkafka.errors import LocalKafkaError
 from localkafka.node import Node
+from localkafka.proxy import Proxy
 from localkafka.zookeeper import ZooKeeperAt, ZooKeeperServer
 
 
@@ -29,6 +30,7 @@ class Cluster(ClusterClient):
     chroot     path under which all its znodes are; None: "/kafka", or a name of its own on a shared ZooKeeper
     zookeeper  the ZooKeeper to share (another cluster's .zookeeper_server); None: one of its own
     settings   broker settings on top of the usual ones          flags    of its JVMs (usual: java.SMALL)
+    proxied    a proxy with faults before each broker: node(i).proxy; clients and the other brokers go through it
     keep       leave the work folder behind when it ends
 
     A folder is also kept when the start failed: the error names the log in it.
@@ -43,6 +45,7 @@ class Cluster(ClusterClient):
         settings: Mapping[str, object] | None = None,
         flags: Sequence[str] = java.SMALL,
         tick_ms: int = 500,
+        proxied: bool = False,
         keep: bool = False,
     ) -> None:
         if brokers < 1:
@@ -55,12 +58,12 @@ class Cluster(ClusterClient):
         self._owns_server = zookeeper is None
         super().__init__(version, self._server.connect + self.chroot, "", folder)
         texts = {key: text_of(value) for key, value in (settings or {}).items()}
-        self.nodes = [
-            Node(
-                self.release, n, self.folder / f"broker-{n}", self.zookeeper, self.registry, self._others, texts, flags
-            )
-            for n in range(brokers)
-        ]
+        self.nodes = [self._node(n, texts, flags, proxied) for n in range(brokers)]
+
+    def _node(self, broker: int, settings: Mapping[str, str], flags: Sequence[str], proxied: bool) -> Node:
+        folder = self.folder / f"broker-{broker}"
+        shared = (self.zookeeper, self.registry, self._others, settings, flags, proxied)
+        return Node(self.release, broker, folder, *shared)
 
     @property
     def brokers(self) -> str:
@@ -73,6 +76,14 @@ class Cluster(ClusterClient):
         if not isinstance(self._server, ZooKeeperServer):
             raise LocalKafkaError(f"ZooKeeper at {self.zookeeper} belongs to another process")
         return self._server
+
+    def zookeeper_through(self, proxy: Proxy) -> str:
+        """The connect string that goes through a proxy before ZooKeeper: Proxy(cluster.zookeeper_address)."""
+        return proxy.connect + self.chroot
+
+    @property
+    def zookeeper_address(self) -> tuple[str, int]:
+        return self._server.address
 
     def node(self, broker: int) -> Node:
         """The broker of this id."""

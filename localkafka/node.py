@@ -8,6 +8,7 @@ from pathlib import Path
 from localkafka import java, ports, releases, segments
 from localkafka.child import Child
 from localkafka.errors import LocalKafkaError
+from localkafka.proxy import Proxy
 from localkafka.registry import Registered, Registry
 from localkafka.releases import Release
 from localkafka.segments import Flipped
@@ -22,6 +23,8 @@ class Node:
 
     zookeeper   connect string with chroot          registry   makes the reader of its znodes (a live client inside)
     others      ids of the cluster's other brokers that run and are not paused
+    proxied     advertise a proxy's address: .proxy then stands before the broker, for its clients and for the other
+                brokers (replication goes through it, too), and keeps its address when the broker changes its port
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class Node:
         others: Callable[[int], list[int]],
         settings: Mapping[str, str],
         flags: Sequence[str] = java.SMALL,
+        proxied: bool = False,
     ) -> None:
         self.release = release
         self.id = broker
@@ -45,6 +49,7 @@ class Node:
         self._registry = registry
         self._others = others
         self._port = ports.reserve()
+        self._proxy = Proxy((ports.HOST, self._port.number)) if proxied else None
         self._child: Child | None = None
         self._session = 0  # the ZooKeeper session in which it was last seen registered
         self._told = 0  # the port it advertised when it was last started
@@ -64,7 +69,14 @@ class Node:
     @property
     def advertised(self) -> tuple[str, int]:
         """Where clients are told to go."""
-        return (ports.HOST, self.port)
+        return self._proxy.address if self._proxy else (ports.HOST, self.port)
+
+    @property
+    def proxy(self) -> Proxy:
+        """What stands before it in a proxied cluster.  Raises LocalKafkaError in others."""
+        if self._proxy is None:
+            raise LocalKafkaError(f"{self.name} has no proxy; start the cluster with proxied=True")
+        return self._proxy
 
     @property
     def address(self) -> str:
@@ -150,6 +162,8 @@ class Node:
             new = ports.reserve(port)
             self._port.release()
             self._port = new
+            if self._proxy is not None:
+                self._proxy.target = (ports.HOST, self.port)
         self.start()
         self.wait_registered(timeout_s)
 
@@ -181,6 +195,8 @@ class Node:
         """End it at once and give its port back; it cannot be started again."""
         if self.running:
             self._started().kill()  # nothing of it is used again
+        if self._proxy is not None:
+            self._proxy.close()
         self._port.release()
 
     def _started(self) -> Child:

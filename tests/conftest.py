@@ -25,6 +25,10 @@ PLAN = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="stories take over the trace that their events lead to now")
+
+
 def missing_parts() -> list[str]:
     found_java = shutil.which("java") or Path(os.environ.get("JAVA_HOME", "/nowhere"), "bin", "java").is_file()
     return [name for name, there in (("Java", found_java), ("Maven", shutil.which("mvn"))) if not there]
