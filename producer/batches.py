@@ -54,7 +54,12 @@ class Item:
     ticket: Ticket
     added: float
     reached: int | None = None  # source position that its stored pieces come to
-    over: bool = False  # its ticket was told the end, or it was dropped: pieces that are left go nowhere
+    over: bool = False  # its ticket was told the end
+    dropped: bool = False  # nothing of it is sent any more; what is in flight may still be stored, and its ticket told
+
+    @property
+    def gone(self) -> bool:
+        return self.over or self.dropped
 
 
 @dataclass(eq=False, slots=True)
@@ -185,7 +190,7 @@ class Batches:
     def put_back(self, batch: Batch, pieces: Sequence[Piece], not_before: float) -> None:
         """The batch is not stored: these pieces (its own, or what they were split into) go again, before all others."""
         queue = self._landed(batch)
-        kept = [piece for piece in pieces if not piece.item.over]
+        kept = [piece for piece in pieces if not piece.item.gone]
         self.bytes_pending += sum(piece.size for piece in kept) - batch.size
         for piece in reversed(kept):
             self._put(queue, piece, first=True)
@@ -193,21 +198,30 @@ class Batches:
         self._forget_if_empty(batch.tp, queue)
 
     def give_up(self, item: Item) -> None:
-        """Take an item's idle pieces out; those in flight go nowhere afterwards."""
+        """The end of an item: its idle pieces are taken out, those in flight are not sent again."""
         item.over = True
+        self._take_out(item)
+
+    def _take_out(self, item: Item) -> None:
         queue = self._queues.get(item.part.tp)
         if queue is not None:
             self._remove(queue, [piece for piece in queue.pieces if piece.item is item])
             self._forget_if_empty(item.part.tp, queue)
 
     def drop(self, unwanted: Callable[[Part, Ticket], bool]) -> int:
-        """Take out what is unwanted; its tickets are told nothing.  What is in flight is not sent again if it fails."""
-        items = {piece.item for piece in self._all() if not piece.item.over}
-        chosen = [item for item in items if unwanted(item.part, item.ticket)]
+        """Take out what is unwanted, and tell how many; their tickets are told nothing.
+
+        What is in flight is not sent again if it fails; if it is stored, its ticket hears of it.
+        """
+        chosen = [item for item in self.items() if unwanted(item.part, item.ticket)]
         for item in chosen:
-            self.give_up(item)
-        self.dropped += len(chosen)
+            self._drop(item)
         return len(chosen)
+
+    def _drop(self, item: Item) -> None:
+        item.dropped = True
+        self.dropped += 1
+        self._take_out(item)
 
     def sweep(self) -> None:
         """Take out whatever may not be sent any more, wherever it stands."""
@@ -215,7 +229,7 @@ class Batches:
 
     def items(self) -> list[Item]:
         """Whatever is not settled, each once, oldest first within its partition."""
-        return list(dict.fromkeys(piece.item for piece in self._all() if not piece.item.over))
+        return list(dict.fromkeys(piece.item for piece in self._all() if not piece.item.gone))
 
     def _all(self) -> Iterable[Piece]:
         for queue in list(self._queues.values()):
@@ -251,8 +265,7 @@ class Batches:
     def _drop_unwanted(self, tp: TopicPartition, queue: _Queue) -> None:
         """Pieces from the head on whose ticket says no."""
         while queue.pieces and not queue.pieces[0].item.ticket.may_send():
-            self.give_up(queue.pieces[0].item)
-            self.dropped += 1
+            self._drop(queue.pieces[0].item)
 
     def _is_due(self, queue: _Queue, now: float) -> bool:
         if now < queue.not_before:

@@ -115,7 +115,7 @@ class Sender:
     def drop(self, unwanted: Callable[[Part, Ticket], bool]) -> int:
         """Forget the parts that are unwanted, and tell how many; their tickets are told nothing.
 
-        Those in flight may still be stored, but are not sent again and their tickets are told nothing either.
+        Those in flight may still be stored, which their tickets hear of, but are not sent again.
         """
         count = self._batches.drop(unwanted)
         self._settled()
