@@ -158,7 +158,7 @@ class Crew:
 
     def names(self) -> list[str]:
         """Who is at work, sorted."""
-        return sorted(worker.name for worker in self._workers)
+        return sorted(worker.name for worker in self._workers if not worker.ended)
 
     def on_signal(self, signum: int, fn: Callable[[], object]) -> None:
         """Run fn() in a greenlet of this crew each time the signal comes; only in the main thread's hub.

@@ -13,12 +13,11 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from time import monotonic as now
 from types import TracebackType
 from typing import Any, NoReturn, TextIO
 
 import click
-
-from groundwork.crew import now
 
 FORMS = ("table", "json", "csv")
 EXIT = {  # of every command but the daemon's run and check

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from groundwork.crew import Crew, CrewDeath, Event, connect, deadline, in_greenlet, now, sleep, wait_any
+
+
+def forever() -> None:
+    sleep(3600)
+
+
+def test_death_ends_the_wait_with_its_name_and_reason() -> None:
+    seen = []
+    crew = Crew(on_death=lambda name, exc: seen.append((name, exc)))
+    crew.spawn("idler", forever)
+
+    def fail() -> None:
+        sleep(0.01)
+        raise ValueError("no such offset")
+
+    crew.spawn("fetcher-1", fail)
+    with pytest.raises(CrewDeath, match=r"^fetcher-1 died: ValueError: no such offset$") as raised:
+        crew.wait(5)
+    assert raised.value.name == "fetcher-1"
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert seen == [("fetcher-1", raised.value.__cause__)]
+    assert crew.names() == ["idler"], "the others still run until somebody decides"
+    assert crew.stop(5) == []
+
+
+def test_first_death_stays_the_reason() -> None:
+    crew = Crew()
+
+    def fail(text: str) -> None:
+        raise KeyError(text)
+
+    crew.spawn("a", fail, "first")
+    crew.spawn("b", fail, "second")
+    sleep(0.01)
+    assert crew.death is not None
+    assert crew.death.name == "a"
+
+
+def test_greenlet_that_was_asked_to_end_is_no_death() -> None:
+    crew = Crew()
+    entered = Event()
+
+    def ends_badly() -> None:
+        entered.set()
+        try:
+            forever()
+        finally:
+            raise OSError("socket is gone already")
+
+    worker = crew.spawn("w", ends_badly)
+    assert entered.wait(5)
+    assert worker.end(5)
+    assert worker.ended
+    assert crew.death is None
+    assert crew.wait(0.01) is False
+
+
+def test_greenlet_that_ends_by_itself_is_no_death_and_leaves_the_crew() -> None:
+    crew = Crew()
+    worker = crew.spawn("w", lambda: None)
+    assert worker.join(5)
+    assert crew.names() == []
+    assert crew.death is None
+
+
+def test_wait_comes_back_after_stop() -> None:
+    crew = Crew()
+    crew.spawn("w", forever)
+    crew.spawn("stopper", lambda: crew.stop(5))
+    assert crew.wait(5) is True
+    with pytest.raises(RuntimeError, match="late cannot start: its crew is stopped"):
+        crew.spawn("late", forever)
+
+
+def test_stop_names_who_would_not_end() -> None:
+    crew = Crew()
+    release = Event()
+
+    def stubborn() -> None:
+        while not release.is_set():
+            try:
+                release.wait(5)
+            except BaseException:
+                continue
+
+    crew.spawn("stubborn", stubborn)
+    crew.spawn("idler", forever)
+    sleep(0)
+    assert crew.stop(0.05) == ["stubborn"]
+    release.set()
+    sleep(0.01)
+    assert crew.names() == []
+
+
+def test_killed_before_its_first_step_it_leaves_the_crew_too() -> None:
+    crew = Crew()
+    crew.spawn("w", forever)
+    assert crew.stop(5) == []
+    assert crew.names() == []
+
+
+def test_worker_that_ends_itself_ends() -> None:
+    crew = Crew()
+    workers = []
+    workers.append(crew.spawn("w", lambda: (workers[0].end(), forever())))
+    assert workers[0].join(5)
+    assert crew.death is None
+
+
+def test_counted_death_of_foreign_work() -> None:
+    crew = Crew()
+    crew.died("watch of /consumers/g/ids", ValueError("x"))
+    with pytest.raises(CrewDeath, match="watch of /consumers/g/ids died"):
+        crew.wait(1)
+
+
+def test_wait_any_gives_the_ready_ones_or_nothing_in_time() -> None:
+    a, b = Event(), Event()
+    assert wait_any([a, b], 0.01) == []
+    b.set()
+    assert wait_any([a, b], 5) == [b]
+    with pytest.raises(ValueError, match="something to wait for"):
+        wait_any([])
+
+
+def test_deadline_is_an_ordinary_error_that_names_what_took_too_long() -> None:
+    began = now()
+    with (
+        pytest.raises(TimeoutError, match=r"^reading the group took longer than 0.02 s$"),
+        deadline(0.02, "reading the group"),
+    ):
+        forever()
+    assert now() - began < 5
+    with deadline(0.02):
+        pass
+    sleep(0.05)  # the timer of the block that was quick is gone
+
+
+def test_inner_deadline_leaves_the_outer_one_alone() -> None:
+    with pytest.raises(TimeoutError, match="outer"), deadline(0.02, "outer"), deadline(10, "inner"):
+        forever()
+
+
+def test_in_greenlet_tells_who_asks() -> None:
+    crew = Crew()
+    seen = []
+    crew.spawn("w", lambda: seen.append(in_greenlet())).join(5)
+    assert seen == [True]
+    assert in_greenlet() is False
+
+
+def test_connect_to_a_closed_port_is_an_os_error() -> None:
+    with pytest.raises(ConnectionRefusedError):
+        connect(("127.0.0.1", 9), 5)
+
+
+def program(text: str, **more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(text)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **more},
+    )
+
+
+SIGNALLED = """
+    import signal
+    from groundwork.crew import Crew, Event, sleep
+    crew = Crew()
+    terms = []
+    def on_term():
+        terms.append(1)
+        print("term", len(terms), flush=True)
+        if len(terms) == 2:
+            crew.stop(5)
+        sleep(60)            # the second signal does not wait for this
+    crew.on_signal(signal.SIGTERM, on_term)
+    crew.spawn("work", sleep, 60)
+    print("ready", flush=True)
+    crew.wait(30)
+    print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, flush=True)
+"""
+
+
+def test_signal_runs_in_a_greenlet_and_a_second_does_not_wait_for_the_first() -> None:
+    with program(SIGNALLED) as child:
+        assert child.stdout
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGTERM)
+        assert child.stdout.readline() == "term 1\n"
+        child.send_signal(signal.SIGTERM)
+        out, err = child.communicate(timeout=20)
+    assert out == "term 2\nTrue\n"
+    assert (child.returncode, err) == (0, "")
+
+
+def test_signal_handler_that_fails_is_a_death() -> None:
+    text = """
+        import os, signal
+        from groundwork.crew import Crew, CrewDeath
+        crew = Crew()
+        def on_hup():
+            raise ValueError("bad reload")
+        crew.on_signal(signal.SIGHUP, on_hup)
+        os.kill(os.getpid(), signal.SIGHUP)
+        try:
+            crew.wait(10)
+        except CrewDeath as death:
+            print(death)
+    """
+    with program(text) as child:
+        out, _ = child.communicate(timeout=20)
+    assert out == "SIGHUP died: ValueError: bad reload\n"
+
+
+def test_ctrl_c_in_a_worker_reaches_the_program() -> None:
+    text = """
+        import time
+        from groundwork.crew import Crew
+        crew = Crew()
+        def busy():
+            print("ready", flush=True)
+            until = time.monotonic() + 20
+            while time.monotonic() < until:
+                pass
+        crew.spawn("busy", busy)
+        try:
+            crew.wait(30)
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    with program(text) as child:
+        assert child.stdout
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=20)
+    assert out == "interrupted\n"

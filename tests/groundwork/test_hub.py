@@ -1,0 +1,385 @@
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from groundwork.crew import Crew, Event, in_greenlet, sleep
+from groundwork.hub import CallersHub, Hub, HubStopped, OwnThread, pick_hub
+
+
+@pytest.fixture
+def own() -> Iterator[OwnThread]:
+    hub = OwnThread("hub of a test")
+    hub.start()
+    yield hub
+    hub.stop()
+
+
+def boom(text: str = "boom") -> None:
+    raise ValueError(text)
+
+
+def test_call_runs_in_a_greenlet_of_the_other_thread(own: OwnThread) -> None:
+    assert own.call(lambda a, b: (a + b, in_greenlet(), threading.get_ident()), 1, 2)[:2] == (3, True)
+    assert own.call(threading.get_ident) != threading.get_ident()
+
+
+def test_call_raises_what_the_function_raises(own: OwnThread) -> None:
+    with pytest.raises(ValueError, match="boom"):
+        own.call(boom)
+
+
+def test_call_inside_the_hub_does_not_wait_for_itself(own: OwnThread) -> None:
+    assert own.call(lambda: own.call(lambda: "in")) == "in"
+
+
+def test_calls_of_many_threads_each_get_their_own_answer(own: OwnThread) -> None:
+    wrong: list[int] = []
+
+    def ask(base: int) -> None:
+        for i in range(50):
+            if own.call(lambda n: (sleep(0), n)[1], base + i) != base + i:
+                wrong.append(base + i)
+
+    threads = [threading.Thread(target=ask, args=(1000 * n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert wrong == []
+
+
+def test_posts_start_in_their_order_and_a_waiting_one_holds_up_nobody(own: OwnThread) -> None:
+    seen: queue.SimpleQueue[int] = queue.SimpleQueue()
+    own.post(sleep, 3600)
+    for n in range(100):
+        own.post(seen.put, n)
+    assert [seen.get(timeout=5) for _ in range(100)] == list(range(100))
+
+
+def test_what_a_post_raises_goes_to_on_error(own: OwnThread) -> None:
+    seen: queue.SimpleQueue[tuple[str, BaseException]] = queue.SimpleQueue()
+    own.on_error = lambda what, exc: seen.put((what, exc))
+    own.post(boom, "from a post")
+    what, exc = seen.get(timeout=5)
+    assert what == "boom"
+    assert str(exc) == "from a post"
+
+
+def test_hub_goes_on_while_the_program_computes(own: OwnThread) -> None:
+    ticks: list[float] = []
+
+    def tick() -> None:
+        while True:
+            sleep(0.01)
+            ticks.append(time.monotonic())
+
+    own.post(tick)
+    until = time.monotonic() + 0.5
+    while time.monotonic() < until:
+        sum(range(100))
+    assert len(ticks) >= 3
+
+
+def test_not_started_hub_refuses() -> None:
+    hub = OwnThread()
+    with pytest.raises(HubStopped, match="not started"):
+        hub.call(boom)
+    hub.stop()
+
+
+def test_stopped_hub_refuses_and_stays_stopped() -> None:
+    hub = OwnThread()
+    hub.start()
+    hub.start()
+    hub.stop()
+    hub.stop()
+    with pytest.raises(HubStopped, match="the hub is stopped"):
+        hub.post(boom)
+    with pytest.raises(HubStopped, match="has run already"):
+        hub.start()
+
+
+def test_stop_answers_those_who_still_wait() -> None:
+    hub = OwnThread()
+    hub.start()
+    entered = threading.Event()
+    caught: list[BaseException] = []
+
+    def waits() -> None:
+        entered.set()
+        sleep(3600)
+
+    def ask() -> None:
+        try:
+            hub.call(waits)
+        except HubStopped as exc:
+            caught.append(exc)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert entered.wait(5)
+    hub.stop()
+    thread.join(5)
+    assert len(caught) == 1
+
+
+def test_stop_from_inside_the_hub_ends_it() -> None:
+    hub = OwnThread()
+    hub.start()
+    hub.post(hub.stop)
+    hub._thread.join(5)
+    assert not hub._thread.is_alive()
+
+
+def test_last_acts_run_in_the_hub_last_in_first_out_and_one_that_fails_stops_no_other() -> None:
+    hub = OwnThread()
+    hub.start()
+    seen: list[tuple[str, bool]] = []
+    hub.before_exit(
+        lambda: seen.append(("first registered", in_greenlet() or threading.get_ident() == hub._thread.ident))
+    )
+    hub.before_exit(boom)
+    hub.before_exit(lambda: seen.append(("last registered", True)))
+    hub.stop()
+    assert seen == [("last registered", True), ("first registered", True)]
+
+
+def test_hub_that_breaks_says_why_to_whoever_asks() -> None:
+    hub = OwnThread()
+    told: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
+    hub.on_error = lambda _, exc: told.put(exc)
+    hub.start()
+
+    def breaks() -> None:
+        crew = Crew()
+        crew.spawn("exits", sys.exit, 3)
+
+    hub.call(breaks)
+    assert isinstance(told.get(timeout=5), SystemExit)
+    hub._thread.join(5)
+    with pytest.raises(HubStopped, match="broke") as raised:
+        hub.call(boom)
+    assert isinstance(raised.value.__cause__, SystemExit)
+
+
+def test_two_hubs_live_beside_each_other() -> None:
+    hubs = [OwnThread("a"), OwnThread("b")]
+    for hub in hubs:
+        hub.start()
+    assert len({hub.call(threading.get_ident) for hub in hubs}) == 2
+    for hub in hubs:
+        hub.stop()
+
+
+def test_callers_hub_runs_calls_where_the_caller_is() -> None:
+    hub = CallersHub()
+    with pytest.raises(HubStopped, match="not started"):
+        hub.call(threading.get_ident)
+    hub.start()
+    assert hub.call(threading.get_ident) == threading.get_ident()
+    done = Event()
+    seen: list[str] = []
+    hub.before_exit(lambda: seen.append("end"))
+    thread = threading.Thread(target=lambda: (hub.post(done.set), seen.append(str(hub.call(threading.get_ident)))))
+    thread.start()
+    assert done.wait(5), "a post from another thread arrives"
+    for _ in range(500):
+        if seen:
+            break
+        sleep(0.01)
+    assert seen == [str(threading.get_ident())], "and so does a call"
+    thread.join(5)
+    hub.stop()
+    hub.stop()
+    assert seen[1:] == ["end"]
+    with pytest.raises(HubStopped):
+        hub.post(done.set)
+
+
+def test_auto_is_a_thread_of_its_own_for_a_plain_caller_and_the_callers_for_a_greenlet() -> None:
+    assert isinstance(pick_hub("auto"), OwnThread)
+    picked: list[Hub] = []
+    Crew().spawn("w", lambda: picked.append(pick_hub("auto"))).join(5)
+    assert isinstance(picked[0], CallersHub)
+    assert isinstance(pick_hub("own"), OwnThread)
+    assert isinstance(pick_hub("caller"), CallersHub)
+    with pytest.raises(ValueError, match="'mine'; it may be auto, caller or own"):
+        pick_hub("mine")  # type: ignore[arg-type]
+
+
+def run(text: str, *args: str, timeout: float = 30, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text), *args], capture_output=True, text=True, timeout=timeout, **more
+    )
+
+
+EXIT = """
+    import atexit, sys, threading
+    from groundwork.hub import OwnThread
+    from groundwork.crew import Event, Queue, Crew, kazoo_handler, sleep
+
+    hub = OwnThread()
+    hub.start()
+    crew = Crew()
+
+    def like_a_client():
+        handler = kazoo_handler()          # registers its own atexit, as KazooClient.start() does
+        handler.start()
+        hub.before_exit(handler.stop)
+        for n in range(5):
+            crew.spawn(f"w{n}", busy, Queue())
+
+    def busy(q):
+        while True:
+            sleep(0.001)
+
+    hub.call(like_a_client)
+    handover = hub.handover(1000)
+    def feed():
+        while True:
+            handover.put(b"x", 1)
+    hub.post(feed)
+    for _ in range(50):
+        handover.get(5)
+    sys.exit(0)
+"""
+
+
+def test_twenty_exits_with_a_live_hub_crash_never() -> None:
+    ends = [run(EXIT) for _ in range(20)]
+    assert {(end.returncode, end.stderr) for end in ends} == {(0, "")}
+
+
+@pytest.mark.real
+def test_twenty_exits_with_a_live_zookeeper_session_crash_never(zk_server: Any) -> None:
+    text = """
+        import sys
+        from kazoo.client import KazooClient
+        from groundwork.hub import OwnThread
+        from groundwork.crew import kazoo_handler
+
+        hub = OwnThread()
+        hub.start()
+        def session():
+            zk = KazooClient(hosts=sys.argv[1], handler=kazoo_handler(), timeout=10)
+            zk.start(10)
+            def end():
+                zk.stop()
+                zk.close()
+            hub.before_exit(end)
+            return zk
+        zk = hub.call(session)
+        assert hub.call(zk.exists, "/") is not None
+    """
+    ends = [run(text, zk_server.connect) for _ in range(20)]
+    assert {(end.returncode, end.stderr) for end in ends} == {(0, "")}
+
+
+def test_last_act_that_hangs_ends_with_the_time_for_it() -> None:
+    text = """
+        import groundwork.hub
+        from groundwork.crew import sleep
+        groundwork.hub.EXIT_S = 0.3
+        hub = groundwork.hub.OwnThread()
+        hub.start()
+        hub.before_exit(lambda: sleep(3600))
+    """
+    end = run(text)
+    assert end.returncode == 0
+    assert "took longer than" in end.stderr
+
+
+def test_forked_child_is_refused_with_a_sentence_and_ends_quietly() -> None:
+    text = """
+        import os, sys
+        from groundwork.hub import HubStopped, OwnThread
+        from groundwork.handover import Closed
+        hub = OwnThread()
+        hub.start()
+        handover = hub.handover(100)
+        sys.stdout.flush()
+        if os.fork() == 0:
+            for ask in (lambda: hub.call(print), hub.start, lambda: handover.get(1)):
+                try:
+                    ask()
+                except (HubStopped, Closed) as exc:
+                    print("child:", exc)
+            sys.exit(0)
+        _, status = os.wait()
+        print("child ended with", os.waitstatus_to_exitcode(status))
+        print("parent:", hub.call(lambda: "goes on"))
+    """
+    end = run(text)
+    assert end.returncode == 0
+    assert end.stderr == ""
+    lines = end.stdout.splitlines()
+    assert "forked" in lines[0]
+    assert "forked" in lines[1]
+    assert "forked" in lines[2]
+    assert lines[3:] == ["child ended with 0", "parent: goes on"]
+
+
+def interrupt(text: str) -> tuple[int, str]:
+    """Sends SIGINT once the program has printed its first line; its exit code and what it printed after."""
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(text)], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=20)
+    return child.returncode, out
+
+
+def test_ctrl_c_reaches_a_thread_that_waits_in_get() -> None:
+    text = """
+        from groundwork.hub import OwnThread
+        hub = OwnThread()
+        hub.start()
+        handover = hub.handover(100)
+        print("ready", flush=True)
+        try:
+            handover.get()
+        except KeyboardInterrupt:
+            hub.post(handover.put, "later", 5)
+            print("interrupted, then", handover.get(5))
+    """
+    assert interrupt(text) == (0, "interrupted, then later\n")
+
+
+def test_ctrl_c_reaches_a_thread_that_waits_in_call_and_the_function_goes_on() -> None:
+    text = """
+        from groundwork.crew import sleep
+        from groundwork.hub import OwnThread
+        hub = OwnThread()
+        hub.start()
+        def slow():
+            print("ready", flush=True)
+            sleep(0.2)
+            raise ValueError("nobody waits")
+        failed = []
+        hub.on_error = lambda what, exc: failed.append(str(exc))
+        try:
+            hub.call(slow)
+        except KeyboardInterrupt:
+            hub.call(sleep, 0.5)
+            print("interrupted", failed)
+    """
+    assert interrupt(text) == (0, "interrupted ['nobody waits']\n")
+
+
+def test_no_gevent_import_but_in_crew_and_hub() -> None:
+    text = (
+        "import sys; import groundwork.options, groundwork.java, groundwork.failpoints; print('gevent' in sys.modules)"
+    )
+    assert run(text, env=os.environ).stdout == "False\n"
