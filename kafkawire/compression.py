@@ -111,8 +111,13 @@ def _xerial(data: Bytes) -> bytes:
     return b"".join(out)
 
 
+def is_xerial(data: memoryview) -> bool:
+    """Whether a snappy value is a stream of blocks; else it is one raw block."""
+    return len(data) >= len(_XERIAL_HEADER) and data[: len(_XERIAL)] == _XERIAL
+
+
 def _unsnappy(data: memoryview, limit: int) -> bytes:
-    if len(data) < len(_XERIAL_HEADER) or data[: len(_XERIAL)] != _XERIAL:
+    if not is_xerial(data):
         return _raw_block(data, limit, limit)  # the whole value is one block
     out: list[bytes] = []
     at, left = len(_XERIAL_HEADER), limit  # the two versions are not looked at: writers put odd ones there

@@ -18,6 +18,14 @@ INT64 = struct.Struct(">q")
 Bytes = bytes | bytearray | memoryview
 
 
+def utf8(text: str) -> bytes:
+    """Text as bytes.  LocalError for what is no text (bytes decoded with surrogateescape)."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise LocalError(f"{text!r} is no text that UTF-8 can carry") from None
+
+
 class Reader:
     """A cursor over bytes that belong to somebody else; views it hands out share them."""
 
@@ -69,7 +77,7 @@ class Reader:
     def finish(self) -> None:
         """LeftOver unless everything was read."""
         if self.left:
-            raise LeftOver(self.what, self.left)
+            raise LeftOver(f"{self.what} at byte {self.at}", self.left)
 
     def _short(self, n: int) -> Truncated:
         return Truncated(f"{self.what} ends too early: {n} bytes wanted at byte {self.at}, {self.left} left")

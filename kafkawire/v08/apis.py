@@ -60,7 +60,7 @@ class Api:
         return self._decode("reply", self.reply, version, data)
 
     def _encode(self, what: str, table: Struct, version: int, fields: Mapping[str, Any]) -> bytes:
-        self._known(version)
+        self.known(version)
         writer = Writer()
         try:
             table.write(writer, fields, version)
@@ -69,15 +69,17 @@ class Api:
         return writer.done()
 
     def _decode(self, what: str, table: Struct, version: int, data: Bytes) -> dict[str, Any]:
-        self._known(version)
+        self.known(version)
         reader = Reader(data, f"{self.name} v{version} {what}")
         fields = table.read(reader, version)
         reader.finish()
         return fields
 
-    def _known(self, version: int) -> None:
+    def known(self, version: int) -> int:
+        """The version, if the tables describe it; else LocalError."""
         if not 0 <= version <= self.newest:
             raise LocalError(f"{self.name} is known in versions 0 to {self.newest}, not {version}")
+        return version
 
 
 def _topics(**partition: Type | Any) -> Array:

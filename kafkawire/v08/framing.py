@@ -17,6 +17,7 @@ from typing import Protocol
 
 from kafkawire.errors import LeftOver, LocalError, RemoteError, Truncated
 from kafkawire.model import TopicPartition
+from kafkawire.primitives import utf8
 
 HEADER_BYTES = 8  # size and correlation id of a reply
 DIRECT_BYTES = 4096  # a remainder from here on is worth a receive of its own instead of a copy out of the scratch
@@ -32,7 +33,7 @@ _LEAST_TOPIC = 6  # an empty name and an empty array
 
 def request_header(api_key: int, version: int, correlation_id: int, client_id: str, body_size: int) -> bytes:
     """What goes in front of a body of body_size bytes.  client_id is never null: 0.9's newer requests refuse that."""
-    name = client_id.encode()
+    name = utf8(client_id)
     if len(name) > 0x7FFF:
         raise LocalError(f"client id of {len(name)} bytes is longer than 32767")
     size = _REQUEST.size - 4 + len(name) + body_size

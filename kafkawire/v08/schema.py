@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from kafkawire import primitives
 from kafkawire.errors import LocalError, RemoteError
-from kafkawire.primitives import INT16, INT32, Reader, Writer
+from kafkawire.primitives import INT16, INT32, Reader, Writer, utf8
 
 NEVER = 0x8000  # a version no api reaches
 
@@ -80,7 +80,7 @@ class String:
                 raise LocalError("null where a string must be")
             writer.integer(INT16, -1)
             return
-        data = value.encode()
+        data = utf8(value)
         if len(data) > 0x7FFF:
             raise LocalError(f"a string of {len(data)} bytes is longer than 32767")
         writer.integer(INT16, len(data))
@@ -188,20 +188,21 @@ class Struct:
 
     def __init__(self, **fields: Type | Ranged) -> None:
         self._fields = {name: kind if isinstance(kind, Ranged) else Ranged(kind) for name, kind in fields.items()}
-        self._of = cache(self._select)
+        self.fields = cache(self._select)
         self.least = cache(self._least)
 
     def _select(self, version: int) -> list[tuple[str, Type]]:
+        """(name, type) of the fields a version has, in wire order."""
         return [(name, field.type) for name, field in self._fields.items() if field.first <= version <= field.last]
 
     def _least(self, version: int) -> int:
-        return sum(kind.least(version) for _, kind in self._of(version))
+        return sum(kind.least(version) for _, kind in self.fields(version))
 
     def read(self, reader: Reader, version: int) -> dict[str, Any]:
-        return {name: kind.read(reader, version) for name, kind in self._of(version)}
+        return {name: kind.read(reader, version) for name, kind in self.fields(version)}
 
     def write(self, writer: Writer, value: Mapping[str, Any], version: int) -> None:
-        fields = self._of(version)
+        fields = self.fields(version)
         unknown = value.keys() - {name for name, _ in fields}
         if unknown:
             raise LocalError(f"v{version} has no field {', '.join(sorted(unknown))}")
