@@ -72,7 +72,7 @@ class Leaders:
 
     def run(self) -> None:
         """The greenlet: until close()."""
-        pause_s, last = 0.0, now()
+        pause_s, last = 0.0, float("-inf")
         while not self._closed:
             self._asked.wait(self._refresh_s)
             if self._closed:

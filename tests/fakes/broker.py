@@ -121,6 +121,7 @@ class FakeCluster:
         self.scripts: dict[str, deque[Any]] = {}
         self.errors: list[BaseException] = []
         self.servers: dict[int, _Server | None] = {}
+        self.stale: set[int] = set()  # brokers that are still said to lead after they stopped
         self.ports: dict[int, int] = {}
         for broker in range(1, brokers + 1):
             self.start(broker)
@@ -154,6 +155,11 @@ class FakeCluster:
     def move(self, topic: str, partition: int, leader: int) -> None:
         with self.lock:
             self.logs[topic, partition].leader = leader
+
+    def leave_leaders(self, broker: int) -> None:
+        """Metadata goes on naming this broker after it stopped, as for the seconds before its session is over."""
+        with self.lock:
+            self.stale.add(broker)
 
     def start(self, broker: int, port: int = 0) -> None:
         server = _Server(self, broker, port)
@@ -281,13 +287,17 @@ class FakeCluster:
             leaders |= {leader for _, leader in partitions}
             row = struct.pack(">h", code) + _string(topic) + struct.pack(">i", 0 if code else len(partitions))
             for p, leader in () if code else partitions:
-                alive = self.servers.get(leader) is not None
+                alive = self.servers.get(leader) is not None or leader in self.stale
                 row += struct.pack(">hii", 0 if alive else 5, p, leader if alive else -1)
                 row += struct.pack(">ii", 1, leader) + (
                     struct.pack(">ii", 1, leader) if alive else struct.pack(">i", 0)
                 )
             rows.append(row)
-        alive_ids = [b for b in sorted(self.ports) if self.servers.get(b) and (self.lists_all_brokers or b in leaders)]
+        alive_ids = [
+            b
+            for b in sorted(self.ports)
+            if (self.servers.get(b) or b in self.stale) and (self.lists_all_brokers or b in leaders)
+        ]
         reply = struct.pack(">i", len(alive_ids))
         for b in alive_ids:
             reply += struct.pack(">i", b) + _string("127.0.0.1") + struct.pack(">i", self.ports[b])

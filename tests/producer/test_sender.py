@@ -1,0 +1,373 @@
+"""Sender on the fake cluster: order across retries, splits, damage, unknown outcomes, leases that end, new leaders."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from groundwork.crew import Crew, connect, now, sleep
+from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.dialects import dialect
+from kafkawire.errors import BrokerError, CorruptMessage
+from kafkawire.model import Part, TopicPartition
+from kafkawire.net.links import Links
+from producer.config import ProducerConfig
+from producer.errors import Undeliverable
+from producer.sender import Sender
+from tests.fakes.broker import Close, Fail, FakeCluster, Wait, entry, gzipped
+from tests.fakes.tickets import Ticket
+
+WAIT_S = 10.0
+TP = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
+
+
+def part(*values: bytes, tp: TopicPartition = TP, first: int = 100) -> Part:
+    """Plain entries with source offsets from `first` on."""
+    entries = b"".join(entry(value, offset=first + n) for n, value in enumerate(values))
+    return Part(tp, entries, 0, 0, len(values), first + len(values))
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = now() + WAIT_S
+    while not condition():
+        assert now() < deadline, "not within the time"
+        sleep(0.005)
+
+
+class Running:
+    """A sender on a fake cluster, and what it said."""
+
+    def __init__(self, cluster: FakeCluster, by_name: bool = False, **options: Any) -> None:
+        quick = {"retries": -1, "linger_ms": 0, "retry_backoff_ms": 5, "reconnect_ms": 20}
+        config = ProducerConfig(brokers=tuple(cluster.bootstrap), **{**quick, **options})
+        self.crew = Crew()
+        self.events: list[str] = []
+        self.links = Links("test", connect, 5000)
+        source = MetadataSource(cluster.bootstrap, dialect("0.8.2"), self.links)
+        self.sender = Sender(source, config, self.crew, connect, self.events.append, by_name)
+
+    def submit(self, *parts: Part) -> list[Ticket]:
+        tickets = [Ticket() for _ in parts]
+        for each, ticket in zip(parts, tickets, strict=True):
+            self.sender.submit(each, ticket)
+        return tickets
+
+    def sent(self, *parts: Part) -> list[Ticket]:
+        tickets = self.submit(*parts)
+        assert self.sender.flush(WAIT_S), self.events
+        return tickets
+
+
+@contextmanager
+def running(cluster: FakeCluster, **options: Any) -> Iterator[Running]:
+    run = Running(cluster, **options)
+    try:
+        yield run
+        assert run.crew.death is None
+    finally:
+        run.sender.close(0.0)
+        run.links.close()
+        assert run.crew.stop(WAIT_S) == []
+
+
+def test_parts_arrive_in_order_and_their_tickets_are_done():
+    with FakeCluster({"t": 2}, brokers=2) as cluster, running(cluster) as run:
+        tickets = run.sent(*(part(b"%d" % n, tp=TopicPartition("t", n % 2)) for n in range(100)))
+        assert cluster.values("t", 0) == [b"%d" % n for n in range(0, 100, 2)]
+        assert cluster.values("t", 1) == [b"%d" % n for n in range(1, 100, 2)]
+        assert all(ticket.told == [("done",)] for ticket in tickets)
+        assert run.sender.counters.messages == 100
+        assert (run.sender.bytes_pending, run.sender.bytes_in_flight) == (0, 0)
+        assert cluster.seen("produce")[0].body["acks"] == -1
+
+
+def test_a_mirror_never_asks_for_a_topic_by_name():
+    with FakeCluster({"t": 1}, auto_create=3) as cluster, running(cluster, topic_wait_ms=50) as run:
+        run.sent(part(b"v"))
+        (ticket,) = run.sent(part(b"v", tp=TopicPartition("missing", 0)))
+        assert {tuple(seen.body["topics"]) for seen in cluster.seen("metadata")} == {()}
+        ((what, reason, position),) = ticket.told
+        assert (what, position) == ("failed", None)
+        assert isinstance(reason, Undeliverable)
+        assert "missing/0: the target has no topic missing" in str(reason)
+
+
+def test_a_partition_the_target_does_not_have_fails_with_its_partition_count():
+    with FakeCluster({"t": 2}) as cluster, running(cluster, topic_wait_ms=50) as run:
+        (ticket,) = run.sent(part(b"v", tp=TopicPartition("t", 7)))
+        assert "t/7: the target's topic t has 2 partitions" in str(ticket.told[0][1])
+
+
+def test_a_topic_that_comes_up_later_gets_what_waited_for_it():
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        (ticket,) = run.submit(part(b"v", tp=TopicPartition("late", 0)))
+        until(lambda: len(cluster.seen("metadata")) > 1)
+        cluster.create("late", 1)
+        until(lambda: ticket.told)
+        assert cluster.values("late", 0) == [b"v"]
+
+
+@pytest.mark.parametrize("code", [5, 6, 7, 13, 19, 56])
+def test_a_retriable_refusal_is_sent_again_in_order(code: int):
+    with FakeCluster({"t": 1}) as cluster, running(cluster, batch_bytes=1024) as run:
+        cluster.script("produce", None, Fail(code), Fail(code))
+        run.sent(*(part(b"%03d" % n * 100) for n in range(30)))
+        assert cluster.values("t", 0) == [b"%03d" % n * 100 for n in range(30)]
+        assert run.sender.counters.errors == {code: 2}
+        assert any("flows again" in event for event in run.events)
+
+
+def test_one_partition_in_trouble_does_not_hold_up_its_neighbour():
+    with FakeCluster({"t": 2}) as cluster, running(cluster, retry_backoff_ms=2000) as run:
+        cluster.script("produce", Fail(19, tp=("t", 0)))
+        first, second = run.submit(part(b"a"), part(b"b", tp=OTHER))
+        until(lambda: second.told)
+        assert first.told == []
+
+
+def test_an_unknown_outcome_is_sent_again_and_counted():
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        cluster.script("produce", Close(store=True))
+        (ticket,) = run.sent(part(b"a"))
+        assert cluster.values("t", 0) == [b"a", b"a"]
+        assert ticket.told == [("done",)]
+        assert run.sender.counters.unknown == 1
+        assert any("may be stored twice" in event for event in run.events)
+
+
+def test_silence_is_an_unknown_outcome():
+    release = threading.Event()
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        run.sender._s.links._timeout_ms = 100
+        cluster.script("produce", Wait(release))
+        (ticket,) = run.submit(part(b"a"))
+        until(lambda: ticket.told)
+        release.set()
+        assert run.sender.counters.unknown == 1
+
+
+def test_one_request_in_flight_per_partition_and_several_per_broker():
+    release = threading.Event()
+    with FakeCluster({"t": 2}) as cluster, running(cluster) as run:
+        run.sent(part(b"0"))
+        cluster.script("produce", Wait(release))
+        run.submit(part(b"1"))
+        until(lambda: len(cluster.seen("produce")) == 2)
+        run.submit(part(b"2"), part(b"x", tp=OTHER))
+        until(lambda: run.sender.in_flight == 2)
+        sleep(0.05)
+        assert run.sender.in_flight == 2  # t/0 waits for its answer; t/1 is on the way behind it
+        release.set()
+        assert run.sender.flush(WAIT_S)
+        assert cluster.values("t", 0) == [b"0", b"1", b"2"]
+        sets = [list(seen.body["sets"]) for seen in cluster.seen("produce")]
+        assert sets == [[("t", 0)], [("t", 0)], [("t", 1)], [("t", 0)]]
+
+
+def test_a_message_larger_than_the_target_takes_ends_its_part_after_what_precedes_it():
+    with FakeCluster({"t": 2}, message_max_bytes=500) as cluster, running(cluster) as run:
+        values = [b"%d" % n for n in range(20)]
+        values[13] = b"x" * 1000
+        ticket, neighbour = run.sent(part(*values), part(b"n", tp=OTHER))
+        assert cluster.values("t", 0) == values[:13]
+        assert neighbour.told == [("done",)]
+        *reached, (what, reason, position) = ticket.told
+        assert [kind for kind, _ in reached] == ["reached"] * len(reached)
+        positions = [at for _, at in reached]
+        assert positions == sorted(positions)
+        assert positions[-1] == position == 113
+        assert (what, type(reason)) == ("failed", Undeliverable)
+        for named in ("t/0 on broker 1 (127.0.0.1:", "1026 bytes", "source offset 113", "message.max.bytes"):
+            assert named in str(reason)
+
+
+def test_a_wrapper_that_is_too_large_goes_in_halves():
+    values = [b"%d" % n + bytes(range(256)) * 2 for n in range(16)]
+    with FakeCluster({"t": 1}, message_max_bytes=400) as cluster, running(cluster) as run:
+        whole = gzipped(*(entry(value, offset=n) for n, value in enumerate(values)))
+        assert len(whole) > 400
+        (ticket,) = run.sent(Part(TP, whole, 0, 1, 16, 16))
+        assert cluster.values("t", 0) == values
+        assert ticket.told[-1] == ("done",)
+        assert all(kind == "reached" for kind, *_ in ticket.told[:-1])
+        assert len(cluster.seen("produce")) > 2
+
+
+def test_parts_that_are_too_large_only_together_go_apart():
+    small = bytes(range(256))
+    with FakeCluster({"t": 1}, message_max_bytes=600) as cluster, running(cluster, message_max_bytes=2000) as run:
+        wrappers = [gzipped(entry(small)) for _ in range(4)]
+        tickets = run.sent(*(Part(TP, wrapper, 0, 1, 1, None) for wrapper in wrappers))
+        assert cluster.values("t", 0) == [small] * 4
+        assert all(ticket.told == [("done",)] for ticket in tickets)
+
+
+def test_damage_of_our_own_ends_its_part_after_what_precedes_it():
+    good = part(b"a", b"b")
+    bad = bytearray(entry(b"damaged", offset=102))
+    bad[-1] ^= 1
+    broken = Part(TP, bytes(good.entries) + bytes(bad) + entry(b"after", offset=103), 0, 0, 4, 104)
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        before, ticket = run.sent(part(b"before", first=99), broken)
+        assert cluster.values("t", 0) == [b"before", b"a", b"b"]
+        assert before.told == [("done",)]
+        ((what, reason, position),) = ticket.told
+        assert (what, position) == ("failed", 102)
+        assert isinstance(reason, CorruptMessage)
+        assert reason.offset == 102
+        assert "t/0 on broker 1" in str(reason)
+
+
+def test_damage_on_the_way_is_sent_again():
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        cluster.script("produce", Fail(2))
+        (ticket,) = run.sent(part(b"a"))
+        assert (cluster.values("t", 0), ticket.told) == ([b"a"], [("done",)])
+
+
+@pytest.mark.parametrize("code", [-1, 2, 17, 29, 87])
+def test_a_refusal_that_would_be_repeated_ends_after_a_few_tries(code: int):
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        cluster.script("produce", *[Fail(code)] * 5)
+        ticket, after = run.submit(part(b"a"), part(b"b", tp=TP, first=101))
+        assert run.sender.flush(WAIT_S)
+        assert cluster.seen("produce")[0].body["sets"].keys() == {("t", 0)}
+        ((what, reason, _),) = ticket.told
+        assert what == "failed"
+        assert isinstance(reason, BrokerError)
+        assert reason.code == code
+        assert after.told == [("done",)]
+
+
+def test_an_answer_without_error_and_without_offset_stored_nothing():
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        cut = entry(b"value")[:-1]
+        (ticket,) = run.sent(Part(TP, cut, 0, 0, 1, 1))
+        ((what, reason, _),) = ticket.told
+        assert what == "failed"
+        assert "stored nothing" in str(reason)
+        assert "t/0 on broker 1" in str(reason)
+
+
+def test_bounded_retries_end_with_the_last_reason():
+    with FakeCluster({"t": 1}) as cluster, running(cluster, retries=2) as run:
+        cluster.script("produce", *[Fail(7)] * 3)
+        (ticket,) = run.sent(part(b"a"))
+        assert len(cluster.seen("produce")) == 3
+        assert "t/0 on broker 1" in str(ticket.told[0][1])
+        assert "RequestTimedOut (7)" in str(ticket.told[0][1])
+
+
+def test_what_may_not_be_sent_never_reaches_the_broker():
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        refused = Ticket(willing=False)
+        run.sender.submit(part(b"a"), refused)
+        run.sent(part(b"b"))
+        assert cluster.values("t", 0) == [b"b"]
+        assert refused.told == []
+        assert run.sender.dropped == 1
+
+
+def test_a_share_that_is_lost_during_a_retry_is_not_sent_again():
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        cluster.script("produce", Fail(19))
+        ticket = Ticket()
+        ticket.may_send = lambda: not cluster.seen("produce")  # type: ignore[method-assign]
+        run.sender.submit(part(b"a"), ticket)
+        assert run.sender.flush(WAIT_S)
+        assert len(cluster.seen("produce")) == 1
+        assert ticket.told == []
+
+
+def test_a_fence_breaks_what_is_in_flight_and_only_what_may_be_sent_goes_again():
+    release = threading.Event()
+    with FakeCluster({"t": 2}) as cluster, running(cluster) as run:
+        run.sent(part(b"0"), part(b"0", tp=OTHER))
+        cluster.script("produce", Wait(release))
+        lost, kept = run.submit(part(b"lost"), part(b"kept", tp=OTHER))
+        until(lambda: run.sender.bytes_in_flight == run.sender.bytes_pending)
+        lost.willing = False
+        run.sender.close_links()
+        until(lambda: kept.told)
+        assert lost.told == []
+        release.set()
+        assert cluster.values("t", 1)[-1] == b"kept"
+
+
+def test_a_drop_forgets_what_waits():
+    with FakeCluster({"t": 2}) as cluster, running(cluster, linger_ms=60000) as run:
+        run.submit(part(b"a"), part(b"b", tp=OTHER), part(b"c"))
+        assert run.sender.drop(lambda each, _: each.tp == TP) == 2
+        assert run.sender.flush(WAIT_S)
+        assert (cluster.values("t", 0), cluster.values("t", 1)) == ([], [b"b"])
+
+
+def test_a_leader_that_moves_is_followed_without_losing_the_order():
+    with FakeCluster({"t": 1}, brokers=2) as cluster, running(cluster, batch_bytes=1024) as run:
+        run.sent(part(b"first"))
+        cluster.move("t", 0, 2)
+        run.sent(*(part(b"%02d" % n * 300) for n in range(20)))
+        assert cluster.values("t", 0) == [b"first", *(b"%02d" % n * 300 for n in range(20))]
+        assert 6 in run.sender.counters.errors
+
+
+def test_a_leader_that_dies_is_waited_for_and_found_on_another_port():
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        run.sent(part(b"a"))
+        source = run.sender.leaders._metadata
+        cluster.stop(1)
+        (ticket,) = run.submit(part(b"b"))
+        until(lambda: run.sender.leaders.failure is not None)
+        cluster.start(1)
+        source._bootstrap[0] = source._bootstrap[0]._replace(port=cluster.ports[1])  # type: ignore[attr-defined]
+        until(lambda: ticket.told)
+        assert cluster.values("t", 0) == [b"a", b"b"]
+        assert any("the cluster answers again" in event for event in run.events)
+
+
+def test_a_broker_that_refuses_connections_is_not_hammered():
+    with FakeCluster({"t": 2}, brokers=2) as cluster, running(cluster, reconnect_ms=200) as run:
+        run.sent(part(b"a"), part(b"x", tp=OTHER))
+        tried: list[tuple[str, int]] = []
+        links = run.sender._s.links
+        inner = links._connect
+
+        def counting(address: tuple[str, int], timeout: float) -> Any:
+            tried.append(address)
+            return inner(address, timeout)
+
+        links._connect = counting
+        cluster.leave_leaders(2)
+        cluster.stop(2)
+        run.submit(part(b"y", tp=OTHER))
+        sleep(0.7)
+        assert 1 <= len(tried) <= 4
+
+
+def test_with_bounded_retries_nothing_waits_for_a_leader_longer_than_the_delivery_time_out():
+    with FakeCluster({"t": 1}) as cluster, running(cluster, retries=0, delivery_timeout_ms=100) as run:
+        run.sent(part(b"a"))
+        cluster.stop(1)
+        (ticket,) = run.sent(part(b"b"))
+        assert ticket.told[0][0] == "failed"
+
+
+def test_without_acknowledgements_nothing_is_waited_for():
+    with FakeCluster({"t": 1}) as cluster, running(cluster, acks=0) as run:
+        (ticket,) = run.sent(part(b"a"))
+        assert ticket.told == [("done",)]
+        until(lambda: cluster.values("t", 0) == [b"a"])
+
+
+def test_close_counts_what_is_left_and_tells_nobody():
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        run.sent(part(b"a"))
+        cluster.stop(1)
+        (ticket,) = run.submit(part(b"b"))
+        assert run.sender.close(0.05) == 1
+        assert ticket.told == []
