@@ -26,10 +26,16 @@ LEFT_TO_THE_PARENT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # it decide
 
 
 def start(argv: list[str]) -> int:
-    """Fork and run argv; the child is killed by the kernel when this process ends."""
+    """Fork and run argv; the child is killed by the kernel when this process ends.
+
+    Returns when the program has taken over: a signal sent before would be ignored as we ignore it."""
     keeper = os.getpid()
+    running, starting = os.pipe()  # both ends close on exec
     pid = os.fork()
     if pid:
+        os.close(starting)
+        os.read(running, 1)
+        os.close(running)
         return pid
     try:
         if sys.platform == "linux":
