@@ -284,7 +284,7 @@ def _session_lost(state: State) -> tuple[State, list[Action]]:
 def _close(state: State) -> tuple[State, list[Action]]:
     state = replace(state, closing=True)
     if state.phase in (P.SETTLED, P.WAITING):
-        return _enter(state, P.STOPPING)
+        return _enter(state, P.LEAVING)
     return state, []  # when the action under way is reported
 
 
@@ -296,10 +296,12 @@ def _reported(state: State, report: Report) -> tuple[State, list[Action]]:
     following = NEXT.get((phase, type(report)))
     if following is None:
         if not isinstance(report, Failed) or phase not in MAY_FAIL:
-            raise ValueError(f"{type(report).__name__} is no report on '{phase.value}'")
-        # A member on its way out does not wait: what it could not release goes with its session.
-        following = P.CLAIMING if state.closing and phase is P.RELEASING else P.WAITING
-    return _enter(_learn(state, report), following)
+            raise ValueError(f"{type(report).__name__} is no report of a member that is {phase.name.lower()}")
+        following = P.WAITING
+    state = _learn(state, report)
+    if state.closing and phase is P.RELEASING and isinstance(report, Failed):
+        state = replace(state, suspect=NOTHING)  # on the way out there is no second try: it goes with the session
+    return _enter(state, following)
 
 
 def _learn(state: State, report: Report) -> State:
@@ -343,8 +345,8 @@ def _learn(state: State, report: Report) -> State:
 def _enter(state: State, phase: Phase) -> tuple[State, list[Action]]:
     """Go to a phase, or on to the first one behind it that has something to do."""
     if state.closing and phase not in LETTING_GO | {P.CLOSED}:
-        state = replace(state, wanted=NOTHING)  # from here on everything leaves; a half done round is over
-        phase = P.LEAVING if phase is P.LEAVING or not _to_release(state) else P.STOPPING
+        state = replace(state, wanted=NOTHING)  # a half done round is over: from here on everything leaves
+        phase = P.STOPPING
     phase = _detour(state, phase)
     while phase not in RESTING | ALWAYS and not _work(state, phase):
         phase = _detour(state, NEXT[phase, Located if phase is P.LOCATING else Finished])
@@ -362,7 +364,7 @@ def _enter(state: State, phase: Phase) -> tuple[State, list[Action]]:
 def _detour(state: State, phase: Phase) -> Phase:
     """Where the table's next phase is not the one to go to."""
     if state.closing:
-        return P.LEAVING if phase is P.CLAIMING else phase
+        return P.LEAVING if phase is P.CLAIMING else phase  # all is released
     if phase is P.CLAIMING and state.stale:
         return P.READING  # draining took its time; to claim by an old picture only disturbs the others
     if phase is P.SETTLED and state.stale:

@@ -1,0 +1,297 @@
+"""The step machine under any order of events (the stories in tests/scenarios/rebalance tell the single ones)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkawire.model import TopicPartition
+from tests.scenarios.rebalance.world import BACKOFF_MS, MAX_RETRIES, World
+from zkconsumer.membership import Event
+from zkconsumer.rebalance import (
+    Changed,
+    Close,
+    Do,
+    Failed,
+    Finished,
+    GroupRead,
+    Located,
+    NotRegistered,
+    OwnerLost,
+    Phase,
+    Refused,
+    SessionLost,
+    begin,
+    step,
+)
+
+T0, T1, T2 = (TopicPartition("t", p) for p in range(3))
+CHANGED = Changed(Event.IDS)
+
+
+def settled(share):
+    """A member that reads its share."""
+    state, _ = begin(MAX_RETRIES, BACKOFF_MS)
+    state, _ = step(state, Finished(state.turn))
+    return finish_round(state, share)
+
+
+def finish_round(state, share):
+    state, actions = step(state, GroupRead(state.turn, share))
+    while actions:
+        action = actions[-1]
+        done = Located(action.turn, frozenset(action.share)) if action.do is Do.LOCATE else Finished(action.turn)
+        state, actions = step(state, done)
+    assert state.settled
+    return state
+
+
+def test_what_stays_is_neither_stopped_nor_released():
+    state = settled({T0: "c-0", T1: "c-0"})
+    state, (read,) = step(state, CHANGED)
+    state, (stop,) = step(state, GroupRead(read.turn, {T0: "c-0", T2: "c-0"}))
+    assert (stop.do, set(stop.share)) == (Do.STOP, {T1})
+    seen = []
+    while state.phase is not Phase.SETTLED:
+        report = Located(state.turn, frozenset(state.asked)) if state.phase is Phase.LOCATING else Finished(state.turn)
+        state, actions = step(state, report)
+        seen += [(action.do, set(action.share)) for action in actions]
+    assert seen == [
+        (Do.DRAIN, {T1}),
+        (Do.COMMIT, {T1}),
+        (Do.RELEASE, {T1}),
+        (Do.CLAIM, {T2}),
+        (Do.LOCATE, {T2}),
+        (Do.START, {T2}),
+    ]
+    assert state.owned == {T0: "c-0", T2: "c-0"}
+
+
+def test_a_partition_that_goes_to_another_thread_of_ours_is_let_go_first():
+    state = settled({T0: "c-0"})
+    state, (read,) = step(state, CHANGED)
+    state, (stop,) = step(state, GroupRead(read.turn, {T0: "c-1"}))
+    assert (stop.do, stop.share) == (Do.STOP, {T0: "c-0"})
+
+
+def test_change_seen_after_the_read_costs_one_more_round():
+    state = settled({})
+    state, (read,) = step(state, CHANGED)
+    state, actions = step(state, CHANGED)
+    assert actions == []
+    state, actions = step(state, CHANGED)
+    assert actions == []
+    state, (again,) = step(state, GroupRead(read.turn, {}))
+    assert again.do is Do.READ
+    state, actions = step(state, GroupRead(again.turn, {}))
+    assert (actions, state.settled) == ([], True)
+
+
+def test_a_late_report_changes_nothing():
+    state = settled({T0: "c-0"})
+    state, (read,) = step(state, CHANGED)
+    lost, _ = step(state, SessionLost())
+    assert step(lost, GroupRead(read.turn, {T1: "c-0"})) == (lost, [])
+
+
+def test_a_report_that_answers_another_question_is_an_error():
+    state, _ = begin(MAX_RETRIES, BACKOFF_MS)
+    with pytest.raises(ValueError, match="GroupRead is no report of a member that is registering"):
+        step(state, GroupRead(state.turn, {}))
+
+
+def test_stopping_cannot_fail():
+    state = settled({T0: "c-0"})
+    state, (read,) = step(state, CHANGED)
+    state, (stop,) = step(state, GroupRead(read.turn, {}))
+    with pytest.raises(ValueError, match="Failed is no report of a member that is stopping"):
+        step(state, Failed(stop.turn, "cannot be"))
+
+
+def test_a_lost_session_drops_everything_and_registers_again():
+    state = settled({T0: "c-0", T1: "c-0"})
+    state, (drop, register) = step(state, SessionLost())
+    assert (drop.do, set(drop.share)) == (Do.DROP, {T0, T1})
+    assert register.do is Do.REGISTER
+    assert state.owned == {}
+    assert not state.registered
+
+
+def test_a_lost_owner_node_drops_that_partition_at_once():
+    state = settled({T0: "c-0", T1: "c-0"})
+    state, (drop, read) = step(state, OwnerLost(frozenset([T0])))
+    assert (drop.do, set(drop.share), read.do) == (Do.DROP, {T0}, Do.READ)
+    assert state.owned == {T1: "c-0"}
+
+
+def test_an_owner_node_lost_before_its_claim_is_reported_is_not_owned():
+    state, _ = begin(MAX_RETRIES, BACKOFF_MS)
+    state, (read,) = step(state, Finished(state.turn))
+    state, (claim,) = step(state, GroupRead(read.turn, {T0: "c-0", T1: "c-0"}))
+    state, actions = step(state, OwnerLost(frozenset([T0])))
+    assert actions == []
+    state, (locate,) = step(state, Finished(claim.turn))
+    assert set(locate.share) == {T1}
+
+
+def test_a_partition_lost_while_its_fetcher_starts_is_started_again_once_it_is_back():
+    state, _ = begin(MAX_RETRIES, BACKOFF_MS)
+    state, (read,) = step(state, Finished(state.turn))
+    state, (claim,) = step(state, GroupRead(read.turn, {T0: "c-0"}))
+    state, (locate,) = step(state, Finished(claim.turn))
+    state, (start,) = step(state, Located(locate.turn, frozenset([T0])))
+    state, (drop,) = step(state, OwnerLost(frozenset([T0])))
+    assert drop.do is Do.DROP
+    state, (read,) = step(state, Finished(start.turn))
+    state, (claim,) = step(state, GroupRead(read.turn, {T0: "c-0"}))
+    state, (locate,) = step(state, Finished(claim.turn))
+    assert (claim.do, locate.do) == (Do.CLAIM, Do.LOCATE)
+
+
+def test_a_member_whose_id_node_is_gone_registers_again_and_keeps_its_share():
+    state = settled({T0: "c-0"})
+    state, (read,) = step(state, CHANGED)
+    state, (register,) = step(state, NotRegistered(read.turn))
+    assert (register.do, state.owned) == (Do.REGISTER, {T0: "c-0"})
+    state, (wait,) = step(state, Failed(register.turn, "ZooKeeper is away"))
+    state, (register,) = step(state, Finished(wait.turn))
+    assert register.do is Do.REGISTER
+
+
+def test_an_owner_node_we_do_not_count_on_is_nothing_to_us():
+    state = settled({T0: "c-0"})
+    assert step(state, OwnerLost(frozenset([T1]))) == (state, [])
+
+
+def test_refused_claims_wait_and_read_everything_again():
+    state, _ = begin(MAX_RETRIES, BACKOFF_MS)
+    state, (read,) = step(state, Finished(state.turn))
+    state, (claim,) = step(state, GroupRead(read.turn, {T0: "c-0"}))
+    state, (wait,) = step(state, Refused(claim.turn, {T0: "other-0"}))
+    assert (wait.do, wait.wait_ms, wait.share) == (Do.WAIT, BACKOFF_MS, {T0: "other-0"})
+    state, (read,) = step(state, Finished(wait.turn))
+    assert read.do is Do.READ
+
+
+def test_after_the_last_try_the_alarm_names_the_owner_and_we_go_on():
+    state, (action,) = begin(MAX_RETRIES, BACKOFF_MS)
+    waits, alarms = [], []
+    for _ in range(3 * MAX_RETRIES):
+        while action.do is not Do.WAIT:
+            report = {
+                Do.REGISTER: Finished(action.turn),
+                Do.READ: GroupRead(action.turn, {T0: "c-0"}),
+                Do.CLAIM: Refused(action.turn, {T0: "other-0"}),
+            }[action.do]
+            state, (*alarm, action) = step(state, report)
+            alarms += alarm
+        waits.append(action.wait_ms)
+        state, (action,) = step(state, Finished(action.turn))
+    assert waits == [BACKOFF_MS] * MAX_RETRIES + [2 * BACKOFF_MS, 4 * BACKOFF_MS] + [8 * BACKOFF_MS] * 4
+    assert [a.do for a in alarms] == [Do.ALARM] * 3
+    assert alarms[0].text == "no full share after 3 tries, still trying: held by others: t/0 by other-0"
+
+
+def test_a_settled_round_starts_the_count_of_tries_anew():
+    state, _ = begin(MAX_RETRIES, BACKOFF_MS)
+    state, (wait,) = step(state, Failed(state.turn, "ZooKeeper is away"))
+    state, (register,) = step(state, Finished(wait.turn))
+    assert (register.do, state.tries) == (Do.REGISTER, 1)
+    state, _ = step(state, Finished(register.turn))
+    assert finish_round(state, {T0: "c-0"}).tries == 0
+
+
+def test_a_change_ends_the_wait():
+    state = settled({})
+    state, (read,) = step(state, CHANGED)
+    state, (wait,) = step(state, Failed(read.turn, "member b: its node is empty"))
+    state, (read,) = step(state, CHANGED)
+    assert (wait.do, read.do) == (Do.WAIT, Do.READ)
+
+
+def test_closing_lets_everything_go_in_order_and_leaves():
+    state = settled({T0: "c-0"})
+    state, actions = step(state, Close())
+    done = []
+    while actions:
+        done.append(actions[0].do)
+        state, actions = step(state, Finished(actions[0].turn))
+    assert done == [Do.STOP, Do.DRAIN, Do.COMMIT, Do.RELEASE, Do.LEAVE]
+    assert state.phase is Phase.CLOSED
+    assert step(state, CHANGED) == (state, [])
+
+
+@pytest.mark.parametrize("broken", [Do.COMMIT, Do.RELEASE, Do.LEAVE])
+def test_closing_comes_to_its_end_whatever_fails(broken):
+    state = settled({T0: "c-0"})
+    state, actions = step(state, Close())
+    for _ in range(10):
+        if not actions:
+            break
+        action = actions[0]
+        state, actions = step(state, Failed(action.turn, "away") if action.do is broken else Finished(action.turn))
+    assert state.phase is Phase.CLOSED
+
+
+# Any order -----------------------------------------------------------------------------------------------------------
+
+NAMES = ["a", "b", "c"]
+BREAKABLE = [Do.REGISTER, Do.READ, Do.COMMIT, Do.RELEASE, Do.CLAIM, Do.LOCATE, Do.LEAVE]
+happenings = st.one_of(
+    st.tuples(st.just("join"), st.sampled_from(NAMES), st.integers(0, 3), st.integers(0, 2)),
+    st.tuples(st.sampled_from(["kill", "lose", "close", "spoil", "take", "unregister"]), st.sampled_from(NAMES)),
+    st.tuples(st.just("topic"), st.sampled_from(["t", "u"]), st.integers(0, 5)),
+    st.tuples(st.just("break"), st.sampled_from(NAMES), st.sampled_from(BREAKABLE)),
+    st.tuples(st.just("steps"), st.integers(1, 12)),
+    st.tuples(st.just("time")),
+)
+
+
+def happen(world, event, rng):
+    match event:
+        case ("join", name, t, u) if name not in world.members:
+            world.join(name, {topic: n for topic, n in (("t", t), ("u", u)) if n})
+        case (("kill" | "lose" | "close") as what, name) if name in world.members:
+            getattr(world, what)(name)
+        case ("spoil", name) if name in world.ids and name in world.members:
+            world.spoil(name)
+        case ("unregister", name) if name in world.ids and name in world.members:
+            world.unregister(name)
+        case ("take", name) if name in world.members:
+            mine = [tp for tp, owner in world.owners.items() if owner.session == world.members[name].session]
+            if mine:
+                world.take(rng.choice(mine))
+        case ("topic", name, count):
+            world.topic(name, list(range(count)))
+        case ("break", name, what):
+            world.breaks[name] = what
+        case ("steps", count):
+            for _ in range(count):
+                if world.movable():
+                    world.move(rng.choice(world.movable()))
+        case ("time",):
+            world.pass_time()
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(happenings, max_size=40), st.integers(0, 2**32))
+def test_never_two_readers_and_in_the_end_every_partition_has_one(events, seed):
+    rng = random.Random(seed)
+    world = World()
+    world.topic("t", [0, 1, 2])
+    world.topic("u", [0])
+    for event in events:
+        happen(world, event, rng)
+    world.breaks.clear()
+    world.run(rng.choice)
+    for name in list(world.ids):
+        if name in world.members:
+            world.mend(name)
+    for _ in range(30):
+        world.run(rng.choice)
+        if not world.pass_time():
+            break
+    world.check_whole()
