@@ -190,7 +190,7 @@ def _unlz4(data: memoryview, limit: int) -> bytes:
         if size > len(data) - at:
             raise RemoteError(f"lz4 data has a block of {size} bytes where {len(data) - at} are left")
         block = data[at : at + size]
-        out.append(block if stored else _lz4_block(block, min(most, left + 1)))
+        out.append(block if stored else _lz4_block(block, most))
         left -= len(out[-1])
         if left < 0:
             raise _too_much("lz4", limit)

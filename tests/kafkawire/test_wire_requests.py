@@ -1,0 +1,175 @@
+"""Requests in the versions a dialect speaks, and what their replies mean."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from kafkawire.dialects import dialect
+from kafkawire.errors import LocalError, RemoteError
+from kafkawire.model import BrokerPartition, TopicPartition
+from kafkawire.v08 import apis, requests
+from kafkawire.v08.framing import request_header
+from kafkawire.v08.requests import ProducedPartition, Request
+from tests.kafkawire.wire_vectors import named
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+D082, D09, D010, D0101 = (dialect(release) for release in ("0.8.2", "0.9", "0.10.0", "0.10.1"))
+
+
+def frame(request: Request, correlation_id: int) -> bytes:
+    header = request_header(request.api.key, request.version, correlation_id, "mirror", request.size)
+    return header + b"".join(request.buffers)
+
+
+def fields(request: Request) -> dict[str, Any]:
+    return request.api.decode_request(request.version, b"".join(request.buffers))
+
+
+def reply(request: Request, data: bytes) -> Any:
+    body = request.reply_body(len(data))
+    assert body.feed(memoryview(data)) == len(data)
+    assert body.complete
+    return body.result()
+
+
+SUBSCRIPTION = named("consumer_protocol_subscription_v0").data
+ASSIGNMENT = named("consumer_protocol_assignment_v0").data
+
+BUILT = {
+    "metadata_request_v0_three_topics": (0, requests.metadata(D082, ["a1", "a2", "a3"])),
+    "metadata_request_v0_all": (1, requests.metadata(D082, None)),
+    "metadata_request_v1_all": (2, requests.metadata(D010, None)),
+    "produce_request_v0": (10, requests.produce(D082, 1, 10000, {T0: [named("v0_null_key").data]})),
+    "fetch_request_v0": (20, requests.fetch(D082, 100, 1, [(T0, 41, 1 << 20)])),
+    "list_offsets_request_v0": (30, requests.list_offsets(D082, {T0: -2})),
+    "list_offsets_request_v1": (31, requests.list_offsets(D0101, {T0: -1})),
+    "group_coordinator_request_v0": (40, requests.group_coordinator(D082, "grp")),
+    "offset_commit_request_v0": (50, requests.offset_commit(D082, "grp", {T0: (43, "")}, "zookeeper")),
+    "offset_commit_request_v1": (51, requests.offset_commit(D082, "grp", {T0: (43, "")})),
+    "offset_commit_request_v2": (52, requests.offset_commit(D09, "grp", {T0: (43, "m")})),
+    "offset_fetch_request_v1": (60, requests.offset_fetch(D082, "grp", [T0, T1])),
+    "join_group_request_v0": (
+        70,
+        requests.join_group(D09, "grp", 30000, "", "consumer", [("range", SUBSCRIPTION)]),
+    ),
+    "join_group_request_v1": (
+        71,
+        requests.join_group(D0101, "grp", 10000, "", "consumer", [("range", SUBSCRIPTION)], rebalance_timeout=300000),
+    ),
+    "sync_group_request_v0": (72, requests.sync_group(D09, "grp", 1, "m-1", {"m-1": ASSIGNMENT})),
+    "heartbeat_request_v0": (73, requests.heartbeat(D09, "grp", 1, "m-1")),
+    "leave_group_request_v0": (74, requests.leave_group(D09, "grp", "m-1")),
+    "list_groups_request_v0": (75, requests.list_groups(D09)),
+    "describe_groups_request_v0": (76, requests.describe_groups(D09, ["grp"])),
+    "api_versions_request_v0": (80, requests.api_versions(D010)),
+}
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_what_is_asked_is_the_vector_byte_for_byte(name: str) -> None:
+    correlation_id, request = BUILT[name]
+    assert frame(request, correlation_id) == named(name).data
+    assert request.size == sum(map(len, request.buffers))
+
+
+def test_every_request_vector_has_a_builder() -> None:
+    from tests.kafkawire.wire_vectors import of_kind
+
+    assert {vector.name for vector in of_kind("request")} == BUILT.keys()
+
+
+def test_sets_are_sent_from_where_they_are() -> None:
+    pieces = [memoryview(bytes(1000)), b"x" * 500, memoryview(bytearray(7))]
+    request = requests.produce(D082, -1, 1000, {T0: pieces[:2], TopicPartition("u", 3): [], T1: pieces[2:]})
+    assert [piece for piece in request.buffers if any(piece is each for each in pieces)] == pieces
+    rows = {
+        (topic["topic"], row["partition"]): bytes(row["message_set"])
+        for topic in fields(request)["topics"]
+        for row in topic["partitions"]
+    }
+    assert rows == {("t", 0): bytes(1000) + b"x" * 500, ("t", 1): bytes(7), ("u", 3): b""}
+    assert requests.produce(D082, 1, 1, {}).size == struct.calcsize(">hii")
+
+
+def test_produce_in_every_version_is_what_the_table_reads() -> None:
+    for d in (D082, D09, D010):
+        request = requests.produce(d, 1, 10, {T0: [b"abc"]})
+        assert fields(request)["topics"][0]["partitions"][0]["message_set"] == b"abc"
+
+
+def test_acks_0_expects_no_reply() -> None:
+    assert not requests.produce(D082, 0, 10, {T0: [b"abc"]}).expects_reply
+    assert requests.produce(D082, -1, 10, {T0: [b"abc"]}).expects_reply
+
+
+def test_a_produce_reply_is_by_partition_whatever_their_order() -> None:
+    request = requests.produce(D082, 1, 10, {T0: [b""], T1: [b""]})
+    data = named("produce_response_v0").data[8:]
+    assert reply(request, data) == {T0: ProducedPartition(0, 1234), T1: ProducedPartition(6, -1)}
+    assert list(reply(requests.produce(D010, 1, 1, {}), named("produce_response_v2").data[8:])) == [T0]
+
+
+def test_a_fetch_reply_is_by_partition_with_a_buffer_each() -> None:
+    request = requests.fetch(D082, 100, 1, [(T0, 41, 1000)])
+    vector = named("fetch_response_v0_partial_tail")
+    (fetched,) = reply(request, vector.data[8:])
+    assert (fetched.tp, fetched.error, fetched.high_watermark) == (T0, 0, 50)
+    assert fetched.buffer == named("v0_set_partial_tail").data
+
+
+def test_other_replies_are_the_decoded_fields() -> None:
+    request = requests.group_coordinator(D082, "grp")
+    decoded = reply(request, named("group_coordinator_response_v0").data[8:])
+    assert decoded == {"error": 0, "coordinator": {"node_id": 2, "host": "b2", "port": 9092}}
+
+
+def test_a_reply_no_sane_broker_sends_is_refused_by_its_size() -> None:
+    for request in (requests.metadata(D082, None), requests.fetch(D082, 1, 1, [(T0, 0, 1000)])):
+        with pytest.raises(RemoteError, match="more than the limit"):
+            request.reply_body(0x7FFFFFFF)
+
+
+def test_many_large_partitions_may_answer_with_what_was_asked_for() -> None:
+    wanted = [(TopicPartition("t", number), 0, 4 << 20) for number in range(100)]
+    requests.fetch(D082, 1, 1, wanted).reply_body(400 << 20)
+
+
+def test_no_topics_in_v0_would_ask_for_all_and_is_refused() -> None:
+    with pytest.raises(LocalError, match="it would ask for all"):
+        requests.metadata(D082, [])
+    assert fields(requests.metadata(D010, []))["topics"] == []
+
+
+def test_offsets_are_grouped_by_topic() -> None:
+    offsets = {T0: (1, ""), TopicPartition("u", 0): (2, "note"), T1: (3, "")}
+    topics = fields(requests.offset_commit(D082, "g", offsets, "zookeeper"))["topics"]
+    assert [(t["topic"], [(p["partition"], p["offset"], p["metadata"]) for p in t["partitions"]]) for t in topics] == [
+        ("t", [(0, 1, ""), (1, 3, "")]),
+        ("u", [(0, 2, "note")]),
+    ]
+
+
+def test_a_retention_is_refused_where_the_version_has_none() -> None:
+    with pytest.raises(LocalError, match=r"OffsetCommit v1 \(Kafka 0\.8\.2\) knows no retention"):
+        requests.offset_commit(D082, "g", {T0: (1, "")}, retention_ms=1000)
+    assert fields(requests.offset_commit(D09, "g", {T0: (1, "")}, retention_ms=1000))["retention_ms"] == 1000
+
+
+def test_offsets_of_groups_are_refused_where_the_release_keeps_none() -> None:
+    with pytest.raises(LocalError, match=r"Kafka 0\.8\.1 has no OffsetCommit for offsets in kafka"):
+        requests.offset_commit(dialect("0.8.1"), "g", {T0: (1, "")})
+    with pytest.raises(LocalError, match=r"Kafka 0\.8\.0 has no OffsetFetch for offsets in zookeeper"):
+        requests.offset_fetch(dialect("0.8.0"), "g", [T0], "zookeeper")
+
+
+def test_a_partition_of_0_7_is_refused() -> None:
+    with pytest.raises(LocalError, match=r"t/0-1 is a partition of 0\.7"):
+        requests.fetch(D082, 1, 1, [(TopicPartition("t", BrokerPartition(0, 1)), 0, 1)])
+
+
+def test_a_session_timeout_stands_for_a_rebalance_timeout_that_is_not_given() -> None:
+    assert fields(requests.join_group(D0101, "g", 9, "", "c", []))["rebalance_timeout"] == 9
+    assert apis.JOIN_GROUP.newest == 1
