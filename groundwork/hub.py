@@ -81,23 +81,15 @@ class _Job:
 
     __slots__ = ("answer", "args", "fn")
 
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], wanted: bool) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        answer: queue.SimpleQueue[tuple[Any, BaseException | None]] | None = None,
+    ) -> None:
         self.fn = fn
         self.args = args
-        self.answer: queue.SimpleQueue[tuple[Any, BaseException | None]] | None = (
-            queue.SimpleQueue() if wanted else None
-        )
-
-    def wait(self) -> Any:
-        assert self.answer is not None
-        try:
-            value, raised = self.answer.get()
-        except BaseException:
-            self.answer = None  # ctrl-C: nobody waits any more
-            raise
-        if raised is not None:
-            raise raised
-        return value
+        self.answer = answer
 
 
 class _Inbox:
@@ -133,13 +125,11 @@ class _Inbox:
         """Does the caller run in the hub's own thread?"""
         return threading.get_ident() == self.thread_id
 
-    def give(self, fn: Callable[..., Any], args: tuple[Any, ...], wanted: bool) -> _Job:
-        job = _Job(fn, args, wanted)
+    def give(self, job: _Job) -> None:
         with self._lock:
             self.must_be_open()
             self._jobs.append(job)
             self._async.send()
-        return job
 
     def _take(self) -> None:
         while self._jobs:
@@ -207,10 +197,20 @@ class _HubBase:
         self._inbox.must_be_open()
         if self._inbox.here():
             return fn(*args)
-        return cast(T, self._inbox.give(fn, args, wanted=True).wait())
+        answer: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        job = _Job(fn, args, answer)
+        try:
+            self._inbox.give(job)
+            value, raised = answer.get()
+        except BaseException:
+            job.answer = None  # ctrl-C: nobody waits any more
+            raise
+        if raised is not None:
+            raise raised
+        return cast(T, value)
 
     def post(self, fn: Callable[..., object], *args: Any) -> None:
-        self._inbox.give(fn, args, wanted=False)
+        self._inbox.give(_Job(fn, args))
 
     def before_exit(self, fn: Callable[[], object]) -> None:
         self._last_acts.append(fn)

@@ -347,8 +347,8 @@ def test_ctrl_c_reaches_a_thread_that_waits_in_get() -> None:
         hub = OwnThread()
         hub.start()
         handover = hub.handover(100)
-        print("ready", flush=True)
         try:
+            print("ready", flush=True)
             handover.get()
         except KeyboardInterrupt:
             hub.post(handover.put, "later", 5)
