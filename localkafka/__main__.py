@@ -29,9 +29,10 @@ def _stop_on_signal() -> None:
 
 
 def _known(context: click.Context, parameter: click.Parameter, version: str) -> str:
-    if version not in releases.KNOWN:
-        raise click.BadParameter(f"{version!r} is not known; known are {', '.join(releases.KNOWN)}")
-    return version
+    try:
+        return releases.startable(version).version
+    except LocalKafkaError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command(help="Start a real ZooKeeper and real brokers on 127.0.0.1 and run them until ctrl-C.")

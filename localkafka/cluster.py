@@ -8,11 +8,8 @@ with Cluster(version="0.8.2.2", brokers=2) as cluster:
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 
 from localkafka import java, releases
@@ -20,13 +17,14 @@ from localkafka.client import ClusterClient, started_client, text_of
 from localkafka.errors import LocalKafkaError
 from localkafka.node import Node
 from localkafka.proxy import Proxy
+from localkafka.workfolder import WorkFolder
 from localkafka.zookeeper import ZooKeeperAt, ZooKeeperServer
 
 
 class Cluster(ClusterClient):
     """ZooKeeper and brokers, started by `with` or start(), ended by leaving it or by close().
 
-    version    a release of localkafka.releases.KNOWN          brokers    how many; their ids count from 0
+    version    one of localkafka.releases.STARTABLE          brokers    how many; their ids count from 0
     chroot     path under which all its znodes are; None: "/kafka", or a name of its own on a shared ZooKeeper
     zookeeper  the ZooKeeper to share (another cluster's .zookeeper_server); None: one of its own
     settings   broker settings on top of the usual ones          flags    of its JVMs (usual: java.SMALL)
@@ -50,10 +48,11 @@ class Cluster(ClusterClient):
     ) -> None:
         if brokers < 1:
             raise LocalKafkaError(f"a cluster of {brokers} brokers: at least one is needed")
-        self.release = releases.release(version)
+        self.release = releases.startable(version)
         self.keep = keep
         self.chroot = _chroot(chroot, shared=zookeeper is not None)
-        folder = Path(tempfile.mkdtemp(prefix="localkafka-"))
+        self._work = WorkFolder()
+        folder = self._work.path
         self._server = zookeeper or ZooKeeperServer(folder / "zookeeper", tick_ms=tick_ms)
         self._owns_server = zookeeper is None
         super().__init__(version, self._server.connect + self.chroot, "", folder)
@@ -117,8 +116,7 @@ class Cluster(ClusterClient):
             node.close()
         if self._owns_server:
             self.zookeeper_server.close()
-        if not self.keep:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        self._work.close(self.keep)
 
     def __enter__(self) -> Cluster:
         return self.start()

@@ -1,4 +1,4 @@
-"""The versions that can be started, and what each one wants: tables.
+"""The versions whose jars can be had, which of them can be started, and what each one wants: tables.
 
 Settings as measured on the real brokers: a small cleaner buffer (from 0.9 on it saves 125 MB a broker), one replica
 and four partitions for the topics of offsets and transactions, no controlled shutdown (a stop leaves no znodes, so a
@@ -50,6 +50,8 @@ KNOWN = {
     )
 }
 
+STARTABLE = tuple(version for version, row in KNOWN.items() if not row.kraft)  # a Cluster is brokers on a ZooKeeper
+
 # (first release, setting, value): applies from that release on
 SETTINGS: tuple[tuple[Number, str, str], ...] = (
     ((0,), "num.partitions", "4"),
@@ -77,6 +79,16 @@ def release(version: str) -> Release:
     known = KNOWN.get(version)
     if known is None:
         raise LocalKafkaError(f"unknown Kafka version {version!r}; known are {', '.join(KNOWN)}")
+    return known
+
+
+def startable(version: str) -> Release:
+    """The row of a version whose brokers run on ZooKeeper.  Raises LocalKafkaError, naming those that do."""
+    known = release(version)
+    if known.kraft:
+        raise LocalKafkaError(
+            f"Kafka {version} has no ZooKeeper mode, which a local cluster needs; take one of {', '.join(STARTABLE)}"
+        )
     return known
 
 

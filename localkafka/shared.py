@@ -15,7 +15,6 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.errors import LocalKafkaError, last_lines
 from localkafka.waiting import wait_until
+from localkafka.workfolder import WorkFolder
 from localkafka.zookeeper import ZooKeeperAt, ZooKeeperServer
 
 START_S = 300  # Maven may have to fetch everything first
@@ -101,7 +101,7 @@ def hold(folder: Path, plan: Mapping[str, Mapping[str, Any]], watch: int) -> Non
     """Run the clusters of a plan until nobody uses them, or the process to watch is gone."""
     with contextlib.ExitStack() as running:
         server = ZooKeeperServer(folder / "zookeeper")
-        running.callback(shutil.rmtree, folder, ignore_errors=True)
+        running.callback(WorkFolder(folder).close)
         running.callback(server.close)
         server.start()
         clusters = {name: Cluster(zookeeper=server, chroot=f"/{name}", **wanted) for name, wanted in plan.items()}

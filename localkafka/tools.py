@@ -143,7 +143,7 @@ def console_producer(
     codec: none, gzip, snappy, lz4; key_separator: what comes before the first one in a line is its key.
     Raises LocalKafkaError when it fails or logs that it dropped something (its exit code does not tell)."""
     argv = ["--broker-list", cluster.brokers, "--topic", topic, "--request-required-acks", str(acks)]
-    argv += ["--message-send-max-retries", "20", "--compression-codec", codec]
+    argv += ["--message-send-max-retries", "20", *_codec_option(cluster, codec)]
     if key_separator:
         argv += ["--property", "parse.key=true", "--property", f"key.separator={key_separator}"]
     work = _work(cluster, "console-producer")
@@ -159,6 +159,16 @@ def console_producer(
         if code != 0 or "ERROR" in child.log.read_text(errors="replace"):
             ended = "still runs" if code is None else f"ended with {code}"
             raise LocalKafkaError(f"{child.name} {ended} and did not send every line; {child.log_end()}")
+
+
+def _codec_option(cluster: ClusterClient, codec: str) -> list[str]:
+    if codec == "none":
+        return []
+    if releases.release(cluster.version).number >= (0, 8, 2):
+        return ["--compression-codec", codec]
+    if codec == "gzip":
+        return ["--compress"]
+    raise LocalKafkaError(f"the console producer of {cluster.version} compresses with gzip only, not {codec}")
 
 
 def mirror_maker(

@@ -1,0 +1,52 @@
+"""Work folders in the temporary folder: gone when their owner leaves, or at the next start when it was killed.
+
+    localkafka-XXXX/.owner    locked by the process that works in it; without a lock on it, nobody does any more
+
+A folder without .owner is never swept up: it is kept, or is none of ours.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+PREFIX = "localkafka-"
+
+
+class WorkFolder:
+    """A folder of this process.  path: an existing one to own, or None for a new one in the temporary folder."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        if path is None:
+            sweep()
+            path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self.path = path
+        draft = path / ".owner.draft"
+        self._lock = os.open(draft, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        draft.rename(path / ".owner")  # locked before a sweep can see it
+
+    def close(self, keep: bool = False) -> None:
+        """Let go of it; it is removed unless keep.  A second call does nothing."""
+        if self._lock < 0:
+            return
+        if keep:
+            (self.path / ".owner").unlink(missing_ok=True)
+        else:
+            shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+        self._lock = -1
+
+
+def sweep() -> None:
+    """Remove the folders that killed processes of this user left behind."""
+    for owner in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/.owner"):
+        try:
+            with owner.open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(owner.parent, ignore_errors=True)
+        except OSError:
+            continue  # in use, another user's, or swept by somebody else meanwhile

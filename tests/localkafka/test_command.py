@@ -1,0 +1,25 @@
+"""`python -m localkafka`: what it refuses, and how."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from localkafka.__main__ import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--version", "0.7.2"], "unknown Kafka version '0.7.2'; known are 0.8.1.1, 0.8.2.2"),
+        (["--version", "4.3.1"], "Kafka 4.3.1 has no ZooKeeper mode"),
+        (["--brokers", "0"], "0 is not in the range"),
+        (["--brokers", "two"], "'two' is not a valid integer"),
+        (["--setting", "x"], "'x' is not KEY=VALUE"),
+        (["--port", "1"], "No such option"),
+    ],
+)
+def test_wrong_arguments_exit_2_with_a_sentence(arguments: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert sentence in result.output
