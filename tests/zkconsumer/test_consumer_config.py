@@ -1,0 +1,129 @@
+"""Options by the names of 0.8 and 0.7; what would be ignored silently is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from groundwork.java import read_properties
+from groundwork.options import OptionError, reference, specs, warnings_of
+from zkconsumer.config import ConsumerConfig, load_consumer
+
+NEEDED = {"group.id": "g", "zookeeper.connect": "zk1:2181/kafka", "auto.offset.reset": "smallest"}
+
+KEYS_0_8_2 = """group.id consumer.id client.id zookeeper.connect zookeeper.session.timeout.ms
+    zookeeper.connection.timeout.ms zookeeper.sync.time.ms socket.timeout.ms socket.receive.buffer.bytes
+    fetch.message.max.bytes num.consumer.fetchers auto.commit.enable auto.commit.interval.ms queued.max.message.chunks
+    rebalance.max.retries rebalance.backoff.ms fetch.min.bytes fetch.wait.max.ms refresh.leader.backoff.ms
+    auto.offset.reset consumer.timeout.ms exclude.internal.topics partition.assignment.strategy offsets.storage
+    dual.commit.enabled offsets.channel.backoff.ms offsets.channel.socket.timeout.ms
+    offsets.commit.max.retries"""
+KEYS_0_7_2 = """groupid consumerid zk.connect zk.sessiontimeout.ms zk.connectiontimeout.ms zk.synctime.ms
+    socket.timeout.ms socket.buffersize fetch.size fetcher.backoff.ms backoff.increment.ms autocommit.enable
+    autocommit.interval.ms queuedchunks.max rebalance.retries.max rebalance.backoff.ms autooffset.reset
+    consumer.timeout.ms shallowiterator.enable mirror.topics.whitelist mirror.topics.blacklist
+    mirror.consumer.numthreads"""
+
+
+def load(values, jvm=False):
+    return load_consumer(ConsumerConfig, values, "consumer.properties" if jvm else "mirror.yaml", jvm)
+
+
+def problems(values, jvm=False):
+    with pytest.raises(OptionError) as caught:
+        load(values, jvm)
+    return caught.value.problems
+
+
+@pytest.mark.parametrize("key", [*KEYS_0_8_2.split(), *KEYS_0_7_2.split()])
+def test_every_key_of_the_original_is_known(key):
+    known = {name for spec in specs(ConsumerConfig).values() for name in (spec.key, *spec.old)}
+    assert key in known | set(ConsumerConfig.JVM_ONLY)
+
+
+def test_every_option_says_what_it_means():
+    assert all(spec.meaning for spec in specs(ConsumerConfig).values())
+    assert all(ConsumerConfig.JVM_ONLY.values())
+    assert "| `fetch.message.max.bytes` | `fetch.size` | 1048576 | bytes |" in reference(ConsumerConfig)
+
+
+def test_a_properties_file_of_0_8_is_read_as_it_is():
+    text = """
+        zookeeper.connect=zk1:2181,zk2:2181/kafka
+        group.id=mirror-1
+        auto.offset.reset=smallest
+        zookeeper.session.timeout.ms=4000
+        fetch.message.max.bytes=4194304
+        socket.receive.buffer.bytes=1048576
+        dual.commit.enabled=false
+        offsets.storage=ZooKeeper
+    """
+    config = load(read_properties(text), jvm=True)
+    assert config.zookeeper_connect == "zk1:2181,zk2:2181/kafka"
+    assert (config.group_id, config.client_name) == ("mirror-1", "mirror-1")
+    assert (config.session_timeout_ms, config.connect_timeout_ms) == (4000, 4000)
+    assert config.fetch_message_max_bytes == 4194304
+    (warning,) = warnings_of(config)
+    assert "'socket.receive.buffer.bytes' has no effect here" in warning
+
+
+def test_the_names_of_0_7_are_read():
+    config = load(
+        {"groupid": "g", "zk.connect": "zk1:2181", "autooffset.reset": "largest", "zk.synctime.ms": "3000"}, jvm=True
+    )
+    assert (config.auto_offset_reset, config.backoff_ms) == ("largest", 3000)
+
+
+def test_where_to_begin_has_to_be_chosen():
+    (problem,) = problems({"group.id": "g", "zookeeper.connect": "zk1:2181"})
+    assert problem.startswith("mirror.yaml: option 'auto.offset.reset' is missing")
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"), [(("group.id", "zookeeper.connect"), "largest"), (("groupid", "zk.connect"), "smallest")]
+)
+def test_a_jvms_file_keeps_its_meaning_with_a_warning(names, kept):
+    config = load({names[0]: "g", names[1]: "zk1:2181"}, jvm=True)
+    assert config.auto_offset_reset == kept
+    (warning,) = warnings_of(config)
+    assert f"option 'auto.offset.reset' is not given, '{kept}' as in the JVM's consumer" in warning
+    assert ("skipped" in warning) is (kept == "largest")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("offsets.storage", "kafka", "use zookeeper"),
+        ("offsets.storage", "Kafka", "use zookeeper"),
+        ("dual.commit.enabled", True, "use zookeeper"),
+        ("partition.assignment.strategy", "roundrobin", "expected range; roundrobin is not built yet"),
+        ("partition.assignment.strategy", "sticky", "expected range"),
+        ("group.id", "a/b", "ASCII letters, digits"),
+        ("group.id", "", "ASCII letters, digits"),
+        ("zookeeper.connect", " ", "text that is not empty"),
+        ("auto.offset.reset", "earliest", "one of smallest, largest, fail"),
+        ("rebalance.backoff.ms", "soon", "a whole number of ms, at least 1"),
+        ("fetch.message.max.bytes", 0, "at least 1024 bytes"),
+        ("offset.storage", "zookeeper", "did you mean 'offsets.storage'?"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_name(option, value, says):
+    (problem,) = problems({**NEEDED, option: value})
+    assert problem.startswith(f"mirror.yaml: option '{option}' is ")
+    assert says in problem
+
+
+def test_retries_have_to_outlast_a_dead_members_session():
+    (problem,) = problems({**NEEDED, "rebalance.max.retries": 3, "rebalance.backoff.ms": 2000})
+    assert "'rebalance.max.retries' (3) times 'rebalance.backoff.ms' (2000) is 6000 ms" in problem
+    assert "more than 'zookeeper.session.timeout.ms' (6000)" in problem
+    assert load({**NEEDED, "rebalance.max.retries": 3, "rebalance.backoff.ms": 2001}).backoff_ms == 2001
+
+
+def test_the_largest_fetch_has_to_fit_the_budget():
+    (problem,) = problems({**NEEDED, "queued.max.bytes": 1048576})
+    assert "'queued.max.bytes' (1048576) must hold the largest fetch, 33554432 bytes" in problem
+
+
+def test_a_quiet_fetch_is_no_dead_broker():
+    (problem,) = problems({**NEEDED, "socket.timeout.ms": 50})
+    assert "'socket.timeout.ms' (50) must be at least 'fetch.wait.max.ms' (100)" in problem

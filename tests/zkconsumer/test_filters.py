@@ -1,0 +1,55 @@
+"""White and black lists choose what the JVM chooses, and register what it registers."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkawire.v08.znodes import Registration
+from zkconsumer.filters import Blacklist, Whitelist, streams_by_topic
+
+TOPICS = ["__consumer_offsets", "orders", "orders-eu", "payments", "test.a"]
+
+
+def chosen(which, exclude_internal=True):
+    return [topic for topic in TOPICS if which.matches(topic, exclude_internal)]
+
+
+def test_the_whole_name_has_to_match():
+    assert chosen(Whitelist("orders")) == ["orders"]
+    assert chosen(Whitelist("orders.*")) == ["orders", "orders-eu"]
+    assert chosen(Whitelist("rders")) == []
+
+
+def test_a_black_list_is_the_rest():
+    assert chosen(Blacklist("orders.*")) == ["payments", "test.a"]
+
+
+def test_internal_topics_are_left_out_unless_asked_for():
+    assert "__consumer_offsets" not in chosen(Whitelist(".*"))
+    assert "__consumer_offsets" not in chosen(Blacklist("orders"))
+    assert "__consumer_offsets" in chosen(Whitelist(".*"), exclude_internal=False)
+    assert "__consumer_offsets" in chosen(Blacklist("orders"), exclude_internal=False)
+
+
+def test_the_text_is_registered_as_java_keeps_it():
+    which = Whitelist(' "orders , pay.*" ')
+    assert which.registration(3) == Registration("white_list", {"orders|pay.*": 3})
+    assert chosen(which) == ["orders", "payments"]
+    assert Blacklist("a").registration(1) == Registration("black_list", {"a": 1})
+    assert repr(which) == """Whitelist(' "orders , pay.*" ')"""
+
+
+@pytest.mark.parametrize("text", ["*", "a(", "[", "a{2,1}"])
+def test_a_bad_expression_is_refused_with_its_place(text):
+    with pytest.raises(ValueError, match=r".+"):
+        Whitelist(text)
+
+
+def test_streams_of_a_member_with_a_filter_depend_on_the_topics_there_are():
+    lists = Registration("white_list", {"orders.*": 2}), Registration("black_list", {"orders.*": 1})
+    assert streams_by_topic(lists[0], TOPICS) == {"orders": 2, "orders-eu": 2}
+    assert streams_by_topic(lists[1], TOPICS) == {"payments": 1, "test.a": 1}
+
+
+def test_a_static_member_names_its_topics_whether_they_are_there_or_not():
+    assert streams_by_topic(Registration("static", {"nosuch": 1, "orders": 2}), TOPICS) == {"nosuch": 1, "orders": 2}

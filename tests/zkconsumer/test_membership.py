@@ -1,0 +1,93 @@
+"""From id nodes and topics to threads and shares."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkawire.model import TopicPartition
+from kafkawire.v08.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration, registration_text
+from zkconsumer.membership import Group, Unreadable, Unregistered, read_group, share_of
+
+
+def node(pattern, **subscription):
+    return registration_text(Registration(pattern, subscription), 1394154511599)
+
+
+def filter_node(pattern, regex, streams=1):
+    return registration_text(Registration(pattern, {regex: streams}), 1394154511599)
+
+
+def test_threads_of_all_members_are_sorted_as_java_sorts_them():
+    group = read_group("g_a", {"g_b": node(STATIC, t=1), "g_a": node(STATIC, t=11), "g_A": node(STATIC, t=1)}, ["t"])
+    assert isinstance(group, Group)
+    a = ["g_a-0", "g_a-1", "g_a-10", *(f"g_a-{n}" for n in range(2, 10))]
+    assert group.threads == {"t": ("g_A-0", *a, "g_b-0")}
+    assert group.members == ("g_A", "g_a", "g_b")
+
+
+def test_members_are_counted_only_for_the_topics_they_read():
+    nodes = {
+        "a": node(STATIC, t=1, u=1),
+        "b": filter_node(WHITE_LIST, "u|v", 2),
+        "c": filter_node(BLACK_LIST, "t"),
+        "d": node(STATIC),
+    }
+    group = read_group("a", nodes, ["t", "u", "v", "__consumer_offsets"])
+    assert group.threads == {"t": ("a-0",), "u": ("a-0", "b-0", "b-1", "c-0"), "v": ("b-0", "b-1", "c-0")}
+    assert group.topics_of("b") == ["u", "v"]
+    assert group.topics_of("d") == []
+
+
+def test_internal_topics_follow_the_readers_own_setting():
+    nodes = {"a": filter_node(WHITE_LIST, ".*")}
+    assert read_group("a", nodes, ["__consumer_offsets"]).threads == {}
+    group = read_group("a", nodes, ["__consumer_offsets"], exclude_internal=False)
+    assert group.threads == {"__consumer_offsets": ("a-0",)}
+
+
+@pytest.mark.parametrize("text", ["", '{"version":1}', "bare-topic", b"\xff"])
+def test_a_member_that_cannot_be_read_is_named(text):
+    found = read_group("a", {"a": node(STATIC, t=1), "b": text}, ["t"])
+    assert isinstance(found, Unreadable)
+    assert found.member == "b"
+    assert str(found).startswith("member b: registration: ")
+
+
+def test_a_members_expression_that_we_cannot_evaluate_is_named():
+    found = read_group("a", {"a": node(STATIC, t=1), "b": filter_node(WHITE_LIST, "(")}, ["t"])
+    assert isinstance(found, Unreadable)
+    assert found.member == "b"
+
+
+def test_a_member_that_went_while_we_read_is_gone():
+    group = read_group("a", {"a": node(STATIC, t=1), "b": None}, ["t"])
+    assert group.threads == {"t": ("a-0",)}
+
+
+@pytest.mark.parametrize("nodes", [{}, {"a": None}, {"b": node(STATIC, t=1)}])
+def test_without_our_own_node_we_are_not_registered(nodes):
+    assert read_group("a", nodes, ["t"]) == Unregistered()
+
+
+def test_our_share_is_what_our_threads_get():
+    nodes = {"a": node(STATIC, t=2), "b": node(STATIC, t=1, u=1)}
+    partitions = {"t": [0, 1, 2, 3], "u": [0]}
+    group = read_group("b", nodes, ["t", "u"])
+    assert share_of("b", group, partitions) == {TopicPartition("t", 3): "b-0", TopicPartition("u", 0): "b-0"}
+    assert share_of("a", group, partitions) == {
+        TopicPartition("t", 0): "a-0",
+        TopicPartition("t", 1): "a-0",
+        TopicPartition("t", 2): "a-1",
+    }
+
+
+def test_a_thread_of_another_member_whose_id_begins_like_ours_is_not_ours():
+    """R11: g_x has a thread g_x-1, and another member is called g_x-1."""
+    nodes = {"g_x": node(STATIC, t=1), "g_x-1": node(STATIC, t=1)}
+    group = read_group("g_x", nodes, ["t"])
+    assert share_of("g_x", group, {"t": [0, 1]}) == {TopicPartition("t", 0): "g_x-0"}
+
+
+def test_a_topic_that_is_not_there_yet_gives_nothing():
+    group = read_group("a", {"a": node(STATIC, nosuch=1)}, [])
+    assert share_of("a", group, {}) == {}

@@ -1,0 +1,298 @@
+"""What may be committed: single rules, and the dumb twin that scans all tickets from the start each time."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zkconsumer.progress import Parked, Progress
+
+TOO_LARGE = RuntimeError("orders/3 at 40: larger than the target takes")
+
+
+def test_nothing_is_committable_before_the_first_ticket_is_done():
+    progress = Progress(10)
+    progress.ticket(20)
+    assert progress.committable == 10
+
+
+def test_committable_waits_for_everything_before():
+    progress = Progress(0)
+    first, second = progress.ticket(10), progress.ticket(25)
+    second.done()
+    assert progress.committable == 0
+    first.done()
+    assert progress.committable == 25
+
+
+def test_a_ticket_is_done_with_its_last_part():
+    progress = Progress(0)
+    ticket = progress.ticket(10, parts=3)
+    ticket.done()
+    ticket.done()
+    assert progress.committable == 0
+    ticket.done()
+    assert progress.committable == 10
+
+
+def test_a_ticket_without_parts_moves_the_position_alone():
+    progress = Progress(0)
+    first = progress.ticket(10)
+    progress.ticket(20, parts=0)
+    assert progress.committable == 0
+    first.done()
+    assert progress.committable == 20
+
+
+def test_one_part_may_be_reached_inside():
+    progress = Progress(0)
+    first, second = progress.ticket(10), progress.ticket(20)
+    second.reached(15)
+    assert progress.committable == 0
+    first.reached(7)
+    assert progress.committable == 7
+    first.done()
+    assert progress.committable == 15
+    second.reached(12)
+    assert progress.committable == 15
+
+
+def test_reached_never_goes_beyond_its_ticket():
+    progress = Progress(0)
+    progress.ticket(10).reached(1000)
+    assert progress.committable == 10
+
+
+def test_of_several_parts_nothing_is_reached():
+    progress = Progress(0)
+    progress.ticket(10, parts=2).reached(7)
+    assert progress.committable == 0
+
+
+def test_positions_do_not_go_back():
+    progress = Progress(50)
+    with pytest.raises(ValueError, match="up to 40 after one up to 50"):
+        progress.ticket(40)
+
+
+def test_what_failed_parks_the_partition_and_nothing_after_it_is_committed():
+    progress = Progress(0)
+    before, bad, after = progress.ticket(40), progress.ticket(50), progress.ticket(60)
+    after.done()
+    bad.failed(TOO_LARGE)
+    assert progress.parked == Parked(TOO_LARGE, 40)
+    assert [t.may_send() for t in (before, bad, after)] == [True, False, False]
+    assert not progress.ticket(70).may_send()
+    before.done()
+    bad.done()
+    assert progress.committable == 40
+    assert progress.idle
+
+
+def test_what_was_stored_of_the_failed_ticket_is_committed():
+    progress = Progress(0)
+    before, bad = progress.ticket(40), progress.ticket(50)
+    bad.reached(45)
+    bad.failed(TOO_LARGE, 45)
+    assert (progress.committable, progress.parked.position) == (0, 45)
+    before.done()
+    assert progress.committable == 45
+
+
+def test_an_earlier_failure_takes_the_place_of_a_later_one():
+    progress = Progress(0)
+    first, second, third = progress.ticket(10), progress.ticket(20), progress.ticket(30)
+    third.failed(RuntimeError("third"))
+    second.failed(TOO_LARGE)
+    assert progress.parked == Parked(TOO_LARGE, 10)
+    third.failed(RuntimeError("again"))
+    assert progress.parked == Parked(TOO_LARGE, 10)
+    first.done()
+    assert progress.committable == 10
+
+
+def test_messages_of_one_compressed_07_entry_share_a_position():
+    progress = Progress(100)
+    inner = [progress.ticket(100), progress.ticket(100), progress.ticket(180)]
+    inner[0].done()
+    inner[1].failed(TOO_LARGE)
+    assert not progress.ticket(180).may_send()
+    assert not inner[2].may_send()
+    assert progress.committable == 100
+
+
+def test_a_message_with_the_position_of_the_failed_one_is_not_sent():
+    progress = Progress(100)
+    progress.ticket(100).failed(TOO_LARGE)
+    assert not progress.ticket(100).may_send()
+
+
+def test_parked_by_the_fetcher_what_comes_before_goes_on():
+    progress = Progress(0)
+    first = progress.ticket(10)
+    progress.park(TOO_LARGE, 20)
+    second = progress.ticket(20)
+    third = progress.ticket(30)
+    assert [t.may_send() for t in (first, second, third)] == [True, True, False]
+    for ticket in (first, second, third):
+        ticket.done()
+    assert progress.committable == 20
+
+
+def test_the_first_reason_for_parking_stands():
+    progress = Progress(0)
+    progress.park(TOO_LARGE)
+    progress.park(RuntimeError("other"), 50)
+    assert progress.parked == Parked(TOO_LARGE, 0)
+
+
+def test_a_dropped_ticket_is_never_passed_and_is_no_reason():
+    progress = Progress(0)
+    first, second, third = progress.ticket(10), progress.ticket(20), progress.ticket(30)
+    second.reached(15)
+    second.drop()
+    third.done()
+    first.done()
+    assert (progress.committable, progress.parked, progress.idle) == (15, None, True)
+    progress.park(TOO_LARGE, 100)
+    assert not progress.ticket(40).may_send()
+
+
+def test_after_close_a_late_done_changes_nothing():
+    progress = Progress(0)
+    first, second = progress.ticket(10), progress.ticket(20)
+    first.done()
+    progress.close()
+    second.reached(15)
+    second.done()
+    second.failed(TOO_LARGE)
+    assert (progress.committable, progress.parked, progress.idle) == (10, None, True)
+    assert not second.may_send()
+    assert not progress.ticket(30).may_send()
+
+
+def test_nothing_is_sent_once_the_lease_is_over():
+    lease = [True]
+    ticket = Progress(0, may_send=lambda: lease[0]).ticket(10)
+    assert ticket.may_send()
+    lease[0] = False
+    assert not ticket.may_send()
+
+
+def test_bytes_come_back_once_whether_done_parked_or_closed():
+    freed: list[int] = []
+    progress = Progress(0, on_settled=freed.append)
+    done, parked, closed = (progress.ticket(n * 10, nbytes=n) for n in (1, 2, 3))
+    done.done()
+    assert (freed, progress.undone_bytes) == ([1], 5)
+    closed_too = progress.ticket(40, nbytes=4)
+    closed_too.failed(TOO_LARGE)
+    assert sorted(freed) == [1, 4]
+    progress.ticket(50, nbytes=5)  # dropped from birth
+    assert sorted(freed) == [1, 4, 5]
+    progress.close()
+    for ticket in (done, parked, closed, closed_too):
+        ticket.done()
+    assert sorted(freed) == [1, 2, 3, 4, 5]
+    assert progress.undone_bytes == 0
+
+
+def test_the_callback_may_ask_us():
+    progress = Progress(0, on_settled=lambda nbytes: seen.append(progress.committable))
+    seen: list[int] = []
+    progress.ticket(10, nbytes=1).done()
+    assert seen == [10]
+
+
+def test_threads_may_settle_what_the_hub_counts():
+    progress = Progress(0)
+    tickets = [progress.ticket(n) for n in range(1, 4001)]
+    threads = [threading.Thread(target=lambda mine: [t.done() for t in mine], args=(tickets[n::4],)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert (progress.committable, progress.idle) == (4000, True)
+
+
+class Twin:
+    """The dumb one: keeps every ticket for ever and scans them all."""
+
+    def __init__(self, position: int) -> None:
+        self.start = position
+        self.rows: list[dict] = []
+
+    def ticket(self, resume_at: int, parts: int, nbytes: int) -> None:
+        alive = not any(row["state"] == "ended" for row in self.rows)
+        row = {"resume_at": resume_at, "left": parts, "parts": parts, "at": None, "nbytes": nbytes}
+        self.rows.append({**row, "state": "open" if alive else "refused"})
+
+    def event(self, index: int, what: str, amount: int) -> None:
+        row = self.rows[index]
+        if row["state"] != "open" or row["left"] == 0:
+            return
+        begin = self.rows[index - 1]["resume_at"] if index else self.start
+        if what == "done":
+            row["left"] -= 1
+        elif what == "reached" and row["parts"] == 1:
+            row["at"] = max(row["at"] or begin, min(begin + amount, row["resume_at"]))
+        elif what in ("failed", "drop"):
+            row["state"] = "ended"
+            for later in self.rows[index + 1 :]:
+                if later["left"]:
+                    later["state"] = "refused"
+
+    @property
+    def committable(self) -> int:
+        position = self.start
+        for row in self.rows:
+            if row["state"] == "open" and row["left"] == 0:
+                position = row["resume_at"]
+                continue
+            return max(position, row["at"] or position)
+        return position
+
+    @property
+    def undone_bytes(self) -> int:
+        return sum(row["nbytes"] for row in self.rows if row["state"] == "open" and row["left"])
+
+
+moves = st.one_of(
+    st.tuples(st.just("ticket"), st.integers(0, 5), st.integers(0, 3), st.integers(0, 9)),
+    st.tuples(st.sampled_from(["done", "done", "done", "reached"]), st.integers(0, 30), st.integers(0, 5)),
+    st.tuples(st.sampled_from(["failed", "drop"]), st.integers(0, 30), st.just(0)),
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.integers(0, 100), st.lists(moves, max_size=60))
+def test_quick_and_dumb_agree_under_any_order_of_completion(start, events):
+    freed: list[int] = []
+    quick, dumb = Progress(start, on_settled=freed.append), Twin(start)
+    tickets, given_bytes, newest = [], 0, start
+    before = start
+    for event in events:
+        if event[0] == "ticket":
+            _, step, parts, nbytes = event
+            newest += step
+            tickets.append(quick.ticket(newest, parts, nbytes))
+            dumb.ticket(newest, parts, nbytes)
+            given_bytes += nbytes
+        elif tickets:
+            what, index, amount = event
+            index %= len(tickets)
+            ticket = tickets[index]
+            {
+                "done": ticket.done,
+                "drop": ticket.drop,
+                "failed": lambda t=ticket: t.failed(TOO_LARGE),
+                "reached": lambda t=ticket, a=amount: t.reached(t.begin + a),
+            }[what]()
+            dumb.event(index, what, amount)
+        assert quick.committable == dumb.committable
+        assert quick.undone_bytes == dumb.undone_bytes == given_bytes - sum(freed)
+        assert quick.committable >= before
+        before = quick.committable
