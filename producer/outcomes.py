@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from struct import Struct
 from types import ModuleType
+from typing import Protocol, runtime_checkable
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, error_info
@@ -22,6 +23,13 @@ from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s,
 
 NEVER = frozenset({17, 29})  # metadata errors of a topic that waiting does not cure
 SIZE = Struct(">i")
+
+
+@runtime_checkable
+class Skipping(Protocol):
+    """A ticket that goes on without a message that is too large: it hears of each, and of the rest as usual."""
+
+    def skipped(self, reason: Exception) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +159,22 @@ class Outcomes:
             self._fail(batch, Undeliverable(f"{batch.tp} on {broker}: {damage}, found when splitting it"), now)
             return
         if len(halves) < 2:
-            self._fail(batch, Undeliverable(_too_large(piece, code, broker)), now)
+            self._too_large(batch, Undeliverable(_too_large(piece, code, broker)), now)
             return
         if piece.part is piece.item.part:
             self._events(f"{batch.tp} on {broker}: {piece.size} bytes are too large together; sending smaller pieces")
         self._batches.put_back(batch, _chain(piece, halves), now)
+
+    def _too_large(self, batch: Batch, reason: Undeliverable, now: float) -> None:
+        """The end of its item; of this message only, where the ticket can do without one."""
+        piece = batch.pieces[0]
+        if not isinstance(piece.item.ticket, Skipping):
+            self._fail(batch, reason, now)
+            return
+        self.counters.failed += 1
+        self._batches.settled(batch)
+        piece.item.ticket.skipped(reason)
+        self._piece_stored(piece)
 
     def _check(self, batch: Batch, reason: Exception, where: str, now: float) -> None:
         """Damaged, says the broker: the first bad entry of ours ends its item, after what precedes it is stored."""

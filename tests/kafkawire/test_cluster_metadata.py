@@ -1,0 +1,101 @@
+"""MetadataSource on fake clusters: whom it asks, what it forgets, what it never does."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.dialects import dialect
+from kafkawire.model import TopicPartition
+from kafkawire.net.links import Links
+from tests.fakes.broker import Close, FakeCluster
+
+
+@pytest.fixture
+def links():
+    pool = Links("test", timeout_ms=5000)
+    yield pool
+    pool.close()
+
+
+def source(cluster: FakeCluster, links: Links, **more: object) -> MetadataSource:
+    return MetadataSource(cluster.bootstrap, dialect("0.8.2"), links)
+
+
+def dead_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_all_topics_are_read_without_naming_one(links: Links):
+    with FakeCluster({"t": 2, "u": 1}, brokers=2, auto_create=1) as cluster:
+        view = source(cluster, links).read(None)
+        assert {topic: view.partitions(topic) for topic in view.topics} == {"t": [0, 1], "u": [0]}
+        assert view.leader(TopicPartition("t", 1)).port == cluster.ports[2]
+        assert cluster.seen("metadata")[0].body["topics"] == []
+
+
+def test_a_topic_by_name_that_is_missing_has_its_error(links: Links):
+    with FakeCluster({"t": 1}) as cluster:
+        view = source(cluster, links).read(["t", "missing"])
+        assert (set(view.topics), dict(view.errors)) == ({"t"}, {"missing": 3})
+
+
+def test_a_topic_that_is_being_created_has_no_partitions_yet(links: Links):
+    with FakeCluster(auto_create=2) as cluster:
+        metadata = source(cluster, links)
+        assert dict(metadata.read(["new"]).errors) == {"new": 5}
+        assert metadata.read(["new"]).partitions("new") == [0, 1]
+
+
+def test_a_partition_without_a_leader_is_in_the_view(links: Links):
+    with FakeCluster({"t": 2}, brokers=2) as cluster:
+        cluster.stop(2)
+        view = source(cluster, links).read(None)
+        assert view.partitions("t") == [0, 1]
+        assert view.leader(TopicPartition("t", 1)) is None
+
+
+def test_an_empty_broker_list_does_not_wipe_what_is_known(links: Links):
+    with FakeCluster({"t": 1}, brokers=2, lists_all_brokers=False) as cluster:
+        metadata = source(cluster, links)
+        assert set(metadata.read(["t"]).brokers) == {1}
+        assert metadata.read(["missing"]).brokers == {}
+        assert metadata.read(["t"]).partitions("t") == [0]
+        cluster.stop(1)
+        assert set(metadata.read(["missing"]).errors) == {"missing"}  # the bootstrap list still has broker 2
+
+
+def test_brokers_that_fail_are_passed_over_and_the_open_link_is_kept(links: Links):
+    with FakeCluster({"t": 1}, brokers=3) as cluster:
+        bootstrap = [("127.0.0.1", dead_port()), *cluster.bootstrap]
+        metadata = MetadataSource(bootstrap, dialect("0.8.2"), links)
+        for _ in range(5):
+            metadata.read(None)
+        assert {seen.broker for seen in cluster.seen("metadata")} == {1}
+        cluster.script("metadata", Close())
+        metadata.read(None)
+        assert cluster.seen("metadata")[-1].broker != 1
+
+
+def test_a_cluster_that_moved_to_other_ports_is_followed_by_its_own_answers(links: Links):
+    with FakeCluster({"t": 1}, brokers=2) as cluster:
+        metadata = source(cluster, links)
+        metadata.read(None)
+        cluster.stop(2)
+        cluster.start(2)
+        metadata.read(None)
+        cluster.stop(1)  # whose port the bootstrap list knows; broker 2's old port is dead
+        assert metadata.read(None).brokers[2].port == cluster.ports[2]
+
+
+def test_when_nobody_answers_each_is_named_with_its_reason(links: Links):
+    ports = [dead_port(), dead_port()]
+    metadata = MetadataSource([("127.0.0.1", port) for port in ports], dialect("0.8.2"), links)
+    with pytest.raises(Unreachable) as raised:
+        metadata.read(None)
+    for port in ports:
+        assert f"127.0.0.1:{port}" in str(raised.value)
+    assert str(raised.value).count("refused") == 2

@@ -1,0 +1,97 @@
+"""Assignments as AdminUtils makes them, and topics on a real ZooKeeper as it writes them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from kazoo.client import KazooClient
+
+from kafkawire.cluster.topics import assign, check_name, create
+from kafkawire.cluster.zookeeper import read_brokers, read_leaders, read_partitions, read_topics, read_view
+from kafkawire.errors import LocalError
+from kafkawire.model import TopicPartition
+from kafkawire.v08 import znodes
+
+
+def test_the_assignment_is_the_one_in_the_comment_of_admin_utils():
+    # AdminUtils.assignReplicasToBrokers 0.8.2: 5 brokers, 10 partitions, 3 replicas, start 0 and shift 0
+    expected = {
+        0: [0, 1, 2], 1: [1, 2, 3], 2: [2, 3, 4], 3: [3, 4, 0], 4: [4, 0, 1],
+        5: [0, 2, 3], 6: [1, 3, 4], 7: [2, 4, 0], 8: [3, 0, 1], 9: [4, 1, 2],
+    }  # fmt: skip
+    assert assign([4, 3, 2, 1, 0], 10, 3) == expected
+
+
+@pytest.mark.parametrize("start", range(7))
+@pytest.mark.parametrize(("brokers", "replication"), [(1, 1), (2, 2), (3, 2), (5, 5)])
+def test_replicas_are_different_brokers_and_leaders_are_spread(brokers: int, replication: int, start: int):
+    ids = [10 * n for n in range(brokers)]
+    made = assign(ids, 4 * brokers, replication, start)
+    assert all(len(set(replicas)) == replication for replicas in made.values())
+    leaders = [replicas[0] for replicas in made.values()]
+    assert {leaders.count(broker) for broker in ids} == {4}
+
+
+@pytest.mark.parametrize(("partitions", "replication", "said"), [(0, 1, "at least 1"), (1, 3, "live brokers, 2")])
+def test_an_assignment_that_cannot_be_is_refused(partitions: int, replication: int, said: str):
+    with pytest.raises(LocalError, match=said):
+        assign([1, 2], partitions, replication)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "é", "a" * 256, "a b"])
+def test_a_name_no_broker_takes_is_refused(name: str):
+    with pytest.raises(LocalError, match="a name is 1 to 255"):
+        check_name(name)
+
+
+@pytest.mark.parametrize("assignment", [{}, {1: [1]}, {0: []}, {0: [1], 1: [1, 2]}, {0: [1, 1]}])
+def test_an_assignment_brokers_would_choke_on_never_reaches_zookeeper(assignment: dict[int, list[int]]):
+    with pytest.raises(LocalError, match="topic t: "):
+        create(None, "t", assignment)
+
+
+@pytest.fixture
+def zk(zk_server, unique):
+    outside = KazooClient(zk_server.connect, timeout=8)
+    outside.start()
+    outside.create(unique.chroot)
+    client = KazooClient(zk_server.connect + unique.chroot, timeout=8)
+    client.start()
+    yield client
+    for each in (client, outside):
+        each.stop()
+        each.close()
+
+
+@pytest.mark.real
+def test_a_topic_is_written_as_the_admin_tool_does_and_only_once(zk: KazooClient):
+    assert create(zk, "t", {0: [1, 2], 1: [2, 1]}, {"retention.ms": "1000"}) is True
+    assert zk.get("/config/topics/t")[0] == b'{"version":1,"config":{"retention.ms":"1000"}}'
+    assert zk.get("/brokers/topics/t")[0] == b'{"version":1,"partitions":{"0":[1,2],"1":[2,1]}}'
+    assert create(zk, "t", {0: [2]}, {"retention.ms": "1"}) is False
+    assert zk.get("/config/topics/t")[0] == b'{"version":1,"config":{"retention.ms":"1000"}}'
+    zk.delete("/brokers/topics/t")  # what a deletion leaves behind does not stand in the way
+    assert create(zk, "t", {0: [2]}) is True
+    assert zk.get("/config/topics/t")[0] == b'{"version":1,"config":{}}'
+
+
+@pytest.mark.real
+def test_reading_creates_nothing_and_leaves_out_what_is_missing(zk: KazooClient):
+    assert (read_brokers(zk, znodes), read_topics(zk, znodes), read_partitions(zk, znodes, ["t"])) == ({}, [], {})
+    tp = TopicPartition("t", 0)
+    assert read_leaders(zk, znodes, [tp]) == {tp: None}
+    assert zk.get_children("/") == []
+
+
+@pytest.mark.real
+def test_brokers_replicas_and_leaders_are_read(zk: KazooClient):
+    zk.create("/brokers/ids/7", json.dumps({"version": 1, "host": "h", "port": 9}).encode(), makepath=True)
+    create(zk, "t", {0: [7, 8], 1: [8, 7]})
+    state = {"version": 1, "leader": 7, "leader_epoch": 0, "controller_epoch": 1, "isr": [7]}
+    zk.create("/brokers/topics/t/partitions/0/state", json.dumps(state).encode(), makepath=True)
+    view = read_view(zk, znodes, ["t", "missing"])
+    assert view.leader(TopicPartition("t", 0)) == (7, "h", 9)
+    assert view.topics["t"][0].isr == (7,)
+    assert view.topics["t"][1].leader is None
+    assert (read_topics(zk, znodes), set(view.topics)) == (["t"], {"t"})

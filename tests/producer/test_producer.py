@@ -1,0 +1,316 @@
+"""Producer on the fake cluster, from a plain program and from a gevent program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from groundwork.crew import Crew
+from groundwork.options import OptionError, load, warnings_of
+from kafkawire.errors import BrokerError, LocalError
+from producer.config import ProducerConfig
+from producer.errors import Closed, QueueFull, SendFailed, Undeliverable
+from producer.partitioners import byte_array_partitioner
+from producer.producer import Producer
+from tests.fakes.broker import Close, Fail, FakeCluster, Wait
+
+WAIT_S = 10.0
+
+
+def config_of(cluster: FakeCluster, **options: Any) -> ProducerConfig:
+    return ProducerConfig(brokers=tuple(cluster.bootstrap), **{"retry_backoff_ms": 5, **options})
+
+
+def all_values(cluster: FakeCluster, topic: str, partitions: int) -> list[bytes | None]:
+    return [value for p in range(partitions) for value in cluster.values(topic, p)]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_a_plain_program_sends_and_everything_arrives_in_order(codec: str):
+    sent = [b"%05d" % n for n in range(5000)]
+    with FakeCluster({"t": 1}) as cluster:
+        with Producer(config_of(cluster, codec=codec)) as producer:
+            for value in sent:
+                producer.send("t", value)
+        assert cluster.values("t", 0) == sent
+        assert len(cluster.seen("produce")) < 1000
+
+
+def test_a_gevent_program_sends_in_its_own_hub():
+    with FakeCluster({"t": 1}) as cluster:
+        crew = Crew()
+        threads: set[int] = set()
+
+        def program() -> None:
+            with Producer(
+                config_of(cluster), hub="caller", encoder=lambda v: threads.add(threading.get_ident()) or v
+            ) as p:
+                for n in range(100):
+                    p.send("t", b"%d" % n)
+            crew._stopped.set()
+
+        crew.spawn("program", program)
+        assert crew.wait(WAIT_S)
+        assert cluster.values("t", 0) == [b"%d" % n for n in range(100)]
+        assert threads == {threading.get_ident()}
+        crew.stop(WAIT_S)
+
+
+def test_keys_choose_partitions_as_the_partitioner_says_and_travel_with_the_message():
+    with FakeCluster({"t": 4}, brokers=2) as cluster:
+        with Producer(config_of(cluster)) as producer:
+            for n in range(100):
+                producer.send("t", f"v{n}", key=b"k%d" % n)
+        for p in range(4):
+            keys = [key for _, key, _ in cluster.messages("t", p)]
+            assert keys
+            assert all(byte_array_partitioner(key or b"", 4) == p for key in keys)
+
+
+def test_partition_partitioner_and_encoders_can_be_given():
+    with FakeCluster({"t": 4}) as cluster:
+        options: dict[str, Any] = {"encoder": lambda v: str(v).encode(), "partitioner": lambda key, n: key % n}
+        with Producer(config_of(cluster), **options) as producer:
+            producer.send("t", 1.5, key=6)
+            producer.send("t", None, key=7, partition=3)
+        assert cluster.messages("t", 2) == [(0, b"6", b"1.5")]
+        assert cluster.messages("t", 3) == [(0, b"7", b"None")]
+
+
+def test_a_null_value_stays_null():
+    with FakeCluster({"t": 1}) as cluster:
+        with Producer(config_of(cluster)) as producer:
+            producer.send("t", None, key=b"gone")
+        assert cluster.messages("t", 0) == [(0, b"gone", None)]
+
+
+def test_messages_without_a_key_reach_every_partition_with_a_leader_in_time():
+    with FakeCluster({"t": 3}) as cluster:
+        with Producer(config_of(cluster, linger_ms=0)) as producer:
+            for _ in range(60):
+                producer.send("t", b"v")
+                producer.flush(WAIT_S)
+        assert all(cluster.values("t", p) for p in range(3))
+
+
+def test_a_topic_is_created_by_naming_it_where_brokers_do_that():
+    with FakeCluster(auto_create=2) as cluster:
+        with Producer(config_of(cluster)) as producer:
+            producer.send("new", b"v")
+        assert all_values(cluster, "new", 2) == [b"v"]
+
+
+def test_a_missing_topic_is_a_named_error():
+    with FakeCluster({"t": 1}) as cluster, Producer(config_of(cluster, retries=1)) as producer:
+        with pytest.raises(BrokerError, match=r"topic nowhere: UnknownTopicOrPartition \(3\)"):
+            producer.send("nowhere", b"v")
+        with pytest.raises(LocalError, match="t/5: topic t has 1 partitions"):
+            producer.send("t", b"v", partition=5)
+
+
+def test_no_broker_is_a_named_error_soon():
+    with FakeCluster({"t": 1}) as cluster:
+        config = config_of(cluster, retries=1)
+        cluster.stop(1)
+        producer = Producer(config)
+        with pytest.raises(Exception, match=r"no broker of the cluster answers: .*127.0.0.1:\d+.*refused"):
+            producer.send("t", b"v")
+        producer.close(WAIT_S)
+
+
+def test_a_message_larger_than_any_may_be_is_refused_at_once_and_the_others_go_on():
+    with FakeCluster({"t": 1}) as cluster, Producer(config_of(cluster, message_max_bytes=2000)) as producer:
+        with pytest.raises(
+            Undeliverable, match=r"t: a message of 3026 bytes is larger than message.max.bytes \(2000\)"
+        ):
+            producer.send("t", b"x" * 3000)
+        producer.send("t", b"small")
+        producer.flush(WAIT_S)
+        assert cluster.values("t", 0) == [b"small"]
+
+
+def test_a_message_the_broker_finds_too_large_is_told_and_its_neighbours_are_stored():
+    with FakeCluster({"t": 1}, message_max_bytes=500) as cluster, Producer(config_of(cluster)) as producer:
+        for value in (b"a", b"b", b"x" * 1000, b"c", b"y" * 1000, b"d"):
+            producer.send("t", value)
+        with pytest.raises(
+            SendFailed, match=r"^2 messages were not stored; the first reason: t/0 on broker 1 .*1026 bytes"
+        ):
+            producer.flush(WAIT_S)
+        assert cluster.values("t", 0) == [b"a", b"b", b"c", b"d"]
+        producer.flush(WAIT_S)
+
+
+def test_what_could_not_be_stored_is_raised_by_the_next_flush_with_its_count():
+    with FakeCluster({"t": 1}) as cluster, Producer(config_of(cluster, retries=0, linger_ms=50)) as producer:
+        cluster.script("produce", Fail(7))
+        for _ in range(3):
+            producer.send("t", b"v")
+        with pytest.raises(SendFailed, match=r"3 messages were not stored; .*RequestTimedOut") as raised:
+            producer.flush(WAIT_S)
+        assert isinstance(raised.value.first, BrokerError)
+        producer.send("t", b"after")
+        producer.flush(WAIT_S)
+        assert cluster.values("t", 0) == [b"after"]
+
+
+def test_a_lost_connection_costs_nothing_but_a_duplicate():
+    with FakeCluster({"t": 1}) as cluster, Producer(config_of(cluster, reconnect_ms=10)) as producer:
+        cluster.script("produce", Close(store=True), Close())
+        producer.send("t", b"v")
+        producer.flush(WAIT_S)
+        assert cluster.values("t", 0) == [b"v", b"v"]
+
+
+def test_send_waits_while_there_is_no_room():
+    release = threading.Event()
+    with FakeCluster({"t": 1}) as cluster:
+        cluster.script("produce", Wait(release))
+        with Producer(config_of(cluster, queue_messages=10, batch_messages=5)) as producer:
+            for n in range(10):
+                producer.send("t", b"%d" % n)
+            waiting = threading.Thread(target=producer.send, args=("t", b"10"))
+            waiting.start()
+            waiting.join(0.2)
+            assert waiting.is_alive()
+            assert producer.pending == 10
+            release.set()
+            waiting.join(WAIT_S)
+        assert cluster.values("t", 0) == [b"%d" % n for n in range(11)]
+
+
+def test_queue_full_after_the_enqueue_time_out_names_topic_and_option():
+    release = threading.Event()
+    with FakeCluster({"t": 1}) as cluster:
+        cluster.script("produce", Wait(release))
+        options = {"queue_bytes": 2048, "enqueue_timeout_ms": 50}
+        with Producer(config_of(cluster, **options)) as producer:
+            producer.send("t", b"x" * 1500)
+            begin = time.monotonic()
+            with pytest.raises(QueueFull, match=r"t/0: 1 messages .*queue.enqueue.timeout.ms"):
+                producer.send("t", b"x" * 1500)
+            assert 0.04 < time.monotonic() - begin < 5
+            release.set()
+
+
+def test_lingering_messages_are_flushed_without_waiting():
+    with FakeCluster({"t": 1}) as cluster, Producer(config_of(cluster, linger_ms=60000)) as producer:
+        producer.send("t", b"v")
+        begin = time.monotonic()
+        producer.flush(WAIT_S)
+        assert time.monotonic() - begin < 5
+        assert cluster.values("t", 0) == [b"v"]
+
+
+def test_close_drains_and_says_what_is_left_after_its_time():
+    with FakeCluster({"t": 1}) as cluster:
+        release = threading.Event()
+        cluster.script("produce", Wait(release))
+        producer = Producer(config_of(cluster))
+        producer.send("t", b"v")
+        with pytest.raises(SendFailed, match=r"1 messages are not acknowledged after 0.1 s"):
+            producer.close(0.1)
+        producer.close(0.1)
+        with pytest.raises(Closed):
+            producer.send("t", b"v")
+        release.set()
+
+
+def test_several_threads_may_send():
+    with FakeCluster({"t": 1}) as cluster:
+        with Producer(config_of(cluster)) as producer:
+
+            def send(tag: int) -> None:
+                for n in range(300):
+                    producer.send("t", b"%d %d" % (tag, n))
+
+            threads = [threading.Thread(target=send, args=(tag,)) for tag in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(WAIT_S)
+        stored = cluster.values("t", 0)
+        for tag in range(4):
+            mine = [value for value in stored if value and value.startswith(b"%d " % tag)]
+            assert mine == [b"%d %d" % (tag, n) for n in range(300)]
+
+
+def test_only_compressed_topics_are_compressed():
+    with FakeCluster({"a": 1, "b": 1}) as cluster:
+        with Producer(config_of(cluster, codec="gzip", compressed_topics=("a",))) as producer:
+            producer.send("a", b"v" * 100)
+            producer.send("b", b"v" * 100)
+        codecs = {t: data[17] & 7 for seen in cluster.seen("produce") for (t, _), data in seen.body["sets"].items()}
+        assert codecs == {"a": 1, "b": 0}
+
+
+def test_a_program_that_ends_without_close_still_sends_what_it_can():
+    program = """
+import sys
+from producer.config import ProducerConfig
+from producer.producer import Producer
+producer = Producer(ProducerConfig(brokers=(("127.0.0.1", int(sys.argv[1])),)))
+for n in range(100):
+    producer.send("t", b"%d" % n)
+"""
+    with FakeCluster({"t": 1}) as cluster:
+        done = subprocess.run([sys.executable, "-c", program, str(cluster.ports[1])], capture_output=True, timeout=30)
+        assert done.returncode == 0, done.stderr
+        assert cluster.values("t", 0) == [b"%d" % n for n in range(100)]
+
+
+# options
+
+
+def test_a_jvm_file_is_read_as_it_is():
+    values = {
+        "metadata.broker.list": "h1:9092, h2:9093",
+        "producer.type": "async",
+        "compression.codec": "2",
+        "serializer.class": "kafka.serializer.StringEncoder",
+        "partitioner.class": "kafka.producer.ByteArrayPartitioner",
+        "request.required.acks": "1",
+    }
+    config = load(ProducerConfig, values, "p.properties", jvm=True)
+    assert (config.brokers, config.codec, config.acks) == ((("h1", 9092), ("h2", 9093)), "snappy", 1)
+    assert (config.encoder, config.partitioner) == (
+        "producer.encoders:as_text",
+        "producer.partitioners:byte_array_partitioner",
+    )
+    assert any("producer.type" in warning for warning in warnings_of(config))
+
+
+def test_0_7_names_are_read_too():
+    values = {"broker.list": "0:h1:9092,1:h2:9092", "queue.time": "100", "batch.size": "50", "num.retries": "7"}
+    config = load(ProducerConfig, values, "old.properties", jvm=True)
+    assert config.brokers == (("h1", 9092), ("h2", 9092))
+    assert (config.linger_ms, config.batch_messages, config.retries) == (100, 50, 7)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "metadata.broker.list"),
+        ({"metadata.broker.list": "h1"}, "'h1' is not host:port"),
+        ({"metadata.broker.list": "h1:0"}, "port '0'"),
+        ({"metadata.broker.list": "h:1", "compression.codec": "zip"}, "none, gzip, snappy, lz4"),
+        ({"metadata.broker.list": "h:1", "compression.codec": "lz4", "kafka.version": "0.8.1"}, "lz4 is not known to"),
+        ({"metadata.broker.list": "h:1", "batch.num.messages": "20000"}, "larger than queue.buffering.max.messages"),
+        ({"metadata.broker.list": "h:1", "request.required.ack": "1"}, "did you mean 'request.required.acks'"),
+    ],
+)
+def test_wrong_options_are_named(values: dict[str, str], said: str):
+    with pytest.raises(OptionError) as raised:
+        load(ProducerConfig, values, "p.properties", jvm=True)
+    assert said in str(raised.value)
+
+
+def test_an_encoder_that_is_not_there_is_named():
+    config = ProducerConfig(brokers=(("h", 1),), encoder="producer.encoders:as_xml")
+    with pytest.raises(LocalError, match=r"producer\.encoders:as_xml"):
+        Producer(config)
