@@ -1,0 +1,176 @@
+"""Owner nodes: /consumers/GROUP/owners/TOPIC/PARTITION, ephemeral, its data the thread id that reads the partition.
+
+A node is ours when its ephemeralOwner is our session, never because its text is: the same text may belong to our dead
+session, and such a node vanishes while somebody else takes the partition.  All or nothing per attempt: what an attempt
+won before it met a foreign node is rolled back.  Only nodes of our session are ever deleted, and by version.
+
+Own nodes are watched: one that vanishes or changes while held is reported at once (`on_lost`).  Foreign ones that we
+wait for are watched too (`on_free`), so that nobody sleeps longer than the old owner holds on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+
+from groundwork.failpoints import failpoint
+from kafkawire.model import TopicPartition
+from zkconsumer.errors import ZooKeeperAway
+from zkconsumer.zkcalls import Node, Outcome
+from zkconsumer.zksession import ZkSession
+
+log = logging.getLogger(__name__)
+
+CREATE_TRIES = 3  # for a node that is released just while we look whose it is
+
+
+class Claims:
+    """What this session owns.  held: partition -> thread id."""
+
+    def __init__(
+        self,
+        session: ZkSession,
+        znodes: ModuleType,
+        group: str,
+        on_lost: Callable[[TopicPartition], None],
+        on_free: Callable[[], None],
+    ) -> None:
+        self.held: dict[TopicPartition, str] = {}
+        self._session = session
+        self._znodes = znodes
+        self._group = group
+        self._on_lost = on_lost
+        self._on_free = on_free
+        self._by_path: dict[str, TopicPartition] = {}  # of what is held
+        self._watch_own = self._own_touched
+        self._watch_foreign = self._foreign_touched
+
+    # claim --------------------------------------------------------------------------------------------------------
+
+    def claim(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
+        """Win all of wanted (partition -> thread id), or none of it and say whose they are (empty: all won).
+
+        Raises ZooKeeperAway; then nobody knows what was won: `sweep` finds out on the next CONNECTED.
+        """
+        session_id = self._session.session_id
+        paths = {self._path(tp): tp for tp in wanted}
+        data = {path: wanted[tp].encode() for path, tp in paths.items()}
+        won, contested = self._create(data, session_id)
+        if not contested:
+            gone = self._verify_and_watch(won, session_id)
+            contested = dict.fromkeys(gone, "nobody: it vanished while we claimed")
+        if contested:
+            self._roll_back(won - self._by_path.keys(), session_id)
+            return {paths[path]: owner for path, owner in contested.items()}
+        for path, tp in paths.items():
+            self.held[tp] = wanted[tp]
+            self._by_path[path] = tp
+        return {}
+
+    def _create(self, data: Mapping[str, bytes], session_id: int | None) -> tuple[set[str], dict[str, str]]:
+        """Create the nodes; those that are there already are ours, made ours, or contested."""
+        won: set[str] = set()
+        contested: dict[str, str] = {}
+        open_ = list(data)
+        for _ in range(CREATE_TRIES):
+            outcomes = self._create_each({path: data[path] for path in open_}, session_id)
+            won |= {path for path, outcome in outcomes.items() if outcome is Outcome.DONE}
+            there = [path for path, outcome in outcomes.items() if outcome is not Outcome.DONE]
+            open_, contested = [], {}
+            for path, node in self._session.read(there, self._watch_foreign, session_id).items():
+                if node is None:  # released between our create and our read
+                    open_.append(path)
+                elif node.owner != session_id:
+                    contested[path] = node.data.decode("utf-8", "replace")
+                else:
+                    self._take_over(path, node, data[path], session_id)
+                    won.add(path)
+            if contested or not open_:
+                break
+        return won, contested | dict.fromkeys(open_, "somebody who comes and goes")
+
+    def _create_each(self, data: Mapping[str, bytes], session_id: int | None) -> dict[str, Outcome]:
+        """The first alone, so that the fail point lies between claims; the others pipelined."""
+        first = dict(list(data.items())[:1])
+        outcomes = self._session.create(first, True, session_id)
+        if len(data) > 1:
+            failpoint("inside claim")
+            others = {path: thread for path, thread in data.items() if path not in first}
+            outcomes |= self._session.create(others, True, session_id)
+        return outcomes
+
+    def _take_over(self, path: str, node: Node, data: bytes, session_id: int | None) -> None:
+        """The node is our session's; another thread of ours may have had it."""
+        if node.data != data:
+            self._session.write({path: (data, node.version)}, session_id)
+
+    def _verify_and_watch(self, won: Iterable[str], session_id: int | None) -> set[str]:
+        """Watch what was won; those that are not ours (any more)."""
+        found = self._session.stat(won, self._watch_own, session_id)
+        return {path for path, node in found.items() if node is None or node.owner != session_id}
+
+    # release ------------------------------------------------------------------------------------------------------
+
+    def release(self, tps: Iterable[TopicPartition]) -> None:
+        """Delete the owner nodes of tps as far as they are ours.  Raises ZooKeeperAway; `sweep` then finds the rest."""
+        session_id = self._session.session_id
+        paths = [self._path(tp) for tp in tps]
+        for path in paths:  # first: their watches are about to fire, by our own doing
+            tp = self._by_path.pop(path, None)
+            if tp is not None:
+                del self.held[tp]
+        self._roll_back(set(paths), session_id)
+
+    def forget(self, tps: Iterable[TopicPartition] | None = None) -> None:
+        """These (all: the session is over) are not ours any more, without our doing."""
+        for tp in list(self.held) if tps is None else tps:
+            if self.held.pop(tp, None) is not None:
+                self._by_path.pop(self._path(tp), None)
+
+    def _roll_back(self, paths: set[str], session_id: int | None) -> None:
+        if not paths:
+            return
+        if session_id is None:
+            raise ZooKeeperAway("owner nodes cannot be released now: ZooKeeper is away")
+        found = self._session.stat(paths, session_id=session_id)
+        ours = {path: node.version for path, node in found.items() if node is not None and node.owner == session_id}
+        self._session.delete(ours, session_id)
+
+    # audit --------------------------------------------------------------------------------------------------------
+
+    def lost(self, tps: Iterable[TopicPartition] | None = None) -> set[TopicPartition]:
+        """Those held (of tps) whose node is not ours any more, as ZooKeeper says now; the rest is watched again."""
+        asked = {self._path(tp): tp for tp in (self.held if tps is None else tps) if tp in self.held}
+        gone = self._verify_and_watch(asked, self._session.session_id)
+        return {asked[path] for path in gone if asked[path] in self.held}
+
+    def sweep(self) -> list[str]:
+        """Delete nodes of our session that we do not hold (left by an attempt or a lapsed lease); their paths."""
+        session_id = self._session.session_id
+        folder = self._znodes.owners(self._group, "-").rpartition("/")[0]
+        paths: list[str] = []
+        for topic in self._session.children(folder, session_id=session_id) or ():
+            above = self._znodes.owners(self._group, topic)
+            paths += [f"{above}/{name}" for name in self._session.children(above, session_id=session_id) or ()]
+        found = self._session.stat(paths, session_id=session_id)
+        orphans = [p for p, node in found.items() if node and node.owner == session_id and p not in self._by_path]
+        self._roll_back(set(orphans), session_id)
+        return orphans
+
+    # watches ------------------------------------------------------------------------------------------------------
+
+    def _own_touched(self, path: str, changed: bool) -> None:
+        """Ours vanished or was overwritten by somebody: it cannot be trusted for one more message."""
+        tp = self._by_path.get(path) if changed else None  # a connection that went says nothing about the node
+        if tp is not None:
+            log.warning("owner node %s was taken away or changed by somebody else", path)
+            self._on_lost(tp)
+
+    def _foreign_touched(self, path: str, changed: bool) -> None:
+        if changed:
+            self._on_free()
+
+    def _path(self, tp: TopicPartition) -> str:
+        path: str = self._znodes.owner(self._group, tp)
+        return path

@@ -1,0 +1,103 @@
+"""Committing: what is done of each owned partition goes to the offset store, under the lease, one commit at a time.
+
+    on the timer, at release, at shutdown, when the user says so, and once when a partition begins (its start position,
+    so that it can be told from one that was never read)
+
+A position below the one we committed is never written, unless the partition was reset in between.  A foreign write is
+looked into: if the owner node is still ours, ours is taken (and said); if not, the partition is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from groundwork.crew import Lock, sleep
+from groundwork.failpoints import failpoint
+from kafkawire.model import TopicPartition
+from zkconsumer.claims import Claims
+from zkconsumer.cursor import Cursor
+from zkconsumer.errors import ConsumerError, ForeignWrite
+from zkconsumer.events import ConsumerEvent, OnEvent
+from zkconsumer.lease import Lease
+from zkconsumer.offsets.store import OffsetStore
+
+RETRY_S = 1.0  # after a commit that failed; the interval may be a minute
+
+Results = dict[TopicPartition, Exception | None]
+
+
+class Commits:
+    """Commits for the cursors of one connector; on_lost is told of partitions that turn out to be somebody else's."""
+
+    def __init__(
+        self,
+        store: OffsetStore,
+        group: str,
+        lease: Lease,
+        claims: Claims,
+        on_lost: Callable[[TopicPartition], None],
+        on_event: OnEvent,
+    ) -> None:
+        self._store = store
+        self._group = group
+        self._lease = lease
+        self._claims = claims
+        self._on_lost = on_lost
+        self._on_event = on_event
+        self._lock = Lock()  # a commit on the timer must not land after the one at release
+        self._failing = False
+        self._first = True
+
+    def commit(self, cursors: Iterable[Cursor]) -> Results:
+        """Commit what is done of each; per partition None, or why not.  Raises nothing of the store's."""
+        with self._lock:
+            done = {cursor: cursor.committable() for cursor in cursors}
+            positions = {c.tp: at for c, at in done.items() if at is not None}
+            if any(c.committed != at for c, at in done.items() if at is not None):
+                self._failpoints()
+            results = self._store.commit(self._group, positions, self._lease) if positions else {}
+            foreign = [e for e in results.values() if isinstance(e, ForeignWrite)]
+            if foreign:
+                results |= self._insist(foreign, positions)
+            for cursor, at in done.items():
+                if at is not None and results.get(cursor.tp) is None:
+                    cursor.committed = at
+        self._report(results)
+        return results
+
+    def _failpoints(self) -> None:
+        if self._first:
+            self._first = False
+            failpoint("before first commit")
+        failpoint("after ack before commit")
+
+    def _insist(self, foreign: list[ForeignWrite], positions: dict[TopicPartition, int]) -> Results:
+        """Somebody else wrote.  Ours counts as long as the owner node is ours, as ZooKeeper says now."""
+        for e in foreign:
+            self._on_event(ConsumerEvent("offset", str(e), e.tp))
+        try:
+            lost = self._claims.lost([e.tp for e in foreign])
+        except ConsumerError as e:
+            return {f.tp: e for f in foreign}
+        for tp in lost:
+            self._on_lost(tp)
+        ours = {e.tp: positions[e.tp] for e in foreign if e.tp not in lost and e.tp in self._claims.held}
+        return self._store.commit(self._group, ours, self._lease) if ours else {}
+
+    def _report(self, results: Results) -> None:
+        """One line when committing begins to fail, one when it works again."""
+        failed = {tp: e for tp, e in results.items() if e is not None}
+        if failed and not self._failing:
+            tp, why = next(iter(failed.items()))
+            self._on_event(ConsumerEvent("offset", f"{len(failed)} offsets not committed, the first {tp}: {why}", tp))
+        elif self._failing and results and not failed:
+            self._on_event(ConsumerEvent("offset", f"committing works again: {len(results)} offsets"))
+        if results:
+            self._failing = bool(failed)
+
+    def run(self, interval_s: float, cursors: Callable[[], list[Cursor]], connected: Callable[[], bool]) -> None:
+        """Commit on the timer, also when nothing moves; sooner after a failure."""
+        while True:
+            sleep(min(RETRY_S, interval_s) if self._failing else interval_s)
+            if connected():
+                self.commit(cursors())

@@ -1,0 +1,177 @@
+"""The high-level consumer: a member of a ZooKeeper consumer group, sharing it with JVM members.
+
+    with ConsumerConnector(load_consumer(ConsumerConfig, values, "consumer.yaml")) as connector:
+        (stream,) = connector.create_message_streams({"orders": 1})["orders"]
+        for message in stream: ...
+
+Constructing does nothing outside the process.  create_message_streams (or its sister for filters) connects, registers
+and takes part in a first round of the group; it can be called once.  Everything lives in one hub (groundwork.hub): the
+caller's own when the program is a gevent program, else one in a thread of its own; each method may be called from any
+thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TypeVar
+
+from groundwork.hub import Hub, OwnThread, Which, pick_hub
+from kafkawire.dialects import Dialect, dialect
+from kafkawire.model import TopicPartition
+from kafkawire.v08.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.engine import Engine
+from zkconsumer.errors import Closed, ConsumerError
+from zkconsumer.events import OnEvent, log_event
+from zkconsumer.filters import TopicFilter
+from zkconsumer.status import PartitionStatus
+from zkconsumer.stream import Stream
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class ConsumerConnector:
+    """One member of config.group_id.
+
+    on_event(ConsumerEvent)  what an operator should read; logged when none is given.  In the hub; must not wait
+    on_fence()               the lease on the session is over: whoever sends what we read must stop now.  In the hub
+    on_death(name, error)    something of ours died; every stream raises the same error
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        hub: Which = "auto",
+        release: str = "0.8.2",
+        on_event: OnEvent = log_event,
+        on_fence: Callable[[], object] = lambda: None,
+        on_death: Callable[[str, BaseException], object] = lambda name, error: None,
+    ) -> None:
+        self.config = config
+        self.dialect: Dialect = dialect(release)
+        self.consumer_id = _consumer_id(config, self.dialect)
+        self._hub: Hub = pick_hub(hub)
+        self._on_event = on_event
+        self._on_fence = on_fence
+        self._on_death = on_death
+        self._engine: Engine | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    # streams ------------------------------------------------------------------------------------------------------
+
+    def create_message_streams(self, topics: Mapping[str, int]) -> dict[str, list[Stream]]:
+        """Subscribe to topics, so many streams each.  A topic need not exist yet, and is not created by this.
+
+        Raises Unreachable, ChrootMissing, ConsumerError; ValueError for a count below 1.
+        """
+        for topic, count in topics.items():
+            if count < 1:
+                raise ValueError(f"{count} streams for topic {topic}: at least 1")
+        engine = self._open(Registration(STATIC, dict(topics)))
+        return {topic: engine.streams_of(topic) for topic in topics}
+
+    def create_message_streams_by_filter(self, topic_filter: TopicFilter, streams: int = 1) -> list[Stream]:
+        """Subscribe to what a Whitelist or Blacklist lets through, new topics included; all share the streams."""
+        if streams < 1:
+            raise ValueError(f"{streams} streams: at least 1")
+        pattern = {WHITE_LIST: WHITE_LIST, BLACK_LIST: BLACK_LIST}[topic_filter.pattern]
+        return self._open(Registration(pattern, {topic_filter.regex: streams})).streams_of(None)
+
+    def _open(self, registration: Registration) -> Engine:
+        with self._lock:
+            if self._closed:
+                raise Closed("the connector was shut down")
+            if self._engine is not None:
+                raise ConsumerError("streams can be created once per connector; make another connector")
+            self._hub.start()
+            self._engine = self._hub.call(  # its queues and events belong to the hub they are made in
+                Engine,
+                self.config,
+                self.dialect,
+                self._hub,
+                self.consumer_id,
+                registration,
+                self._on_event,
+                self._on_fence,
+                self._on_death,
+            )
+        try:
+            self._hub.call(self._engine.start)
+        except BaseException:
+            self.shutdown()
+            raise
+        self._hub.before_exit(self._engine.shutdown)
+        return self._engine
+
+    # what a user may ask ------------------------------------------------------------------------------------------
+
+    def commit_offsets(self) -> dict[TopicPartition, Exception | None]:
+        """Commit what is done of every owned partition; per partition None, or why it was not (known to be) written."""
+        return self._hub.call(self._running().commit)
+
+    def status(self) -> list[PartitionStatus]:
+        """A row for each owned partition, sorted."""
+        return [] if self._engine is None or self._closed else self._hub.call(self._engine.status)
+
+    @property
+    def settled(self) -> bool:
+        """The member reads all of its share, as far as it knows."""
+        return self._engine is not None and self._engine.settled
+
+    def ask(self, what: str, question: Callable[..., T], *args: object) -> T:
+        """question(zk, znodes, *args), such as one of kafkawire.cluster.zookeeper's reads, on our own session.
+
+        what names it in errors: ZooKeeperAway while there is no session, ConsumerError when ZooKeeper refuses.
+        """
+        engine = self._running()
+        return self._hub.call(lambda: engine.ask(what, question, *args))
+
+    def park(self, tp: TopicPartition, reason: str) -> None:
+        """Deliver nothing more of an owned partition; it stays owned, its reason is shown by status()."""
+        self._hub.call(self._running().park, tp, reason)
+
+    def shutdown(self) -> None:
+        """Stop fetching, let what was handed out be done (rebalance.drain.ms), commit, release, leave the group.
+
+        Takes at most 10 s, with ZooKeeper away too.  A second call changes nothing.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        if self._engine is not None:
+            if isinstance(self._hub, OwnThread):
+                self._engine.give_up_own_reading(threading.get_ident())
+            self._hub.call(self._engine.shutdown)
+        self._hub.stop()
+
+    def _running(self) -> Engine:
+        if self._engine is None or self._closed:
+            raise Closed("the connector has no streams" if not self._closed else "the connector was shut down")
+        return self._engine
+
+    def __enter__(self) -> ConsumerConnector:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    def __repr__(self) -> str:
+        return f"<ConsumerConnector {self.consumer_id}>"
+
+
+def _consumer_id(config: ConsumerConfig, dialect: Dialect) -> str:
+    if config.consumer_id:
+        return str(dialect.znodes.named_consumer_id(config.group_id, config.consumer_id))
+    host, stamp = socket.gethostname(), int(time.time() * 1000)
+    return str(dialect.znodes.consumer_id(config.group_id, host, stamp, random.SystemRandom().getrandbits(32)))

@@ -1,0 +1,297 @@
+"""The parts of one connector, together in its hub: session, claims, member, fetchers, commits, streams and timers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from groundwork.crew import Crew, connect, sleep
+from groundwork.handover import Handover
+from groundwork.hub import Hub
+from kafkawire.dialects import Dialect
+from kafkawire.errors import CorruptMessage
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.links import Links
+from kafkawire.v08.znodes import STATIC, Registration
+from zkconsumer.budget import Budget, Lane
+from zkconsumer.claims import Claims
+from zkconsumer.commits import Commits, Results
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.cursor import Cursor, Share
+from zkconsumer.errors import ConsumerError
+from zkconsumer.events import ConsumerEvent, OnEvent
+from zkconsumer.fetcher import Fetcher
+from zkconsumer.fetchers import Fetchers
+from zkconsumer.fetchplan import FetchPlan
+from zkconsumer.groupread import GroupReader
+from zkconsumer.lease import Lease
+from zkconsumer.member import Member
+from zkconsumer.membership import Event as GroupEvent
+from zkconsumer.offsets.zookeeper import ZookeeperOffsets
+from zkconsumer.status import PartitionStatus, status_of
+from zkconsumer.stream import Stream
+from zkconsumer.zksession import State, ZkSession
+
+T = TypeVar("T")
+FIRST_ROUND_S = 10.0  # creating streams waits that long for a first round; the member goes on trying
+AUDIT_S = 30.0
+TEND_S = 0.2
+LEAVE_S = 6.0  # with the drain: a member that cannot reach ZooKeeper leaves by the end of its session
+
+
+class Engine:
+    """Everything of a connector that lives in the hub; all methods but give_up_own_reading are called there."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        dialect: Dialect,
+        hub: Hub,
+        consumer_id: str,
+        registration: Registration,
+        on_event: OnEvent,
+        on_fence: Callable[[], object],
+        on_death: Callable[[str, BaseException], object],
+    ) -> None:
+        self._config = config
+        self._dialect = dialect
+        self._hub = hub
+        self._on_event = on_event
+        self._on_fence = on_fence
+        self._on_death = on_death
+        self._closing = False
+        self._wake_posted = False
+        self._crew = Crew(on_death=self._died)
+        self._budget = Budget(config.queued_max_bytes, self._room)
+        self._streams: dict[tuple[str | None, int], tuple[Stream, Lane]] = {}
+        self._make_streams(registration)
+        self._cursors: dict[TopicPartition, Cursor] = {}
+        self._lease = Lease()
+        self._links = Links(config.client_name, connect, config.socket_timeout_ms)
+        self._session = ZkSession(
+            config.zookeeper_connect,
+            config.session_timeout_ms,
+            config.connect_timeout_ms,
+            self._crew,
+            self._lease,
+            self._session_state,
+            self._fence,
+        )
+        znodes, group = dialect.znodes, config.group_id
+        self._store = ZookeeperOffsets(self._session, znodes)
+        self._claims = Claims(self._session, znodes, group, self._owner_lost, self._freed)
+        self._commits = Commits(self._store, group, self._lease, self._claims, self._owner_lost, on_event)
+        pause_s = config.refresh_leader_backoff_ms / 1000
+        self._fetchers = Fetchers(self._session, znodes, self._crew, self._links, pause_s, self._make_fetcher, on_event)
+        reader = GroupReader(
+            self._session, dialect, group, consumer_id, registration, config.exclude_internal_topics, self._changed
+        )
+        self._member = Member(
+            self._session,
+            reader,
+            self._claims,
+            self._fetchers,
+            self._commits,
+            self._store,
+            self._crew,
+            self._make_cursor,
+            self._cursors,
+            config,
+            on_event,
+        )
+
+    # making -------------------------------------------------------------------------------------------------------
+
+    def _make_streams(self, registration: Registration) -> None:
+        """A stream per topic and thread; with a filter, thread n of every topic is stream n."""
+        static = registration.pattern == STATIC
+        wanted = [(t if static else None, n) for t, count in registration.subscription.items() for n in range(count)]
+        for topic, n in wanted:
+            # The budget bounds what is on the way; the hand-over's own limit must never make a fetcher wait.
+            channel: Handover[Share] = self._hub.handover(self._budget.limit)
+            name = f"{topic}-{n}" if topic is not None else str(n)
+            stream = Stream(name, channel, self._config.consumer_timeout_ms)
+            self._streams[topic, n] = (stream, self._budget.lane(len(wanted)))
+
+    def streams_of(self, topic: str | None) -> list[Stream]:
+        """The streams of a topic; None: those of the filter."""
+        return [stream for (name, _), (stream, _) in self._streams.items() if name == topic]
+
+    def _make_cursor(self, tp: TopicPartition, thread: str, reset: str) -> Cursor:
+        n = int(thread.rpartition("-")[2])
+        stream, lane = self._streams.get((tp.topic, n)) or self._streams[None, n]
+        return Cursor(tp, thread, self._lease, lane, stream.channel, reset, self._corrupt)
+
+    def _make_fetcher(self, broker: Broker, finder: Fetchers) -> Fetcher:
+        config = self._config
+        return Fetcher(
+            broker,
+            self._links,
+            self._dialect,
+            FetchPlan(config.fetch_message_max_bytes, config.fetch_growth_max_bytes),
+            self._budget,
+            config.fetch_wait_max_ms,
+            config.fetch_min_bytes,
+            config.refresh_leader_backoff_ms / 1000,
+            finder,
+            self._located,
+            self._on_event,
+        )
+
+    # start and end ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect, register, take part.  Raises Unreachable, ChrootMissing; what comes later is retried for ever."""
+        self._session.start()
+        self._fetchers.start()
+        self._crew.spawn("member", self._member.run)
+        self._crew.spawn("tend", self._tend)
+        self._crew.spawn("audit", self._audit)
+        if self._config.auto_commit:
+            interval_s = self._config.auto_commit_interval_ms / 1000
+            self._crew.spawn("auto-commit", self._commits.run, interval_s, self._owned, self._connected)
+        self._member.first_round.wait(timeout=FIRST_ROUND_S)
+        if self._crew.death is not None:
+            raise self._crew.death
+
+    def shutdown(self) -> None:
+        """Leave in order, within LEAVE_S and the drain; a second call changes nothing."""
+        if self._closing:
+            return
+        self._closing = True
+        for stream, _ in self._streams.values():
+            stream.channel.close(self._crew.death)  # readers end, and what they had in their hands is done
+        if self._crew.death is None and self._session.started:
+            self._member.close()
+            self._member.closed.wait(timeout=min(8.0, LEAVE_S + self._config.rebalance_drain_ms / 1000))
+        for cursor in list(self._cursors.values()):
+            cursor.drop()
+        self._crew.stop(timeout_s=1.0)
+        self._session.close()
+        self._links.close()
+
+    def _died(self, name: str, error: BaseException) -> None:
+        """One of our greenlets ended unasked: nothing goes on half dead."""
+        for cursor in list(self._cursors.values()):
+            cursor.drop()
+        for stream, _ in self._streams.values():
+            stream.channel.close(self._crew.death)
+        self._on_death(name, error)
+
+    def give_up_own_reading(self, thread_id: int) -> None:
+        """The thread that shuts down will not come back to its streams: what it has in its hands is not done."""
+        for stream, _ in self._streams.values():
+            stream.give_up(thread_id)
+
+    # the user's calls ---------------------------------------------------------------------------------------------
+
+    def commit(self) -> Results:
+        return self._commits.commit(self._owned())
+
+    def status(self) -> list[PartitionStatus]:
+        cursors = sorted(self._owned(), key=lambda cursor: (cursor.tp.topic, str(cursor.tp.partition).zfill(10)))
+        return [status_of(cursor, self._fetchers.fetcher_of(cursor.tp) is not None) for cursor in cursors]
+
+    def ask(self, what: str, question: Callable[..., T], *args: object) -> T:
+        return self._session.ask(what, question, self._dialect.znodes, *args)
+
+    def park(self, tp: TopicPartition, reason: str) -> None:
+        cursor = self._cursors.get(tp)
+        if cursor is None:
+            raise ConsumerError(f"{tp} is not owned by this member, so it cannot be parked here")
+        cursor.park(reason, at_once=True)
+
+    @property
+    def settled(self) -> bool:
+        return self._member.settled
+
+    def _owned(self) -> list[Cursor]:
+        return list(self._cursors.values())
+
+    def _connected(self) -> bool:
+        return self._session.state is State.CONNECTED
+
+    # what happens to us -------------------------------------------------------------------------------------------
+
+    def _session_state(self, state: State) -> None:
+        """Called by kazoo's greenlet: flags and queues only."""
+        text = f"the session with ZooKeeper at {self._session.hosts} is {state.value}"
+        self._on_event(ConsumerEvent("session", text))
+        if state is State.LOST:
+            self._member.session_lost()
+        elif state is State.CONNECTED:
+            self._fetchers.look_again()
+            self._member.reconnected()
+
+    def _fence(self) -> None:
+        """The lease is over.  First our cursors, so that nobody may send, then whoever sends."""
+        self._member.session_lost()
+        self._on_fence()
+        text = "no answer of ZooKeeper in time: others may own our partitions now, all are let go"
+        self._on_event(ConsumerEvent("fence", text))
+
+    def _owner_lost(self, tp: TopicPartition) -> None:
+        self._member.owner_lost(tp)
+
+    def _freed(self) -> None:
+        self._member.freed()
+
+    def _changed(self, what: GroupEvent) -> None:
+        self._member.changed(what)
+
+    def _located(self, cursors: list[Cursor]) -> None:
+        """Partitions that begin where their log said: write it down, so that they differ from ones never read."""
+        if self._config.auto_commit and self._connected():
+            self._commits.commit(cursors)
+
+    def _corrupt(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
+        """From a user's thread: a message met while iterating is damaged."""
+        self._hub.post(self._refetch, cursor, at, error)
+
+    def _refetch(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
+        if cursor.closing:
+            return
+        cursor.begin(at)
+        fetcher = self._fetchers.fetcher_of(cursor.tp)
+        if fetcher is not None:
+            fetcher.damaged(cursor, at, error)
+
+    def _room(self) -> None:
+        """Bytes were given back, in whatever thread; one wake is enough for many."""
+        if not self._wake_posted and not self._closing:
+            self._wake_posted = True
+            self._hub.post(self._wake)
+
+    def _wake(self) -> None:
+        self._wake_posted = False
+        self._fetchers.wake()
+
+    # timers -------------------------------------------------------------------------------------------------------
+
+    def _tend(self) -> None:
+        """What no event tells: tickets that failed, sets that were not handed out because the lease was just over."""
+        told: dict[TopicPartition, str] = {}
+        while True:
+            sleep(TEND_S)
+            for cursor in self._owned():
+                reason = cursor.parked
+                if reason is not None and told.get(cursor.tp) != reason:
+                    self._on_event(ConsumerEvent("parked", f"{cursor.tp}: {reason}", cursor.tp))
+                if reason is not None:
+                    told[cursor.tp] = reason
+                if cursor.stranded and not cursor.closing and (at := cursor.committable()) is not None:
+                    cursor.begin(at)
+            told = {tp: reason for tp, reason in told.items() if tp in self._cursors}
+
+    def _audit(self) -> None:
+        """Compare with what ZooKeeper has, every half minute and soon after a reconnect."""
+        while True:
+            self._member.audit_due.wait(timeout=AUDIT_S)
+            self._member.audit_due.clear()
+            if self._connected():
+                try:
+                    self._member.audit()
+                except ConsumerError as e:
+                    self._on_event(ConsumerEvent("session", f"audit put off: {e}"))
+                    sleep(1.0)
+                    self._member.audit_due.set()

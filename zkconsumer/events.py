@@ -1,0 +1,45 @@
+"""What a connector tells its program beside messages: one line each, with its facts beside the words."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafkawire.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerEvent:
+    """kind is one of
+
+    session     the ZooKeeper session changed state
+    fence       the lease ended: all partitions were let go
+    rebalance   a rebalance began, ended, or has to be tried again
+    start       where an owned partition begins
+    gap         count messages are gone: the position had to jump over them
+    reset       the position jumped back
+    parked      a partition delivers nothing more until somebody acts
+    offset      a foreign or unreadable committed offset, or a commit that failed
+    leader      a partition has no leader, or its broker does not answer
+    claim       an owner node of ours was taken away, or an orphan of ours was found
+    """
+
+    kind: str
+    text: str
+    tp: TopicPartition | None = None
+    count: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+OnEvent = Callable[[ConsumerEvent], None]
+LOUD = frozenset({"fence", "gap", "reset", "parked", "offset", "claim"})
+
+
+def log_event(event: ConsumerEvent) -> None:
+    """The listener of those who name none."""
+    log.log(logging.WARNING if event.kind in LOUD else logging.INFO, "%s", event)

@@ -1,0 +1,147 @@
+"""Our id node, and the group as ZooKeeper shows it: what `membership` needs, read and watched.
+
+    /consumers/G/ids             children watched: who joins or leaves
+    /consumers/G/ids/C           data watched: other clients create theirs empty and fill it a moment later
+    /brokers/topics              children watched when we subscribe by a filter: topics that come and go
+    /brokers/topics/T            data watched, of each topic we read: its partitions; also before it exists
+
+Watches only say that something changed; what, the next read finds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from groundwork.crew import Event as Flag
+from kafkawire.cluster.zookeeper import TOPICS
+from kafkawire.dialects import Dialect
+from kafkawire.model import PartitionId, TopicPartition
+from kafkawire.v08.znodes import STATIC, Registration
+from zkconsumer.membership import Event, Unreadable, Unregistered, read_group, share_of
+from zkconsumer.zkcalls import Outcome
+from zkconsumer.zksession import ZkSession
+
+
+class GroupReader:
+    """One member's view of its group.  changed(Event) is called by watches and must not block."""
+
+    def __init__(
+        self,
+        session: ZkSession,
+        dialect: Dialect,
+        group: str,
+        consumer_id: str,
+        registration: Registration,
+        exclude_internal: bool,
+        changed: Callable[[Event], None],
+    ) -> None:
+        self.consumer_id = consumer_id
+        self.partitions: dict[str, list[PartitionId]] = {}  # of the topics we read, as last read
+        self.members = 0
+        self._session = session
+        self._dialect = dialect
+        self._group = group
+        self._registration = registration
+        self._exclude_internal = exclude_internal
+        self._changed = changed
+        self._path = dialect.znodes.member(group, consumer_id)
+        self._freed = Flag()
+        self._watch_ids = self._ids_touched
+        self._watch_topics = self._topics_touched
+        self._watch_id = self._id_touched
+
+    # our id node --------------------------------------------------------------------------------------------------
+
+    def register(self, timestamp_ms: int) -> str | None:
+        """Create our id node with its data in one call.  None: it is ours; else who holds it, and it is watched.
+
+        An id node of the same name and another session is what our last session left behind: to be waited out.
+        """
+        session_id = self._session.session_id
+        data = self._dialect.znodes.registration_text(self._registration, timestamp_ms).encode()
+        self._freed.clear()
+        for _ in range(2):
+            if self._session.create({self._path: data}, True, session_id)[self._path] is Outcome.DONE:
+                return None
+            node = self._session.read([self._path], self._watch_id, session_id)[self._path]
+            if node is not None and node.owner == session_id:
+                return None  # created before the connection was lost for a moment
+            if node is not None:
+                return f"session {node.owner:#x}"
+        return "a node that comes and goes"
+
+    def wait_for_id(self, timeout_s: float) -> None:
+        """Until the node that is in our way goes, or the time is over."""
+        self._freed.wait(timeout=timeout_s)
+
+    def leave(self) -> None:
+        """Delete our id node, if it is ours.  Raises ZooKeeperAway; the end of the session deletes it too."""
+        session_id = self._session.session_id
+        node = self._session.stat([self._path], session_id=session_id)[self._path]
+        if node is not None and node.owner == session_id:
+            self._session.delete({self._path: node.version}, session_id)
+
+    # the group ----------------------------------------------------------------------------------------------------
+
+    def read(self) -> Mapping[TopicPartition, str] | Unreadable | Unregistered:
+        """Our share of the group as it is now, everything watched that could change it."""
+        session_id = self._session.session_id
+        nodes = self._read_ids(session_id)
+        mine = nodes.get(self.consumer_id)
+        if mine is None or mine[1] != session_id:
+            return Unregistered()
+        topics = self._read_topics(session_id)
+        texts = {member: node[0] if node is not None else None for member, node in nodes.items()}
+        group = read_group(self.consumer_id, texts, topics, self._exclude_internal)
+        if isinstance(group, Unreadable | Unregistered):
+            return group
+        self.members = len(group.members)
+        self.partitions = self._read_partitions(group.topics_of(self.consumer_id), session_id)
+        return share_of(self.consumer_id, group, self.partitions)
+
+    def _read_ids(self, session_id: int | None) -> dict[str, tuple[bytes, int] | None]:
+        folder = self._dialect.znodes.ids(self._group)
+        members = self._session.children(folder, self._watch_ids, session_id) or []
+        paths = {f"{folder}/{member}": member for member in members}
+        found = self._session.read(paths, self._watch_ids, session_id)
+        return {paths[path]: (node.data, node.owner) if node else None for path, node in found.items()}
+
+    def _read_topics(self, session_id: int | None) -> list[str]:
+        watch = self._watch_topics if self._registration.pattern != STATIC else None
+        topics = self._session.children(TOPICS, watch, session_id)
+        if topics is None and watch is not None:
+            self._session.stat([TOPICS], watch, session_id)  # no broker ever started here
+        return sorted(topics or [])
+
+    def _read_partitions(self, topics: Sequence[str], session_id: int | None) -> dict[str, list[PartitionId]]:
+        paths = {self._dialect.znodes.topic_path(topic): topic for topic in topics}
+        found = self._session.read(paths, self._watch_topics, session_id)
+        absent = [path for path, node in found.items() if node is None]
+        if absent:  # watched until they are created; one created meanwhile is seen at once
+            stats = self._session.stat(absent, self._watch_topics, session_id)
+            created = [path for path, node in stats.items() if node is not None]
+            found |= self._session.read(created, self._watch_topics, session_id)
+        return {
+            paths[path]: self._dialect.in_order(self._dialect.znodes.topic(node.data, paths[path]))
+            for path, node in found.items()
+            if node is not None
+        }
+
+    def still_registered(self) -> bool:
+        """Whether our id node is there and ours, as ZooKeeper says now."""
+        session_id = self._session.session_id
+        node = self._session.stat([self._path], session_id=session_id)[self._path]
+        return node is not None and node.owner == session_id
+
+    # watches ------------------------------------------------------------------------------------------------------
+
+    def _ids_touched(self, path: str, changed: bool) -> None:
+        if changed:  # else the connection went: whoever sees it come back says so
+            self._changed(Event.IDS)
+
+    def _topics_touched(self, path: str, changed: bool) -> None:
+        if changed:
+            self._changed(Event.TOPICS)
+
+    def _id_touched(self, path: str, changed: bool) -> None:
+        self._freed.set()

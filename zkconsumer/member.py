@@ -1,0 +1,318 @@
+"""The doer: carries out what the step machine (rebalance) says, and reports back.
+
+One greenlet takes events off a queue and feeds the machine; each action runs in a greenlet of its own, one at a time,
+so that a lost session is heard while something is drained or waited for.  Watches and session callbacks only put
+events on the queue, and mark what must not be believed for one more message.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from groundwork.crew import Crew, Event, Queue, Worker, now, sleep
+from kafkawire.errors import WireError
+from kafkawire.model import TopicPartition
+from zkconsumer import rebalance
+from zkconsumer.claims import Claims
+from zkconsumer.commits import Commits
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.cursor import Cursor
+from zkconsumer.errors import ConsumerError
+from zkconsumer.events import ConsumerEvent, OnEvent
+from zkconsumer.fetchers import Fetchers
+from zkconsumer.groupread import GroupReader
+from zkconsumer.membership import Event as GroupEvent
+from zkconsumer.membership import Unreadable, Unregistered
+from zkconsumer.offsets.store import NONE, OffsetStore, Unknown
+from zkconsumer.rebalance import Action, Do, Failed, Finished, GroupRead, Located, NotRegistered, Phase, Refused, Report
+from zkconsumer.zksession import State, ZkSession
+
+log = logging.getLogger(__name__)
+
+DRAIN_LOOK_S = 0.01
+SESSION_LOOK_S = 0.05
+TELL_AFTER_S = 3.0  # an id node in our way is news only when it stays
+
+
+class Member:
+    """One member of a group, in the hub.  cursors: what it owns and reads, by partition."""
+
+    def __init__(
+        self,
+        session: ZkSession,
+        group: GroupReader,
+        claims: Claims,
+        fetchers: Fetchers,
+        commits: Commits,
+        store: OffsetStore,
+        crew: Crew,
+        make_cursor: Callable[[TopicPartition, str, str], Cursor],
+        cursors: dict[TopicPartition, Cursor],
+        config: ConsumerConfig,
+        on_event: OnEvent,
+    ) -> None:
+        self.cursors = cursors
+        self.rounds = 0  # finished or given up for now
+        self.first_round = Event()
+        self.closed = Event()
+        self.audit_due = Event()
+        self._session = session
+        self._group = group
+        self._claims = claims
+        self._fetchers = fetchers
+        self._commits = commits
+        self._store = store
+        self._crew = crew
+        self._make_cursor = make_cursor
+        self._config = config
+        self._on_event = on_event
+        self._state, self._first_actions = rebalance.begin(config.rebalance_max_retries, config.backoff_ms)
+        self._events: Queue[rebalance.Happening | Report] = Queue()
+        self._acting: Worker | None = None
+        self._freed = Event()  # a contested owner node went away
+        self._located: dict[TopicPartition, int | None] = {}
+        self._seen_at_start: frozenset[TopicPartition] | None = None
+        self._do: dict[Do, Callable[[Action], Report]] = {
+            Do.REGISTER: self._register,
+            Do.READ: self._read,
+            Do.STOP: self._stop,
+            Do.DRAIN: self._drain,
+            Do.COMMIT: self._commit,
+            Do.RELEASE: self._release,
+            Do.CLAIM: self._claim,
+            Do.LOCATE: self._locate,
+            Do.START: self._start,
+            Do.WAIT: self._wait,
+            Do.LEAVE: self._leave,
+        }
+
+    # events, from anywhere in the hub -----------------------------------------------------------------------------
+
+    @property
+    def settled(self) -> bool:
+        """Reads all of its share, as far as it knows."""
+        return self._state.settled
+
+    def note(self, event: rebalance.Happening | Report) -> None:
+        self._events.put(event)
+
+    def changed(self, what: GroupEvent) -> None:
+        self.note(rebalance.Changed(what))
+
+    def owner_lost(self, tp: TopicPartition) -> None:
+        """An owner node of ours is not ours any more: not one more message of it, and no commit."""
+        cursor = self.cursors.get(tp)
+        if cursor is not None:
+            cursor.drop()
+        self._on_event(ConsumerEvent("claim", f"{tp}: our owner node was taken away or changed; letting it go", tp))
+        self.note(rebalance.OwnerLost(frozenset([tp])))
+
+    def session_lost(self) -> None:
+        """The session, or the lease on it, is over: nothing of what we read may be trusted."""
+        for cursor in self.cursors.values():
+            cursor.drop()
+        self._claims.forget()
+        self.note(rebalance.SessionLost())
+
+    def reconnected(self) -> None:
+        """The session is back, perhaps the same one: all watches are gone."""
+        self.changed(GroupEvent.SESSION)
+        self.audit_due.set()
+
+    def freed(self) -> None:
+        self._freed.set()
+
+    def close(self) -> None:
+        self.note(rebalance.Close())
+
+    # the loop -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until the member has left its group."""
+        self._follow(self._state, self._first_actions)
+        while not self.closed.is_set():
+            self._follow(*rebalance.step(self._state, self._events.get()))
+
+    def _follow(self, state: rebalance.State, actions: list[Action]) -> None:
+        before, self._state = self._state, state
+        for action in actions:
+            if action.do is Do.DROP:
+                self._drop(action)
+            elif action.do is Do.ALARM:
+                self._on_event(ConsumerEvent("rebalance", action.text))
+            else:
+                self._begin(action)
+        if state.phase is not before.phase:
+            self._entered(state)
+
+    def _entered(self, state: rebalance.State) -> None:
+        if state.phase is Phase.SETTLED:
+            self._on_event(ConsumerEvent("rebalance", self._summary(state)))
+        elif state.phase is Phase.WAITING:
+            log.info("rebalance: waiting to try again: %s", state.blocked)
+        elif state.phase is Phase.CLOSED:
+            self.closed.set()
+        if state.phase in (Phase.SETTLED, Phase.WAITING, Phase.CLOSED):
+            self.rounds += 1
+            self.first_round.set()
+
+    def _summary(self, state: rebalance.State) -> str:
+        topics = len({tp.topic for tp in state.owned})
+        return f"reading {len(state.owned)} partitions of {topics} topics; {self._group.members} members in the group"
+
+    def _begin(self, action: Action) -> None:
+        """Start the action the machine asked for; one that is still at work is of an older turn and ends first."""
+        if self._acting is not None and not self._acting.ended:
+            self._acting.end()
+        self._acting = self._crew.spawn(f"rebalance-{action.do.value.replace(' ', '-')}", self._act, action)
+
+    def _act(self, action: Action) -> None:
+        try:
+            report = self._do[action.do](action)
+        except (ConsumerError, WireError) as e:
+            report = Failed(action.turn, str(e))
+        self.note(report)
+
+    # actions ------------------------------------------------------------------------------------------------------
+
+    def _register(self, action: Action) -> Report:
+        began = now()
+        while self._session.state is not State.CONNECTED or self._session.fenced:
+            if self._state.closing:
+                return Failed(action.turn, "ZooKeeper is away, and we are to end")
+            sleep(SESSION_LOOK_S)
+        while (holder := self._group.register(int(time.time() * 1000))) is not None:
+            if now() - began > TELL_AFTER_S:
+                began = now()
+                text = f"id node {self._group.consumer_id} is held by {holder}; waiting until it ends"
+                self._on_event(ConsumerEvent("rebalance", text))
+            if self._state.closing:
+                return Failed(action.turn, f"id node {self._group.consumer_id} is held by {holder}, and we are to end")
+            self._group.wait_for_id(1.0)
+        self._sweep()
+        return Finished(action.turn)
+
+    def _sweep(self) -> None:
+        """Owner nodes of our session that we do not hold: an attempt broke off, or the lease was over for a while."""
+        paths = self._claims.sweep()
+        if paths:
+            text = f"{len(paths)} owner nodes were left over from us and are deleted, the first {paths[0]}"
+            self._on_event(ConsumerEvent("claim", text))
+
+    def _read(self, action: Action) -> Report:
+        share = self._group.read()
+        if isinstance(share, Unregistered):
+            return NotRegistered(action.turn)
+        if isinstance(share, Unreadable):
+            return Failed(action.turn, str(share))
+        if self._seen_at_start is None:
+            seen = {TopicPartition(topic, p) for topic, ids in self._group.partitions.items() for p in ids}
+            self._seen_at_start = frozenset(seen)
+        return GroupRead(action.turn, share)
+
+    def _stop(self, action: Action) -> Report:
+        self._fetchers.remove(action.share)
+        for tp in action.share:
+            if tp in self.cursors:
+                self.cursors[tp].close()
+        return Finished(action.turn)
+
+    def _drain(self, action: Action) -> Report:
+        drain_s = self._config.rebalance_drain_ms / 1000
+        until = now() + drain_s
+        waiting = [self.cursors[tp] for tp in action.share if tp in self.cursors]
+        for cursor in waiting:
+            cursor.discard_fetched()
+        while waiting and now() < until:
+            waiting = [cursor for cursor in waiting if not cursor.drained and not cursor.dropped]
+            if waiting:
+                sleep(DRAIN_LOOK_S)
+        if waiting:
+            log.info("not all of %d partitions was done within %g s; the rest is read again", len(waiting), drain_s)
+        return Finished(action.turn)
+
+    def _commit(self, action: Action) -> Report:
+        leaving = [self.cursors[tp] for tp in action.share if tp in self.cursors]
+        results = self._commits.commit(leaving) if self._config.auto_commit else {}
+        for cursor in leaving:
+            cursor.drop()  # what is done from here on is done again by the next owner
+        failed = [f"{tp}: {e}" for tp, e in results.items() if e is not None]
+        return Failed(action.turn, f"not committed: {failed[0]}") if failed else Finished(action.turn)
+
+    def _release(self, action: Action) -> Report:
+        self._forget(action.share)
+        self._claims.release(action.share)
+        return Finished(action.turn)
+
+    def _claim(self, action: Action) -> Report:
+        self._freed.clear()
+        contested = self._claims.claim(action.share)
+        return Refused(action.turn, contested) if contested else Finished(action.turn)
+
+    def _locate(self, action: Action) -> Report:
+        """Read the committed offsets, now that they are ours to move."""
+        found = self._store.read(self._config.group_id, action.share)
+        known: dict[TopicPartition, int | None] = {}
+        for tp, at in found.items():
+            if isinstance(at, Unknown):
+                self._on_event(ConsumerEvent("offset", f"{tp} is not read: {at.reason}", tp))
+            else:
+                known[tp] = None if at is NONE else at
+        self._located = known
+        return Located(action.turn, frozenset(known))
+
+    def _start(self, action: Action) -> Report:
+        fresh = []
+        for tp, thread in action.share.items():
+            if tp not in self._claims.held:
+                continue  # lost while its offset was read; the machine hears of it next
+            cursor = self._make_cursor(tp, thread, self._reset_of(tp))
+            at = cursor.committed = self._located[tp]
+            if at is not None:
+                cursor.begin(at)
+            self.cursors[tp] = cursor
+            fresh.append(cursor)
+        self._fetchers.add(fresh)
+        return Finished(action.turn)
+
+    def _reset_of(self, tp: TopicPartition) -> str:
+        """Partitions that appear while we run are read from the start: nobody skipped them on purpose."""
+        appeared = self._seen_at_start is not None and tp not in self._seen_at_start
+        return "smallest" if appeared else self._config.auto_offset_reset
+
+    def _wait(self, action: Action) -> Report:
+        self._freed.wait(timeout=action.wait_ms / 1000)
+        return Finished(action.turn)
+
+    def _leave(self, action: Action) -> Report:
+        self._group.leave()
+        return Finished(action.turn)
+
+    def _drop(self, action: Action) -> None:
+        """Let go at once."""
+        self._fetchers.remove(action.share)
+        for tp in action.share:
+            if tp in self.cursors:
+                self.cursors[tp].drop()
+        self._forget(action.share)
+        self._claims.forget(action.share)
+
+    def _forget(self, share: Mapping[TopicPartition, str]) -> None:
+        for tp in share:
+            cursor = self.cursors.pop(tp, None)
+            if cursor is not None:
+                cursor.drop()
+                cursor.discard_fetched()
+
+    # upkeep -------------------------------------------------------------------------------------------------------
+
+    def audit(self) -> None:
+        """What ZooKeeper says against what we believe; for a timer, and after every reconnect."""
+        if not self._group.still_registered():
+            self.changed(GroupEvent.SESSION)
+        for tp in self._claims.lost():
+            self.owner_lost(tp)
+        if self.settled:
+            self._sweep()

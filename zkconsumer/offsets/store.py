@@ -1,0 +1,49 @@
+"""Where a group's positions live: one small interface, whichever way they are kept.
+
+Three-valued: a position, NONE (nobody ever committed one), or Unknown (there is something, or there may be, and we
+cannot tell what).  NONE goes to the reset policy; Unknown never does, and neither is ever 0.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from kafkawire.model import TopicPartition
+from zkconsumer.lease import Lease
+
+
+class _None(enum.Enum):
+    NONE = "none"
+
+    def __repr__(self) -> str:
+        return "NONE"
+
+
+NONE: Final = _None.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A committed position that cannot be read; reason is a sentence with where it is and what is there."""
+
+    reason: str
+
+
+Committed = int | _None | Unknown
+
+
+class OffsetStore(Protocol):
+    """Reads and writes the next position to read, per group and partition."""
+
+    def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """One row for each partition asked for.  Raises ConsumerError when the store cannot be asked now."""
+        ...
+
+    def commit(
+        self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
+    ) -> dict[TopicPartition, Exception | None]:
+        """Write positions while the lease holds; per partition None, or why it was not (known to be) written."""
+        ...

@@ -1,0 +1,60 @@
+"""What a connector says about the partitions it owns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkawire.model import PartitionId, TopicPartition
+from zkconsumer.cursor import Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One owned partition.  state is starting, looking for leader, reading, parked or leaving.
+
+    position: the next one to fetch; done: everything before it is done; committed: what the store has; lag: messages
+    from done to the high watermark of the last fetch.  None: not known (yet).
+    """
+
+    topic: str
+    partition: PartitionId
+    owner: str
+    state: str
+    position: int | None
+    done: int | None
+    committed: int | None
+    high_watermark: int | None
+    lag: int | None
+    buffered_bytes: int
+    parked: str | None
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+def status_of(cursor: Cursor, fetched: bool) -> PartitionStatus:
+    """The row of a cursor; fetched: a fetcher has it."""
+    return PartitionStatus(
+        cursor.tp.topic,
+        cursor.tp.partition,
+        cursor.thread,
+        _state(cursor, fetched),
+        cursor.position,
+        cursor.committable(),
+        cursor.committed,
+        cursor.high_watermark,
+        cursor.lag,
+        cursor.buffered_bytes,
+        cursor.parked,
+    )
+
+
+def _state(cursor: Cursor, fetched: bool) -> str:
+    if cursor.closing:
+        return "leaving"
+    if cursor.parked is not None:
+        return "parked"
+    if not fetched:
+        return "looking for leader"
+    return "starting" if cursor.position is None else "reading"

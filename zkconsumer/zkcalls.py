@@ -1,0 +1,200 @@
+"""Reads and writes of ZooKeeper nodes, pipelined, with types: kazoo's futures and exceptions stop here.
+
+Each call takes many nodes at once and asks for all before it waits for the first answer.  What a write may meet is an
+Outcome, not an exception; that the connection went while we waited is ZooKeeperAway: what was asked may have happened.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.protocol.states import EventType
+
+from zkconsumer.errors import ConsumerError, ZooKeeperAway
+
+GONE = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
+
+T = TypeVar("T")
+Watch = Callable[[str, bool], None]  # path, and whether the node itself changed (False: only the connection did)
+
+
+class Node(NamedTuple):
+    """A znode as read.  owner is the session id of an ephemeral node, 0 for a persistent one."""
+
+    data: bytes
+    version: int
+    owner: int
+
+
+class Outcome(enum.Enum):
+    """What became of one of several pipelined writes."""
+
+    DONE = "done"
+    EXISTS = "exists"
+    MISSING = "missing"
+    CHANGED = "changed"  # the version was another one
+
+
+class ZkCalls:
+    """The calls of a session.  session_id names the session they belong to: on another one they are refused."""
+
+    hosts: str
+
+    def __init__(self) -> None:
+        self._watches: dict[Watch, Callable[[Any], None]] = {}
+
+    def _connected(self, session_id: int | None) -> Any:
+        """The kazoo client.  Raises ZooKeeperAway unless that session (None: any) is CONNECTED."""
+        raise ZooKeeperAway("there is no session")
+
+    def ask(self, what: str, fn: Callable[..., T], *args: Any) -> T:
+        """fn(kazoo client, *args), for reads that are written against kazoo (kafkawire.cluster.zookeeper)."""
+        client = self._connected(None)
+        try:
+            return fn(client, *args)
+        except GONE as e:
+            raise self._away(what, e) from None
+        except KazooException as e:
+            raise self._refused(what, e) from e
+
+    def _watcher(self, watch: Watch | None) -> Callable[[Any], None] | None:
+        """kazoo's form of a watch; the same object for the same watch, so that kazoo keeps one per path."""
+        if watch is None:
+            return None
+        if watch not in self._watches:
+
+            def fire(event: Any) -> None:
+                watch(event.path or "", event.type != EventType.NONE)
+
+            self._watches[watch] = fire
+        return self._watches[watch]
+
+    def _answer(self, what: str, result: Any) -> Any:
+        """The answer of one call, or the kazoo exception that says no; a session that went is ZooKeeperAway."""
+        try:
+            return result.get()
+        except (NoNodeError, NodeExistsError, BadVersionError) as e:
+            return e
+        except GONE as e:
+            raise self._away(what, e) from None
+        except KazooException as e:
+            raise self._refused(what, e) from e
+
+    def _away(self, what: str, e: Exception) -> ZooKeeperAway:
+        return ZooKeeperAway(f"{what}: the connection to ZooKeeper at {self.hosts} was lost ({_say(e)})")
+
+    def _refused(self, what: str, e: Exception) -> ConsumerError:
+        return ConsumerError(f"{what}: ZooKeeper at {self.hosts} refused: {_say(e)}")
+
+    def _gather(self, what: str, calls: Mapping[str, Any]) -> dict[str, Any]:
+        """All answers; every call is waited for, so that none is left running when one says that the session went."""
+        answers: dict[str, Any] = {}
+        away: ConsumerError | None = None
+        for path, result in calls.items():
+            try:
+                answers[path] = self._answer(f"{what} {path}", result)
+            except ConsumerError as e:
+                away = away or e
+        if away is not None:
+            raise away
+        return answers
+
+    def children(self, path: str, watch: Watch | None = None, session_id: int | None = None) -> list[str] | None:
+        """Names below path, unsorted; None when it is not there (then nothing is watched)."""
+        client = self._connected(session_id)
+        found = self._answer(f"list {path}", client.get_children_async(path, self._watcher(watch)))
+        return None if isinstance(found, NoNodeError) else list(found)
+
+    def read(
+        self, paths: Iterable[str], watch: Watch | None = None, session_id: int | None = None
+    ) -> dict[str, Node | None]:
+        """The nodes, pipelined; None for one that is not there (then nothing is watched)."""
+        client = self._connected(session_id)
+        watcher = self._watcher(watch)
+        answers = self._gather("read", {path: client.get_async(path, watcher) for path in paths})
+        return {
+            path: None
+            if isinstance(found, NoNodeError)
+            else Node(found[0] or b"", found[1].version, found[1].ephemeralOwner)
+            for path, found in answers.items()
+        }
+
+    def stat(
+        self, paths: Iterable[str], watch: Watch | None = None, session_id: int | None = None
+    ) -> dict[str, Node | None]:
+        """Like read, without data, and a watch also waits for a node that is not there."""
+        client = self._connected(session_id)
+        watcher = self._watcher(watch)
+        answers = self._gather("look at", {path: client.exists_async(path, watcher) for path in paths})
+        return {
+            path: Node(b"", found.version, found.ephemeralOwner)
+            if found is not None and not isinstance(found, NoNodeError)
+            else None
+            for path, found in answers.items()
+        }
+
+    def create(
+        self, nodes: Mapping[str, bytes], ephemeral: bool = False, session_id: int | None = None
+    ) -> dict[str, Outcome]:
+        """Create nodes, pipelined, with their data in the same call; missing parents are made persistent."""
+        client = self._connected(session_id)
+        calls = {path: client.create_async(path, data, ephemeral=ephemeral) for path, data in nodes.items()}
+        answers = self._gather("create", calls)
+        orphans = {path: nodes[path] for path, found in answers.items() if isinstance(found, NoNodeError)}
+        outcome = {
+            path: Outcome.EXISTS if isinstance(f, NodeExistsError) else Outcome.DONE for path, f in answers.items()
+        }
+        if orphans:
+            self._make_parents({path.rpartition("/")[0] for path in orphans}, session_id)
+            client = self._connected(session_id)
+            calls = {path: client.create_async(path, data, ephemeral=ephemeral) for path, data in orphans.items()}
+            again = self._gather("create", calls)
+            outcome |= {path: _outcome(found) for path, found in again.items()}
+        return outcome
+
+    def _make_parents(self, paths: set[str], session_id: int | None) -> None:
+        for path in sorted(paths):
+            so_far = ""
+            for name in path.strip("/").split("/"):
+                so_far += "/" + name
+                client = self._connected(session_id)
+                self._answer(f"create {so_far}", client.create_async(so_far, b""))  # there already: fine
+
+    def write(self, nodes: Mapping[str, tuple[bytes, int]], session_id: int | None = None) -> dict[str, Outcome | int]:
+        """Set (data, expected version) of nodes, pipelined; the new version, or MISSING or CHANGED."""
+        client = self._connected(session_id)
+        calls = {path: client.set_async(path, data, version=version) for path, (data, version) in nodes.items()}
+        return {
+            path: found.version if not isinstance(found, KazooException) else _outcome(found)
+            for path, found in self._gather("write", calls).items()
+        }
+
+    def delete(self, nodes: Mapping[str, int], session_id: int | None = None) -> dict[str, Outcome]:
+        """Delete nodes of the expected version, pipelined; MISSING or CHANGED when they are not as expected."""
+        client = self._connected(session_id)
+        calls = {path: client.delete_async(path, version=version) for path, version in nodes.items()}
+        return {path: _outcome(found) for path, found in self._gather("delete", calls).items()}
+
+
+def _outcome(found: Any) -> Outcome:
+    if isinstance(found, NodeExistsError):
+        return Outcome.EXISTS
+    if isinstance(found, NoNodeError):
+        return Outcome.MISSING
+    return Outcome.CHANGED if isinstance(found, BadVersionError) else Outcome.DONE
+
+
+def _say(e: BaseException) -> str:
+    return f"{type(e).__name__}: {e}" if str(e) else type(e).__name__

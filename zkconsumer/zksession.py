@@ -1,0 +1,238 @@
+"""The ZooKeeper session of one connector, and the lease that bounds what may be believed of it.  Keeps kazoo behind
+types.
+
+    CONNECTED  ask, claim, commit
+    SUSPENDED  the session may still live: go on reading until the lease is over, commit nothing, claim nothing
+    LOST       our id and our claims are gone and others may own our partitions: drop everything, register again
+
+The lease has a heartbeat of its own, because kazoo says LOST only once it is back, and keeps the session time-out it
+asked for, not the one the server granted.  A beat proves that the session was alive when the beat was *sent*: the
+server starts counting again on receipt.  When the lease ends, `on_fence` is called by a timer of our own, once per
+lapse.
+
+Nothing is ever queued: a call made while not CONNECTED would run on the *next* session, so each call names the session
+it belongs to and is refused (ZooKeeperAway) when that one is not connected.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from groundwork.crew import Crew, Event, deadline, kazoo_handler, now, sleep
+from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable, ZooKeeperAway
+from zkconsumer.lease import Lease
+from zkconsumer.zkcalls import ZkCalls
+
+log = logging.getLogger(__name__)
+
+RECONNECT_MAX_S = 0.5  # kazoo's 60 s would keep us away long after ZooKeeper is back
+BEATS_PER_TIMEOUT = 12  # a 6 s session beats each 0.5 s
+CLOSE_S = 3.0  # how long a goodbye may take when ZooKeeper does not answer
+
+
+class State(enum.Enum):
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's connection, remembering the session time-out the server granted (2 to 20 of its ticks)."""
+
+    negotiated_s = 0.0
+    _connection_routine: Any
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        read_ms, connect_ms = super()._connect(host, hostip, port)
+        self.negotiated_s = read_ms * 3 / 2 / 1000  # kazoo reads with two thirds of it
+        return read_ms, connect_ms
+
+    def abandon(self) -> None:
+        """End the connection's greenlet without waiting for an answer that will not come."""
+        if self._connection_routine is not None:
+            self._connection_routine.kill(block=False)
+            self._connection_routine = None
+        self.connection_stopped.set()
+
+
+class ZkSession(ZkCalls):
+    """One ZooKeeper session after the other, for one connector; all calls are made in the hub.
+
+    connect is `host:port,host:port/chroot`.  on_state(State) and on_fence() must not block: they set flags.
+    """
+
+    def __init__(
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        crew: Crew,
+        lease: Lease,
+        on_state: Callable[[State], None] = lambda state: None,
+        on_fence: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__()
+        self.connect = connect
+        self.hosts = connect.partition("/")[0]
+        self.lease = lease
+        self.state = State.LOST
+        self.fenced = True  # no lease yet
+        self._connection_timeout_s = connection_timeout_ms / 1000
+        self._session_timeout_s = session_timeout_ms / 1000
+        self._crew = crew
+        self._on_state = on_state
+        self._on_fence = on_fence
+        self._client: Any = None
+        self._handler: Any = None
+        self._wake_beat = Event()
+        self._wake_fence = Event()
+
+    # start and end ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect.  Raises Unreachable or ChrootMissing; nothing is created."""
+        self._handler = handler = kazoo_handler()
+        retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=RECONNECT_MAX_S, sleep_func=handler.sleep_func)
+        try:
+            client = KazooClient(
+                hosts=self.connect, timeout=self._session_timeout_s, handler=handler, connection_retry=retry
+            )
+        except ValueError as e:
+            raise ConsumerError(f"zookeeper.connect '{self.connect}' is not host:port,host:port/chroot: {e}") from None
+        client._connection = _Connection(client, client._conn_retry.copy(), logger=client.logger)
+        client.add_listener(self._kazoo_state)
+        self._client = client
+        if not client.start_async().wait(timeout=self._connection_timeout_s):
+            self.close()
+            raise Unreachable(
+                f"ZooKeeper at {self.hosts} does not answer within {self._connection_timeout_s:g} s "
+                "(zookeeper.connection.timeout.ms): is it running, and is zookeeper.connect right?"
+            )
+        if client.chroot and self.read(["/"])["/"] is None:
+            chroot = client.chroot
+            self.close()
+            raise ChrootMissing(
+                f"chroot {chroot} does not exist on {self.hosts}; create it or correct zookeeper.connect"
+            )
+        self._crew.spawn("zookeeper-heartbeat", self._beat)
+        self._crew.spawn("zookeeper-fence", self._guard)
+        self.first_beat()
+
+    def first_beat(self) -> None:
+        """Wait until the lease holds: nothing is handed out before."""
+        deadline = now() + self._connection_timeout_s
+        while self.fenced and now() < deadline:
+            sleep(0.01)
+        if self.fenced:
+            raise Unreachable(f"ZooKeeper at {self.hosts} connected but does not answer")
+
+    def close(self) -> None:
+        """End the session: ephemeral nodes vanish with it.  Takes at most CLOSE_S when ZooKeeper does not answer."""
+        client, self._client = self._client, None
+        if client is None:
+            return
+        client.remove_listener(self._kazoo_state)
+        self.state = State.LOST
+        try:
+            with deadline(CLOSE_S):
+                client.stop()
+        except TimeoutError:
+            pass  # said below
+        if not client._connection.connection_stopped.is_set():
+            log.warning("ZooKeeper at %s did not answer our goodbye; the session ends by its time-out", self.hosts)
+            client._connection.abandon()
+            with deadline(CLOSE_S):
+                self._handler.stop()
+        client.close()
+
+    @property
+    def started(self) -> bool:
+        return self._client is not None
+
+    @property
+    def session_id(self) -> int | None:
+        """The session's id while CONNECTED, as `ephemeralOwner` shows it."""
+        if self._client is None or self._client.client_id is None:
+            return None
+        found: int | None = self._client.client_id[0]
+        return found
+
+    @property
+    def negotiated_s(self) -> float:
+        """The session time-out that the server granted, in seconds."""
+        return float(self._client._connection.negotiated_s) if self._client is not None else 0.0
+
+    # the lease ----------------------------------------------------------------------------------------------------
+
+    def _kazoo_state(self, state: str) -> None:
+        """Called by kazoo in its connection's greenlet: flags only."""
+        self.state = {KazooState.CONNECTED: State.CONNECTED, KazooState.SUSPENDED: State.SUSPENDED}.get(
+            state, State.LOST
+        )
+        log.info("ZooKeeper session at %s is %s", self.hosts, self.state.value)
+        if self.state is State.LOST:
+            self.lease.revoke(now())
+            self._fence()
+        self._wake_beat.set()
+        self._on_state(self.state)
+
+    def _beat(self) -> None:
+        """Send a beat each twelfth of the session time-out; several may be on their way (a slow server is not a dead
+        one).
+        """
+        while self._client is not None:
+            if self.session_id is not None:
+                sent = now()
+                try:
+                    answer = self._client.exists_async("/")
+                except KazooException:
+                    pass  # closed in between; the next round sees it
+                else:
+                    answer.rawlink(partial(self._beaten, sent))
+            self._wake_beat.clear()
+            self._wake_beat.wait(timeout=(self.negotiated_s or self._session_timeout_s) / BEATS_PER_TIMEOUT)
+
+    def _beaten(self, sent: float, answer: Any) -> None:
+        if answer.exception is not None or self.state is not State.CONNECTED:
+            return
+        self.lease.beat_answered(sent, self.negotiated_s)
+        if self.lease.valid_until > now():
+            self.fenced = False
+            self._wake_fence.set()
+
+    def _guard(self) -> None:
+        """Fence when the lease ends, also while kazoo only says SUSPENDED."""
+        while self._client is not None:
+            self._wake_fence.clear()
+            if self.fenced:
+                self._wake_fence.wait(timeout=1)
+                continue
+            left = self.lease.valid_until - now()
+            if left > 0:
+                self._wake_fence.wait(timeout=left)
+            else:
+                self._fence()
+
+    def _fence(self) -> None:
+        if not self.fenced:
+            self.fenced = True
+            log.warning("lease over: no answer of ZooKeeper at %s in time; partitions are let go", self.hosts)
+            self._on_fence()
+
+    def _connected(self, session_id: int | None) -> Any:
+        current = self.session_id
+        if self._client is None or current is None:
+            raise ZooKeeperAway(f"the session with ZooKeeper at {self.hosts} is {self.state.value}")
+        if session_id is not None and session_id != current:
+            raise ZooKeeperAway(f"the session {session_id:#x} with ZooKeeper at {self.hosts} is over")
+        return self._client
