@@ -56,15 +56,25 @@ def read_properties(text: str | bytes) -> dict[str, str]:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """(number of its first line, text): comments and blank lines gone, continued lines joined."""
-    lines = iter(enumerate(re.split(r"\r\n|\r|\n", text), 1))
-    for number, raw in lines:
+    if text.endswith(("\\\n", "\\\r")):
+        text = text[:-1]  # Java forgets such a last line end, so that a backslash alone makes an entry with no key
+    joined, began, goes_on = "", 0, False
+    for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = raw.lstrip(WHITE)
-        if line[:1] in ("#", "!"):
-            continue
-        while _goes_on(line):
-            line = line[:-1] + next(lines, (0, ""))[1].lstrip(WHITE)
-        if line:
-            yield number, line
+        goes_on = False
+        if not joined:
+            if line[:1] in ("#", "!"):
+                continue
+            began = number
+        joined += line
+        goes_on = _goes_on(line)
+        if goes_on:
+            joined = joined[:-1]
+        elif joined:
+            yield began, joined
+            joined = ""
+    if goes_on:
+        yield began, joined
 
 
 def _goes_on(line: str) -> bool:

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwork.java import PatternRefused, topic_filter
+from groundwork.javaregex import POSIX, to_python
+
+NAME = st.text(st.sampled_from("abAB01._-"), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize(
+    ("text", "matched", "others"),
+    [
+        ("orders", ["orders"], ["orders2", "xorders", "Orders"]),
+        ("orders, clicks", ["orders", "clicks"], ["orders,clicks"]),
+        ("'white.*'", ["white", "white_1"], ["black"]),
+        (".*", ["a", "a.b"], []),
+        (r"\Qa.b\E.*", ["a.b", "a.bc"], ["axb"]),
+        (r"\Qa.b", ["a.b"], ["axb"]),
+        (r"a\.b", ["a.b"], ["axb"]),
+        (r"\p{Alpha}+", ["abc", "ABC"], ["a1", "é"]),
+        (r"\P{Alpha}+", ["12", "é"], ["a1"]),
+        (r"[\p{Upper}_]+", ["A_"], ["a"]),
+        (r"[^\P{Digit}]+", ["12"], ["a"]),
+        (r"(?<env>prod|test)-\k<env>", ["prod-prod"], ["prod-test"]),
+        (r"(a|b)-\1", ["a-a"], ["a-b"]),
+        (r"a(?i)b|c", ["ab", "aB", "C"], ["Ab"]),
+        (r"(?:(?i)a)b", ["Ab"], ["AB"]),
+        (r"(?i:a)b", ["Ab"], ["AB"]),
+        (r"(?i)a(?-i)b", ["Ab"], ["AB"]),
+        (r"(?i)[^a]", ["b"], ["a", "A"]),
+        (r"(?msd)a", ["a"], ["A"]),
+        (r"\x41\x{42}\u0043\0104", ["ABCD"], []),
+        (r"a\z", ["a"], ["aa"]),
+        (r"^a$", ["a"], ["aa"]),
+        (r"a\Z", ["a"], []),
+        (r"a*+a", [], ["aa"]),
+        (r"(?>a*)b", ["aab"], ["a"]),
+        (r"[a-]+[-a]+[\w.]", ["a-a."], []),
+        (r"a]}", ["a]}"], []),
+        (r"(?!__).*", ["orders"], ["__consumer_offsets"]),
+        (r"\d+", ["12"], ["١٢"]),
+        (r"a\hb", ["a\tb", "a\u3000b"], ["a_b"]),
+        ("", [""], ["a"]),
+    ],
+)
+def test_filter_chooses_what_java_chooses(text: str, matched: list[str], others: list[str]) -> None:
+    pattern = topic_filter(text)
+    assert [name for name in matched if not pattern.fullmatch(name)] == []
+    assert [name for name in others if pattern.fullmatch(name)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("*", r"a topic filter is a Java regular expression; write \.\*"),
+        ("*orders", r"write \.\*"),
+        ("a|*", r"write \.\*"),
+        ("[a&&b]", "Python has no intersections"),
+        ("[a[b]]", "no classes in classes"),
+        (r"\p{L}", r"\\p\{L\}: only Java's ASCII classes"),
+        (r"\pL", "only Java's ASCII classes"),
+        (r"\p{IsAlphabetic}", "only Java's ASCII classes"),
+        (r"(?i)\p{Lower}", "versions of Java differ"),
+        (r"\G", "previous match"),
+        (r"\R", "line end"),
+        (r"\X", "grapheme"),
+        (r"\v", "vertical"),
+        (r"\y", "no escape in Java"),
+        (r"\b{g}", "older Java"),
+        ("(?u)a", r"\(\?u\)"),
+        ("(?x)a", "blanks"),
+        ("(?P<n>a)", "no group that Java knows"),
+        ("(?#c)a", "no group that Java knows"),
+        ("(a", r"a \( without its \)"),
+        ("a)", r"a \) without its \("),
+        ("[a", r"a \[ without its \]"),
+        ("[]a]", r"write \\\]"),
+        ("[z-a]", "before it begins"),
+        (r"[a-\d]", "ends with a class"),
+        (r"[\d-a]", "begins with a class"),
+        (r"[\b]", "inside"),
+        ("a{", "no count"),
+        ("{2}", "repeats nothing"),
+        ("a**", "one repetition of another"),
+        ("a{2}{3}", "one repetition of another"),
+        ("a{1000000}", "more than any name is long"),
+        ("a\\", "ends too early"),
+        (r"\1(a)", "does not end before it"),
+        (r"(?:(a)|b)+\1", "inside a repetition"),
+        (r"(?<=a+)b", "Python cannot read it as Java does"),
+        ("(" * 60 + ")" * 60, "50 deep"),
+        (r"\ud83d", "no character"),
+        (r"\x{110000}", "no character"),
+        (r"\xg1", "no hexadecimal digits"),
+        (r"\09", "octal"),
+        (r"(?<1>a)", "cannot name a group"),
+        (r"(?<a>a)(?<a>b)", "cannot name a group"),
+    ],
+)
+def test_what_may_be_read_differently_is_refused_by_name(text: str, why: str) -> None:
+    with pytest.raises(PatternRefused, match=why) as raised:
+        topic_filter(text)
+    assert repr(text) in str(raised.value)
+
+
+@given(NAME, NAME)
+def test_quoted_name_matches_itself_only(name: str, other: str) -> None:
+    assert bool(topic_filter(rf"\Q{name}\E").fullmatch(other)) == (name == other)
+
+
+@given(st.lists(NAME, min_size=1, max_size=5), NAME)
+def test_comma_list_is_the_set_of_its_names(names: list[str], other: str) -> None:
+    text = ",".join(name.replace(".", r"\.") for name in names)
+    pattern = topic_filter(text)
+    assert all(pattern.fullmatch(name) for name in names)
+    assert bool(pattern.fullmatch(other)) == (other in names)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_pattern_or_refused_by_name(text: str) -> None:
+    refusal = "topic filter "
+    try:
+        to_python(text).fullmatch(text)
+    except PatternRefused as exc:
+        refusal = str(exc)
+    assert refusal.startswith("topic filter ")
+
+
+@given(st.text(st.sampled_from(list("ab01.*+?{},|()[]^$\\-&<>:=!ipQEdwb")), max_size=25), NAME)
+def test_strange_patterns_end_in_an_answer(text: str, name: str) -> None:
+    try:
+        pattern = to_python(text)
+    except PatternRefused:
+        return
+    pattern.fullmatch(name)
+
+
+@pytest.mark.parametrize("name", POSIX)
+def test_posix_class_and_its_complement_share_every_character(name: str) -> None:
+    inside, outside = to_python(rf"\p{{{name}}}"), to_python(rf"\P{{{name}}}")
+    for code in [*range(300), 0x2028, 0xFFFF, 0x10FFFF]:
+        assert bool(inside.fullmatch(chr(code))) != bool(outside.fullmatch(chr(code)))

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+import yaml
+
+from groundwork.java import read_properties
+from groundwork.options import CLASS, OptionError, Options, given, load, option, reference, warnings_of
+
+
+def codec(raw: object) -> int:
+    numbers = {"none": 0, "gzip": 1, "0": 0, "1": 1}
+    if str(raw) not in numbers:
+        raise ValueError("none, gzip, 0 or 1")
+    return numbers[str(raw)]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch(Options):
+    JVM_ONLY: ClassVar[Mapping[str, str]] = {"num.consumer.fetchers": "there is one fetcher a broker"}
+    JVM_CLASSES: ClassVar[Mapping[str, str]] = {"kafka.producer.DefaultPartitioner": "producer.partitioners:by_key"}
+
+    group_id: str = option("group.id", None, "the group", old="groupid", required=True)
+    fetch_size: int = option(
+        "fetch.message.max.bytes", 1048576, "most of one partition in a fetch", "bytes", old="fetch.size", least=1
+    )
+    timeout_ms: int = option("socket.timeout.ms", 30000, "longest wait for a reply", "ms")
+    commit: bool = option("auto.commit.enable", True, "commit on a timer", old=("autocommit.enable",))
+    ratio: float = option("lag.ratio", 0.5, "a share", "of 1")
+    reset: str = option("auto.offset.reset", "smallest", "where to start", choices=("smallest", "largest"))
+    acks: int = option("request.required.acks", -1, "acknowledgements", choices=(-1, 1))
+    topics: tuple[str, ...] = option("topics", (), "names")
+    prefix: str | None = option("prefix", None, "in front of names | or none")
+    codec: int = option("compression.codec", 0, "codec", kind=codec)
+    partitioner: str = option("partitioner.class", "a:b", "chooses partitions", kind=CLASS)
+
+    def problems(self) -> Iterable[str]:
+        if self.timeout_ms < 100:
+            yield "option 'socket.timeout.ms' is less than fetch.wait.max.ms 100"
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror(Options):
+    source: Fetch = option("source", None, "what is read", required=True)  # noqa: RUF009
+    extra: tuple[Fetch, ...] = option("extra", (), "further sources")
+    named: dict[str, Fetch] = option("named", {}, "sources by name")  # noqa: RUF009
+    target: Fetch | None = option("target", None, "what is written")  # noqa: RUF009
+
+
+def problems(cls: type[Options], values: Mapping[str, Any], jvm: bool = False) -> list[str]:
+    with pytest.raises(OptionError) as raised:
+        load(cls, values, "f.yaml", jvm)
+    return raised.value.problems
+
+
+def test_values_of_a_yaml_file_arrive_and_the_rest_is_default() -> None:
+    text = "{group.id: g, fetch.message.max.bytes: 5, lag.ratio: 2, topics: [a, b], prefix: null}"
+    loaded = load(Fetch, {**yaml.safe_load(text), "auto.commit.enable": False}, "f.yaml")
+    assert loaded == Fetch(group_id="g", fetch_size=5, ratio=2.0, topics=("a", "b"), prefix=None, commit=False)
+    assert isinstance(loaded.ratio, float)
+    assert given(loaded) == {
+        "group.id",
+        "fetch.message.max.bytes",
+        "lag.ratio",
+        "topics",
+        "prefix",
+        "auto.commit.enable",
+    }
+    assert warnings_of(loaded) == []
+    assert warnings_of(Fetch(group_id="g")) == []
+
+
+def test_values_of_a_jvm_file_are_read_from_their_text() -> None:
+    text = "groupid=g\nfetch.size = 700 \nautocommit.enable=False\nlag.ratio=1e-1\ntopics= a, b,,c\n"
+    text += "auto.offset.reset=LARGEST\n"
+    loaded = load(Fetch, read_properties(text), "old.properties", jvm=True)
+    assert loaded == Fetch(
+        group_id="g", fetch_size=700, commit=False, ratio=0.1, topics=("a", "b", "c"), reset="largest"
+    )
+
+
+def test_unknown_option_names_the_nearest() -> None:
+    assert problems(Fetch, {"group.id": "g", "fetch.message.max.byte": 5}) == [
+        "f.yaml: option 'fetch.message.max.byte' is unknown; did you mean 'fetch.message.max.bytes'?"
+    ]
+
+
+def test_option_near_an_old_name_is_pointed_to_the_new_one() -> None:
+    assert problems(Fetch, {"group_id": "g", "group.id": "g"})[0].endswith("did you mean 'group.id'?")
+    assert problems(Fetch, {"group.id": "g", "fetch.sise": 5}) == [
+        "f.yaml: option 'fetch.sise' is unknown; did you mean 'fetch.message.max.bytes'?"
+    ]
+    assert problems(Fetch, {"group.id": "g", "zzzzzz": 5}) == ["f.yaml: option 'zzzzzz' is unknown"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("socket.timeout.ms", "abc", "option 'socket.timeout.ms' is 'abc', expected a whole number of ms"),
+        ("socket.timeout.ms", True, "option 'socket.timeout.ms' is true, expected a whole number of ms"),
+        ("socket.timeout.ms", 1.5, "option 'socket.timeout.ms' is 1.5, expected a whole number of ms"),
+        ("socket.timeout.ms", None, "option 'socket.timeout.ms' is empty, expected a whole number of ms"),
+        ("socket.timeout.ms", {"a": 1}, "option 'socket.timeout.ms' is a mapping, expected a whole number of ms"),
+        ("fetch.size", 0, "option 'fetch.size' is 0, expected at least 1 bytes"),
+        ("auto.commit.enable", "yes", "option 'auto.commit.enable' is 'yes', expected true or false"),
+        ("auto.commit.enable", 1, "option 'auto.commit.enable' is 1, expected true or false"),
+        ("lag.ratio", "much", "option 'lag.ratio' is 'much', expected a number of of 1"),
+        ("lag.ratio", float("nan"), "option 'lag.ratio' is nan, expected a number of of 1"),
+        ("group.id", 5, "option 'group.id' is 5, expected text"),
+        ("auto.offset.reset", "latest", "option 'auto.offset.reset' is 'latest', expected one of smallest, largest"),
+        ("request.required.acks", 0, "option 'request.required.acks' is 0, expected one of -1, 1"),
+        ("topics", [1], "option 'topics' is a list, expected a list of texts"),
+        ("topics", 3, "option 'topics' is 3, expected a list of texts"),
+        ("compression.codec", "zip", "option 'compression.codec' is 'zip', expected none, gzip, 0 or 1"),
+    ],
+)
+def test_wrong_value_names_option_value_type_and_unit(key: str, value: object, sentence: str) -> None:
+    assert problems(Fetch, {"group.id": "g", key: value}) == [f"f.yaml: {sentence}"]
+
+
+@pytest.mark.parametrize("text", ["1_000", "٣", "0x10", "", "1.0", "1 000", "--1"])
+def test_text_that_java_reads_as_no_number_is_refused(text: str) -> None:
+    assert problems(Fetch, {"group.id": "g", "socket.timeout.ms": text}, jvm=True) == [
+        f"f.yaml: option 'socket.timeout.ms' is {text!r}, expected a whole number of ms"
+    ]
+
+
+def test_all_problems_of_a_file_are_told_together() -> None:
+    told = problems(Fetch, {"socket.timeout.ms": "x", "nonsense": 1, 5: 1, "lag.ratio": "y"})  # type: ignore[dict-item]
+    assert len(told) == 5
+    assert "f.yaml: option 'group.id' is missing: the group" in told
+    assert "f.yaml: option 5 is no text; put it in quotes" in told
+    with pytest.raises(OptionError) as raised:
+        load(Fetch, {"nonsense": 1}, "f.yaml")
+    assert str(raised.value).splitlines() == raised.value.problems
+
+
+def test_problem_between_options_is_told_with_the_file() -> None:
+    assert problems(Fetch, {"group.id": "g", "socket.timeout.ms": 50}) == [
+        "f.yaml: option 'socket.timeout.ms' is less than fetch.wait.max.ms 100"
+    ]
+
+
+def test_old_and_new_name_may_agree_and_must_not_differ() -> None:
+    assert load(Fetch, {"group.id": "g", "groupid": "g"}, "f.yaml").group_id == "g"
+    assert problems(Fetch, {"group.id": "g", "groupid": "h"}) == [
+        "f.yaml: options 'group.id' and 'groupid' are two names of one thing and differ: 'g', 'h'; keep 'group.id'"
+    ]
+
+
+@pytest.mark.parametrize("jvm", [True, False])
+def test_jvm_option_without_meaning_is_a_named_warning(jvm: bool) -> None:
+    loaded = load(Fetch, {"group.id": "g", "num.consumer.fetchers": "2"}, "c.properties", jvm)
+    assert warnings_of(loaded) == [
+        "c.properties: option 'num.consumer.fetchers' has no effect here: there is one fetcher a broker"
+    ]
+
+
+def test_jvm_class_becomes_ours_or_is_refused_by_name() -> None:
+    values = {"group.id": "g", "partitioner.class": "kafka.producer.DefaultPartitioner"}
+    assert load(Fetch, values, "f", jvm=True).partitioner == "producer.partitioners:by_key"
+    assert load(Fetch, {**values, "partitioner.class": "my.code:choose"}, "f").partitioner == "my.code:choose"
+    assert problems(Fetch, {**values, "partitioner.class": "com.acme.Mine"}) == [
+        "f.yaml: option 'partitioner.class' is 'com.acme.Mine', expected MODULE:NAME of a Python callable,"
+        " or one of the JVM classes kafka.producer.DefaultPartitioner"
+    ]
+
+
+def test_sections_are_loaded_and_name_their_place() -> None:
+    section = {"group.id": "g"}
+    loaded = load(Mirror, {"source": section, "extra": [section], "named": {"dc1": section}}, "m.yaml")
+    assert loaded.source.group_id == loaded.extra[0].group_id == loaded.named["dc1"].group_id == "g"
+    assert loaded.target is None
+    assert problems(Mirror, {"source": {"groupp.id": "g"}, "extra": [section, {}], "named": {"dc1": 5}}) == [
+        "f.yaml: source: option 'groupp.id' is unknown; did you mean 'group.id'?",
+        "f.yaml: source: option 'group.id' is missing: the group",
+        "f.yaml: extra[1]: option 'group.id' is missing: the group",
+        "f.yaml: named.dc1: expected options as a mapping, got 5",
+    ]
+
+
+def test_file_that_is_no_mapping_is_refused() -> None:
+    assert problems(Mirror, ["a"]) == ["f.yaml: expected options as a mapping, got a list"]  # type: ignore[arg-type]
+    assert problems(Mirror, {"source": {"group.id": "g"}, "extra": {}, "named": []}) == [
+        "f.yaml: option 'extra' is a mapping, expected a list of sections",
+        "f.yaml: option 'named' is a list, expected named sections: a mapping of mappings",
+    ]
+
+
+def test_warnings_of_sections_reach_the_top() -> None:
+    loaded = load(Mirror, {"source": {"group.id": "g", "num.consumer.fetchers": 1}}, "m.yaml")
+    assert len(warnings_of(loaded)) == 1
+    assert warnings_of(loaded)[0].startswith("m.yaml: source: option 'num.consumer.fetchers'")
+
+
+def test_required_option_is_a_required_argument() -> None:
+    with pytest.raises(TypeError, match="group_id"):
+        Fetch()
+
+
+def test_reference_has_a_row_an_option_and_a_table_a_section() -> None:
+    page = reference(Mirror)
+    assert "### `source`" in page
+    assert "| `group.id` | `groupid` | required |  | the group |" in page
+    assert "| `fetch.message.max.bytes` | `fetch.size` | 1048576 | bytes | most of one partition in a fetch |" in page
+    assert "| `auto.offset.reset` |  | smallest |  | where to start (smallest, largest) |" in page
+    assert "| `auto.commit.enable` | `autocommit.enable` | true |" in page
+    assert "in front of names \\| or none" in page
