@@ -4,8 +4,8 @@
     from_flags    the original's way: --consumer.config (repeatable), --producer.config and flags
 
 Everything that is wrong is found before ConfigError is raised.  What is allowed and unsafe is in Configuration.notes, a
-sentence each.  A mirror starts at the smallest offset and waits for all in-sync replicas, unless a file says otherwise by
-name; acks 0 is refused.
+sentence each.  A mirror starts at the smallest offset and waits for all in-sync replicas, unless a file says otherwise
+by name; acks 0 is refused.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import yaml
 
 from groundwork.java import read_properties
-from groundwork.options import OptionError, Options, given, load, specs, warnings_of
+from groundwork.options import OptionError, Options, given, load, warnings_of
 from mirrormaker.options import File, Mirror, Source, Target
 
 O = TypeVar("O", bound=Options)  # noqa: E741  # as groundwork.options names it
@@ -57,7 +57,7 @@ def from_yaml(path: Path) -> Configuration:
     if not isinstance(values, Mapping):
         raise ConfigError([f"{where}: expected the sections sources, target and mirror"])
     file = _load(File, values, where)
-    return _checked(file.sources, file.target, file.mirror, tuple(warnings_of(file)), where)
+    return _checked(file.sources, file.target, file.mirror, warnings_of(file), where)
 
 
 def from_flags(consumers: Sequence[Path], producer: Path | None, flags: Mapping[str, str]) -> Configuration:
@@ -82,7 +82,7 @@ def from_flags(consumers: Sequence[Path], producer: Path | None, flags: Mapping[
         raise ConfigError(problems)
     loaded: list[Options] = [*sources, target, mirror]
     warnings = [warning for options in loaded for warning in warnings_of(options)]
-    return _checked(tuple(sources), target, mirror, tuple(warnings), "command line")
+    return _checked(tuple(sources), target, mirror, warnings, "command line")
 
 
 def _attempt(cls: type[O], path: Path, problems: list[str]) -> list[O]:
@@ -113,85 +113,102 @@ def _text(path: Path) -> str:
 
 # ---- what holds between the parts -----------------------------------------------------------------------------
 
-# What the mirror sets in every source, whatever the file says, and why.
-OURS = (
-    ("auto.commit.enable", True, "a mirror always commits what the target acknowledged"),
-    ("consumer.timeout.ms", -1, "a mirror waits for messages for ever"),
-)
-
 
 def _checked(
-    sources: tuple[Source, ...], target: Target, mirror: Mirror, warnings: tuple[str, ...], where: str
+    sources: tuple[Source, ...], target: Target, mirror: Mirror, warnings: list[str], where: str
 ) -> Configuration:
     """The parts as they are run: names and the mirror's own settings filled in.  Raises ConfigError."""
     problems: list[str] = []
     notes: list[str] = []
-    ready: list[Source] = []
+    named = [_named(s, s.name or _place(n, sources)) for n, s in enumerate(sources, 1)]
     if not sources:
         problems.append(f"{where}: sources is empty: a mirror needs at least one")
-    for number, source in enumerate(sources, 1):
-        name = source.name or (f"source{number}" if len(sources) > 1 else "source")
-        at = f"{where}: source {name}"
-        warnings += tuple(
-            f"{at}: option '{key}' has no effect here: {why}"
-            for key, ours, why in OURS
-            if key in given(source) and value(source, key) != ours
-        )
-        notes += [f"{at}: {note}" for note in unsafe_source(source)]
-        if loops(value(source, "zookeeper.connect"), target.zookeeper):
+    if len({source.name for source in named}) < len(named):
+        problems.append(f"{where}: two sources have the same name; logs and status could not tell them apart")
+    for source in named:
+        at = f"{where}: source {source.name}"
+        warnings += [f"{at}: {sentence}" for sentence in _overruled(source)]
+        notes += [f"{at}: {sentence}" for sentence in _unsafe(source)]
+        if loops(source.zookeeper_connect, target.zookeeper):
             problems.append(
                 f"{at}: zookeeper.connect and target.zookeeper.connect name the same cluster "
                 f"({target.zookeeper}): a mirror into its own source never ends"
             )
-        ready.append(_as_run(source, name, mirror))
-    if len({source.name for source in ready}) < len(ready):
-        problems.append(f"{where}: two sources have the same name; logs and status could not tell them apart")
-    target = _acknowledged(target, problems, notes, where)
-    if not target.zookeeper:
-        notes.append(
-            f"{where}: target.zookeeper.connect is not given: the target's auto-creation decides the partition count "
-            "of topics that are missing there"
-        )
+    target = _target(target, warnings, problems, notes, where)
     if problems:
         raise ConfigError(problems)
-    return Configuration(tuple(ready), target, mirror, warnings, tuple(notes))
+    ready = tuple(_as_run(source, mirror) for source in named)
+    return Configuration(ready, target, mirror, tuple(warnings), tuple(notes))
 
 
-def _as_run(source: Source, name: str, mirror: Mirror) -> Source:
-    """The source with the mirror's own settings; it starts at the smallest offset unless told otherwise by name."""
-    changes: dict[str, Any] = {key: ours for key, ours, _ in OURS}
-    changes["auto.commit.interval.ms"] = mirror.commit_interval_ms
-    if "auto.offset.reset" not in given(source):
-        changes["auto.offset.reset"] = "smallest"
-    fields = {spec.key: field for field, spec in specs(type(source)).items()}
-    return replace(source, name=name, **{fields[key]: new for key, new in changes.items()})
+def _named(source: Source, name: str) -> Source:
+    named = replace(source, name=name)
+    object.__setattr__(named, "_given", given(source))  # what its file gave is asked for once more
+    return named
 
 
-def unsafe_source(source: Source) -> list[str]:
+def _place(number: int, sources: Sequence[Source]) -> str:
+    return f"source{number}" if len(sources) > 1 else "source"
+
+
+def _overruled(source: Source) -> list[str]:
+    """What a source's file says and a mirror does its own way."""
+    sentences = []
+    if not source.auto_commit:
+        sentences.append("option 'auto.commit.enable' has no effect here: a mirror always commits what is acknowledged")
+    if source.consumer_timeout_ms != -1:
+        sentences.append("option 'consumer.timeout.ms' has no effect here: a mirror waits for messages for ever")
+    if "auto.commit.interval.ms" in given(source):
+        sentences.append("option 'auto.commit.interval.ms' has no effect here: see mirror.offset.commit.interval.ms")
+    return sentences
+
+
+def _as_run(source: Source, mirror: Mirror) -> Source:
+    return replace(source, auto_commit=True, consumer_timeout_ms=-1, auto_commit_interval_ms=mirror.commit_interval_ms)
+
+
+def _unsafe(source: Source) -> list[str]:
     """Settings of a source that are allowed and can cost messages: a sentence each."""
-    if "auto.offset.reset" in given(source) and value(source, "auto.offset.reset") == "largest":
+    if source.auto_offset_reset == "largest":
         return ["auto.offset.reset=largest: messages written before the first start, or lost to retention, are skipped"]
     return []
 
 
-def _acknowledged(target: Target, problems: list[str], notes: list[str], where: str) -> Target:
-    """The target with the acknowledgements a mirror needs: all in-sync replicas unless told otherwise."""
-    key = "request.required.acks"
-    acks = value(target, key) if key in given(target) else -1
-    if acks == 0:
+# Options of a producer that a mirror does not have, and why.
+TARGET_OVERRULED = {
+    "message.send.max.retries": "a mirror tries for ever, and commits nothing meanwhile",
+    "delivery.timeout.ms": "a mirror tries for ever, and commits nothing meanwhile",
+    "partitioner.class": "see mirror.partitioning; keys are hashed as the 0.8.2 ByteArrayPartitioner does",
+    "serializer.class": "keys and values travel as the bytes they are",
+    "key.serializer.class": "keys and values travel as the bytes they are",
+    "queue.buffering.max.messages": "memory is bounded by queued.max.bytes of the source",
+    "queue.buffering.max.bytes": "memory is bounded by queued.max.bytes of the source",
+    "queue.enqueue.timeout.ms": "what cannot be sent yet is not fetched either",
+}
+
+
+def _target(target: Target, warnings: list[str], problems: list[str], notes: list[str], where: str) -> Target:
+    """The target as it is run: tried for ever, acknowledged by all in-sync replicas unless told otherwise."""
+    at = f"{where}: target"
+    warnings += [
+        f"{at}: option '{key}' has no effect here: {why}"
+        for key, why in TARGET_OVERRULED.items()
+        if key in given(target)
+    ]
+    if target.acks == 0:
         problems.append(
-            f"{where}: {key}=0 is refused: without an acknowledgement nothing may ever be committed; use -1"
+            f"{at}: request.required.acks=0 is refused: what nobody acknowledges could never be committed; use -1"
         )
-    elif acks != -1:
-        notes.append(f"{where}: {key}={acks}: what a target leader acknowledged alone is lost with it; -1 is safe")
-    fields = {spec.key: field for field, spec in specs(type(target)).items()}
-    return replace(target, **{fields[key]: acks})
-
-
-def value(options: Options, key: str) -> Any:
-    """The value of an option by its key."""
-    [field] = [name for name, spec in specs(type(options)).items() if spec.key == key]
-    return getattr(options, field)
+    elif target.acks != -1:
+        notes.append(
+            f"{at}: request.required.acks={target.acks}: a leader that fails takes what only it has; -1 is safe"
+        )
+    if not target.zookeeper:
+        notes.append(
+            f"{at}: target.zookeeper.connect is not given: the target's auto-creation decides the partition count "
+            "of topics that are missing there"
+        )
+    return replace(target, retries=-1)
 
 
 def loops(source: str, target: str) -> bool:

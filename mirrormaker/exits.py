@@ -1,7 +1,10 @@
 """Exit codes of `mirrormaker run` and `check`: those of sysexits.h.  systemd restarts only 69, 70 and 75."""
 
-CLEAN = 0
-USAGE = 64
-UNAVAILABLE = 69  # a cluster is out of reach past start.timeout.ms
-INTERNAL = 70  # a part of the program died
-CONFIGURATION = 78
+from groundwork.output import DAEMON_EXIT
+
+CLEAN = DAEMON_EXIT["clean stop"]
+USAGE = DAEMON_EXIT["usage"]
+UNREACHABLE = DAEMON_EXIT["unreachable"]  # a cluster, for longer than start.timeout.ms
+INTERNAL = DAEMON_EXIT["internal"]  # a part of the program died
+TEMPORARY = DAEMON_EXIT["temporary"]  # a second signal ended the drain
+CONFIGURATION = DAEMON_EXIT["configuration"]

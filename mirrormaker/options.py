@@ -36,6 +36,13 @@ class Source(ConsumerConfig):
     """A source cluster: the consumer's options, and what the mirror has to know besides."""
 
     name: str = option("name", "", "what logs and the status call it; its place in the list when empty")
+    auto_offset_reset: str = option(
+        "auto.offset.reset",
+        "smallest",
+        "where to begin when no offset is stored or it lies outside the log: smallest, largest (skips) or fail (parks)",
+        old="autooffset.reset",
+        choices=("smallest", "largest", "fail"),
+    )
     version: str = option("version", "0.8.2", "Kafka release of the brokers", kind=release)
 
 
@@ -48,7 +55,15 @@ class Target(ProducerConfig):
     )
     version: str = option("target.version", "0.8.2", "Kafka release of the brokers", kind=release)
     message_max_bytes: int = option(
-        "target.message.max.bytes", 1000012, "the brokers' message.max.bytes: sets are cut to it", "bytes", least=1024
+        "target.message.max.bytes",
+        1000012,
+        "the brokers' message.max.bytes: sets are cut to it",
+        "bytes",
+        old="max.message.size",
+        least=1024,
+    )
+    retries: int = option(
+        "message.send.max.retries", -1, "a mirror always tries for ever; other values are a warning", old="num.retries"
     )
     replication: int = option(
         "target.replication.factor", 0, "of topics the mirror creates; 0: the source's, at most one per broker",
@@ -78,7 +93,7 @@ class Mirror(Options):
     partitioning: str = option(
         "partitioning",
         "auto",
-        "identity keeps the number, key hashes the key as the 0.8.2 producer does; auto: identity where there are enough",
+        "identity keeps the number, key hashes the key as 0.8.2's producer does; auto: identity where there are enough",
         choices=("auto", "identity", "key"),
     )
     start_timeout_ms: int = option(

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Protocol
 
 from groundwork.crew import Crew, sleep
+from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Ticket, TopicPartition
@@ -57,8 +58,8 @@ class Settings:
     dialect: Dialect  # the target's
     message_max_bytes: int
     partitioning: str = "auto"
-    codec: int | None = None  # None: as the source has it
-    codec_name: str = ""
+    codec: str = ""  # asked for at the target; "": as the source has it
+    compressed_topics: tuple[str, ...] = ()  # that the codec is for; none: all
     handler: Handler | None = None
     handler_name: str = ""
 
@@ -70,6 +71,7 @@ class Topic:
     choice: Choice
     target_partitions: int
     source: SourceTopic
+    codec: int | None = None  # None: as the source has it
 
 
 class Forwarder:
@@ -153,11 +155,10 @@ class Forwarder:
     def _look(self, name: str) -> Topic:
         source = self._source_topic(name)
         partitions = self._targets.prepare(name, source)
-        settings = self._settings
-        facts = RouteFacts(
-            name, source.partitions, partitions, settings.partitioning, settings.handler_name, settings.codec_name
-        )
-        return Topic(choose(facts), partitions, source)
+        asked = self._settings.codec if name in (self._settings.compressed_topics or (name,)) else ""
+        partitioning, handler = self._settings.partitioning, self._settings.handler_name
+        facts = RouteFacts(name, source.partitions, partitions, partitioning, handler, asked)
+        return Topic(choose(facts), partitions, source, CODECS[asked] if asked else None)
 
     # ---- a set ------------------------------------------------------------------------------------------------
 
@@ -188,7 +189,7 @@ class Forwarder:
             yield from pass_through(fetched, target, settings.dialect, settings.message_max_bytes, aligned)
             return
         outputs = partial(self._outputs, topic)
-        for step in reencode(fetched, outputs, settings.dialect, settings.message_max_bytes, settings.codec):
+        for step in reencode(fetched, outputs, settings.dialect, settings.message_max_bytes, topic.codec):
             yield step
             sleep(0)  # decoding is long work: heartbeats and fetches go on in between
 

@@ -1,4 +1,4 @@
-"""From one fetched set to the parts that go to target partitions.  Pure: bytes and partition counts, no socket, no clock.
+"""From one fetched set to the parts that go to target partitions.  Pure: bytes and counts, no socket, no clock.
 
     choose(facts)       which route a topic takes, and why: the sentence `topics --explain` prints
     pass_through(set)   its runs as they are: views, no copy, no message object

@@ -7,7 +7,6 @@ On a terminal the line is rewritten in place and log lines go above it; elsewher
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TextIO
@@ -61,25 +60,26 @@ def _named(still: Sequence[Still]) -> str:
     return " | ".join(str(one) for one in still[:MAX_REASONS]) + more
 
 
-class StatusLine(logging.StreamHandler[TextIO]):
-    """Where log lines and the status line share one terminal.  Also right for a file: then nothing is rewritten."""
+class StatusLine:
+    """A stream for log lines that keeps one line below them.  Where the stream is no terminal, nothing is rewritten."""
 
     def __init__(self, stream: TextIO, columns: int = 120) -> None:
-        super().__init__(stream)
+        self._stream = stream
         self.rewrites = stream.isatty()
         self._columns = columns
         self._shown = ""
+        self.fileno = stream.fileno  # the journal is recognised by it
 
     def show(self, line: str) -> None:
         """Put the line at the bottom of the terminal, in place of the one before."""
         self._shown = line if len(line) < self._columns else line[: self._columns - 2] + "…"
-        self.stream.write(f"\r\x1b[K{self._shown}")
-        self.stream.flush()
+        self._stream.write(f"\r\x1b[K{self._shown}")
+        self._stream.flush()
 
-    def emit(self, record: logging.LogRecord) -> None:
-        if self._shown:
-            self.stream.write("\r\x1b[K")
-        super().emit(record)
-        if self._shown:
-            self.stream.write(self._shown)
-            self.stream.flush()
+    def write(self, text: str) -> int:
+        """Whole log lines; the status line moves down."""
+        self._stream.write(f"\r\x1b[K{text}{self._shown}" if self._shown else text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()

@@ -9,7 +9,9 @@ auto-creation then decides.  Partitions and replication are taken over; other se
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from kazoo.exceptions import KazooException
@@ -17,14 +19,14 @@ from kazoo.exceptions import KazooException
 from groundwork.crew import Lock, now, sleep
 from kafkawire.cluster import topics
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import read_brokers, read_leaders, read_partitions
+from kafkawire.cluster.zookeeper import read_brokers, read_partitions
 from kafkawire.errors import LocalError, WireError, error_info
-from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
 
 log = logging.getLogger(__name__)
 
 BEING_CREATED = 5  # LeaderNotAvailable: what a 0.8 broker answers while it creates the topic that was named
+FRESH_S = 1.0  # a look at all topics serves every topic that is asked for within that time
 LEADERS_S = 10.0  # how long leaders of a new topic are waited for; the sender would wait as well, but louder
 OUT_OF_REACH = (WireError, ConsumerError, KazooException)  # try again later
 
@@ -49,18 +51,24 @@ class Metadata(Protocol):
 class TargetTopics:
     """Partition counts of the target's topics.
 
-    zookeeper() is the target's kazoo client (it raises while there is no session), or zookeeper is None: not given.
+    zookeeper() opens the target's ZooKeeper for a while; zookeeper is None: not given.
     replication 0: the source's, but no more than the target has brokers.
     """
 
     def __init__(
-        self, metadata: Metadata, znodes: Any, zookeeper: Callable[[], Any] | None = None, replication: int = 0
+        self,
+        metadata: Metadata,
+        znodes: Any,
+        zookeeper: Callable[[], AbstractContextManager[Any]] | None = None,
+        replication: int = 0,
     ) -> None:
         self._metadata = metadata
         self._znodes = znodes
         self._zookeeper = zookeeper
         self._replication = replication
         self._lock = Lock()  # several streams may meet the same new topic
+        self._view = ClusterView()
+        self._seen_at: float | None = None
         self._warned: set[str] = set()
 
     def prepare(self, topic: str, source: SourceTopic) -> int:
@@ -69,36 +77,52 @@ class TargetTopics:
         Raises TopicMissing; and what ZooKeeper and the brokers raise while they are out of reach: try again then.
         """
         with self._lock:
-            return self._through_broker(topic) if self._zookeeper is None else self._through_zookeeper(topic, source)
+            partitions = self._all().partitions(topic)
+            if partitions:
+                return len(partitions)
+            if self._zookeeper is None:
+                return self._by_name(topic)
+            with self._zookeeper() as zk:
+                return self._through_zookeeper(zk, topic, source)
 
-    def _through_zookeeper(self, topic: str, source: SourceTopic) -> int:
-        assert self._zookeeper is not None
-        zk = self._zookeeper()
+    def look(self) -> ClusterView:
+        """All topics and brokers of the target, now."""
+        self._view = self._metadata.read(None)
+        self._seen_at = now()
+        return self._view
+
+    def _all(self) -> ClusterView:
+        if self._seen_at is None or now() - self._seen_at > FRESH_S:
+            return self.look()
+        return self._view
+
+    def _through_zookeeper(self, zk: Any, topic: str, source: SourceTopic) -> int:
         there = read_partitions(zk, self._znodes, [topic]).get(topic)
         if there is not None:
             return len(there)
         brokers = sorted(read_brokers(zk, self._znodes))
         replication = self._replication or min(source.replication, len(brokers)) or 1
         try:
-            assignment = topics.assign(brokers, source.partitions, replication)
+            assignment = topics.assign(brokers, source.partitions, replication, random.randrange(len(brokers) or 1))
+            created = topics.create(zk, topic, assignment)
         except LocalError as exc:
             raise TopicMissing(f"target topic {topic} does not exist and cannot be created: {exc}") from exc
-        if topics.create(zk, topic, assignment):
+        if created:
             counts = f"{source.partitions} partitions, replication {replication}"
             log.info("target topic %s created: %s (other settings are the target's own)", topic, counts)
-        self._wait_for_leaders(zk, topic, len(assignment))
+        self._wait_for_leaders(topic, len(assignment))
         return len(read_partitions(zk, self._znodes, [topic]).get(topic) or assignment)
 
-    def _wait_for_leaders(self, zk: Any, topic: str, partitions: int) -> None:
-        tps = [TopicPartition(topic, p) for p in range(partitions)]
+    def _wait_for_leaders(self, topic: str, partitions: int) -> None:
+        """Until the brokers tell of it what ZooKeeper has; past the time the sender waits on."""
         deadline = now() + LEADERS_S
-        while now() < deadline and None in read_leaders(zk, self._znodes, tps).values():
+        while now() < deadline:
+            leaders = [partition.leader for partition in self.look().topics.get(topic, {}).values()]
+            if len(leaders) >= partitions and None not in leaders:
+                return
             sleep(0.05)
 
-    def _through_broker(self, topic: str) -> int:
-        partitions = self._metadata.read(None).partitions(topic)
-        if partitions:
-            return len(partitions)
+    def _by_name(self, topic: str) -> int:
         if topic not in self._warned:
             self._warned.add(topic)
             log.warning(

@@ -1,7 +1,6 @@
 """The one line an operator looks at."""
 
 import io
-import logging
 
 from mirrormaker.status import Snapshot, StatusLine, Still, status_line
 
@@ -42,7 +41,7 @@ def test_log_lines_go_above_the_status_line_of_a_terminal() -> None:
     terminal = Terminal()
     shown = StatusLine(terminal)
     shown.show("10 msg/s")
-    shown.emit(logging.LogRecord("m", logging.INFO, "", 0, "owned orders/3", None, None))
+    shown.write("owned orders/3\n")
     assert terminal.getvalue() == "\r\x1b[K10 msg/s\r\x1b[Kowned orders/3\n10 msg/s"
 
 
@@ -55,5 +54,5 @@ def test_a_long_status_line_stays_on_one_row() -> None:
 def test_a_file_gets_plain_log_lines() -> None:
     file = io.StringIO()
     shown = StatusLine(file)
-    shown.emit(logging.LogRecord("m", logging.INFO, "", 0, "owned orders/3", None, None))
+    shown.write("owned orders/3\n")
     assert (shown.rewrites, file.getvalue()) == (False, "owned orders/3\n")

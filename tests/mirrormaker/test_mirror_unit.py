@@ -68,5 +68,5 @@ def test_the_command_line_of_the_unit_is_one_that_the_daemon_takes(tmp_path: Pat
 def test_only_exits_that_another_try_may_cure_are_restarted() -> None:
     never = {int(code) for code in service()["RestartPreventExitStatus"].split()}
     assert {exits.USAGE, exits.CONFIGURATION} <= never
-    assert not {exits.UNAVAILABLE, exits.INTERNAL} & never
+    assert not {exits.UNREACHABLE, exits.INTERNAL} & never
     assert service()["Restart"] == "on-failure"

@@ -1,0 +1,40 @@
+"""`python -m mirrormaker.commands.reference > docs/configuration.md`: the page of all options, from their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from groundwork.options import reference
+from mirrormaker.config import TARGET_OVERRULED
+from mirrormaker.options import File, Source, Target
+
+HEADER = """\
+# Configuration of the mirror
+
+Made by `python -m mirrormaker.commands.reference`; do not edit it by hand (a test compares).
+
+A file has three sections.  Option names are Kafka's own; an unknown one is an error that names the nearest.
+`mirrormaker check FILE` says what is wrong, `--online` also connects.  Examples: `conf/`.
+
+A mirror sets some options itself: it commits (`auto.commit.enable`) every `offset.commit.interval.ms`, waits for ever
+(`consumer.timeout.ms`), tries for ever (`message.send.max.retries`), and refuses `request.required.acks` 0.
+
+The original's `.properties` files are read as they are (`--consumer.config`, `--producer.config`).  They may also hold
+the options below that the JVM does not know, such as `version` and `target.zookeeper.connect`.
+
+"""
+
+
+def page() -> str:
+    """The whole page, as markdown."""
+    none = _without_effect("sources", Source.JVM_ONLY) + _without_effect("target", Target.JVM_ONLY | TARGET_OVERRULED)
+    return f"{HEADER}{reference(File, '##')}{none}"
+
+
+def _without_effect(section: str, reasons: Mapping[str, str]) -> str:
+    rows = "".join(f"| `{key}` | {why} |\n" for key, why in sorted(reasons.items()))
+    return f"\n## Without effect in `{section}`\n\nEach of these is a warning.\n\n| option | why |\n|---|---|\n{rows}"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

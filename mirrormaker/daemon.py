@@ -1,0 +1,246 @@
+"""The mirror as a running program: sources, sender and target put together, started, watched, and stopped in order.
+
+start   target answers metadata -> every source's session and first assignment -> READY
+run     one carry greenlet a stream; a status line now and then; the first greenlet that dies ends the program
+stop    fetching ends -> what is in flight is acknowledged -> commit -> release -> leave -> exit 0
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from groundwork.crew import Crew, CrewDeath, Event, connect, now, sleep, wait_any
+from groundwork.lag import HubLag
+from groundwork.logs import set_up_logging
+from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.zookeeper import read_brokers
+from kafkawire.dialects import dialect
+from kafkawire.model import Broker
+from kafkawire.net.links import Links
+from mirrormaker import exits
+from mirrormaker.config import Configuration
+from mirrormaker.handler import load_handler
+from mirrormaker.options import Source
+from mirrormaker.origin import Origin, same_cluster
+from mirrormaker.pipeline import Settings
+from mirrormaker.status import StatusLine
+from mirrormaker.systemd import Systemd
+from mirrormaker.targets import TargetTopics
+from mirrormaker.watch import Watch
+from mirrormaker.zookeeper import zookeeper
+from producer.sender import Sender
+from zkconsumer.errors import ChrootMissing, ConsumerError
+from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+RETRY_S = 0.5
+FIRST_ASSIGNMENT_S = 60.0  # READY is not held back for longer: a foreign claim may block one partition for ever
+DRAIN_S = 9.0  # what the operator may rely on is 10 s
+ZOOKEEPER_S = 6.0  # one try to reach a ZooKeeper
+
+
+class Refused(Exception):
+    """The mirror cannot start; the text is one sentence, .code the exit code."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+def run_daemon(configuration: Configuration) -> int:
+    """Mirror until told to stop; the exit code."""
+    terminal = StatusLine(sys.stderr, shutil.get_terminal_size().columns)
+    set_up_logging(stream=terminal)  # type: ignore[arg-type]  # it writes, flushes and has a descriptor: all that is used
+    sys.setswitchinterval(0.0005)  # a busy user thread would slow the hub by the default 5 ms a turn
+    daemon = Daemon(configuration, terminal, Systemd(os.environ, os.getpid()))
+    try:
+        daemon.start()
+        daemon.run()
+    except Refused as refused:
+        log.critical("%s", refused)
+        daemon.abandon()
+        return refused.code
+    except CrewDeath as death:
+        log.critical("the mirror ends: %s", death)
+        daemon.abandon()
+        return exits.INTERNAL
+    return exits.CLEAN
+
+
+class Daemon:
+    """One mirror."""
+
+    def __init__(self, configuration: Configuration, terminal: StatusLine, systemd: Systemd) -> None:
+        self._configuration = configuration
+        self._systemd = systemd
+        self._crew = Crew()
+        self._stop = Event()  # somebody asked us to end
+        self._started = Event()
+        self._refused: Refused | None = None
+        self._signals = 0
+        target, mirror = configuration.target, configuration.mirror
+        speaks = dialect(target.version)
+        links = Links(target.client_id or "mirrormaker", connect, target.request_timeout_ms)
+        through = partial(zookeeper, "target.zookeeper.connect", target.zookeeper, ZOOKEEPER_S)
+        metadata = MetadataSource(target.brokers, speaks, links)
+        self._target_zookeeper = through if target.zookeeper else None
+        self.targets = TargetTopics(metadata, speaks.znodes, self._target_zookeeper, target.replication)
+        own = Links(target.client_id or "mirrormaker", connect, target.request_timeout_ms)
+        self.sender = Sender(MetadataSource(target.brokers, speaks, own), target, self._crew, connect, _tell)
+        settings = Settings(
+            speaks,
+            target.message_max_bytes,
+            mirror.partitioning,
+            "" if target.codec == "none" else target.codec,
+            target.compressed_topics,
+            load_handler(mirror.handler) if mirror.handler else None,
+            mirror.handler,
+        )
+        self.origins = [
+            Origin(source, settings, self.targets, self.sender, self._crew, self._fence)
+            for source in configuration.sources
+        ]
+        self._lag = HubLag("the mirror", min(source.session_timeout_ms for source in configuration.sources) / 4)
+        self._watch = Watch(self.origins, self.sender, terminal, systemd, mirror.status_interval_ms / 1000)
+
+    # start --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Bring everything up and tell systemd, or be told to stop meanwhile.  Raises Refused, CrewDeath."""
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            self._crew.on_signal(signum, self._on_term)
+        for sentence in (*self._configuration.warnings, *self._configuration.notes):
+            log.warning("%s", sentence)
+        self._crew.spawn("lag", self._lag.run)
+        self._crew.spawn("start", self._starting)
+        wait_any([self._started, self._stop, self._crew.dead])
+        if self._refused is not None:
+            raise self._refused
+        if self._crew.death is not None:
+            raise self._crew.death
+        if not self._stop.is_set():
+            self._ready()
+
+    def _ready(self) -> None:
+        line = self._watch.line()
+        self._systemd.ready(line)
+        log.info("mirroring: %s", line)
+        self._crew.spawn("status", self._watch.run)
+        if self._systemd.watchdog_s is not None:
+            self._crew.spawn("watchdog", self._watch.signs_of_life, self._systemd.watchdog_s, self._lag)
+
+    def _starting(self) -> None:
+        try:
+            self._bring_up(now() + self._configuration.mirror.start_timeout_ms / 1000)
+        except Refused as refused:
+            self._refused = refused
+        self._started.set()
+
+    def _bring_up(self, deadline: float) -> None:
+        target = self._within(deadline, "target", self.targets.look).brokers
+        if self._target_zookeeper is not None:
+            self._within(deadline, "target", self._look_at_target_zookeeper)
+        for source in self._configuration.sources:
+            brokers = self._within(deadline, f"source {source.name}", partial(source_brokers, source))
+            same = same_cluster(brokers, target)
+            if same is not None:
+                raise Refused(
+                    exits.CONFIGURATION,
+                    f"source {source.name} and the target are one cluster ({same} is in both): it would never end",
+                )
+        for origin in self.origins:
+            self._within(deadline, f"source {origin.name}", partial(origin.start, self._configuration.mirror))
+        settled_by = now() + FIRST_ASSIGNMENT_S
+        while not all(origin.settled for origin in self.origins) and now() < settled_by:
+            sleep(0.05)
+
+    def _look_at_target_zookeeper(self) -> None:
+        assert self._target_zookeeper is not None
+        with self._target_zookeeper():
+            pass
+
+    def _within(self, deadline: float, who: str, attempt: Callable[[], T]) -> T:
+        """What attempt() gives, tried until the deadline while a cluster is out of reach.  Raises Refused."""
+        warned = False
+        while True:
+            try:
+                return attempt()
+            except ChrootMissing as exc:
+                raise Refused(exits.CONFIGURATION, f"{who}: {exc}") from exc
+            except (Unreachable, ZooKeeperUnreachable) as exc:
+                if now() + RETRY_S > deadline:
+                    limit_s = self._configuration.mirror.start_timeout_ms / 1000
+                    raise Refused(exits.UNREACHABLE, f"{who} out of reach for {limit_s:g} s: {exc}") from exc
+                if not warned:
+                    log.warning("%s: %s; trying again", who, exc)
+                    warned = True
+            except ConsumerError as exc:
+                raise Refused(exits.CONFIGURATION, f"{who}: {exc}") from exc
+            sleep(RETRY_S)
+
+    # run and stop -------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until a signal, then in order to the end; or until something dies: CrewDeath."""
+        wait_any([self._stop, self._crew.dead])
+        if self._crew.death is not None and not self._stop.is_set():
+            raise self._crew.death
+        self._systemd.stopping(DRAIN_S + 1)
+        log.info("stopping: nothing more is fetched, what is in flight is waited for")
+        self._leave()
+        log.info("stopped")
+
+    def abandon(self) -> None:
+        """Leave the groups after a failure, so that others take over; only what is acknowledged is committed."""
+        self._leave()
+
+    def _leave(self) -> None:
+        until = now() + DRAIN_S
+        leaving = [self._crew.spawn(f"stop-{origin.name}", origin.shutdown) for origin in self.origins]
+        while not all(worker.ended for worker in leaving) and now() < until:
+            self.sender.flush(0.05)  # nothing waits for company any more
+            for worker in leaving:
+                worker.join(0.05)
+        left = self.sender.close(0.0)
+        if left:
+            log.warning("%d parts were not acknowledged in time; they are sent again after the next start", left)
+        self._crew.stop(1.0)
+
+    def _on_term(self) -> None:
+        """SIGTERM or ctrl-C: stop fetching, wait for what is in flight, commit, release, leave, exit 0 within 10 s.
+
+        A second one ends the process at once: nothing more is committed, so what was not committed yet is sent again
+        after the next start, and the group notices by the session time-out.
+        """
+        self._signals += 1
+        if self._signals == 1:
+            self._stop.set()
+            return
+        log.critical(
+            "stopped at once by a second signal: what was not committed yet is sent again after the next start"
+        )
+        os._exit(exits.TEMPORARY)
+
+    def _fence(self) -> None:
+        """A source's lease is over: its parts leave the queue, and what is on the wire is cut off."""
+        self.sender.drop(lambda part, ticket: not ticket.may_send())
+        self.sender.close_links()
+
+
+def source_brokers(source: Source) -> dict[int, Broker]:
+    """The brokers of a source that is not joined yet.  Raises Unreachable, ChrootMissing, ConsumerError."""
+    with zookeeper("zookeeper.connect", source.zookeeper_connect, source.connect_timeout_ms / 1000) as zk:
+        return read_brokers(zk, dialect(source.version).znodes)
+
+
+def _tell(sentence: str) -> None:
+    log.info("target: %s", sentence)

@@ -1,0 +1,91 @@
+"""One source of a mirror: its connector, its forwarder, and what both say about themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from groundwork.crew import Crew
+from kafkawire.cluster.zookeeper import read_partitions
+from kafkawire.model import Broker, TopicPartition
+from mirrormaker.options import Mirror, Source
+from mirrormaker.pipeline import Forwarder, Settings, carry
+from mirrormaker.status import Still
+from mirrormaker.targets import SourceTopic, TargetTopics
+from producer.sender import Sender
+from zkconsumer.connector import ConsumerConnector
+from zkconsumer.errors import ConsumerError
+from zkconsumer.events import ConsumerEvent, log_event
+from zkconsumer.status import PartitionStatus
+
+
+class Origin:
+    """A source while it is mirrored.  on_fence() is called when its lease is over: nothing of it may be sent then."""
+
+    def __init__(
+        self,
+        source: Source,
+        settings: Settings,
+        targets: TargetTopics,
+        sender: Sender,
+        crew: Crew,
+        on_fence: Callable[[], object],
+    ) -> None:
+        self.source = source
+        self.name = source.name
+        self.trouble = ""  # what the whole source waits for
+        self._crew = crew
+        self._on_fence = on_fence
+        self._connector: ConsumerConnector | None = None
+        self.forwarder = Forwarder(source.name, settings, targets, self._topic, sender, crew)
+
+    def start(self, mirror: Mirror) -> None:
+        """Join the group and carry its streams.  Raises Unreachable (try again), ChrootMissing, ConsumerError."""
+        release, died = self.source.version, self._crew.died
+        self._connector = ConsumerConnector(self.source, "caller", release, self._event, self._on_fence, died)
+        streams = self._connector.create_message_streams_by_filter(mirror.topics, mirror.num_streams)
+        for stream in streams:
+            self._crew.spawn(f"carry-{self.name}-{stream.name}", carry, stream.sets(), self.forwarder.take)
+
+    @property
+    def settled(self) -> bool:
+        """The group's first assignment is made, as far as this member knows."""
+        return self._connector is not None and self._connector.settled
+
+    def partitions(self) -> list[PartitionStatus]:
+        """What this member owns."""
+        return self._connector.status() if self._connector is not None else []
+
+    def waiting(self) -> list[Still]:
+        """Topics whose target is not ready, and why."""
+        return [Still(topic, reason) for topic, reason in sorted(self.forwarder.waiting.items())]
+
+    def shutdown(self) -> None:
+        """Stop fetching, let what is in flight be acknowledged, commit, release, leave the group."""
+        if self._connector is not None:
+            self._connector.shutdown()
+
+    def _topic(self, name: str) -> SourceTopic:
+        assert self._connector is not None
+        found = self._connector.ask(f"partitions of {name}", read_partitions, [name]).get(name)
+        if not found:
+            raise ConsumerError(f"source topic {name} is not in ZooKeeper (deleted?)")
+        return SourceTopic(len(found), max(len(replicas) for replicas in found.values()))
+
+    def _event(self, event: ConsumerEvent) -> None:
+        if event.kind == "session":
+            self.trouble = "" if event.text.endswith(" connected") else f"source {self.name}: {event.text}"
+        log_event(event)
+
+
+def same_cluster(source: Mapping[int, Broker], target: Mapping[int, Broker]) -> Broker | None:
+    """A broker that both clusters name by host and port: source and target are then one cluster."""
+    addresses = {(broker.host, broker.port) for broker in target.values()}
+    return next((broker for broker in source.values() if (broker.host, broker.port) in addresses), None)
+
+
+def total_done(before: dict[TopicPartition, int], rows: list[PartitionStatus]) -> tuple[int, dict[TopicPartition, int]]:
+    """How many messages were done since `before` (of a new partition: since its last commit), and the next `before`."""
+    this = {row.tp: row.done for row in rows if row.done is not None}
+    first = {row.tp: row.committed for row in rows if row.committed is not None}
+    since = {**this, **first, **before}
+    return sum(max(0, done - since[tp]) for tp, done in this.items()), this

@@ -1,0 +1,106 @@
+"""What a mirror says about itself while it runs: the status line, and systemd's signs of life."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from groundwork.crew import now, sleep
+from groundwork.lag import HubLag
+from kafkawire.model import TopicPartition
+from mirrormaker.origin import Origin, total_done
+from mirrormaker.status import Snapshot, StatusLine, Still, status_line
+from mirrormaker.systemd import Systemd
+from producer.sender import Sender
+from zkconsumer.status import PartitionStatus
+
+log = logging.getLogger(__name__)
+
+STALL_S = 120.0  # so long may partitions lag without moving, with nobody else to blame
+PINGS_PER_LIMIT = 4
+
+
+class Watch:
+    """Looks at origins and sender; changes nothing."""
+
+    def __init__(
+        self, origins: Sequence[Origin], sender: Sender, terminal: StatusLine, systemd: Systemd, interval_s: float
+    ) -> None:
+        self._origins = origins
+        self._sender = sender
+        self._terminal = terminal
+        self._systemd = systemd
+        self._interval_s = interval_s
+        self._done: list[dict[TopicPartition, int]] = [{} for _ in origins]
+        self._messages = 0
+        self._before = self.snapshot()
+        self._moved_at = now()
+        self._positions: dict[tuple[str, TopicPartition], object] = {}
+
+    def snapshot(self) -> Snapshot:
+        """The mirror now."""
+        rows: list[PartitionStatus] = []
+        for number, origin in enumerate(self._origins):
+            own = origin.partitions()
+            done, self._done[number] = total_done(self._done[number], own)
+            self._messages += done
+            rows += own
+        lags = [row.lag for row in rows]
+        known = [lag for lag in lags if lag is not None]
+        return Snapshot(
+            at=now(),
+            messages=self._messages,
+            bytes=self._sender.counters.bytes,
+            lag=sum(known) if len(known) == len(lags) else None,
+            in_flight_bytes=self._sender.bytes_pending,
+            owned=len(rows),
+            parked=tuple(Still(str(row.tp), row.parked) for row in rows if row.parked is not None),
+            waiting=tuple(still for origin in self._origins for still in origin.waiting()),
+            trouble="; ".join(origin.trouble for origin in self._origins if origin.trouble),
+        )
+
+    def line(self) -> str:
+        """The status line since the last one."""
+        before, self._before = self._before, self.snapshot()
+        return status_line(before, self._before)
+
+    def run(self) -> None:
+        """A line each interval: on the terminal in place, else in the log; and to systemd."""
+        while True:
+            sleep(self._interval_s)
+            line = self.line()
+            self._systemd.status(line)
+            if self._terminal.rewrites:
+                self._terminal.show(line)
+            else:
+                log.info("%s", line, extra={"key": f"status {self._before.at}"})  # never counted as a repetition
+
+    def signs_of_life(self, limit_s: float, lag: HubLag) -> None:
+        """Ping systemd while the hub is in time and the pipeline moves, or has an outside reason not to."""
+        while True:
+            sleep(limit_s / PINGS_PER_LIMIT)
+            late_ms = lag.take()
+            if late_ms > limit_s * 1000 / 2:
+                log.error("the program could not run for %.0f ms; systemd is not told that all is well", late_ms)
+            elif self.stalled(now()):
+                log.error(
+                    "partitions lag and nothing has moved for %.0f s; systemd is not told that all is well", STALL_S
+                )
+            else:
+                self._systemd.alive()
+
+    def stalled(self, at: float) -> bool:
+        """Whether something lags that could move and has not for STALL_S, and neither the target, nor ZooKeeper, nor a
+        missing leader or topic is the reason."""
+        excused = self._sender.bytes_pending > 0 or any(origin.trouble for origin in self._origins)
+        positions: dict[tuple[str, TopicPartition], object] = {}
+        for origin in self._origins:
+            waiting = {still.name for still in origin.waiting()}
+            for row in origin.partitions():
+                if row.state == "reading" and row.lag and row.topic not in waiting:
+                    positions[origin.name, row.tp] = (row.position, row.done)
+        still = {name for name, position in positions.items() if self._positions.get(name) == position}
+        if excused or not still:
+            self._moved_at = at
+        self._positions = positions
+        return at - self._moved_at > STALL_S

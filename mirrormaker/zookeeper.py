@@ -1,0 +1,53 @@
+"""A ZooKeeper for a moment: to look at a cluster before it is joined, and to create a missing target topic.
+
+No session is kept, so there is none to lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+
+from groundwork.crew import deadline, kazoo_handler
+from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
+
+SESSION_S = 10.0
+GOODBYE_S = 3.0
+
+
+@contextmanager
+def zookeeper(option: str, connect: str, timeout_s: float) -> Iterator[Any]:
+    """A started kazoo client, for as long as the block runs.  option: what the connect string was given as.
+
+    Raises Unreachable when nobody answers in time, ChrootMissing, and ConsumerError for any other refusal.
+    """
+    hosts, _, chroot = connect.partition("/")
+    try:
+        client = KazooClient(hosts=connect, timeout=SESSION_S, handler=kazoo_handler())
+    except ValueError as exc:
+        raise ConsumerError(f"{option} '{connect}' is not host:port,host:port/chroot: {exc}") from None
+    try:
+        if not client.start_async().wait(timeout=timeout_s):
+            raise Unreachable(
+                f"ZooKeeper at {hosts} does not answer within {timeout_s:g} s: is it running, and is {option} right?"
+            )
+        if chroot and client.exists("/") is None:
+            raise ChrootMissing(f"chroot /{chroot} does not exist on {hosts}; create it or correct {option}")
+        yield client
+    except KazooException as exc:
+        raise ConsumerError(f"ZooKeeper at {hosts}: {type(exc).__name__}: {exc}") from exc
+    finally:
+        _say_goodbye(client)
+
+
+def _say_goodbye(client: Any) -> None:
+    try:
+        with deadline(GOODBYE_S, "closing a ZooKeeper session"):
+            client.stop()
+            client.close()
+    except TimeoutError:
+        pass  # it held nothing; the server forgets it by its time-out

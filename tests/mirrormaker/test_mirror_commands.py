@@ -1,0 +1,85 @@
+"""The command line: exit codes, and one sentence an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mirrormaker.commands.flags import REFUSED
+from mirrormaker.commands.main import outcome
+from mirrormaker.commands.reference import page
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = str(ROOT / "conf" / "mirror.yaml")
+
+
+def test_a_right_file_is_checked_without_a_connection(capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(["check", EXAMPLE]) == 0
+    assert capsys.readouterr() == ("ok: 1 source(s), topics orders|payments.*\n", "")
+
+
+def test_the_flags_of_the_original_are_checked_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
+    conf = ROOT / "conf"
+    files = ["--consumer.config", f"{conf}/consumer.properties", "--producer.config", f"{conf}/producer.properties"]
+    assert outcome(["check", *files, "--whitelist", "a,b"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "ok: 1 source(s), topics a|b\n"
+    assert [line.split(":")[0] for line in said.err.splitlines()] == ["warning", "warning"]
+
+
+def test_several_sources_are_several_consumer_configs(capsys: pytest.CaptureFixture[str]) -> None:
+    conf = ROOT / "conf"
+    consumer = ["--consumer.config", f"{conf}/consumer.properties"]
+    assert (
+        outcome(["check", *consumer, *consumer, "--producer.config", f"{conf}/producer.properties", "--blacklist", "a"])
+        == 0
+    )
+    assert capsys.readouterr().out == "ok: 2 source(s), topics a\n"
+
+
+@pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused.flag)
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_every_other_flag_of_the_original_is_refused_by_name(
+    refused: object, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flag, reason, takes_value = refused  # type: ignore[misc]
+    assert outcome([command, EXAMPLE, flag, *(["1"] if takes_value else [])]) == 64
+    assert f"Error: {flag} is not supported: {reason}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["run"], "give a YAML file, or --consumer.config, --producer.config and --whitelist or --blacklist"),
+        (["check", EXAMPLE, "--whitelist", "a"], "is a whole configuration; --whitelist cannot be given beside it"),
+        (["check", EXAMPLE, "--num-streams", "2"], "No such option"),
+        (["mirror"], "No such command"),
+    ],
+)
+def test_a_wrong_command_line_is_exit_64(args: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(args) == 64
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_a_wrong_configuration_is_exit_78_with_a_sentence_a_problem(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text((ROOT / "conf" / "mirror.yaml").read_text().replace("group.id", "grup.id"))
+    assert outcome([command, str(file)]) == 78
+    assert capsys.readouterr() == (
+        "",
+        "error: m.yaml: sources[0]: option 'grup.id' is unknown; did you mean 'group.id'?\n"
+        "error: m.yaml: sources[0]: option 'group.id' is missing: the consumer group\n",
+    )
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("mirrormaker, version ")
+
+
+def test_the_page_of_options_is_what_the_fields_say() -> None:
+    assert (ROOT / "docs" / "configuration.md").read_text() == page(), "make it anew: see its first lines"

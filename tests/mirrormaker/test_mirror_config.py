@@ -1,0 +1,244 @@
+"""Configurations: what is taken, and the exact sentence about what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml, loops
+
+CONF = Path(__file__).parents[2] / "conf"
+
+SOURCE = "sources:\n- {zookeeper.connect: 'zk1:2181/src', group.id: g}\n"
+TARGET = "target: {metadata.broker.list: 'k:9092', target.zookeeper.connect: 'zk1:2181/dst'}\n"
+MIRROR = "mirror: {whitelist: 'a.*'}\n"
+
+
+def yaml_file(folder: Path, text: str) -> Path:
+    path = folder / "m.yaml"
+    path.write_text(text)
+    return path
+
+
+def problems(folder: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as wrong:
+        from_yaml(yaml_file(folder, text))
+    return wrong.value.problems
+
+
+@pytest.mark.parametrize("path", sorted(CONF.glob("*.yaml")), ids=lambda path: path.name)
+def test_the_examples_are_right_and_safe(path: Path) -> None:
+    configuration = from_yaml(path)
+    assert (configuration.warnings, configuration.notes) == ((), ())
+    assert configuration.target.acks == -1
+    assert {source.auto_offset_reset for source in configuration.sources} == {"smallest"}
+
+
+def test_the_example_properties_are_right_and_name_what_means_nothing_here() -> None:
+    configuration = from_flags([CONF / "consumer.properties"], CONF / "producer.properties", {"whitelist": "a.*"})
+    assert configuration.warnings == (
+        "consumer.properties: option 'num.consumer.fetchers' has no effect here: there is one fetcher for each source broker",
+        "producer.properties: option 'producer.type' has no effect here: sending is always asynchronous; flush() waits for it",
+    )
+    assert configuration.notes == ()
+
+
+def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and_tries_for_ever(tmp_path: Path) -> None:
+    configuration = from_yaml(yaml_file(tmp_path, SOURCE + TARGET + MIRROR))
+    [source] = configuration.sources
+    assert (source.name, source.version, source.auto_offset_reset) == ("source", "0.8.2", "smallest")
+    assert (source.auto_commit, source.auto_commit_interval_ms, source.consumer_timeout_ms) == (True, 5000, -1)
+    assert (configuration.target.acks, configuration.target.retries) == (-1, -1)
+    assert (configuration.warnings, configuration.notes) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        (
+            SOURCE + TARGET + "mirror: {whitelist: a, num.steams: 2}\n",
+            ["m.yaml: mirror: option 'num.steams' is unknown; did you mean 'num.streams'?"],
+        ),
+        (
+            "sources:\n- {zookeeper.conect: 'zk:1', group.id: g}\n" + TARGET + MIRROR,
+            [
+                "m.yaml: sources[0]: option 'zookeeper.conect' is unknown; did you mean 'zookeeper.connect'?",
+                "m.yaml: sources[0]: option 'zookeeper.connect' is missing: "
+                "ZooKeeper of the cluster that is read: host:port,host:port/chroot",
+            ],
+        ),
+        (
+            SOURCE + TARGET + "mirror: {whitelist: a, num.streams: two}\n",
+            ["m.yaml: mirror: option 'num.streams' is 'two', expected a whole number"],
+        ),
+        (
+            SOURCE + TARGET + "mirror: {whitelist: a, offset.commit.interval.ms: 1}\n",
+            ["m.yaml: mirror: option 'offset.commit.interval.ms' is 1, expected at least 100 ms"],
+        ),
+        (
+            SOURCE + TARGET + "mirror: {whitelist: a, partitioning: random}\n",
+            ["m.yaml: mirror: option 'partitioning' is 'random', expected one of auto, identity, key"],
+        ),
+        (
+            "sources: zk1:2181\n" + TARGET + MIRROR,
+            ["m.yaml: option 'sources' is 'zk1:2181', expected a list of sections"],
+        ),
+        ("sources: []\n" + TARGET + MIRROR, ["m.yaml: sources is empty: a mirror needs at least one"]),
+        (SOURCE + TARGET, ["m.yaml: option 'mirror' is missing: what is mirrored, and how"]),
+        ("- a\n", ["m.yaml: expected the sections sources, target and mirror"]),
+        (
+            SOURCE + TARGET + "mirror: {}\n",
+            [
+                "m.yaml: mirror: exactly one of 'whitelist' and 'blacklist' says which topics are mirrored; none is given"
+            ],
+        ),
+        (
+            SOURCE + TARGET + "mirror: {whitelist: a, blacklist: b}\n",
+            [
+                "m.yaml: mirror: exactly one of 'whitelist' and 'blacklist' says which topics are mirrored; both are given"
+            ],
+        ),
+        (
+            SOURCE + TARGET + "mirror: {whitelist: a, message.handler: 'json:nothing'}\n",
+            ["m.yaml: mirror: message.handler 'json:nothing': json has no nothing"],
+        ),
+        (
+            SOURCE + "target: {metadata.broker.list: 'k:9092', request.required.acks: 0}\n" + MIRROR,
+            [
+                "m.yaml: target: request.required.acks=0 is refused: "
+                "what nobody acknowledges could never be committed; use -1"
+            ],
+        ),
+        (
+            SOURCE + "target: {metadata.broker.list: 'k:9092', target.zookeeper.connect: 'ZK1/src/'}\n" + MIRROR,
+            [
+                "m.yaml: source source: zookeeper.connect and target.zookeeper.connect name the same cluster "
+                "(ZK1/src/): a mirror into its own source never ends"
+            ],
+        ),
+        (
+            "sources:\n- {name: a, zookeeper.connect: 'zk:1/a', group.id: g}\n"
+            "- {name: a, zookeeper.connect: 'zk:1/b', group.id: g}\n" + TARGET + MIRROR,
+            ["m.yaml: two sources have the same name; logs and status could not tell them apart"],
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, sentences: list[str]) -> None:
+    assert problems(tmp_path, text) == sentences
+
+
+def test_a_regex_that_java_would_not_take_is_named(tmp_path: Path) -> None:
+    [sentence] = problems(tmp_path, SOURCE + TARGET + "mirror: {whitelist: 'a(b'}\n")
+    assert sentence.startswith("m.yaml: mirror: option 'whitelist' is 'a(b': ")
+
+
+def test_a_release_that_is_not_known_is_named_with_the_nearest(tmp_path: Path) -> None:
+    text = SOURCE + "target: {metadata.broker.list: 'k:9092', target.version: '0.6'}\n" + MIRROR
+    [sentence] = problems(tmp_path, text)
+    assert sentence.startswith("m.yaml: target: option 'target.version' is '0.6', expected a Kafka release: ")
+
+
+def test_broken_yaml_and_missing_files_are_one_sentence(tmp_path: Path) -> None:
+    [sentence] = problems(tmp_path, "sources: [\n")
+    assert sentence.startswith("m.yaml: not YAML: ")
+    with pytest.raises(ConfigError, match=r"gone\.yaml: cannot be read: No such file or directory"):
+        from_yaml(tmp_path / "gone.yaml")
+
+
+def test_every_problem_of_a_file_is_found_at_once(tmp_path: Path) -> None:
+    assert len(problems(tmp_path, SOURCE + "target: {metadata.broker.lst: k}\nmirror: {whitelst: a}\n")) >= 3
+
+
+def test_what_is_allowed_and_unsafe_is_named_one_by_one(tmp_path: Path) -> None:
+    text = (
+        "sources:\n- {zookeeper.connect: 'zk:1/a', group.id: g, auto.offset.reset: largest}\n"
+        "target: {metadata.broker.list: 'k:9092', request.required.acks: 1}\n" + MIRROR
+    )
+    assert from_yaml(yaml_file(tmp_path, text)).notes == (
+        "m.yaml: source source: auto.offset.reset=largest: messages written before the first start, or lost to "
+        "retention, are skipped",
+        "m.yaml: target: request.required.acks=1: a leader that fails takes what only it has; -1 is safe",
+        "m.yaml: target: target.zookeeper.connect is not given: the target's auto-creation decides the partition count "
+        "of topics that are missing there",
+    )
+
+
+def properties(folder: Path, consumer: str, producer: str, **flags: str) -> Configuration:
+    (folder / "c.properties").write_text(consumer)
+    (folder / "p.properties").write_text(producer)
+    return from_flags([folder / "c.properties"], folder / "p.properties", {"whitelist": "a", **flags})
+
+
+def test_properties_without_a_reset_never_start_a_mirror_at_the_end(tmp_path: Path) -> None:
+    configuration = properties(tmp_path, "zookeeper.connect=zk:1/a\ngroup.id=g\n", "metadata.broker.list=k:9092\n")
+    assert configuration.sources[0].auto_offset_reset == "smallest"
+    named = properties(
+        tmp_path, "zookeeper.connect=zk:1/a\ngroup.id=g\nauto.offset.reset=largest\n", "metadata.broker.list=k:9092\n"
+    )
+    assert named.sources[0].auto_offset_reset == "largest"
+
+
+def test_the_names_of_0_7_are_read_too(tmp_path: Path) -> None:
+    configuration = properties(tmp_path, "zk.connect=zk:1/a\ngroupid=g\n", "broker.list=0:k:9092\n")
+    assert configuration.sources[0].group_id == "g"
+    assert configuration.target.brokers == (("k", 9092),)
+
+
+def test_what_a_mirror_does_its_own_way_is_a_warning(tmp_path: Path) -> None:
+    configuration = properties(
+        tmp_path,
+        "zookeeper.connect=zk:1/a\ngroup.id=g\nauto.commit.enable=false\nconsumer.timeout.ms=10000\n",
+        "metadata.broker.list=k:9092\nmessage.send.max.retries=3\n",
+    )
+    assert configuration.warnings == (
+        "command line: source source: option 'auto.commit.enable' has no effect here: "
+        "a mirror always commits what is acknowledged",
+        "command line: source source: option 'consumer.timeout.ms' has no effect here: "
+        "a mirror waits for messages for ever",
+        "command line: target: option 'message.send.max.retries' has no effect here: "
+        "a mirror tries for ever, and commits nothing meanwhile",
+    )
+    assert configuration.target.retries == -1
+
+
+def test_flags_are_options_of_the_mirror(tmp_path: Path) -> None:
+    flags = {"num.streams": "3", "offset.commit.interval.ms": "1000"}
+    configuration = properties(
+        tmp_path, "zookeeper.connect=zk:1/a\ngroup.id=g\n", "metadata.broker.list=k:9092\n", **flags
+    )
+    assert (configuration.mirror.num_streams, configuration.sources[0].auto_commit_interval_ms) == (3, 1000)
+    with pytest.raises(ConfigError, match="command line: option 'num.streams' is 'many', expected a whole number"):
+        properties(
+            tmp_path,
+            "zookeeper.connect=zk:1/a\ngroup.id=g\n",
+            "metadata.broker.list=k:9092\n",
+            **{"num.streams": "many"},
+        )
+
+
+def test_files_that_the_flags_do_not_name_are_asked_for() -> None:
+    with pytest.raises(ConfigError) as wrong:
+        from_flags([], None, {"whitelist": "a"})
+    assert wrong.value.problems == [
+        "--consumer.config is missing: a source's .properties, one for each source",
+        "--producer.config is missing: the target's .properties",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "same"),
+    [
+        ("zk1:2181/kafka", "zk1:2181/kafka", True),
+        ("zk1,zk2:2181/kafka", "ZK2/kafka/", True),
+        ("zk1:2181", "zk1:2181/", True),
+        ("zk1:2181/a", "zk1:2181/b", False),
+        ("zk1:2181/a", "zk1:2182/a", False),
+        ("zk1:2181/a", "", False),
+        ("zk1:2181", "", False),
+    ],
+)
+def test_source_and_target_are_one_cluster_when_path_and_a_server_are_the_same(
+    source: str, target: str, same: bool
+) -> None:
+    assert loops(source, target) is same
