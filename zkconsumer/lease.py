@@ -35,10 +35,6 @@ class Lease:
         self._revoked_at = float("-inf")
         self.valid_until = float("-inf")
 
-    def beat_sent(self, now: float) -> float:
-        """The time to hand to beat_answered once this beat is answered."""
-        return now
-
     def beat_answered(self, sent_at: float, negotiated_s: float) -> None:
         """A beat sent at sent_at was answered in a session of negotiated_s; answers may come in any order."""
         margin = margin_of(negotiated_s) if self._margin_s is None else self._margin_s
@@ -49,9 +45,6 @@ class Lease:
         """The session is lost: not valid until a beat sent at now or later is answered."""
         self._revoked_at = max(self._revoked_at, now)
         self.valid_until = float("-inf")
-
-    def valid(self, now: float) -> bool:
-        return now < self.valid_until
 
     def check(self, now: float) -> None:
         """Raises LeaseOver once it is not valid."""

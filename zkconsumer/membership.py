@@ -1,10 +1,10 @@
 """The group, from what was read of it.  Pure: nodes and lists of names come in, threads and topics go out.
 
-What is watched comes down to three events, however many watches fire:
+What is watched comes down to three events:
 
     ids changed       the children of /consumers/G/ids: somebody joined or left
     topics changed    the topics we read are others, or one of them has other partitions
-    session changed   the ZooKeeper session came back (then anything may have changed) or is lost
+    session changed   the ZooKeeper session came back: anything may have changed meanwhile
 
 A member whose node cannot be read leaves no group to speak of: every member would divide differently.  That is
 Unreadable: try again, the node may be half made (other clients create it empty and fill it a moment later).
@@ -102,22 +102,3 @@ def share_of(
     given = assign_range(partitions_in_order, {topic: group.threads[topic] for topic in sorted(streams)})
     ours = znodes.thread_ids(consumer_id, max(streams.values(), default=0))
     return {tp: thread for thread in ours for tp in given.get(thread, ())}
-
-
-class Changes:
-    """Coalesces what watches say: any number of the same event is one until it is taken."""
-
-    def __init__(self) -> None:
-        self._seen: dict[Event, None] = {}
-
-    def note(self, event: Event) -> bool:
-        """True when it was not yet noted: somebody has to be woken."""
-        fresh = event not in self._seen
-        self._seen[event] = None
-        return fresh
-
-    def take(self) -> list[Event]:
-        """What was noted since the last take, in order of arrival."""
-        taken = list(self._seen)
-        self._seen.clear()
-        return taken

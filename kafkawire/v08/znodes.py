@@ -127,11 +127,6 @@ def topic(text: str | bytes, where: str = "topic") -> dict[int, list[int]]:
     return dict(sorted(found.items()))
 
 
-def partition(text: str, where: str = "partition") -> int:
-    """A partition id from the name of its node."""
-    return _number(text, where)
-
-
 def state(text: str | bytes, where: str = "partition") -> tuple[int | None, list[int]]:
     """A partition's leader (None: none now) and its in-sync replicas."""
     node = _object(text, where)
@@ -148,21 +143,6 @@ def controller(text: str | bytes) -> int:
     if not _is_int(found):
         raise NodeError(f"controller: {found!r} is not a broker id")
     return found
-
-
-# Offsets -------------------------------------------------------------------------------------------------------------
-
-
-def position(text: str | bytes, where: str = "offset") -> int:
-    """The next offset to read.  Raises NodeError for anything but a decimal number: an unreadable offset is never 0."""
-    found = _text(text, where).strip()
-    if not re.fullmatch(r"-?[0-9]{1,19}", found):
-        raise NodeError(f"{where}: {found[:40]!r} is not an offset")
-    return int(found)
-
-
-def position_text(offset: int) -> str:
-    return str(offset)
 
 
 # Members -------------------------------------------------------------------------------------------------------------

@@ -74,21 +74,11 @@ def test_the_controller_is_read_in_its_old_form_too(text):
     assert znodes.controller(text) == 5
 
 
-def test_an_offset_is_decimal_text_and_never_guessed():
-    assert znodes.position("42") == 42
-    assert znodes.position(b" 42\n") == 42
-    for nonsense in ("", "null", "4.2", "0x10", "1_000", "9" * 30):
-        with pytest.raises(NodeError, match=r"orders/3: .* is not an offset"):
-            znodes.position(nonsense, "orders/3")
-    assert znodes.position_text(42) == "42"
-
-
 READERS = [
     lambda data: znodes.broker(1, data),
     znodes.topic,
     znodes.state,
     znodes.controller,
-    znodes.position,
     znodes.registration,
 ]
 keys = st.sampled_from(
@@ -264,4 +254,3 @@ def test_paths_are_those_of_the_jvm():
     assert znodes.broker_path(7) == "/brokers/ids/7"
     assert znodes.topic_path("orders") == "/brokers/topics/orders"
     assert znodes.state_path(ORDERS_3) == "/brokers/topics/orders/partitions/3/state"
-    assert znodes.partition("3") == 3
