@@ -44,7 +44,7 @@ def decode(
     """Print the bytes decoded, as one JSON document.
 
     They are hex, a decimal list such as <<0,0,0,3>>, - for standard input, or an existing file; the latter two hold
-    either of those texts, or raw bytes.
+    either of those texts, or raw bytes.  A file whose name reads as hex is given as ./NAME.
     """
     _known_protocol(protocol)
     octets = _octets(data)

@@ -166,8 +166,10 @@ def offset_commit(
 
 def offset_fetch(d: Dialect, group: str, tps: Iterable[TopicPartition], store: Store = "kafka") -> Request:
     """Read committed offsets.  Nothing committed is offset -1, with error 3 from zookeeper and 0 from kafka."""
+    asked = list(tps)
+    _no_twice(asked)
     topics: dict[str, list[int]] = {}
-    for tp in tps:
+    for tp in asked:
         topics.setdefault(tp.topic, []).append(_number(tp))
     fields = {"group": group, "topics": [{"topic": name, "partitions": ids} for name, ids in topics.items()]}
     return _request(d, apis.OFFSET_FETCH, fields, d.speaks(apis.OFFSET_FETCH.key, store))
