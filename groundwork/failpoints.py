@@ -59,7 +59,7 @@ def _parse(text: str) -> dict[str, _Point] | None:
 
 def _point(text: str) -> _Point:
     name, _, what = text.rpartition("=")
-    what, at, count = what.partition("@")
+    what, at, count = what.strip().partition("@")
     act, colon, seconds = what.partition(":")
     try:
         if not name or act not in ("kill", "stop", "raise", "sleep") or bool(colon) != (act == "sleep"):

@@ -37,9 +37,8 @@ def set_up_logging(level: str = "info", form: str = "logfmt", stream: TextIO | N
     for old in [handler for handler in root.handlers if isinstance(handler.formatter, LineFormatter)]:
         root.removeHandler(old)
     out = stream if stream is not None else sys.stderr
-    handler = logging.StreamHandler(out)
+    handler = LimitedHandler(out)
     handler.setFormatter(LineFormatter(form, in_journal=goes_to_journal(out)))
-    handler.addFilter(RateLimit(handler.handle))
     root.addHandler(handler)
     root.setLevel(level.upper())
     logging.getLogger("kazoo").setLevel(max(logging.WARNING, root.level))  # at info it tells each connection's steps
@@ -156,3 +155,16 @@ class RateLimit(logging.Filter):
             count.args = (window.held_back, window.last.getMessage())
             count.is_count = True
             self._emit(count)
+
+
+class LimitedHandler(logging.StreamHandler[TextIO]):
+    """A stream handler under a RateLimit; its close, which the end of the program calls, tells the counts."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.limit = RateLimit(self.handle)
+        self.addFilter(self.limit)
+
+    def close(self) -> None:
+        self.limit.flush()
+        super().close()

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from groundwork.logs import LimitedHandler, LineFormatter, RateLimit, goes_to_journal, set_up_logging
+
+log = logging.getLogger("part")
+
+
+@pytest.fixture
+def set_up() -> Iterator[Callable[..., io.StringIO]]:
+    root = logging.getLogger()
+    before, kazoo = root.level, logging.getLogger("kazoo").level
+    handlers: list[logging.Handler] = []
+
+    def start(*args: str) -> io.StringIO:
+        out = io.StringIO()
+        handlers.append(set_up_logging(*args, stream=out))
+        return out
+
+    yield start
+    for handler in handlers:
+        root.removeHandler(handler)
+    root.setLevel(before)
+    logging.getLogger("kazoo").setLevel(kazoo)
+
+
+def test_line_is_logfmt_with_time_level_and_place(set_up: Callable[..., io.StringIO]) -> None:
+    out = set_up()
+    log.warning("lease of %s is over", "g1")
+    log.info('quotes " and\nline ends stay on the line')
+    log.debug("not at info")
+    first, second = out.getvalue().splitlines()
+    stamp = r"time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d{4}"
+    assert re.fullmatch(stamp + r' level=warning at=part msg="lease of g1 is over"', first)
+    assert second.endswith(r'level=info at=part msg="quotes \" and\nline ends stay on the line"')
+
+
+def test_traceback_follows_its_line(set_up: Callable[..., io.StringIO]) -> None:
+    out = set_up()
+    try:
+        raise ValueError("x")
+    except ValueError:
+        log.exception("failed")
+    lines = out.getvalue().splitlines()
+    assert lines[0].endswith("msg=failed")
+    assert lines[1] == "  Traceback (most recent call last):"
+    assert lines[-1] == "  ValueError: x"
+
+
+def test_json_form_is_one_object_a_line(set_up: Callable[..., io.StringIO]) -> None:
+    out = set_up("debug", "json")
+    log.debug("a %d", 1)
+    assert {k: v for k, v in json.loads(out.getvalue()).items() if k != "time"} == {
+        "level": "debug",
+        "at": "part",
+        "msg": "a 1",
+    }
+
+
+def test_second_set_up_replaces_the_first(set_up: Callable[..., io.StringIO]) -> None:
+    first, second = set_up(), set_up()
+    log.error("once")
+    assert first.getvalue() == ""
+    assert second.getvalue().count("once") == 1
+
+
+def test_unknown_words_are_refused() -> None:
+    with pytest.raises(ValueError, match="level is one of debug, info, warning, error and form one of logfmt, json"):
+        set_up_logging("loud")
+
+
+def test_every_line_for_the_journal_has_its_priority_and_no_time() -> None:
+    formatter = LineFormatter(in_journal=True)
+    try:
+        raise ValueError("x")
+    except ValueError:
+        record = log.makeRecord("part", logging.ERROR, "f", 1, "failed", (), sys.exc_info())
+    lines = formatter.format(record).splitlines()
+    assert lines[0] == "<3>at=part msg=failed"
+    assert len(lines) > 2
+    assert all(line.startswith("<3>  ") for line in lines[1:])
+
+
+def test_journal_is_known_by_its_stream_and_not_by_the_variable_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "a").open("w") as ours, (tmp_path / "b").open("w") as other:
+        stat = os.fstat(ours.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{stat.st_dev}:{stat.st_ino}")
+        assert goes_to_journal(ours)
+        assert not goes_to_journal(other)
+        assert not goes_to_journal(io.StringIO())
+        monkeypatch.delenv("JOURNAL_STREAM")
+        assert not goes_to_journal(ours)
+
+
+class Limited:
+    """A rate limit with a clock in hand, and what came through."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.seen: list[str] = []
+        self.limit = RateLimit(lambda record: self.seen.append(record.getMessage()), clock=lambda: self.now)
+
+    def say(self, message: str, *args: object, key: str | None = None, level: int = logging.WARNING) -> None:
+        record = log.makeRecord("part", level, "f", 1, message, args, None, extra={"key": key} if key else None)
+        if self.limit.filter(record):
+            self.seen.append(record.getMessage())
+
+
+def test_repeated_line_is_shown_five_times_a_minute_then_counted() -> None:
+    limited = Limited()
+    for n in range(40):
+        limited.say("retry %d", n)
+    assert limited.seen == [f"retry {n}" for n in range(5)]
+    limited.now = 61
+    limited.say("another")
+    assert limited.seen[5:] == ["35 more like: retry 39", "another"]
+    limited.say("retry %d", 41)
+    assert limited.seen[-1] == "retry 41", "a new minute begins"
+
+
+def test_key_of_the_caller_counts_and_not_the_text() -> None:
+    limited = Limited()
+    for n in range(6):
+        limited.say(f"text {n}", key="orders/3")
+        limited.say(f"text {n}", key="orders/4")
+    assert len(limited.seen) == 10
+
+
+def test_flush_tells_the_counts_now_and_once() -> None:
+    limited = Limited()
+    for _ in range(7):
+        limited.say("again")
+    limited.limit.flush()
+    limited.limit.flush()
+    assert limited.seen[5:] == ["2 more like: again"]
+
+
+def test_critical_line_is_never_held_back() -> None:
+    limited = Limited()
+    for _ in range(9):
+        limited.say("ends", level=logging.CRITICAL)
+    assert len(limited.seen) == 9
+
+
+def test_count_reaches_the_stream_with_the_level_of_what_it_counts(set_up: Callable[..., io.StringIO]) -> None:
+    out = set_up()
+    for _ in range(7):
+        log.error("broken")
+    next(handler for handler in logging.getLogger().handlers if isinstance(handler, LimitedHandler)).close()
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 6
+    assert lines[-1].endswith('level=error at=part msg="2 more like: broken"')
+
+
+def test_end_of_the_program_tells_what_was_held_back() -> None:
+    text = (
+        "import logging; from groundwork.logs import set_up_logging; set_up_logging()\n"
+        "for _ in range(8): logging.warning('again')"
+    )
+    end = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=30)
+    assert end.stderr.splitlines()[-1].endswith('msg="3 more like: again"')
