@@ -34,7 +34,7 @@ class Scan:
     end: int  # bytes of complete entries
     resume_at: int  # where the next fetch goes on: the last complete entry's offset + 1
     runs: tuple[Run, ...]  # those to deliver, in order
-    needed: int  # bytes the first entry needs where not even one is complete (else 0): fetch at least that much
+    needed: int  # bytes a fetch must have for the first wanted entry, where not even that is complete (else 0)
     damage: CorruptMessage | None  # what stands at end, where that is no cut entry but nonsense
 
 
@@ -76,7 +76,8 @@ def scan(buffer: Bytes, start: int) -> Scan:
         damage = _short_tail(buffer, at)
     if entries:
         runs.append(Run(begin, at, 0, plain >> 8, entries, last + 1))
-    return Scan(at, max(start, last + 1), tuple(runs), _needed(buffer) if at == 0 else 0, damage)
+    needed = 0 if runs or damage else _needed(buffer, at)
+    return Scan(at, max(start, last + 1), tuple(runs), needed, damage)
 
 
 def _first_wanted(buffer: Bytes, start: int) -> int:
@@ -112,7 +113,8 @@ def _short_tail(buffer: Bytes, at: int) -> CorruptMessage | None:
     return _damage(at, offset, size, 0, cut=True)
 
 
-def _needed(buffer: Bytes) -> int:
-    if len(buffer) < LOG_OVERHEAD:
-        return _SMALLEST if len(buffer) else 0
-    return max(_SMALLEST, LOG_OVERHEAD + int(_START.unpack_from(buffer, 0)[1]))
+def _needed(buffer: Bytes, at: int) -> int:
+    left = len(buffer) - at
+    if left < LOG_OVERHEAD:
+        return at + _SMALLEST if left else 0
+    return at + max(_SMALLEST, LOG_OVERHEAD + int(_START.unpack_from(buffer, at)[1]))

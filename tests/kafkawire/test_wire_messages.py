@@ -76,6 +76,15 @@ def test_entries_that_end_before_start_are_in_no_run() -> None:
     assert (old.runs, old.end, old.resume_at) == ((), len(pieces[0]), 9)
 
 
+def test_what_a_cut_first_wanted_entry_needs_counts_what_is_before_it() -> None:
+    old, wanted = entry(1, b"a"), entry(5, b"wanted")
+    for cut in range(len(old) + 12, len(old) + len(wanted)):
+        found = scan(memoryview((old + wanted)[:cut]), 5)
+        assert (found.runs, found.resume_at, found.needed) == ((), 5, len(old) + len(wanted))
+    assert scan(memoryview(old), 5).needed == 0
+    assert scan(memoryview(struct.pack(">qi", 5, 3) + bytes(20)), 5).needed == 0
+
+
 def test_an_empty_buffer_needs_nothing_and_moves_nothing() -> None:
     assert scan(memoryview(b""), 7) == m.Scan(0, 7, (), 0, None)
 
