@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from kafkawire.model import TopicPartition
@@ -91,3 +94,20 @@ def test_a_thread_of_another_member_whose_id_begins_like_ours_is_not_ours():
 def test_a_topic_that_is_not_there_yet_gives_nothing():
     group = read_group("a", {"a": node(STATIC, nosuch=1)}, [])
     assert share_of("a", group, {}) == {}
+
+
+# Groups drawn at random, and what kafka.consumer.RangeAssignor of the 0.8.2.2 jar gave each of their members: its
+# AssignmentContext was filled by hand, the threads sorted by ConsumerThreadId.compare.
+JVM_GROUPS = Path(__file__).with_name("range_assignor_0.8.2.2.jsonl").read_text().splitlines()
+
+
+@pytest.mark.parametrize("line", JVM_GROUPS, ids=[f"group{n}" for n in range(len(JVM_GROUPS))])
+def test_every_members_share_is_what_the_jvm_gives_it(line):
+    case = json.loads(line)
+    nodes = {member: node(STATIC, **streams) for member, streams in case["members"].items()}
+    found: dict[str, list[str]] = {}
+    for member in nodes:
+        group = read_group(member, nodes, list(case["partitions"]))
+        for tp, thread in share_of(member, group, case["partitions"]).items():
+            found.setdefault(thread, []).append(str(tp))
+    assert {thread: sorted(tps) for thread, tps in found.items()} == case["share"]
