@@ -35,7 +35,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Which = Literal["auto", "caller", "own"]
-EXIT_S = 8.0  # for all that before_exit was given, together; then the hub ends without the rest
+EXIT_S = (
+    12.0  # for all that before_exit was given, together (a connector's shutdown takes 10 at most); then it is cut off
+)
 
 
 class HubStopped(RuntimeError):
