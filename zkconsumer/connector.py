@@ -34,6 +34,7 @@ from zkconsumer.status import PartitionStatus
 from zkconsumer.stream import Stream
 
 log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 

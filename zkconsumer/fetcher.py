@@ -15,7 +15,7 @@ What a broker may answer, and what follows:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from groundwork.crew import Event, now
@@ -28,10 +28,10 @@ from zkconsumer.budget import Budget
 from zkconsumer.cursor import Cursor, Seek
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetchplan import Asked, FetchPlan
+from zkconsumer.logends import EARLIEST, LATEST, offset_rows
 
 log = logging.getLogger(__name__)
 
-EARLIEST, LATEST = -2, -1
 LONGEST_WAIT_MS = 500  # a broker that waits for data serves nothing else on this link: a new partition would wait too
 IDLE_S = 1.0
 DAMAGE_TRIES = 3
@@ -226,7 +226,7 @@ class Fetcher:
         by_tp = {cursor.tp: cursor for cursor in cursors}
         request = self._dialect.requests.list_offsets(self._dialect, dict.fromkeys(by_tp, time))
         found: dict[TopicPartition, int] = {}
-        for tp, (error, offset) in _rows(self._links.link(self.broker, "fetch").call(request)).items():
+        for tp, (error, offset) in offset_rows(self._links.link(self.broker, "fetch").call(request)).items():
             if tp in by_tp and error == 0 and offset is not None:
                 found[tp] = offset
             elif tp in by_tp:
@@ -264,14 +264,3 @@ def _jump(tp: TopicPartition, wanted: int | None, to: int, earliest: int, latest
         return ConsumerEvent("gap", text, tp, to - wanted)
     text = f"{tp} at {wanted}: out of range, {span}; going back to {to}: the log was cut or made anew"
     return ConsumerEvent("reset", text, tp)
-
-
-def _rows(reply: Mapping[str, object]) -> dict[TopicPartition, tuple[int, int | None]]:
-    """Error and offset by partition, of a ListOffsets reply: v0 has a list, v1 one."""
-    rows: dict[TopicPartition, tuple[int, int | None]] = {}
-    topics: list[dict] = reply["topics"]  # type: ignore[assignment,type-arg]
-    for topic in topics:
-        for row in topic["partitions"]:
-            offset = next(iter(row["offsets"]), None) if "offsets" in row else row["offset"]
-            rows[TopicPartition(topic["topic"], row["partition"])] = (row["error"], offset)
-    return rows
