@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from groundwork.crew import Crew, Event, Queue, Worker, now, sleep
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
-from zkconsumer import rebalance
+from zkconsumer import rebalance, steps
 from zkconsumer.claims import Claims
 from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
@@ -26,7 +26,7 @@ from zkconsumer.groupread import GroupReader
 from zkconsumer.membership import Event as GroupEvent
 from zkconsumer.membership import Unreadable, Unregistered
 from zkconsumer.offsets.store import NONE, OffsetStore, Unknown
-from zkconsumer.rebalance import Action, Do, Failed, Finished, GroupRead, Located, NotRegistered, Phase, Refused, Report
+from zkconsumer.steps import Action, Do, Failed, Finished, GroupRead, Located, NotRegistered, Phase, Refused, Report
 from zkconsumer.zksession import State, ZkSession
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Member:
         self._config = config
         self._on_event = on_event
         self._state, self._first_actions = rebalance.begin(config.rebalance_max_retries, config.backoff_ms)
-        self._events: Queue[rebalance.Happening | Report] = Queue()
+        self._events: Queue[steps.Happening | Report] = Queue()
         self._acting: Worker | None = None
         self._freed = Event()  # a contested owner node went away
         self._located: dict[TopicPartition, int | None] = {}
@@ -95,11 +95,11 @@ class Member:
         """Reads all of its share, as far as it knows."""
         return self._state.settled
 
-    def note(self, event: rebalance.Happening | Report) -> None:
+    def note(self, event: steps.Happening | Report) -> None:
         self._events.put(event)
 
     def changed(self, what: GroupEvent) -> None:
-        self.note(rebalance.Changed(what))
+        self.note(steps.Changed(what))
 
     def owner_lost(self, tp: TopicPartition) -> None:
         """An owner node of ours is not ours any more: not one more message of it, and no commit."""
@@ -107,14 +107,14 @@ class Member:
         if cursor is not None:
             cursor.drop()
         self._on_event(ConsumerEvent("claim", f"{tp}: our owner node was taken away or changed; letting it go", tp))
-        self.note(rebalance.OwnerLost(frozenset([tp])))
+        self.note(steps.OwnerLost(frozenset([tp])))
 
     def session_lost(self) -> None:
         """The session, or the lease on it, is over: nothing of what we read may be trusted."""
         for cursor in self.cursors.values():
             cursor.drop()
         self._claims.forget()
-        self.note(rebalance.SessionLost())
+        self.note(steps.SessionLost())
 
     def reconnected(self) -> None:
         """The session is back, perhaps the same one: all watches are gone."""
@@ -125,7 +125,7 @@ class Member:
         self._freed.set()
 
     def close(self) -> None:
-        self.note(rebalance.Close())
+        self.note(steps.Close())
 
     # the loop -----------------------------------------------------------------------------------------------------
 

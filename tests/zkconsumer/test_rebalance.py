@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from kafkawire.model import TopicPartition
 from tests.scenarios.rebalance.world import BACKOFF_MS, MAX_RETRIES, World
 from zkconsumer.membership import Event
-from zkconsumer.rebalance import (
+from zkconsumer.rebalance import begin, step
+from zkconsumer.steps import (
     Changed,
     Close,
     Do,
@@ -24,8 +25,6 @@ from zkconsumer.rebalance import (
     Phase,
     Refused,
     SessionLost,
-    begin,
-    step,
 )
 
 T0, T1, T2 = (TopicPartition("t", p) for p in range(3))

@@ -26,7 +26,7 @@ from collections.abc import Callable
 
 from kafkawire.model import TopicPartition
 from tests.scenarios.rebalance.world import World
-from zkconsumer.rebalance import Do
+from zkconsumer.steps import Do
 
 RULE = "----"
 WIDTH = 118

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import STATIC, Registration, registration_text, thread_ids
 from zkconsumer.membership import Event, Group, Unregistered, read_group, share_of
-from zkconsumer.rebalance import (
+from zkconsumer.rebalance import State, begin, step
+from zkconsumer.steps import (
     Action,
     Changed,
     Close,
@@ -33,9 +34,6 @@ from zkconsumer.rebalance import (
     Refused,
     Report,
     SessionLost,
-    State,
-    begin,
-    step,
 )
 
 MAX_RETRIES, BACKOFF_MS = 3, 2000
