@@ -61,8 +61,8 @@ class Cluster(ClusterClient):
 
     def _node(self, broker: int, settings: Mapping[str, str], flags: Sequence[str], proxied: bool) -> Node:
         folder = self.folder / f"broker-{broker}"
-        shared = (self.zookeeper, self.registry, self._others, settings, flags, proxied)
-        return Node(self.release, broker, folder, *shared)
+        common = (self.zookeeper, self.registry, lambda: self.nodes, settings, flags, proxied)
+        return Node(self.release, broker, folder, *common)
 
     @property
     def brokers(self) -> str:
@@ -123,9 +123,6 @@ class Cluster(ClusterClient):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-    def _others(self, broker: int) -> list[int]:
-        return [node.id for node in self.nodes if node.id != broker and node.active]
 
     def _make_chroot(self) -> None:
         """0.8.1 brokers do not, and a chroot that was used before would bring another cluster's topics along."""

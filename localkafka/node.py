@@ -22,7 +22,7 @@ class Node:
     """Broker `id` of a cluster, in a folder of its own; its data stays there through stop, kill and restart.
 
     zookeeper   connect string with chroot          registry   makes the reader of its znodes (a live client inside)
-    others      ids of the cluster's other brokers that run and are not paused
+    nodes       all brokers of the cluster, this one too
     proxied     advertise a proxy's address: .proxy then stands before the broker, for its clients and for the other
                 brokers (replication goes through it, too), and keeps its address when the broker changes its port
     """
@@ -34,7 +34,7 @@ class Node:
         folder: Path,
         zookeeper: str,
         registry: Callable[[], Registry],
-        others: Callable[[int], list[int]],
+        nodes: Callable[[], Sequence[Node]],
         settings: Mapping[str, str],
         flags: Sequence[str] = java.SMALL,
         proxied: bool = False,
@@ -47,7 +47,7 @@ class Node:
         self.flags = flags
         self.wanted = False  # started, and neither stopped nor killed by us
         self._registry = registry
-        self._others = others
+        self._nodes = nodes
         self._port = ports.reserve()
         self._proxy = Proxy((ports.HOST, self._port.number)) if proxied else None
         self._child: Child | None = None
@@ -111,7 +111,7 @@ class Node:
         """Start it without waiting for it; see wait_registered."""
         if self.running:
             return
-        self._forget_the_dead_one()
+        self._forget_the_dead()
         self.data.mkdir(parents=True, exist_ok=True)
         config = self.folder / "server.properties"
         config.write_text(releases.properties(self._properties()), encoding="utf-8")
@@ -204,14 +204,17 @@ class Node:
             raise LocalKafkaError(f"{self.name} was not started")
         return self._child
 
-    def _forget_the_dead_one(self) -> None:
-        """After kill -9: delete the znodes of our last process, and give the others time to see that it was away (a
-        controller that misses the bounce never tells the new process what it leads)."""
+    def _forget_the_dead(self) -> None:
+        """After kill -9: delete the znodes of every process of this cluster that has ended (a controller that starts
+        between them takes the dead for living and makes them leaders), and give the living brokers time to see that
+        this one was away (a controller that misses the bounce never tells the new process what it leads)."""
         if self._child is None:
             return
         registry = self._registry()
-        registry.forget_dead(self.id, self._session, self._told)
-        others = self._others(self.id)
+        for node in self._nodes():
+            if node._child is not None and not node.running:
+                registry.forget_dead(node.id, node._session, node._told)
+        others = [node.id for node in self._nodes() if node.id != self.id and node.active]
         if others:
             wait_until(
                 lambda: registry.controller() in others and not registry.led_by(self.id),
