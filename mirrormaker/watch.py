@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 STALL_S = 120.0  # so long may partitions lag without moving, with nobody else to blame
 PINGS_PER_LIMIT = 4
+LOOK_S = 0.2
 
 
 class Watch:
@@ -39,12 +40,7 @@ class Watch:
 
     def snapshot(self) -> Snapshot:
         """The mirror now."""
-        rows: list[PartitionStatus] = []
-        for number, origin in enumerate(self._origins):
-            own = origin.partitions()
-            done, self._done[number] = total_done(self._done[number], own)
-            self._messages += done
-            rows += own
+        rows = self._count()
         lags = [row.lag for row in rows]
         known = [lag for lag in lags if lag is not None]
         return Snapshot(
@@ -59,6 +55,16 @@ class Watch:
             trouble="; ".join(origin.trouble for origin in self._origins if origin.trouble),
         )
 
+    def _count(self) -> list[PartitionStatus]:
+        """Everything owned; what is done since the last look is counted."""
+        rows: list[PartitionStatus] = []
+        for number, origin in enumerate(self._origins):
+            own = origin.partitions()
+            done, self._done[number] = total_done(self._done[number], own)
+            self._messages += done
+            rows += own
+        return rows
+
     def line(self) -> str:
         """The status line since the last one."""
         before, self._before = self._before, self.snapshot()
@@ -67,7 +73,10 @@ class Watch:
     def run(self) -> None:
         """A line each interval: on the terminal in place, else in the log; and to systemd."""
         while True:
-            sleep(self._interval_s)
+            shown_at = now()
+            while (left_s := shown_at + self._interval_s - now()) > 0:
+                sleep(min(left_s, LOOK_S))
+                self._count()  # what a partition did before it moved elsewhere is not lost to the rate
             line = self.line()
             self._systemd.status(line)
             if self._terminal.rewrites:

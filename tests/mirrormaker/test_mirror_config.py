@@ -38,8 +38,10 @@ def test_the_examples_are_right_and_safe(path: Path) -> None:
 def test_the_example_properties_are_right_and_name_what_means_nothing_here() -> None:
     configuration = from_flags([CONF / "consumer.properties"], CONF / "producer.properties", {"whitelist": "a.*"})
     assert configuration.warnings == (
-        "consumer.properties: option 'num.consumer.fetchers' has no effect here: there is one fetcher for each source broker",
-        "producer.properties: option 'producer.type' has no effect here: sending is always asynchronous; flush() waits for it",
+        "consumer.properties: option 'num.consumer.fetchers' has no effect here: "
+        "there is one fetcher for each source broker",
+        "producer.properties: option 'producer.type' has no effect here: "
+        "sending is always asynchronous; flush() waits for it",
     )
     assert configuration.notes == ()
 
@@ -90,13 +92,15 @@ def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and
         (
             SOURCE + TARGET + "mirror: {}\n",
             [
-                "m.yaml: mirror: exactly one of 'whitelist' and 'blacklist' says which topics are mirrored; none is given"
+                "m.yaml: mirror: exactly one of 'whitelist' and 'blacklist' says which topics are mirrored; "
+                "none is given"
             ],
         ),
         (
             SOURCE + TARGET + "mirror: {whitelist: a, blacklist: b}\n",
             [
-                "m.yaml: mirror: exactly one of 'whitelist' and 'blacklist' says which topics are mirrored; both are given"
+                "m.yaml: mirror: exactly one of 'whitelist' and 'blacklist' says which topics are mirrored; "
+                "both are given"
             ],
         ),
         (
@@ -208,7 +212,7 @@ def test_flags_are_options_of_the_mirror(tmp_path: Path) -> None:
         tmp_path, "zookeeper.connect=zk:1/a\ngroup.id=g\n", "metadata.broker.list=k:9092\n", **flags
     )
     assert (configuration.mirror.num_streams, configuration.sources[0].auto_commit_interval_ms) == (3, 1000)
-    with pytest.raises(ConfigError, match="command line: option 'num.streams' is 'many', expected a whole number"):
+    with pytest.raises(ConfigError, match=r"command line: option 'num\.streams' is 'many', expected a whole number"):
         properties(
             tmp_path,
             "zookeeper.connect=zk:1/a\ngroup.id=g\n",

@@ -1,0 +1,145 @@
+"""A mirror between two real clusters as a test wants it: started as the installed command, watched from outside.
+
+What arrived is read with the JVM's DumpLogSegments: our decoder does not judge itself.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import yaml
+
+from kafkawire.model import TopicPartition
+from localkafka import tools
+from localkafka.child import Child
+from localkafka.client import ClusterClient
+from localkafka.compare import Comparison, compare
+from localkafka.load import GZIP, PLAIN, SNAPPY, Load, Mixture
+from localkafka.mirror import COMMAND, Positions, committed
+from localkafka.waiting import wait_until
+
+MIXED = Mixture(keyed=0.5, codecs=(PLAIN, GZIP, SNAPPY))
+KEYED = Mixture(keyed=1.0, codecs=(PLAIN, GZIP, SNAPPY))
+PLAIN_ONLY = Mixture(keyed=0.5, codecs=(PLAIN,))
+
+
+class Mirror:
+    """`mirrormaker run`, from one cluster to another.  A target option given as None is left out of the file."""
+
+    def __init__(
+        self,
+        folder: Path,
+        source: ClusterClient,
+        target: ClusterClient,
+        group: str,
+        whitelist: str,
+        mirror: Mapping[str, object] | None = None,
+        target_options: Mapping[str, object] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.source, self.target, self.group = source, target, group
+        self.file, self.log = folder / f"{group}.yaml", folder / f"{group}.log"
+        self._env = env
+        self._child: Child | None = None
+        towards = {"metadata.broker.list": target.brokers, "target.zookeeper.connect": target.zookeeper}
+        towards |= dict(target_options or {})  # type: ignore[arg-type]
+        timing = {"offset.commit.interval.ms": 500, "status.interval.ms": 500, "start.timeout.ms": 10000}
+        settings = {
+            "sources": [{"name": "dc1", "zookeeper.connect": source.zookeeper, "group.id": group}],
+            "target": {key: value for key, value in towards.items() if value is not None},
+            "mirror": {"whitelist": whitelist, **timing, **(mirror or {})},
+        }
+        self.file.write_text(yaml.safe_dump(settings))
+
+    def start(self) -> Mirror:
+        self._child = Child("the mirror", [str(COMMAND), "run", str(self.file)], self.log, env=self._env)
+        return self
+
+    def stop(self) -> tuple[int, float]:
+        """SIGTERM: its exit code, and the seconds it took."""
+        assert self._child is not None
+        began = time.monotonic()
+        code = self._child.stop(20)
+        return code, time.monotonic() - began
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._child is not None
+        self._child.send(number)
+
+    def kill(self) -> None:
+        assert self._child is not None
+        self._child.kill()
+
+    def exit_code(self, timeout_s: float) -> int | None:
+        """How it ended by itself; None: it still runs."""
+        assert self._child is not None
+        return self._child.wait(timeout_s)
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def wait_said(self, sentence: str, timeout_s: float = 15) -> None:
+        wait_until(
+            lambda: sentence in self.said(), timeout_s, lambda: f"the log to say {sentence!r}; it says\n{self.said()}"
+        )
+
+    def arrived(self, topic: str) -> int:
+        return sum(tools.log_end_offsets(self.target, [topic]).values())
+
+    def wait_arrived(self, topic: str, count: int, timeout_s: float = 20) -> None:
+        wait_until(lambda: self.arrived(topic) >= count, timeout_s, lambda: f"{count} of {topic}; log\n{self.said()}")
+
+    def committed(self, topics: list[str]) -> Positions:
+        partitions = [tp for topic in topics for tp in tools.log_end_offsets(self.source, [topic])]
+        return committed(self.source, self.group, partitions)
+
+    def wait_all_committed(self, topics: list[str], timeout_s: float = 30) -> None:
+        ends = tools.log_end_offsets(self.source, topics)
+        wait_until(
+            lambda: self.committed(topics) == ends,
+            timeout_s,
+            lambda: f"all to be committed: {self.committed(topics)} of {ends}; log\n{self.said()}",
+        )
+
+    def __enter__(self) -> Mirror:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._child is not None:
+            self._child.close()
+
+
+def filled(
+    cluster: ClusterClient, topics: Mapping[str, int], count: int, mixture: Mixture = MIXED, seed: int = 1
+) -> Load:
+    """New topics with so many partitions, and `count` messages in each; the test closes the load."""
+    load = Load(cluster.brokers, cluster.version, seed)
+    for topic, partitions in topics.items():
+        cluster.create_topic(topic, partitions)
+        load.produce(topic, partitions, count, mixture)
+    return load
+
+
+def compared(mirror: Mirror, topic: str, partitions: int, killed_at: Positions | None = None) -> list[Comparison]:
+    """Source and target of a topic, partition by partition, as the JVM reads both."""
+    rows = []
+    for p in range(partitions):
+        source, target = (
+            [(row.offset, row.key, row.payload) for row in tools.dump_partition(cluster, topic, p)]
+            for cluster in (mirror.source, mirror.target)
+        )
+        rows.append(compare(topic, p, source, target, (killed_at or {}).get(TopicPartition(topic, p), 0)))
+    return rows
+
+
+def totals(rows: list[Comparison]) -> dict[str, int]:
+    names = ("source", "target", "lost", "duplicates", "outside", "phantoms")
+    return {name: sum(getattr(row, name) for row in rows) for name in names}
+
+
+def values(cluster: ClusterClient, topic: str, partition: int) -> list[str | None]:
+    return [row.payload for row in tools.dump_partition(cluster, topic, partition)]

@@ -1,0 +1,141 @@
+"""The mirror on real clusters, when nothing goes wrong."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from localkafka import tools
+from localkafka.child import Child
+from localkafka.client import ClusterClient
+from localkafka.mirror import COMMAND
+from localkafka.waiting import wait_until
+from tests.conftest import Unique
+from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, compared, filled, totals
+
+pytestmark = pytest.mark.real
+
+
+def test_everything_arrives_once_also_across_a_clean_stop_and_start(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    mixed, keyed, plain = topics = [unique.topic(name) for name in ("mixed", "keyed", "plain")]
+    load = filled(source, {mixed: 4}, 8000)
+    load.close()
+    load = filled(source, {keyed: 3}, 3000, KEYED)
+    source.create_topic(plain, 1)
+    load.produce(plain, 1, 2000, PLAIN_ONLY)
+    with Mirror(tmp_path, source, target, unique.group(), ".*" + unique.tag) as mirror:
+        mirror.wait_arrived(mixed, 2000)
+        code, seconds = mirror.stop()
+        assert (code, seconds < 10) == (0, True), mirror.said()
+        load.produce(plain, 1, 1000, PLAIN_ONLY)
+        load.produce(keyed, 3, 3000, KEYED)
+        mirror.start()
+        mirror.wait_all_committed(topics)
+        assert mirror.stop()[0] == 0
+        for topic, partitions, count in ((mixed, 4, 8000), (keyed, 3, 6000), (plain, 1, 3000)):
+            found = totals(compared(mirror, topic, partitions))
+            assert found == {"source": count, "target": count, "lost": 0, "duplicates": 0, "outside": 0, "phantoms": 0}
+            assert len(tools.log_end_offsets(target, [topic])) == partitions
+    load.close()
+
+
+def test_a_clean_stop_leaves_no_node_of_ours_behind(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic, group = unique.topic(), unique.group()
+    filled(source, {topic: 2}, 100).close()
+    with Mirror(tmp_path, source, target, group, topic) as mirror:
+        mirror.wait_all_committed([topic])
+        zk = source.zk()
+        assert len(zk.get_children(f"/consumers/{group}/owners/{topic}")) == 2
+        assert mirror.stop()[0] == 0
+        assert zk.get_children(f"/consumers/{group}/ids") == []
+        assert zk.get_children(f"/consumers/{group}/owners/{topic}") == []
+
+
+def test_a_new_topic_is_mirrored_within_five_seconds_of_its_creation(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    first, late, other = unique.topic("a"), unique.topic("b"), unique.topic("other")
+    filled(source, {first: 1}, 10).close()
+    with Mirror(tmp_path, source, target, unique.group(), f"[ab]-{unique.tag}") as mirror:
+        mirror.wait_arrived(first, 10)
+        filled(source, {other: 1}, 10).close()
+        created = time.monotonic()
+        filled(source, {late: 3}, 300).close()
+        mirror.wait_arrived(late, 300, 5 - (time.monotonic() - created))
+        assert tools.log_end_offsets(target, [other]) == {}
+
+
+HANDLER = """
+def handler(message):
+    if message.value is None or b"#1 " in message.value:
+        return None
+    if b"#2 " in message.value:
+        return [message, (b"again", message.value)]
+    if b"#3 " in message.value:
+        return f"{message.topic}-moved", message.key, message.value
+    return message
+"""
+
+
+def test_a_handler_drops_doubles_and_moves_messages(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic, group = unique.topic(), unique.group()
+    (tmp_path / "mirror_hooks.py").write_text(HANDLER)
+    load = filled(source, {topic: 1}, 10)
+    options = {"message.handler": "mirror_hooks:handler"}
+    with Mirror(tmp_path, source, target, group, topic, options, env={"PYTHONPATH": str(tmp_path)}) as mirror:
+        mirror.wait_all_committed([topic])
+        assert mirror.stop()[0] == 0
+    load.close()
+    numbers = [(row.payload or "").split()[1] for row in tools.dump_partition(target, topic, 0)]
+    assert numbers == ["#0", "#2", "#2", "#4", "#5", "#6", "#7", "#8", "#9"]
+    moved = [(row.payload or "").split()[1] for row in tools.dump_partition(target, f"{topic}-moved", 0)]
+    assert moved == ["#3"]
+
+
+def test_a_smaller_target_gets_each_key_in_one_partition_and_in_order(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    target.create_topic(topic, 2)
+    load = filled(source, {topic: 3}, 3000, KEYED)
+    with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
+        mirror.wait_all_committed([topic])
+        assert "partition chosen by key, as the target has 2 partitions, the source 3" in mirror.said()
+    load.close()
+    found = {p: list(tools.dump_partition(target, topic, p)) for p in range(2)}
+    homes: dict[str | None, set[int]] = {}
+    last: dict[tuple[str | None, str], int] = {}
+    for p, rows in found.items():
+        for row in rows:
+            homes.setdefault(row.key, set()).add(p)
+            came_from, number = (row.payload or "").split()[:2]
+            assert int(number[1:]) > last.get((row.key, came_from), -1)  # in order, per key and source partition
+            last[row.key, came_from] = int(number[1:])
+    assert sum(len(rows) for rows in found.values()) == 3000
+    assert {len(partitions) for partitions in homes.values()} == {1}
+    assert all(len(rows) > 500 for rows in found.values())
+
+
+def test_the_flags_of_the_original_run_the_same_mirror(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic, group = unique.topic(), unique.group()
+    filled(source, {topic: 2}, 400).close()
+    consumer, producer = tmp_path / "consumer.properties", tmp_path / "producer.properties"
+    consumer.write_text(f"zookeeper.connect={source.zookeeper}\ngroup.id={group}\nnum.consumer.fetchers=2\n")
+    producer.write_text(f"metadata.broker.list={target.brokers}\ntarget.zookeeper.connect={target.zookeeper}\n")
+    command = [str(COMMAND), "run", "--consumer.config", str(consumer), "--producer.config", str(producer)]
+    command += ["--whitelist", topic, "--num.streams", "2", "--offset.commit.interval.ms", "500"]
+    with Child("the mirror", command, tmp_path / "log") as child:
+        wait_until(lambda: sum(tools.log_end_offsets(target, [topic]).values()) == 400, 20, "all to arrive")
+        said = (tmp_path / "log").read_text()
+        assert "option 'num.consumer.fetchers' has no effect here" in said
+        assert child.stop(15) == 0
