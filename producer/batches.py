@@ -68,8 +68,9 @@ class Piece:
     item: Item
     last: bool = True  # of its item
     alone: bool = False  # a batch it was in was too large, or damaged
-    tries: int = 0  # failed ones
-    first_failure: float | None = None
+    tries: int = 0  # failed ones, for whatever reason
+    refusals: int = 0  # in a row, of a kind that is most likely repeated
+    missing_since: float | None = None  # answered "unknown topic or partition" ever since
     doom: Exception | None = None  # once this is stored its item fails: why what follows it can never be stored
 
     @property

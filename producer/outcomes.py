@@ -109,12 +109,17 @@ class Outcomes:
         for piece in batch.pieces:
             self._piece_stored(piece)
 
-    def hopeless(self, view: ClusterView, now: float) -> bool:
-        """Give up what has waited long enough for a topic, a leader or a connection.  True: something still waits for a
-        topic or a leader, so the view should be read again."""
+    def hopeless(self, view: ClusterView, now: float, answered: bool) -> bool:
+        """Give up what has waited long enough for a topic, a leader or a connection.
+
+        answered: the cluster just gave this view; else it could not be asked, and no topic counts as missing.
+        True: something still waits for a topic or a leader, so the view should be read again.
+        """
+        if not answered:
+            self._missing.clear()
         waits = False
         for tp in list(self._batches.waiting()):
-            waits |= self._waits(tp, view, now)
+            waits |= self._waits(tp, view, now, answered)
         for tp in [tp for tp in self._missing if self._batches.head(tp) is None]:
             del self._missing[tp]
         return waits
@@ -126,7 +131,10 @@ class Outcomes:
         single = len(batch.pieces) == 1
         for piece in batch.pieces:
             piece.tries += 1
-            piece.first_failure = now if piece.first_failure is None else piece.first_failure
+            # Of one kind, in a row: what went through an outage is not given up by the first odd answer after it.
+            piece.refusals = piece.refusals + 1 if verdict is Verdict.BOUNDED else 0
+            since = now if piece.missing_since is None else piece.missing_since
+            piece.missing_since = since if verdict is Verdict.WAIT else None
             piece.alone |= verdict is Verdict.BOUNDED  # so that in the end only the one at fault fails
         if self._tried_enough(batch, verdict, now) and (single or verdict is not Verdict.BOUNDED):
             self._fail(batch, reason, now)
@@ -139,10 +147,10 @@ class Outcomes:
     def _tried_enough(self, batch: Batch, verdict: Verdict, now: float) -> bool:
         patience = self._patience
         if verdict is Verdict.BOUNDED:
-            return batch.tries >= BOUNDED_TRIES
+            return any(piece.refusals >= BOUNDED_TRIES for piece in batch.pieces)
         if verdict is Verdict.WAIT:
             longest = patience.topic_wait_s if patience.retries < 0 else min(patience.topic_wait_s, patience.delivery_s)
-            return any(now - (piece.first_failure or now) >= longest for piece in batch.pieces)
+            return any(now - (piece.missing_since or now) >= longest for piece in batch.pieces)
         return patience.retries >= 0 and batch.tries > patience.retries
 
     def _split(self, batch: Batch, code: int, broker: Broker, now: float) -> None:
@@ -228,7 +236,7 @@ class Outcomes:
 
     # what waits without being sent
 
-    def _waits(self, tp: TopicPartition, view: ClusterView, now: float) -> bool:
+    def _waits(self, tp: TopicPartition, view: ClusterView, now: float, answered: bool) -> bool:
         """Whether tp waits for a topic or a leader; its head may be given up on the way."""
         head = self._batches.head(tp)
         if head is None:
@@ -240,12 +248,13 @@ class Outcomes:
             return False
         if known:
             self._missing.pop(tp, None)
-        waited = now - self._missing.setdefault(tp, now) if not known else 0.0
+        missing = answered and not known
+        waited = now - self._missing.setdefault(tp, now) if missing else 0.0
         late = self._patience.retries >= 0 and now - head.item.added >= self._patience.delivery_s
-        if waited >= self._patience.topic_wait_s or late:
+        if (missing and waited >= self._patience.topic_wait_s) or late:
             self._end(head.item, Undeliverable(self._why_waiting(tp, view)), head.item.reached)
         leaderless = view.leader(tp) is None
-        if leaderless and (self._batches.head(tp) is not None):
+        if answered and leaderless and self._batches.head(tp) is not None:
             self._troubled(tp, Undeliverable(self._why_waiting(tp, view)), now)
         return leaderless
 
@@ -264,7 +273,8 @@ class Outcomes:
         trouble = self._troubles.get(tp)
         said = reason.info.name if isinstance(reason, BrokerError) else type(reason).__name__
         if trouble is None or trouble.reason != said:
-            self._events(f"{reason}; it is sent again")
+            if not isinstance(reason, LinkLost):  # one sentence per connection is enough, and its lane says it
+                self._events(f"{reason}; it is sent again")
             self._troubles[tp] = trouble = _Trouble(
                 trouble.since if trouble else now, said, trouble.tries if trouble else 0
             )

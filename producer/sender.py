@@ -152,7 +152,7 @@ class Sender:
             leader = view.leader(tp)
             if leader is not None:
                 self._lane(leader.id).wake.set()
-        if self._s.outcomes.hopeless(view, now()):
+        if self._s.outcomes.hopeless(view, now(), self.leaders.failure is None):
             self.leaders.ask()
         self._settled()
 

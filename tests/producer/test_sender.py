@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -95,6 +96,19 @@ def test_a_mirror_never_asks_for_a_topic_by_name():
         assert (what, position) == ("failed", None)
         assert isinstance(reason, Undeliverable)
         assert "missing/0: the target has no topic missing" in str(reason)
+
+
+def test_while_no_broker_answers_no_topic_counts_as_missing():
+    with FakeCluster({"t": 1}) as cluster, running(cluster, topic_wait_ms=0) as run:
+        source = run.sender.leaders._metadata
+        cluster.stop(1)
+        (ticket,) = run.submit(part(b"v"))
+        until(lambda: run.sender.leaders.looks >= 5)
+        assert ticket.told == []
+        cluster.start(1)
+        source._bootstrap[0] = source._bootstrap[0]._replace(port=cluster.ports[1])  # type: ignore[attr-defined]
+        until(lambda: ticket.told)
+        assert ticket.told == [("done",)]
 
 
 def test_a_partition_the_target_does_not_have_fails_with_its_partition_count():
@@ -362,6 +376,31 @@ def test_without_acknowledgements_nothing_is_waited_for():
         (ticket,) = run.sent(part(b"a"))
         assert ticket.told == [("done",)]
         until(lambda: cluster.values("t", 0) == [b"a"])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_under_any_faults_nothing_is_lost_and_first_copies_are_in_order(seed: int):
+    rng = random.Random(seed)
+    faults = [None, None, *(Fail(code) for code in (5, 6, 19)), *(Fail(code, store=True) for code in (7, 20))]
+    faults += [Close(), Close(store=True), Fail(2), Wait(None, 0.01)]
+    with FakeCluster({"t": 4}, brokers=2) as cluster, running(cluster, batch_bytes=2048, reconnect_ms=5) as run:
+        cluster.script("produce", *rng.choices(faults, k=40))
+        sent: dict[int, list[bytes]] = {p: [] for p in range(4)}
+        tickets: list[Ticket] = []
+        for n in range(400):
+            p = rng.randrange(4)
+            value = b"%04d" % n + b"x" * rng.randrange(300)
+            sent[p].append(value)
+            tickets += run.submit(part(value, tp=TopicPartition("t", p)))
+            if n % 50 == 25:
+                cluster.move("t", rng.randrange(4), rng.randrange(1, 3))
+            if n % 7 == 0:
+                sleep(0.001)
+        assert run.sender.flush(WAIT_S), run.events
+        for p in range(4):
+            assert list(dict.fromkeys(cluster.values("t", p))) == sent[p]
+        assert all(ticket.told == [("done",)] for ticket in tickets)
+        assert (run.sender.bytes_pending, run.sender.bytes_in_flight, run.sender.in_flight) == (0, 0, 0)
 
 
 def test_close_counts_what_is_left_and_tells_nobody():

@@ -1,0 +1,100 @@
+"""Producer and zkproducer against real 0.8.2.2 brokers, read by the JVM's own console consumer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from localkafka.client import ClusterClient
+from localkafka.cluster import Cluster
+from localkafka.tools import console_consumer, dump_partition
+from producer.config import ProducerConfig
+from producer.producer import Producer
+
+pytestmark = pytest.mark.real
+
+
+def config_of(cluster: ClusterClient, **options: Any) -> ProducerConfig:
+    brokers = tuple((host, int(port)) for host, port in (entry.split(":") for entry in cluster.brokers.split(",")))
+    return ProducerConfig(brokers=brokers, **options)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+def test_the_jvm_consumer_reads_what_we_send(target: ClusterClient, unique: Any, codec: str):
+    topic = unique.topic(f"codec-{codec}")
+    target.create_topic(topic, partitions=3)
+    sent = [(b"k%d" % (n % 50), b"%06d " % n + b"value " * (n % 30)) for n in range(3000)]
+    with Producer(config_of(target, codec=codec)) as producer:
+        for key, value in sent:
+            producer.send(topic, value, key)
+    with console_consumer(target, topic, key_separator="|") as consumer:
+        lines = consumer.wait_for(len(sent))
+    assert Counter(lines) == Counter(key + b"|" + value for key, value in sent)
+    in_order: dict[bytes, list[bytes]] = {}
+    for line in lines:
+        key, _, value = line.partition(b"|")
+        in_order.setdefault(key, []).append(value)
+    assert all(values == sorted(values) for values in in_order.values())
+    stored = [entry for p in range(3) for entry in dump_partition(target, topic, p)]
+    assert len(stored) == len(sent)
+
+
+def test_zkproducer_end_to_end(target: ClusterClient, unique: Any):
+    topic = unique.topic("console")
+    target.create_topic(topic, partitions=2)
+    lines = [b"k%d:line %d" % (n % 7, n) for n in range(500)]
+    command = [sys.executable, "-c", "from producer.console import main; main()", "--broker-list", target.brokers]
+    command += ["--topic", topic, "--compression-codec", "snappy", "--key-separator", ":"]
+    done = subprocess.run(command, input=b"\n".join(lines), capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    with console_consumer(target, topic, key_separator=":") as consumer:
+        assert Counter(consumer.wait_for(len(lines))) == Counter(lines)
+
+
+def test_a_topic_that_is_missing_is_created_by_the_broker(target: ClusterClient, unique: Any):
+    topic = unique.topic("auto")
+    with Producer(config_of(target)) as producer:
+        producer.send(topic, b"v")
+        producer.flush()
+    with console_consumer(target, topic) as consumer:
+        assert consumer.wait_for(1) == [b"v"]
+
+
+def test_a_killed_leader_loses_nothing(own_cluster: Callable[..., Cluster], unique: Any):
+    cluster = own_cluster(brokers=2, settings={"min.insync.replicas": "1", "unclean.leader.election.enable": "false"})
+    topic = unique.topic("killed")
+    cluster.create_topic(topic, partitions=4, replication=2)
+    sent = [b"%06d" % n for n in range(60_000)]
+    half = threading.Event()
+    killer = threading.Thread(target=lambda: (half.wait(30), cluster.node(1).kill()))
+    killer.start()
+    with Producer(config_of(cluster, retries=-1, queue_messages=2000)) as producer:
+        for n, value in enumerate(sent):
+            producer.send(topic, value, partition=n % 4)
+            if n == len(sent) // 2:
+                half.set()
+        killer.join(30)
+        for n in range(400):
+            producer.send(topic, b"after %d" % n, partition=n % 4)
+        producer.flush(60)
+    cluster.node(1).restart()
+    cluster.wait_in_sync(topic, 60)
+    want = {*sent, *(b"after %d" % n for n in range(400))}
+    with console_consumer(cluster, topic) as consumer:
+        lines = consumer.wait_for(len(want), timeout_s=60)
+        assert want - set(lines) == set()
+        lines = consumer.stop()
+    duplicates = len(lines) - len(set(lines))
+    assert 0 <= duplicates <= 10_000  # no more than what was in flight when the leader died
+    for partition in range(4):
+        first: dict[bytes, int] = {}
+        for line in lines:
+            if line.isdigit() and int(line) % 4 == partition:
+                first.setdefault(line, len(first))
+        assert list(first) == sorted(first)
