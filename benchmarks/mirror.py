@@ -149,8 +149,7 @@ class Arena:
         return tools.java_command(
             VERSION,
             "kafka.tools.MirrorMaker",
-            ["--consumer.config", str(consumer), "--producer.config", str(producer)]
-            + ["--whitelist", topic, "--num.streams", "1"],
+            f"--consumer.config {consumer} --producer.config {producer} --whitelist {topic} --num.streams 1".split(),
         )
 
 
