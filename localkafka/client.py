@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kazoo.client import KazooClient
 
 from kafkawire.cluster import topics
+from kafkawire.cluster.metadata import read_reply
 from kafkawire.cluster.view import PartitionView
-from kafkawire.model import TopicPartition
+from kafkawire.dialects import dialect
+from kafkawire.errors import LinkLost
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.links import Links
 from localkafka import segments
 from localkafka.errors import LocalKafkaError
 from localkafka.registry import Registry
@@ -69,7 +73,7 @@ class ClusterClient:
         config: Mapping[str, object] | None = None,
         timeout_s: float = 30,
     ) -> None:
-        """Create a topic as the admin tool does, and wait until its replicas are in sync.
+        """Create a topic as the admin tool does, and wait until its replicas are in sync and every broker knows it.
         Raises LocalKafkaError when it exists already, kafkawire's LocalError for a name no broker takes."""
         registry = self.registry()
         assignment = topics.assign(sorted(registry.brokers()), partitions, replication)
@@ -77,6 +81,8 @@ class ClusterClient:
         if not topics.create(registry.zk, name, assignment, settings):
             raise LocalKafkaError(f"topic {name} exists already in {self.zookeeper}")
         self.wait_in_sync(name, timeout_s)
+        everyone = list(registry.view(name).brokers.values())
+        wait_until(lambda: self._agree(name, everyone), timeout_s, lambda: f"every broker to know {name}")
 
     def wait_leader(self, topic: str, partition: int, timeout_s: float = 30, other_than: int | None = None) -> int:
         """Wait until a registered broker leads the partition, one other than `other_than` if given; its id."""
@@ -92,15 +98,35 @@ class ClusterClient:
         return seen.leader
 
     def wait_in_sync(self, topic: str, timeout_s: float = 30) -> None:
-        """Wait until every partition has a registered leader and all its replicas are in sync."""
+        """Wait until every partition has a registered leader, all its replicas are in sync, and the brokers that hold
+        it say so, too: what stands in ZooKeeper may be older than their restart."""
         registry = self.registry()
 
         def in_sync() -> bool:
             view = registry.view(topic)
             seen = view.topics.get(topic, {}).values()
-            return bool(seen) and all(p.leader in view.brokers and {*p.isr} == {*p.replicas} for p in seen)
+            if not seen or any(p.leader not in view.brokers or {*p.isr} != {*p.replicas} for p in seen):
+                return False
+            holders = {replica for p in seen for replica in p.replicas}
+            return self._agree(topic, [view.brokers[holder] for holder in holders if holder in view.brokers])
 
         wait_until(in_sync, timeout_s, lambda: f"{topic} to be in sync; {self._now(topic)}")
+
+    def _agree(self, topic: str, brokers: Iterable[Broker]) -> bool:
+        """Whether each of these brokers names the leaders of the topic that ZooKeeper names."""
+        leaders = {p: seen.leader for p, seen in self.registry().partitions(topic).items()}
+        speaks = dialect(self.version)
+        links = Links("localkafka", timeout_ms=2000)
+        try:
+            for broker in brokers:
+                told = read_reply(links.link(broker, "metadata").call(speaks.requests.metadata(speaks, None)))
+                if {p: seen.leader for p, seen in told.topics.get(topic, {}).items()} != leaders:
+                    return False
+        except LinkLost:
+            return False
+        finally:
+            links.close()
+        return True
 
     def segments(self, tp: TopicPartition) -> list[Path]:
         """The log files of a partition on its leader's disk, oldest first; the last one is being written."""

@@ -89,7 +89,14 @@ class Cluster(ClusterClient):
         return self.nodes[broker]
 
     def start(self, timeout_s: float = 60) -> Cluster:
-        """Start everything and wait until every broker is registered; on failure all is ended and the folder kept."""
+        """Start everything and wait until every broker is registered.  Raises LocalKafkaError, having ended all again:
+        without java, Maven or the jars before anything was started; later with the folder kept for its logs."""
+        try:
+            for version in {self.version, releases.ZOOKEEPER_FROM} if self._owns_server else {self.version}:
+                java.ready(releases.release(version))
+        except BaseException:
+            self.close()
+            raise
         try:
             if self._owns_server:
                 self.zookeeper_server.start(timeout_s)

@@ -62,6 +62,19 @@ def feature_version(java: str) -> int:
     return int(found.group(1))
 
 
+def ready(release: Release) -> tuple[str, str]:
+    """The java and the class path that run a version, its jars fetched.
+    Raises LocalKafkaError when java is missing or too old, or the jars cannot be fetched."""
+    java = executable()
+    have = feature_version(java)
+    if have < release.java:
+        raise LocalKafkaError(
+            f"{java} is Java {have}, and Kafka {release.version} needs Java {release.java} or later; "
+            "set JAVA_HOME to one"
+        )
+    return java, jars.class_path(release.version)
+
+
 def command(
     release: Release,
     main: str,
@@ -71,17 +84,11 @@ def command(
 ) -> list[str]:
     """The command line that runs a class from a version's jars, logging to standard error from `level` on.
     Raises LocalKafkaError when java is missing or too old, or the jars cannot be fetched."""
-    java = executable()
-    have = feature_version(java)
-    if have < release.java:
-        raise LocalKafkaError(
-            f"{java} is Java {have}, and Kafka {release.version} needs Java {release.java} or later; "
-            "set JAVA_HOME to one"
-        )
+    java, class_path = ready(release)
     fixed = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", "-Djava.net.preferIPv4Stack=true")
     logging = f"-D{'log4j2.configurationFile=' if release.log4j2 else 'log4j.configuration=file:'}"
     logging += str(_log_config(release, level))
-    return [java, *flags, *fixed, logging, "-cp", jars.class_path(release.version), main, *arguments]
+    return [java, *flags, *fixed, logging, "-cp", class_path, main, *arguments]
 
 
 def _log_config(release: Release, level: str) -> Path:

@@ -2,7 +2,7 @@
 
     FOLDER/start.lock    who holds it may start or end the clusters
     FOLDER/users.lock    every user holds it shared, until it leaves or dies; the kernel drops the lock of the dead
-    FOLDER/ready.json    there while the clusters serve: one description each, and ZooKeeper's address
+    FOLDER/ready.json    there while the clusters serve: one description each, ZooKeeper's address, the holder's pid
     FOLDER/log           what the holder said
 
 The clusters live in a process of their own, the holder (`python -m localkafka.shared FOLDER PLAN [PID]`), since the
@@ -108,6 +108,7 @@ def hold(folder: Path, plan: Mapping[str, Mapping[str, Any]], watch: int) -> Non
         for cluster in clusters.values():
             running.enter_context(cluster)
         described = {
+            "holder": os.getpid(),
             "zookeeper": server.address,
             "clusters": {name: cluster.description() for name, cluster in clusters.items()},
         }

@@ -20,6 +20,7 @@ from kafkawire.net.links import Links
 from localkafka import dump, java, releases
 from localkafka.child import Child
 from localkafka.client import ClusterClient
+from localkafka.console import ConsoleConsumer
 from localkafka.dump import Dumped
 from localkafka.errors import LocalKafkaError
 from localkafka.waiting import wait_until
@@ -45,61 +46,6 @@ def java_command(version: str, main: str, arguments: Sequence[str], flags: Seque
     return java.command(releases.release(version), main, arguments, flags)
 
 
-class ConsoleConsumer:
-    """A running console consumer; a thread collects what it prints.
-
-    .lines so far (bytes, without line ends) · wait_for(count) · stop() (SIGTERM: it leaves its group) · kill()
-    """
-
-    def __init__(self, child: Child) -> None:
-        self.child = child
-        self.lines: list[bytes] = []
-        self._reader = threading.Thread(target=self._collect, name=f"reader of {child.name}", daemon=True)
-        self._reader.start()
-
-    def wait_for(self, count: int, timeout_s: float = 30) -> list[bytes]:
-        """Its lines, as soon as there are at least `count`."""
-
-        def there() -> bool:
-            if not self.child.running and not self._reader.is_alive() and len(self.lines) < count:
-                raise LocalKafkaError(
-                    f"{self.child.name} ended with {self.child.exit_code} after {len(self.lines)} of {count} lines; "
-                    f"{self.child.log_end()}"
-                )
-            return len(self.lines) >= count
-
-        wait_until(there, timeout_s, lambda: f"{count} lines, have {len(self.lines)}; {self.child.log_end()}")
-        return list(self.lines)
-
-    def stop(self, timeout_s: float = 20) -> list[bytes]:
-        """End it with SIGTERM; all its lines."""
-        self.child.stop(timeout_s)
-        return self._ended()
-
-    def kill(self) -> list[bytes]:
-        """End it with SIGKILL: its znodes stay until its session ends.  All its lines."""
-        self.child.kill()
-        return self._ended()
-
-    def __enter__(self) -> ConsoleConsumer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.child.running:
-            self.child.kill()
-        self._ended()
-
-    def _ended(self) -> list[bytes]:
-        self._reader.join(10)
-        self.child.close()
-        return list(self.lines)
-
-    def _collect(self) -> None:
-        assert self.child.stdout is not None
-        for line in self.child.stdout:
-            self.lines.append(line.rstrip(b"\n"))
-
-
 def console_consumer(
     cluster: ClusterClient,
     topic: str = "",
@@ -122,8 +68,7 @@ def console_consumer(
     argv += _reach(cluster, "--bootstrap-server")
     argv += ["--consumer.config", str(work.with_suffix(".properties"))] if properties else []
     argv += ["--from-beginning"] if from_beginning else []
-    if key_separator:
-        argv += ["--property", "print.key=true", "--property", f"key.separator={key_separator}"]
+    argv += _separated_keys("print.key", key_separator)
     main = _class(CONSOLE_CONSUMER, cluster.version)
     return ConsoleConsumer(_child(cluster, work, main, [*argv, *arguments], stdout=subprocess.PIPE))
 
@@ -144,8 +89,7 @@ def console_producer(
     Raises LocalKafkaError when it fails or logs that it dropped something (its exit code does not tell)."""
     argv = ["--broker-list", cluster.brokers, "--topic", topic, "--request-required-acks", str(acks)]
     argv += ["--message-send-max-retries", "20", *_codec_option(cluster, codec)]
-    if key_separator:
-        argv += ["--property", "parse.key=true", "--property", f"key.separator={key_separator}"]
+    argv += _separated_keys("parse.key", key_separator)
     work = _work(cluster, "console-producer")
     main = _class(CONSOLE_PRODUCER, cluster.version)
     with _child(cluster, work, main, [*argv, *arguments], stdin=subprocess.PIPE) as child:
@@ -159,6 +103,12 @@ def console_producer(
         if code != 0 or "ERROR" in child.log.read_text(errors="replace"):
             ended = "still runs" if code is None else f"ended with {code}"
             raise LocalKafkaError(f"{child.name} {ended} and did not send every line; {child.log_end()}")
+
+
+def _separated_keys(switch: str, separator: str) -> list[str]:
+    if "=" in separator:
+        raise LocalKafkaError(f"key separator {separator!r}: the JVM's --property KEY=VALUE takes no second =")
+    return ["--property", f"{switch}=true", "--property", f"key.separator={separator}"] if separator else []
 
 
 def _codec_option(cluster: ClusterClient, codec: str) -> list[str]:
