@@ -72,7 +72,7 @@ NEXT: dict[tuple[Phase, type[Report]], Phase] = {
 RESTING = {P.SETTLED, P.CLOSED}
 ALWAYS = {P.REGISTERING, P.READING, P.WAITING, P.LEAVING}  # done also without a partition to do it to
 MAY_FAIL = {P.REGISTERING, P.READING, P.COMMITTING, P.RELEASING, P.CLAIMING, P.LOCATING, P.LEAVING}
-LETTING_GO = {P.STOPPING, P.DRAINING, P.COMMITTING, P.RELEASING}
+ON_ITS_WAY = {P.DRAINING, P.COMMITTING, P.RELEASING, P.CLOSED}  # where a member that closes goes on as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +237,9 @@ def _learn(state: State, report: Report) -> State:
 
 def _enter(state: State, phase: Phase) -> tuple[State, list[Action]]:
     """Go to a phase, or on to the first one behind it that has something to do."""
-    if state.closing and phase not in LETTING_GO | {P.CLOSED}:
-        state = replace(state, wanted=NOTHING)  # a half done round is over: from here on everything leaves
-        phase = P.STOPPING
-    phase = _detour(state, phase)
+    state, phase = _detour(state, phase)
     while phase not in RESTING | ALWAYS and not _work(state, phase):
-        phase = _detour(state, NEXT[phase, Located if phase is P.LOCATING else Finished])
+        state, phase = _detour(state, NEXT[phase, Located if phase is P.LOCATING else Finished])
     state = replace(state, phase=phase, turn=state.turn + 1, asked=_work(state, phase))
     match phase:
         case P.READING:
@@ -254,19 +251,27 @@ def _enter(state: State, phase: Phase) -> tuple[State, list[Action]]:
     return state, ([] if phase in RESTING else [Action(phase.value, state.turn, state.asked)])
 
 
-def _detour(state: State, phase: Phase) -> Phase:
+def _detour(state: State, phase: Phase) -> tuple[State, Phase]:
     """Where the table's next phase is not the one to go to."""
     if state.closing:
-        return P.LEAVING if phase is P.CLAIMING else phase  # all is released
+        return _way_out(state, phase)
     if phase is P.CLAIMING and state.stale:
-        return P.READING  # draining took its time; to claim by an old picture only disturbs the others
+        return state, P.READING  # draining took its time; to claim by an old picture only disturbs the others
     if phase is P.SETTLED and state.stale:
-        return P.READING
+        return state, P.READING
     if phase is P.SETTLED and state.blocked:
-        return P.WAITING
+        return state, P.WAITING
     if phase is P.READING and not state.registered:
-        return P.REGISTERING
-    return phase
+        return state, P.REGISTERING
+    return state, phase
+
+
+def _way_out(state: State, phase: Phase) -> tuple[State, Phase]:
+    """A member that closes: what is being let go goes first, then everything, in the same order; then it leaves."""
+    if phase in ON_ITS_WAY:
+        return state, phase
+    state = replace(state, wanted=NOTHING)
+    return state, P.STOPPING if _to_release(state) else P.LEAVING
 
 
 def _work(state: State, phase: Phase) -> Share:
