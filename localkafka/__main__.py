@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from types import FrameType
 
 import click
 
 from localkafka import releases
 from localkafka.cluster import Cluster
-from localkafka.errors import LocalKafkaError
+from localkafka.errors import LocalKafkaError, last_lines
 
 
 class Stop(Exception):
@@ -50,8 +51,7 @@ def main(brokers: int, version: str, as_json: bool, settings: tuple[str, ...], k
     try:
         with cluster:
             _tell(cluster, as_json)
-            while True:
-                signal.pause()
+            _watch(cluster)
     except Stop:
         pass
     except LocalKafkaError as error:
@@ -60,6 +60,21 @@ def main(brokers: int, version: str, as_json: bool, settings: tuple[str, ...], k
     finally:
         if cluster.keep:
             print(f"localkafka: data and logs are in {cluster.folder}", file=sys.stderr)
+
+
+def _watch(cluster: Cluster) -> None:
+    """Until a signal; a broker that ends unasked is told of once, and the others run on."""
+    told: set[int] = set()
+    while True:
+        for node in cluster.nodes:
+            if not node.running and node.id not in told:
+                told.add(node.id)
+                print(
+                    f"localkafka: {node.name} has ended; the end of {node.log}:\n{last_lines(node.log)}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+        time.sleep(0.5)
 
 
 def _tell(cluster: Cluster, as_json: bool) -> None:

@@ -1,8 +1,8 @@
 """Work folders in the temporary folder: gone when their owner leaves, or at the next start when it was killed.
 
-    localkafka-XXXX/.owner    locked by the process that works in it; without a lock on it, nobody does any more
+    localkafka-XXXX/.owner    the pid of the process that works in it, which holds a lock on it until it dies
 
-A folder without .owner is never swept up: it is kept, or is none of ours.
+A folder without .owner, or with one that names no process, is never swept up: it is kept, or is none of ours.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ class WorkFolder:
         draft = path / ".owner.draft"
         self._lock = os.open(draft, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        os.write(self._lock, b"%d\n" % os.getpid())
         draft.rename(path / ".owner")  # locked before a sweep can see it
 
     def close(self, keep: bool = False) -> None:
-        """Let go of it; it is removed unless keep.  A second call does nothing."""
+        """Let go of it, and remove it; with keep only when nothing is in it.  A second call does nothing."""
         if self._lock < 0:
             return
-        if keep:
-            (self.path / ".owner").unlink(missing_ok=True)
+        owner = self.path / ".owner"
+        if keep and any(path != owner for path in self.path.iterdir()):
+            owner.unlink()
         else:
             shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
@@ -47,6 +49,7 @@ def sweep() -> None:
         try:
             with owner.open("r+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(owner.parent, ignore_errors=True)
+                if lock.read().strip().isdigit():
+                    shutil.rmtree(owner.parent, ignore_errors=True)
         except OSError:
             continue  # in use, another user's, or swept by somebody else meanwhile

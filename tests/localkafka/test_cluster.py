@@ -242,6 +242,25 @@ def test_the_command_prints_where_to_connect_and_ends_clean_on_a_signal(number: 
     assert not Path(told["folder"]).exists()
 
 
+def test_the_command_tells_of_a_broker_that_ended_and_runs_on() -> None:
+    with command("--json") as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        told = json.loads(running.stdout.readline())
+        pid = next(
+            int(path.parent.name)
+            for path in Path("/proc").glob("[0-9]*/cmdline")
+            if path.read_bytes().split(b"\0")[-2:-1] == [f"{told['folder']}/broker-0/server.properties".encode()]
+            and b"keeper.py" not in path.read_bytes()
+        )
+        os.kill(pid, signal.SIGKILL)
+        assert "broker 0" in running.stderr.readline()
+        assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=30)
+    assert running.returncode == 0
+
+
 def test_kill_9_of_the_parent_takes_every_jvm_along() -> None:
     program = textwrap.dedent("""
         import time
