@@ -214,6 +214,8 @@ class Outcomes:
         if item.part.resume_at is not None:
             item.reached = piece.part.resume_at
         if piece.doom is not None:
+            if item.reached is not None:
+                item.ticket.reached(item.reached)  # failed() only names the place; what precedes it is stored now
             self._end(item, piece.doom, item.reached)
         elif piece.last:
             item.over = True

@@ -27,6 +27,14 @@ KEYED = Mixture(keyed=1.0, codecs=(PLAIN, GZIP, SNAPPY))
 PLAIN_ONLY = Mixture(keyed=0.5, codecs=(PLAIN,))
 
 
+LOADS: list[Load] = []  # open ones of the running test
+
+
+def close_loads() -> None:
+    while LOADS:
+        LOADS.pop().close()
+
+
 class Mirror:
     """`mirrormaker run`, from one cluster to another.  A target option given as None is left out of the file."""
 
@@ -116,8 +124,9 @@ class Mirror:
 def filled(
     cluster: ClusterClient, topics: Mapping[str, int], count: int, mixture: Mixture = MIXED, seed: int = 1
 ) -> Load:
-    """New topics with so many partitions, and `count` messages in each; the test closes the load."""
+    """New topics with so many partitions, and `count` messages in each."""
     load = Load(cluster.brokers, cluster.version, seed)
+    LOADS.append(load)
     for topic, partitions in topics.items():
         cluster.create_topic(topic, partitions)
         load.produce(topic, partitions, count, mixture)

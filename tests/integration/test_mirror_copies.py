@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,15 @@ from localkafka.client import ClusterClient
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, compared, filled, totals
+from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, close_loads, compared, filled, totals
 
 pytestmark = pytest.mark.real
+
+
+@pytest.fixture(autouse=True)
+def loads_end_with_their_test() -> Iterator[None]:
+    yield
+    close_loads()
 
 
 def test_everything_arrives_once_also_across_a_clean_stop_and_start(
@@ -23,7 +30,6 @@ def test_everything_arrives_once_also_across_a_clean_stop_and_start(
 ) -> None:
     mixed, keyed, plain = topics = [unique.topic(name) for name in ("mixed", "keyed", "plain")]
     load = filled(source, {mixed: 4}, 8000)
-    load.close()
     load = filled(source, {keyed: 3}, 3000, KEYED)
     source.create_topic(plain, 1)
     load.produce(plain, 1, 2000, PLAIN_ONLY)
@@ -40,14 +46,13 @@ def test_everything_arrives_once_also_across_a_clean_stop_and_start(
             found = totals(compared(mirror, topic, partitions))
             assert found == {"source": count, "target": count, "lost": 0, "duplicates": 0, "outside": 0, "phantoms": 0}
             assert len(tools.log_end_offsets(target, [topic])) == partitions
-    load.close()
 
 
 def test_a_clean_stop_leaves_no_node_of_ours_behind(
     source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:
     topic, group = unique.topic(), unique.group()
-    filled(source, {topic: 2}, 100).close()
+    filled(source, {topic: 2}, 100)
     with Mirror(tmp_path, source, target, group, topic) as mirror:
         mirror.wait_all_committed([topic])
         zk = source.zk()
@@ -61,12 +66,12 @@ def test_a_new_topic_is_mirrored_within_five_seconds_of_its_creation(
     source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:
     first, late, other = unique.topic("a"), unique.topic("b"), unique.topic("other")
-    filled(source, {first: 1}, 10).close()
+    filled(source, {first: 1}, 10)
     with Mirror(tmp_path, source, target, unique.group(), f"[ab]-{unique.tag}") as mirror:
         mirror.wait_arrived(first, 10)
-        filled(source, {other: 1}, 10).close()
+        filled(source, {other: 1}, 10)
         created = time.monotonic()
-        filled(source, {late: 3}, 300).close()
+        filled(source, {late: 3}, 300)
         mirror.wait_arrived(late, 300, 5 - (time.monotonic() - created))
         assert tools.log_end_offsets(target, [other]) == {}
 
@@ -88,12 +93,11 @@ def test_a_handler_drops_doubles_and_moves_messages(
 ) -> None:
     topic, group = unique.topic(), unique.group()
     (tmp_path / "mirror_hooks.py").write_text(HANDLER)
-    load = filled(source, {topic: 1}, 10)
+    filled(source, {topic: 1}, 10)
     options = {"message.handler": "mirror_hooks:handler"}
     with Mirror(tmp_path, source, target, group, topic, options, env={"PYTHONPATH": str(tmp_path)}) as mirror:
         mirror.wait_all_committed([topic])
         assert mirror.stop()[0] == 0
-    load.close()
     numbers = [(row.payload or "").split()[1] for row in tools.dump_partition(target, topic, 0)]
     assert numbers == ["#0", "#2", "#2", "#4", "#5", "#6", "#7", "#8", "#9"]
     moved = [(row.payload or "").split()[1] for row in tools.dump_partition(target, f"{topic}-moved", 0)]
@@ -105,11 +109,10 @@ def test_a_smaller_target_gets_each_key_in_one_partition_and_in_order(
 ) -> None:
     topic = unique.topic()
     target.create_topic(topic, 2)
-    load = filled(source, {topic: 3}, 3000, KEYED)
+    filled(source, {topic: 3}, 3000, KEYED)
     with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
         mirror.wait_all_committed([topic])
         assert "partition chosen by key, as the target has 2 partitions, the source 3" in mirror.said()
-    load.close()
     found = {p: list(tools.dump_partition(target, topic, p)) for p in range(2)}
     homes: dict[str | None, set[int]] = {}
     last: dict[tuple[str | None, str], int] = {}
@@ -128,7 +131,7 @@ def test_the_flags_of_the_original_run_the_same_mirror(
     source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:
     topic, group = unique.topic(), unique.group()
-    filled(source, {topic: 2}, 400).close()
+    filled(source, {topic: 2}, 400)
     consumer, producer = tmp_path / "consumer.properties", tmp_path / "producer.properties"
     consumer.write_text(f"zookeeper.connect={source.zookeeper}\ngroup.id={group}\nnum.consumer.fetchers=2\n")
     producer.write_text(f"metadata.broker.list={target.brokers}\ntarget.zookeeper.connect={target.zookeeper}\n")

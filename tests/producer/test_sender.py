@@ -230,7 +230,8 @@ def test_damage_of_our_own_ends_its_part_after_what_precedes_it():
         before, ticket = run.sent(part(b"before", first=99), broken)
         assert cluster.values("t", 0) == [b"before", b"a", b"b"]
         assert before.told == [("done",)]
-        ((what, reason, position),) = ticket.told
+        reached, (what, reason, position) = ticket.told
+        assert reached == ("reached", 102)  # what precedes the damage is stored, and may be committed
         assert (what, position) == ("failed", 102)
         assert isinstance(reason, CorruptMessage)
         assert reason.offset == 102

@@ -1,0 +1,133 @@
+"""The mirror on real clusters when processes die: nothing is lost, and what is sent twice was not committed yet."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkawire.model import TopicPartition
+from localkafka import tools
+from localkafka.client import ClusterClient
+from localkafka.cluster import Cluster
+from localkafka.waiting import wait_until
+from tests.conftest import Unique
+from tests.integration.mirroring import MIXED, Mirror, close_loads, compared, filled, totals
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(autouse=True)
+def loads_end_with_their_test() -> Iterator[None]:
+    yield
+    close_loads()
+
+
+COUNT = 200_000
+
+
+def test_kill_9_in_the_middle_loses_nothing_and_repeats_only_what_was_not_committed(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    filled(source, {topic: 4}, COUNT)
+    # Small fetches, so that the kill comes in the middle, between commits.
+    mirror = Mirror(tmp_path, source, target, unique.group(), topic, {"offset.commit.interval.ms": 200})
+    mirror.file.write_text(
+        mirror.file.read_text().replace("  name: dc1", "  name: dc1\n  fetch.message.max.bytes: 65536")
+    )
+    with mirror:
+        wait_until(
+            lambda: mirror.arrived(topic) > COUNT // 4, 60, lambda: f"a quarter; log\n{mirror.said()}", every_s=0.01
+        )
+        mirror.kill()
+        killed_at = mirror.committed([topic])
+        there = mirror.arrived(topic)
+        assert COUNT // 4 < there < COUNT
+        assert sum(killed_at.values()) <= there
+        mirror.start()
+        mirror.wait_all_committed([topic], 60)
+        assert mirror.stop()[0] == 0
+    found = totals(compared(mirror, topic, 4, killed_at))
+    assert (found["source"], found["lost"], found["outside"], found["phantoms"]) == (COUNT, 0, 0, 0)
+    assert found["duplicates"] <= there - sum(killed_at.values())
+
+
+def test_a_target_leader_that_dies_costs_no_message(
+    source: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    settings = {"unclean.leader.election.enable": "false", "min.insync.replicas": "1"}
+    target = own_cluster(brokers=2, settings=settings)
+    load = filled(source, {topic: 4}, 20_000)
+    target.create_topic(topic, 4, 2)
+    with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
+        mirror.wait_arrived(topic, 2_000)
+        dying = target.wait_leader(topic, 0)
+        with load.in_background({topic: MIXED}, 4, 20_000):
+            target.node(dying).kill()
+        target.wait_leader(topic, 0, other_than=dying)
+        mirror.wait_all_committed([topic], 60)
+        target.node(dying).restart()
+        target.wait_in_sync(topic, 60)
+        assert mirror.stop()[0] == 0
+    found = totals(compared(mirror, topic, 4))
+    assert (found["source"], found["lost"], found["phantoms"]) == (40_000, 0, 0)
+    assert tools.log_end_offsets(source, [topic])[TopicPartition(topic, 0)] == 10_000
+
+
+def test_the_first_death_inside_ends_the_daemon_with_its_reason(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    filled(source, {topic: 1}, 100)
+    env = {"GROUNDWORK_FAILPOINTS": "after send before ack=raise@1"}
+    with Mirror(tmp_path, source, target, unique.group(), topic, env=env) as mirror:
+        assert mirror.exit_code(30) == 70, mirror.said()
+        assert "the mirror ends: sender-" in mirror.said()
+        assert "FailpointReached" in mirror.said()
+
+
+def test_a_stop_while_the_target_hangs_ends_in_time_and_commits_only_what_was_acknowledged(
+    source: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    target = own_cluster(brokers=1)
+    target.create_topic(topic, 1)
+    load = filled(source, {topic: 1}, 100)
+    with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
+        mirror.wait_all_committed([topic])
+        target.node(0).pause()
+        load.produce(topic, 1, 100, MIXED)
+        mirror.wait_said("lag 100")
+        code, seconds = mirror.stop()
+        assert (code, seconds < 10) == (0, True), mirror.said()
+        assert mirror.committed([topic]) == {TopicPartition(topic, 0): 100}
+        target.node(0).resume()
+        mirror.start()
+        mirror.wait_all_committed([topic])
+        assert mirror.stop()[0] == 0
+    found = totals(compared(mirror, topic, 1))
+    assert (found["lost"], found["phantoms"]) == (0, 0)
+    assert found["duplicates"] <= 100
+
+
+def test_a_second_signal_ends_a_drain_at_once_and_commits_nothing_unacknowledged(
+    source: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    target = own_cluster(brokers=1)
+    target.create_topic(topic, 1)
+    load = filled(source, {topic: 1}, 100)
+    with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
+        mirror.wait_all_committed([topic])
+        target.node(0).pause()  # takes what is sent, answers nothing
+        load.produce(topic, 1, 100, MIXED)
+        mirror.signal(signal.SIGTERM)
+        mirror.wait_said("stopping: nothing more is fetched")
+        mirror.signal(signal.SIGTERM)
+        assert mirror.exit_code(5) == 75, mirror.said()
+        assert mirror.committed([topic]) == {TopicPartition(topic, 0): 100}
+        target.node(0).resume()
