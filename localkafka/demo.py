@@ -126,12 +126,10 @@ class Demo:
         self.load.close()
 
 
-def logged(cluster: Cluster, topic: str) -> list[list[Logged]]:
+def logged(cluster: Cluster, topic: str) -> dict[int, list[Logged]]:
     """Every partition's log as the JVM reads it."""
-    return [
-        [(row.offset, row.key, row.payload) for row in tools.dump_partition(cluster, topic, p)]
-        for p in range(PARTITIONS)
-    ]
+    dumped = tools.dump_topic(cluster, topic, range(PARTITIONS))
+    return {partition: [(row.offset, row.key, row.payload) for row in rows] for partition, rows in dumped.items()}
 
 
 def verdict(rows: Sequence[Comparison]) -> int:

@@ -20,13 +20,14 @@ HEAD = re.compile(
     rb" payloadsize: (?P<payload>-?\d+) magic: (?P<magic>\d+) compresscodec: (?P<codec>\w+) crc: (?P<crc>\d+)"
     rb"(?: keysize: (?P<key>-?\d+))?"
 )
-CHUNK = 1 << 20
+FILE = b"Dumping "
 
 
 @dataclass(frozen=True, slots=True)
 class Dumped:
     """A message as the JVM read it.  position: byte in the segment file; codec: the JVM's name of it; None: null."""
 
+    file: str  # the segment it stands in
     offset: int
     position: int
     valid: bool  # its CRC is right
@@ -40,10 +41,13 @@ class Dumped:
 def parse(printed: IO[bytes]) -> Iterator[Dumped]:
     """Read a dump to its end.  Raises LocalKafkaError where a key or payload is not the text its size promises."""
     lines = iter(printed.readline, b"")
+    file = ""
     for line in lines:
         head = HEAD.match(line)
-        if head is None:
-            continue  # "Dumping FILE", "Starting offset: N"
+        if head is None:  # "Dumping FILE", "Starting offset: N"
+            if line.startswith(FILE):
+                file = line[len(FILE) :].decode().rstrip()
+            continue
         sizes = [int(head[name]) if head[name] is not None else -1 for name in ("key", "payload")]
         rest = sum(
             len(label) + size for label, size in zip((b" key: ", b" payload: "), sizes, strict=True) if size >= 0
@@ -53,14 +57,15 @@ def parse(printed: IO[bytes]) -> Iterator[Dumped]:
             if more is None:
                 break
             line += more
-        yield _dumped(head, line, *sizes)
+        yield _dumped(file, head, line, *sizes)
 
 
-def _dumped(head: re.Match[bytes], line: bytes, key_size: int, payload_size: int) -> Dumped:
+def _dumped(file: str, head: re.Match[bytes], line: bytes, key_size: int, payload_size: int) -> Dumped:
     at = head.end()
     key, at = _text(line, at, b" key: ", key_size)
     payload, at = _text(line, at, b" payload: ", payload_size)
     return Dumped(
+        file=file,
         offset=int(head["offset"]),
         position=int(head["position"]),
         valid=head["valid"] == b"true",

@@ -217,6 +217,19 @@ def dump_partition(cluster: ClusterClient, topic: str, partition: int) -> Iterat
     return dump_log(cluster, cluster.segments(TopicPartition(topic, partition)))
 
 
+def dump_topic(cluster: ClusterClient, topic: str, partitions: Sequence[int]) -> dict[int, list[Dumped]]:
+    """Every message of these partitions, each as `dump_partition` reads it, in one start of the JVM."""
+    files = {
+        str(segment): partition
+        for partition in partitions
+        for segment in cluster.segments(TopicPartition(topic, partition))
+    }
+    dumped: dict[int, list[Dumped]] = {partition: [] for partition in partitions}
+    for row in dump_log(cluster, [Path(file) for file in files]):
+        dumped[files[row.file]].append(row)
+    return dumped
+
+
 def log_end_offsets(cluster: ClusterClient, topics: Iterable[str], timeout_s: float = 15) -> dict[TopicPartition, int]:
     """The next offset of every partition of these topics, asked of its leader on the wire (no JVM: it can be polled).
     A topic that is not there has no partitions.  Raises LocalKafkaError when a leader does not answer in timeout_s."""
