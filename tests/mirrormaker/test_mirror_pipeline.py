@@ -1,0 +1,206 @@
+"""The forwarder: topics that are not ready wait beside the others, and a failure ends exactly before itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from groundwork.crew import Crew, sleep, wait_any
+from kafkawire.dialects import dialect
+from kafkawire.model import Message, MessageSet, Part, TopicPartition
+from kafkawire.v08 import messages as v08
+from mirrormaker.pipeline import RETRY_MIN_S, Forwarder, Settings, carry
+from mirrormaker.targets import SourceTopic, TopicMissing
+
+SPEAKS = dialect("0.8.2")
+
+
+def fetched(topic: str, partition: int, start: int, count: int = 2, value: bytes = b"v") -> MessageSet:
+    rows = [(start + n, None, b"%s-%d" % (value, start + n), None) for n in range(count)]
+    return v08.message_set(topic, partition, start, memoryview(v08.encode(rows)), 100)[0]
+
+
+class Share:
+    """Tickets as a cursor gives them: (resume_at, parts), and what each was told."""
+
+    def __init__(self) -> None:
+        self.tickets: list[tuple[int, int]] = []
+        self.told: list[tuple[object, ...]] = []
+
+    def ticket(self, resume_at: int, parts: int = 1) -> Share:
+        self.tickets.append((resume_at, parts))
+        return self
+
+    def may_send(self) -> bool:
+        return True
+
+    def reached(self, resume_at: int) -> None:
+        self.told.append(("reached", resume_at))
+
+    def done(self) -> None:
+        self.told.append(("done",))
+
+    def failed(self, reason: Exception, resume_at: int | None) -> None:
+        self.told.append(("failed", str(reason), resume_at))
+
+
+class Sends:
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+
+    def submit(self, part: Part, ticket: object) -> None:
+        self.parts.append(part)
+
+    def values(self) -> list[tuple[TopicPartition, bytes | None]]:
+        found = []
+        for part in self.parts:
+            message_set, _ = v08.message_set("t", 0, 0, memoryview(bytes(part.entries)), 0)
+            found += [(part.tp, message.value) for message in message_set.messages()]
+        return found
+
+
+class Targets:
+    """Counts by topic; a topic without one is missing."""
+
+    def __init__(self, **counts: int) -> None:
+        self.counts = counts
+        self.asked: list[str] = []
+
+    def prepare(self, topic: str, source: SourceTopic) -> int:
+        self.asked.append(topic)
+        sleep(0)
+        if topic not in self.counts:
+            raise TopicMissing(f"target topic {topic} does not exist")
+        return self.counts[topic]
+
+
+@pytest.fixture
+def crew() -> Iterator[Crew]:
+    crew = Crew()
+    yield crew
+    crew.stop(2)
+    assert crew.death is None
+
+
+def forwarder(
+    crew: Crew, targets: Targets, sends: Sends, settings: Settings | None = None, partitions: int = 2
+) -> Forwarder:
+    settings = settings or Settings(SPEAKS, 1000012)
+    return Forwarder("dc1", settings, targets, lambda name: SourceTopic(partitions, 1), sends, crew)  # type: ignore[arg-type]
+
+
+def until(condition: object) -> None:
+    assert callable(condition)
+    for _ in range(500):
+        if condition():
+            return
+        sleep(0.01)
+    raise AssertionError("waited 5 s in vain")
+
+
+def test_a_topic_that_is_not_ready_waits_and_its_neighbours_flow(crew: Crew) -> None:
+    targets, sends = Targets(there=2), Sends()
+    forward = forwarder(crew, targets, sends)
+    sets = [fetched("missing", 0, 0), fetched("there", 0, 0), fetched("missing", 0, 2), fetched("there", 1, 0)]
+    carry(((one, Share()) for one in sets), forward.take)
+    until(lambda: len(sends.parts) == 2 and forward.waiting)
+    assert {part.tp.topic for part in sends.parts} == {"there"}
+    assert forward.waiting == {"missing": "target topic missing does not exist"}
+    targets.counts["missing"] = 2
+    until(lambda: len(sends.parts) == 4)
+    assert [value for tp, value in sends.values() if tp.topic == "missing"] == [b"v-0", b"v-1", b"v-2", b"v-3"]
+    assert forward.waiting == {}
+    assert RETRY_MIN_S < 5
+
+
+def test_what_comes_while_a_topic_is_made_ready_keeps_its_order(crew: Crew) -> None:
+    sends = Sends()
+    forward = forwarder(crew, Targets(t=2), sends)
+    for start in range(0, 20, 2):
+        forward.take(fetched("t", 0, start), Share())
+        sleep(0)
+    until(lambda: len(sends.parts) == 10)
+    assert [value for _, value in sends.values()] == [b"v-%d" % n for n in range(20)]
+
+
+def test_a_new_source_partition_has_its_topic_looked_at_again(crew: Crew) -> None:
+    targets, sends = Targets(t=2), Sends()
+    grown = {"t": 2}
+    forward = Forwarder(
+        "dc1",
+        Settings(SPEAKS, 1000012),
+        targets,  # type: ignore[arg-type]
+        lambda name: SourceTopic(grown[name], 1),
+        sends,
+        crew,
+    )
+    forward.take(fetched("t", 1, 0), Share())
+    until(lambda: sends.parts)
+    grown["t"] = 3
+    forward.take(fetched("t", 2, 0), Share())
+    until(lambda: len(sends.parts) == 2)
+    assert forward.topics["t"].choice.partitioning == "key"
+    assert targets.asked == ["t", "t"]
+    assert sends.parts[1].tp.partition == 0  # no key: source partition 2 of 2 target partitions
+
+
+def test_a_partition_that_the_target_does_not_have_fails_with_the_cure(crew: Crew) -> None:
+    share, sends = Share(), Sends()
+    forward = forwarder(crew, Targets(t=1), sends, Settings(SPEAKS, 1000012, partitioning="identity"))
+    forward.take(fetched("t", 1, 7), share)
+    until(lambda: share.told)
+    [(what, reason, position)] = share.told
+    assert (what, position) == ("failed", 7)
+    assert reason == (
+        "t/1: the target topic has 1 partitions and mirror.partitioning is identity: "
+        "add partitions to it, or set mirror.partitioning to auto or key"
+    )
+    assert sends.parts == []
+
+
+def test_a_failing_handler_ends_its_set_exactly_before_its_message(crew: Crew) -> None:
+    def picky(message: Message) -> object:
+        if message.offset == 8:
+            raise ValueError("no")
+        return None if message.offset == 5 else message
+
+    share, sends = Share(), Sends()
+    forward = forwarder(crew, Targets(t=2), sends, Settings(SPEAKS, 1000012, handler=picky, handler_name="a:b"))
+    forward.take(fetched("t", 0, 5, count=6), share)
+    until(lambda: share.told)
+    assert [value for _, value in sends.values()] == [b"v-6", b"v-7"]
+    assert share.tickets == [(8, 1), (11, 1)]
+    assert share.told == [("failed", "t/0 at 8: message.handler raised ValueError: no", 8)]
+    assert forward.dropped == 1
+
+
+def test_a_set_that_a_handler_drops_whole_is_done_at_once(crew: Crew) -> None:
+    share, sends = Share(), Sends()
+    forward = forwarder(
+        crew, Targets(t=2), sends, Settings(SPEAKS, 1000012, handler=lambda message: None, handler_name="a:b")
+    )
+    forward.take(fetched("t", 0, 5), share)
+    until(lambda: share.told)
+    assert (share.tickets, share.told, sends.parts) == ([(7, 1)], [("done",)], [])
+
+
+def test_a_handler_that_sends_to_a_topic_which_nobody_creates_fails(crew: Crew) -> None:
+    share = Share()
+    settings = Settings(SPEAKS, 1000012, handler=lambda m: ("gone", m.key, m.value), handler_name="a:b")
+    forward = forwarder(crew, Targets(t=2), Sends(), settings)
+    forward.take(fetched("t", 0, 5), share)
+    until(lambda: share.told)
+    sentence = "message.handler sent a message of t to gone: target topic gone does not exist"
+    assert share.told == [("failed", sentence, 5)]
+
+
+def test_a_codec_is_asked_for_only_of_its_topics(crew: Crew) -> None:
+    sends = Sends()
+    settings = Settings(SPEAKS, 1000012, codec="gzip", compressed_topics=("packed",))
+    forward = forwarder(crew, Targets(packed=2, loose=2), sends, settings)
+    for topic in ("packed", "loose"):
+        forward.take(fetched(topic, 0, 0), Share())
+    until(lambda: len(sends.parts) == 2)
+    assert {part.tp.topic: part.codec for part in sends.parts} == {"packed": 1, "loose": 0}
+    assert wait_any([crew.dead], 0) == []

@@ -1,0 +1,78 @@
+"""When systemd is told that all is well, and when it is not."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+
+from kafkawire.model import TopicPartition
+from mirrormaker.origin import total_done
+from mirrormaker.status import StatusLine, Still
+from mirrormaker.systemd import Systemd
+from mirrormaker.watch import STALL_S, Watch
+from zkconsumer.status import PartitionStatus
+
+ROW = PartitionStatus("t", 0, "g_c-0", "reading", 100, 50, 40, 200, 150, 0, None)
+
+
+@dataclass
+class Origin:
+    rows: list[PartitionStatus] = field(default_factory=lambda: [ROW])
+    trouble: str = ""
+    still: list[Still] = field(default_factory=list)
+    name: str = "dc1"
+
+    def partitions(self) -> list[PartitionStatus]:
+        return self.rows
+
+    def waiting(self) -> list[Still]:
+        return self.still
+
+
+def watch(origin: Origin, pending: int = 0) -> Watch:
+    sender = SimpleNamespace(bytes_pending=pending, counters=SimpleNamespace(bytes=0))
+    made = Watch([origin], sender, StatusLine(io.StringIO()), Systemd({}, 1), 1.0)  # type: ignore[list-item,arg-type]
+    assert made.stalled(0.0) is False
+    return made
+
+
+def test_a_partition_that_lags_and_does_not_move_is_a_stall() -> None:
+    watching = watch(Origin())
+    assert not watching.stalled(STALL_S - 1)
+    assert watching.stalled(STALL_S + 1)
+
+
+def test_one_that_moves_is_none() -> None:
+    origin = Origin()
+    watching = watch(origin)
+    origin.rows = [replace(ROW, done=51)]
+    assert not watching.stalled(STALL_S + 1)
+    assert watching.stalled(2 * STALL_S + 2)
+
+
+def test_the_outside_is_never_our_stall() -> None:
+    assert not watch(Origin(), pending=10).stalled(STALL_S + 1)  # the target does not acknowledge
+    assert not watch(Origin(trouble="ZooKeeper is away")).stalled(STALL_S + 1)
+    assert not watch(Origin(still=[Still("t", "missing")])).stalled(STALL_S + 1)
+    for state in ("parked", "looking for leader", "leaving"):
+        assert not watch(Origin([replace(ROW, state=state)])).stalled(STALL_S + 1)
+    assert not watch(Origin([replace(ROW, lag=0)])).stalled(STALL_S + 1)
+
+
+def test_what_is_done_is_counted_across_looks_and_for_new_partitions_since_their_last_commit() -> None:
+    tp = TopicPartition("t", 0)
+    assert total_done({}, [ROW]) == (10, {tp: 50})
+    assert total_done({tp: 45}, [ROW]) == (5, {tp: 50})
+    assert total_done({tp: 60}, [ROW]) == (0, {tp: 50})  # a rewind is no work done
+    assert total_done({tp: 45}, [replace(ROW, done=None)]) == (0, {})
+
+
+def test_the_snapshot_names_what_stands_still() -> None:
+    origin = Origin(
+        [replace(ROW, parked="corrupt"), replace(ROW, partition=1, lag=None)], still=[Still("n", "missing")]
+    )
+    snapshot = watch(origin, pending=7).snapshot()
+    assert snapshot.parked == (Still("t/0", "corrupt"),)
+    assert snapshot.waiting == (Still("n", "missing"),)
+    assert (snapshot.lag, snapshot.owned, snapshot.in_flight_bytes) == (None, 2, 7)
