@@ -150,7 +150,7 @@ class Daemon:
         if self._target_zookeeper is not None:
             self._within(deadline, "target", self._look_at_target_zookeeper)
         for source in self._configuration.sources:
-            brokers = self._within(deadline, f"source {source.name}", partial(source_brokers, source))
+            brokers = self._within(deadline, f"source {source.name}", partial(source_brokers, source, deadline))
             same = same_cluster(brokers, target)
             if same is not None:
                 raise Refused(
@@ -236,9 +236,10 @@ class Daemon:
         self.sender.close_links()
 
 
-def source_brokers(source: Source) -> dict[int, Broker]:
+def source_brokers(source: Source, deadline: float) -> dict[int, Broker]:
     """The brokers of a source that is not joined yet.  Raises Unreachable, ChrootMissing, ConsumerError."""
-    with zookeeper("zookeeper.connect", source.zookeeper_connect, source.connect_timeout_ms / 1000) as zk:
+    timeout_s = round(min(source.connect_timeout_ms / 1000, max(1.0, deadline - now())), 1)
+    with zookeeper("zookeeper.connect", source.zookeeper_connect, timeout_s) as zk:
         return read_brokers(zk, dialect(source.version).znodes)
 
 

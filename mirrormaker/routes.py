@@ -105,9 +105,9 @@ def pass_through(
         limit = min(limit, message_max_bytes - BATCH_OVERHEAD)
     start = fetched.start
     for number, run in enumerate(fetched.runs):
-        looked_at = one_run(fetched, run, start)
-        if must_rewrite(fetched, run, dialect) or (number == 0 and not aligned and _begins_before(looked_at)):
-            yield from _rewritten(looked_at, target, dialect, message_max_bytes)
+        may_begin_before = number == 0 and run.codec and not aligned
+        if must_rewrite(fetched, run, dialect) or (may_begin_before and _begins_before(one_run(fetched, run, start))):
+            yield from _rewritten(one_run(fetched, run, start), target, dialect, message_max_bytes)
         elif run.codec or run.end - run.begin <= limit:
             view = fetched.buffer[run.begin : run.end]
             part = Part(target, view, run.magic, run.codec, run.entries, run.resume_at)
@@ -142,8 +142,6 @@ def _attributes(buffer: memoryview, run: Run) -> Iterator[int]:
 
 def _begins_before(alone: MessageSet) -> bool:
     """Whether a wrapper holds messages before the wanted start: it must not be sent whole then."""
-    if not alone.runs[0].codec:
-        return False
     first = next(iter(replace(alone, start=0).messages(check_crcs=False)), None)
     return first is not None and first.offset < alone.start
 

@@ -14,12 +14,13 @@ from types import TracebackType
 import yaml
 
 from kafkawire.model import TopicPartition
+from kafkawire.v08 import znodes
 from localkafka import tools
 from localkafka.child import Child
 from localkafka.client import ClusterClient
 from localkafka.compare import Comparison, compare
 from localkafka.load import GZIP, PLAIN, SNAPPY, Load, Mixture
-from localkafka.mirror import COMMAND, Positions, committed
+from localkafka.mirror import COMMAND, Positions
 from localkafka.waiting import wait_until
 
 MIXED = Mixture(keyed=0.5, codecs=(PLAIN, GZIP, SNAPPY))
@@ -102,8 +103,14 @@ class Mirror:
         wait_until(lambda: self.arrived(topic) >= count, timeout_s, lambda: f"{count} of {topic}; log\n{self.said()}")
 
     def committed(self, topics: list[str]) -> Positions:
-        partitions = [tp for topic in topics for tp in tools.log_end_offsets(self.source, [topic])]
-        return committed(self.source, self.group, partitions)
+        """What the group has committed in ZooKeeper; a partition without a position is left out."""
+        zk = self.source.registry().zk
+        positions = {}
+        for tp in tools.log_end_offsets(self.source, topics):
+            path = znodes.offset(self.group, tp)
+            if zk.exists(path) is not None:
+                positions[tp] = int(zk.get(path)[0])
+        return positions
 
     def wait_all_committed(self, topics: list[str], timeout_s: float = 30) -> None:
         ends = tools.log_end_offsets(self.source, topics)

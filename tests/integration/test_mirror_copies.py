@@ -55,7 +55,7 @@ def test_a_clean_stop_leaves_no_node_of_ours_behind(
     filled(source, {topic: 2}, 100)
     with Mirror(tmp_path, source, target, group, topic) as mirror:
         mirror.wait_all_committed([topic])
-        zk = source.zk()
+        zk = source.registry().zk
         assert len(zk.get_children(f"/consumers/{group}/owners/{topic}")) == 2
         assert mirror.stop()[0] == 0
         assert zk.get_children(f"/consumers/{group}/ids") == []

@@ -78,6 +78,32 @@ def test_a_target_leader_that_dies_costs_no_message(
     assert tools.log_end_offsets(source, [topic])[TopicPartition(topic, 0)] == 10_000
 
 
+def test_a_mirror_that_was_frozen_past_its_session_sends_and_commits_nothing_it_does_not_own(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    load = filled(source, {topic: 2}, 2_000)
+    mirror = Mirror(tmp_path, source, target, unique.group(), topic)
+    session = "  name: dc1\n  zookeeper.session.timeout.ms: 2000"
+    mirror.file.write_text(mirror.file.read_text().replace("  name: dc1", session))
+    with mirror:
+        mirror.wait_all_committed([topic])
+        with load.in_background({topic: MIXED}, 2, 20_000):
+            mirror.wait_arrived(topic, 4_000)
+            mirror.signal(signal.SIGSTOP)
+            ids = f"/consumers/{mirror.group}/ids"
+            wait_until(lambda: not source.registry().zk.get_children(ids), 20, "the session to end")
+        frozen_at = mirror.committed([topic])
+        there = mirror.arrived(topic)
+        mirror.signal(signal.SIGCONT)
+        mirror.wait_all_committed([topic], 60)
+        mirror.wait_said("lease over")
+        assert mirror.stop()[0] == 0
+    found = totals(compared(mirror, topic, 2, frozen_at))
+    assert (found["source"], found["lost"], found["outside"], found["phantoms"]) == (22_000, 0, 0, 0)
+    assert found["duplicates"] <= there - sum(frozen_at.values())
+
+
 def test_the_first_death_inside_ends_the_daemon_with_its_reason(
     source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:
