@@ -78,7 +78,7 @@ def settings(
 def committed(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> Positions:
     """What the group has committed in ZooKeeper; a partition without a position is left out."""
     positions = {}
-    zk = cluster.zk()
+    zk = cluster.registry().zk  # one client, however often this is asked
     for tp in partitions:
         try:
             text, _stat = zk.get(znodes.offset(group, tp))
