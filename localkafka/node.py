@@ -217,9 +217,9 @@ class Node:
         others = [node.id for node in self._nodes() if node.id != self.id and node.active]
         if others:
             wait_until(
-                lambda: registry.controller() in others and not registry.led_by(self.id),
+                lambda: registry.controller() in others and not registry.led_by(self.id, others),
                 30,
-                lambda: f"brokers {others} to take over from {self.name}, which led {registry.led_by(self.id)}",
+                lambda: f"brokers {others} to take over from {self.name}, which led {registry.led_by(self.id, others)}",
             )
 
     def _properties(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ deleted belongs to the session in which the dead process was registered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kazoo.client import KazooClient
@@ -61,11 +61,12 @@ class Registry:
         """Every partition of a topic; empty when the topic is unknown."""
         return self.view(topic).topics.get(topic, {})
 
-    def led_by(self, broker: int) -> list[str]:
-        """The partitions whose leader is this broker, as topic/partition."""
+    def led_by(self, broker: int, others: Collection[int]) -> list[str]:
+        """The partitions whose leader is this broker although one of the others is in sync, as topic/partition.
+        What nobody else holds stays its own: a controller elected after its death does not touch the node."""
         view = zookeeper.read_view(self.zk, znodes, zookeeper.read_topics(self.zk, znodes))
         every = ((topic, p, seen) for topic, partitions in view.topics.items() for p, seen in partitions.items())
-        return [f"{topic}/{p}" for topic, p, seen in every if seen.leader == broker]
+        return [f"{topic}/{p}" for topic, p, seen in every if seen.leader == broker and {*seen.isr} & {*others}]
 
     def forget_dead(self, broker: int, last_session: int, last_port: int) -> bool:
         """Delete what a process that has ended left behind; True when there was something.
