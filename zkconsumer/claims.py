@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 
+from groundwork.crew import Lock
 from groundwork.failpoints import failpoint
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ZooKeeperAway
@@ -43,6 +44,7 @@ class Claims:
         self._on_lost = on_lost
         self._on_free = on_free
         self._by_path: dict[str, TopicPartition] = {}  # of what is held
+        self._lock = Lock()
         self._watch_own = self._own_touched
         self._watch_foreign = self._foreign_touched
 
@@ -53,6 +55,10 @@ class Claims:
 
         Raises ZooKeeperAway; then nobody knows what was won: `sweep` finds out on the next CONNECTED.
         """
+        with self._lock:
+            return self._claim(wanted)
+
+    def _claim(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
         session_id = self._session.session_id
         paths = {self._path(tp): tp for tp in wanted}
         data = {path: wanted[tp].encode() for path, tp in paths.items()}
@@ -147,6 +153,10 @@ class Claims:
 
     def sweep(self) -> list[str]:
         """Delete nodes of our session that we do not hold (left by an attempt or a lapsed lease); their paths."""
+        with self._lock:  # a claim under way has nodes that it does not hold yet
+            return self._sweep()
+
+    def _sweep(self) -> list[str]:
         session_id = self._session.session_id
         folder = self._znodes.owners(self._group, "-").rpartition("/")[0]
         paths: list[str] = []

@@ -276,7 +276,8 @@ class Engine:
             for cursor in self._owned():
                 reason = cursor.parked
                 if reason is not None and told.get(cursor.tp) != reason:
-                    self._on_event(ConsumerEvent("parked", f"{cursor.tp}: {reason}", cursor.tp))
+                    text = reason if reason.startswith(str(cursor.tp)) else f"{cursor.tp}: {reason}"
+                    self._on_event(ConsumerEvent("parked", text, cursor.tp))
                 if reason is not None:
                     told[cursor.tp] = reason
                 if cursor.stranded and not cursor.closing and (at := cursor.committable()) is not None:

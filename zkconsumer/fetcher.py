@@ -165,8 +165,7 @@ class Fetcher:
             self.damaged(cursor, position, scan.damage)
         elif not self._plan.too_small(tp, size, scan.needed):
             entry = f"an entry of {scan.needed} bytes" if scan.needed else f"an entry of more than {size} bytes"
-            self._park(
-                cursor,
+            cursor.park(
                 f"{tp} at {position}: {entry} is larger than the largest fetch, {self._plan.most_bytes} bytes; "
                 "raise fetch.message.max.bytes",
             )
@@ -176,14 +175,10 @@ class Fetcher:
         times = cursor.count_damage(position)
         if times > DAMAGE_TRIES:
             reason = f"damaged in the log of {self.broker}, fetched {times} times"
-            self._park(cursor, f"{cursor.tp} at {position}: {reason}: {damage}")
+            cursor.park(f"{cursor.tp} at {position}: {reason}: {damage}")
             return
         log.warning("%s at %s: %s; fetching it again", cursor.tp, position, damage)
         self._plan.back_off(cursor.tp, now() + self._pause_s * 2**times)
-
-    def _park(self, cursor: Cursor, reason: str) -> None:
-        cursor.park(reason)
-        self._on_event(ConsumerEvent("parked", reason, cursor.tp))
 
     def _refusal(self, cursor: Cursor, position: int, code: int) -> None:
         info = error_info(code)
@@ -243,8 +238,7 @@ class Fetcher:
             cursor.begin(wanted)  # back inside: a follower that led for a moment had a shorter log
             return True
         if wanted is not None and seek.reset == "fail":
-            self._park(
-                cursor,
+            cursor.park(
                 f"{tp} at {wanted}: out of range, the log of {self.broker} holds {earliest} to {latest} "
                 "(auto.offset.reset=fail); set the committed offset by hand",
             )

@@ -101,6 +101,8 @@ class Console:
             self._ended.put(_Enough())
         except BaseException as error:
             self._ended.put(error)
+        finally:
+            stream.give_up(threading.get_ident())  # what is in our hands was not printed
 
     def _print(self, line: bytes, to: BinaryIO) -> bool:
         """False: enough was printed; this one was not."""

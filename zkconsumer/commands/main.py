@@ -8,6 +8,7 @@ Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT.
 
 from __future__ import annotations
 
+import logging
 import sys
 
 import click
@@ -49,6 +50,7 @@ def main() -> None:
 @click.option("--timeout-ms", type=click.IntRange(min=0), help="End when no message comes for so long.")
 @click.option("--print-key", is_flag=True, help="Key and a tab before each value; null is an empty text.")
 @click.option("--print-offset", is_flag=True, help="TOPIC/PARTITION OFFSET and a tab before each message.")
+@click.option("--consumer-property", "properties", multiple=True, metavar="KEY=VALUE", help="An option; repeatable.")
 @click.option("--kafka-version", default="0.8.2", show_default=True, help="Release of the brokers.")
 def consume(
     zookeeper: str,
@@ -62,24 +64,33 @@ def consume(
     timeout_ms: int | None,
     print_key: bool,
     print_offset: bool,
+    properties: tuple[str, ...],
     kafka_version: str,
 ) -> None:
     """Print messages, one a line, until ctrl-C or SIGTERM; what was printed is committed."""
-    set_up_logging("warning")
+    _log("warning")
     wanted = _wanted(topic, whitelist, blacklist)
     values = {
         "zookeeper.connect": zookeeper,
         "group.id": group,
         "auto.offset.reset": "smallest" if from_beginning else "largest",
+        **_properties(properties),
     }
     try:
-        config = load_consumer(ConsumerConfig, values, "command line")
+        config = load_consumer(ConsumerConfig, values, "command line", jvm=True)
         console = Console(config, wanted, num_streams, kafka_version)
         console.run(Printing(print_key, print_offset), max_messages, timeout_ms)
     except OptionError as e:
         fail(str(e), EXIT["usage"])
     except (ConsumerError, WireError) as e:
         fail(str(e), EXIT["runtime"])
+
+
+def _properties(given: tuple[str, ...]) -> dict[str, str]:
+    for text in given:
+        if "=" not in text:
+            raise click.UsageError(f"--consumer-property {text!r} is not KEY=VALUE")
+    return dict(text.split("=", 1) for text in given)
 
 
 def _wanted(topic: str | None, whitelist: str | None, blacklist: str | None) -> str | TopicFilter:
@@ -90,6 +101,11 @@ def _wanted(topic: str | None, whitelist: str | None, blacklist: str | None) -> 
         return topic or (Whitelist(whitelist) if whitelist is not None else Blacklist(str(blacklist)))
     except ValueError as e:
         raise click.UsageError(str(e)) from None
+
+
+def _log(level: str) -> None:
+    set_up_logging(level)
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what it has to say we say in one sentence
 
 
 @main.group()
@@ -104,7 +120,7 @@ def groups() -> None:
 @click.option("-o", "--output", type=click.Choice(FORMS), default="table", show_default=True)
 def describe_group(zookeeper: str, group: str, kafka_version: str, output: str) -> None:
     """Print topic, partition, owner, committed offset, end of the log and lag of each partition of a group."""
-    set_up_logging("error")
+    _log("error")
     crew = Crew()
     links = Links("zkconsumer", connect, SESSION_MS)
     session = ZkSession(zookeeper, SESSION_MS, SESSION_MS, crew, Lease())

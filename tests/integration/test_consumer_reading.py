@@ -1,0 +1,258 @@
+"""Our consumer on real clusters, alone: what it reads, where it begins, what it commits, what it never does."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from kafkawire.model import TopicPartition
+from localkafka import tools
+from localkafka.client import ClusterClient, started_client
+from localkafka.load import Load, Mixture
+from localkafka.waiting import wait_until
+from tests.integration.readers import ChildReader, Reader, committed, config, places, wait_for_messages
+from zkconsumer.connector import ConsumerConnector
+from zkconsumer.errors import ChrootMissing, ConsumerTimeout, Unreachable
+from zkconsumer.filters import Whitelist
+
+pytestmark = pytest.mark.real
+MIXED = Mixture(0.5, (0, 1, 2))
+
+
+def load(cluster: ClusterClient, topic: str, partitions: int, count: int, mixture: Mixture = MIXED) -> None:
+    producer = Load(cluster.brokers, cluster.version)
+    producer.produce(topic, partitions, count, mixture, batch=50)
+    producer.close()
+
+
+def test_what_the_jvm_console_producer_sends_is_read(source, unique):
+    topic = unique.topic()
+    source.create_topic(topic, 2)
+    for codec in ("none", "gzip", "snappy"):
+        lines = [f"k{i}:{codec} line {i}" for i in range(40)]
+        tools.console_producer(source, topic, lines, codec=codec, key_separator=":")
+    with Reader(source.zookeeper, unique.group(), {topic: 2}) as reader:
+        wait_for_messages(120, reader)
+    values = sorted(got.value for got in reader.got)
+    assert values == sorted(f"{codec} line {i}".encode() for codec in ("none", "gzip", "snappy") for i in range(40))
+
+
+def test_a_clean_stop_and_start_repeats_and_loses_nothing(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 3)
+    load(source, topic, 3, 900)
+    with Reader(source.zookeeper, group, {topic: 1}) as first:
+        wait_for_messages(300, first)
+        began = time.monotonic()
+        first.stop()
+        assert time.monotonic() - began < 5
+    load(source, topic, 3, 300)
+    with Reader(source.zookeeper, group, {topic: 1}) as second:
+        wait_until(lambda: len(places(first, second)) >= 1200, 30, "all messages")
+        second.stop()
+    assert len(places(first, second)) == 1200
+    assert set(places(first, second).values()) == {1}
+    assert sum(committed(source, group, topic).values()) == 1200
+
+
+def test_the_start_position_is_committed_before_anything_is_done(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 2)
+    load(source, topic, 2, 100)
+    connector = ConsumerConnector(config(source.zookeeper, group, auto_offset_reset="largest"), "own")
+    with connector:
+        connector.create_message_streams({topic: 1})
+        wait_until(lambda: len(committed(source, group, topic)) == 2, 10, "start positions")
+        assert committed(source, group, topic) == {0: 50, 1: 50}
+
+
+def test_a_whitelist_picks_up_a_new_topic_within_five_seconds_from_its_beginning(source, unique):
+    group, stem = unique.group(), unique.topic("white")
+    source.create_topic(f"{stem}-a", 1)
+    with Reader(source.zookeeper, group, Whitelist(f"{stem}-.*"), 2, auto_offset_reset="largest") as reader:
+        wait_until(lambda: reader.connector.settled and len(reader.owns()) == 1, 10, "the first topic")
+        source.create_topic(f"{stem}-b", 2)
+        load(source, f"{stem}-b", 2, 100)
+        wait_until(lambda: len(reader.got) == 100, 5, lambda: f"100 messages, have {len(reader.got)}")
+    assert {got.tp.topic for got in reader.got} == {f"{stem}-b"}
+
+
+def test_partitions_added_while_running_are_read_from_their_beginning(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 1)
+    with Reader(source.zookeeper, group, {topic: 1}, auto_offset_reset="largest") as reader:
+        wait_until(lambda: len(reader.owns()) == 1, 10, "the first partition")
+        tools.topic_command(source, "--alter", "--topic", topic, "--partitions", "3")
+        source.wait_in_sync(topic)
+        load(source, topic, 3, 150)
+        wait_for_messages(100, reader)
+        wait_until(lambda: {got.tp.partition for got in reader.got} >= {1, 2}, 10, "the new partitions")
+        new = [got for got in reader.got if got.tp.partition in (1, 2)]
+    assert {got.offset for got in new} >= {0}
+
+
+def test_subscribing_never_creates_a_source_topic(source, unique):
+    topic = unique.topic("absent")
+    with Reader(source.zookeeper, unique.group(), {topic: 1}) as reader:
+        wait_until(lambda: reader.connector.settled, 10, "a settled member")
+        time.sleep(0.5)
+        assert topic not in source.registry().zk.get_children("/brokers/topics")
+        source.create_topic(topic, 1)
+        load(source, topic, 1, 50)
+        wait_until(lambda: len(reader.got) == 50, 5, "the topic's messages, once somebody else made it")
+
+
+def test_a_time_out_leaves_the_iterator_usable(source, unique):
+    topic = unique.topic()
+    source.create_topic(topic, 1)
+    with ConsumerConnector(config(source.zookeeper, unique.group(), consumer_timeout_ms=200), "own") as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        with pytest.raises(ConsumerTimeout, match="no message within 200 ms"):
+            next(stream)
+        load(source, topic, 1, 10)
+        assert next(stream).offset == 0
+
+
+def test_sets_are_done_when_their_tickets_are_and_not_before(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 1)
+    load(source, topic, 1, 500)
+    with ConsumerConnector(config(source.zookeeper, group, rebalance_drain_ms=100), "own") as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        fetched, share = next(stream.sets())
+        half = share.ticket(fetched.start + 10)
+        rest = share.ticket(fetched.resume_at, parts=2)
+        rest.done()
+        assert connector.commit_offsets() == {TopicPartition(topic, 0): None}
+        assert committed(source, group, topic) == {0: 0}
+        half.done()
+        connector.commit_offsets()
+        assert committed(source, group, topic) == {0: 10}
+        rest.done()
+        connector.commit_offsets()
+        assert committed(source, group, topic) == {0: fetched.resume_at}
+        assert connector.status()[0].done == fetched.resume_at
+    assert not rest.may_send()
+
+
+def test_a_message_that_cannot_be_delivered_parks_its_partition_alone(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 2)
+    load(source, topic, 2, 400, Mixture(0, (0,)))
+    connector = ConsumerConnector(config(source.zookeeper, group, rebalance_drain_ms=100), "own")
+    with connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        seen: dict[object, int] = {}
+        for fetched, share in stream.sets():
+            if fetched.partition == 0:
+                share.ticket(fetched.resume_at).failed(ValueError("too strange"), 7)
+            else:
+                share.ticket(fetched.resume_at).done()
+                seen[fetched.partition] = fetched.resume_at
+            if seen.get(1) == 200:
+                break
+        rows = {row.partition: row for row in connector.status()}
+        assert rows[0].state == "parked"
+        assert "too strange" in str(rows[0].parked)
+        assert rows[1].parked is None
+    assert committed(source, group, topic) == {0: 0, 1: 200}
+
+
+def test_a_message_larger_than_a_fetch_grows_it_and_one_above_the_cap_parks(source, unique):
+    topic = unique.topic()
+    source.create_topic(topic, 1)
+    load(source, topic, 1, 1, Mixture(0, (0,), value_bytes=100))
+    load(source, topic, 1, 1, Mixture(0, (0,), value_bytes=30_000))
+    load(source, topic, 1, 1, Mixture(0, (0,), value_bytes=200_000))
+    small = {"fetch_message_max_bytes": 4096, "fetch_growth_max_bytes": 65536, "queued_max_bytes": 1 << 20}
+    with Reader(source.zookeeper, unique.group(), {topic: 1}, **small) as reader:
+        wait_until(lambda: reader.kinds("parked"), 10, "the parked partition")
+        assert [got.offset for got in reader.got] == [0, 1]
+        (reason,) = set(reader.kinds("parked"))
+        assert f"{topic}/0 at 2" in reason
+        assert "65536" in reason
+
+
+def test_an_unreadable_committed_offset_is_not_zero(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 1)
+    load(source, topic, 1, 20)
+    zk = source.registry().zk
+    path = f"/consumers/{group}/offsets/{topic}/0"
+    zk.create(path, b"twelve", makepath=True)
+    with Reader(source.zookeeper, group, {topic: 1}, rebalance_backoff_ms=1600) as reader:
+        wait_until(lambda: reader.kinds("offset"), 10, "the complaint")
+        assert f"offset node {path} holds 'twelve'" in reader.kinds("offset")[0]
+        assert reader.got == []
+        zk.set(path, b"12")
+        wait_for_messages(8, reader)
+    assert [got.offset for got in reader.got] == list(range(12, 20))
+
+
+def test_a_committed_offset_outside_the_log_is_a_counted_gap_or_a_reset(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 1)
+    load(source, topic, 1, 20)
+    source.registry().zk.create(f"/consumers/{group}/offsets/{topic}/0", b"500", makepath=True)
+    with Reader(source.zookeeper, group, {topic: 1}) as reader:
+        wait_for_messages(20, reader)
+        assert "at 500: out of range, its log holds 0 to 20; going back to 0" in reader.kinds("reset")[0]
+
+
+def test_a_foreign_write_to_an_owned_offset_is_said_and_overruled_by_the_owner(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 1)
+    load(source, topic, 1, 10)
+    with Reader(source.zookeeper, group, {topic: 1}, auto_commit_interval_ms=100) as reader:
+        wait_until(lambda: committed(source, group, topic) == {0: 10}, 10, "the first commit")
+        source.registry().zk.set(f"/consumers/{group}/offsets/{topic}/0", b"3")
+        load(source, topic, 1, 10)
+        wait_until(lambda: committed(source, group, topic) == {0: 20}, 10, "the owner's commit")
+        assert "was set to 3 by somebody else" in reader.kinds("offset")[0]
+
+
+def test_zookeeper_that_does_not_answer_is_one_sentence_with_its_address(unique):
+    options = config("127.0.0.1:9", unique.group(), zookeeper_connection_timeout_ms=300)
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9 does not answer within 0\.3 s"):
+        ConsumerConnector(options, "own").create_message_streams({"t": 1})
+
+
+def test_a_missing_chroot_is_named_and_not_created(source, unique):
+    connect = source.zookeeper.partition("/")[0] + unique.chroot
+    with pytest.raises(ChrootMissing, match=f"chroot {unique.chroot} does not exist on"):
+        ConsumerConnector(config(connect, unique.group()), "own").create_message_streams({"t": 1})
+    zk = started_client(connect.partition("/")[0])
+    try:
+        assert zk.exists(unique.chroot) is None
+    finally:
+        zk.stop()
+        zk.close()
+
+
+def test_killed_and_restarted_at_once_it_waits_out_its_own_old_nodes(source, unique, tmp_path: Path):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 2)
+    load(source, topic, 2, 400)
+    with ChildReader(source.zookeeper, group, topic, tmp_path) as first:
+        wait_until(lambda: len(first.got()) == 400, 20, lambda: first.err.read_text())
+        first.kill()
+    load(source, topic, 2, 100)
+    with ChildReader(source.zookeeper, group, topic, tmp_path) as second:
+        wait_until(lambda: len(set(first.got()) | set(second.got())) == 500, 13, lambda: second.err.read_text())
+        assert second.stop() == 0
+    assert sum(committed(source, group, topic).values()) == 500
+
+
+@pytest.mark.parametrize("point", ["before first commit", "inside claim", "after ack before commit"])
+def test_killed_at_a_fail_point_nothing_is_lost(source, unique, tmp_path: Path, point: str):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 3)
+    load(source, topic, 3, 150)
+    with ChildReader(source.zookeeper, group, topic, tmp_path, f"{point}=kill@1") as first:
+        assert first.process.wait(20) == -9
+    with ChildReader(source.zookeeper, group, topic, tmp_path) as second:
+        wait_until(lambda: len(set(first.got()) | set(second.got())) == 150, 13, lambda: second.err.read_text())
+        assert second.stop() == 0
+    assert sum(committed(source, group, topic).values()) == 150
