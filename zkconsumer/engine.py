@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from groundwork.crew import Crew, connect, sleep
 from groundwork.handover import Handover
-from groundwork.hub import Hub
+from groundwork.hub import Hub, HubStopped
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Broker, TopicPartition
@@ -36,7 +36,7 @@ T = TypeVar("T")
 FIRST_ROUND_S = 10.0  # creating streams waits that long for a first round; the member goes on trying
 AUDIT_S = 30.0
 TEND_S = 0.2
-LEAVE_S = 6.0  # with the drain: a member that cannot reach ZooKeeper leaves by the end of its session
+LEAVE_S = 6.0  # a member that cannot reach ZooKeeper leaves by the end of its session; with the rest, below 10 s
 
 
 class Engine:
@@ -163,10 +163,10 @@ class Engine:
             stream.channel.close(self._crew.death)  # readers end, and what they had in their hands is done
         if self._crew.death is None and self._session.started:
             self._member.close()
-            self._member.closed.wait(timeout=min(8.0, LEAVE_S + self._config.rebalance_drain_ms / 1000))
+            self._member.closed.wait(timeout=LEAVE_S)
         for cursor in list(self._cursors.values()):
             cursor.drop()
-        self._crew.stop(timeout_s=1.0)
+        self._crew.stop(timeout_s=0.5)
         self._session.close()
         self._links.close()
 
@@ -246,7 +246,7 @@ class Engine:
 
     def _corrupt(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
         """From a user's thread: a message met while iterating is damaged."""
-        self._hub.post(self._refetch, cursor, at, error)
+        self._post(self._refetch, cursor, at, error)
 
     def _refetch(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
         if cursor.closing:
@@ -260,7 +260,14 @@ class Engine:
         """Bytes were given back, in whatever thread; one wake is enough for many."""
         if not self._wake_posted and not self._closing:
             self._wake_posted = True
-            self._hub.post(self._wake)
+            self._post(self._wake)
+
+    def _post(self, fn: Callable[..., object], *args: object) -> None:
+        """From a user's thread, which may hold sets and tickets longer than the connector lives."""
+        try:
+            self._hub.post(fn, *args)
+        except HubStopped:
+            pass  # nothing is fetched any more
 
     def _wake(self) -> None:
         self._wake_posted = False

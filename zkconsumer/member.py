@@ -32,6 +32,7 @@ from zkconsumer.zksession import State, ZkSession
 log = logging.getLogger(__name__)
 
 DRAIN_LOOK_S = 0.01
+DRAIN_AT_END_S = 4.0  # a stop takes 10 s at most, with commit and release
 SESSION_LOOK_S = 0.05
 TELL_AFTER_S = 3.0  # an id node in our way is news only when it stays
 
@@ -221,6 +222,8 @@ class Member:
 
     def _drain(self, action: Action) -> Report:
         drain_s = self._config.rebalance_drain_ms / 1000
+        if self._state.closing:
+            drain_s = min(drain_s, DRAIN_AT_END_S)
         until = now() + drain_s
         waiting = [self.cursors[tp] for tp in action.share if tp in self.cursors]
         for cursor in waiting:

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 RECONNECT_MAX_S = 0.5  # kazoo's 60 s would keep us away long after ZooKeeper is back
 BEATS_PER_TIMEOUT = 12  # a 6 s session beats each 0.5 s
-CLOSE_S = 3.0  # how long a goodbye may take when ZooKeeper does not answer
+CLOSE_S = 1.5  # how long a goodbye may take when ZooKeeper does not answer; twice at worst
 
 
 class State(enum.Enum):

@@ -1,0 +1,214 @@
+"""A fetcher against a fake broker: what each answer leads to."""
+
+from __future__ import annotations
+
+import math
+import queue
+import struct
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+
+from groundwork.crew import Crew, connect, now, sleep
+from groundwork.handover import Handover
+from kafkawire.dialects import dialect
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.links import Links
+from tests.fakes.broker import Close, Fail, FakeCluster, entry
+from zkconsumer.budget import Budget
+from zkconsumer.cursor import Cursor, Share
+from zkconsumer.errors import ConsumerTimeout
+from zkconsumer.events import ConsumerEvent
+from zkconsumer.fetcher import Fetcher
+from zkconsumer.fetchplan import FetchPlan
+from zkconsumer.lease import Lease
+from zkconsumer.stream import Stream
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Fetching:
+    """A fetcher at work on a fake broker, and what it told."""
+
+    def __init__(self, cluster: FakeCluster, fetch_bytes: int = 4096, most_bytes: int = 8192) -> None:
+        self.events: list[ConsumerEvent] = []
+        self.sent_home: list[tuple[TopicPartition, str]] = []
+        self.located: list[TopicPartition] = []
+        self.budget = Budget(65536, lambda: self.fetcher.wake())
+        self.lease = Lease()
+        self.lease.valid_until = math.inf
+        self.channel: Handover[Share] = Handover(1 << 20, queue.SimpleQueue())
+        self.stream = Stream("t-0", self.channel, timeout_ms=0)
+        self.crew = Crew()
+        self.links = Links("test", connect, 2000)
+        self.fetcher = Fetcher(
+            Broker(1, "127.0.0.1", cluster.ports[1]),
+            self.links,
+            dialect("0.8.2"),
+            FetchPlan(fetch_bytes, most_bytes),
+            self.budget,
+            max_wait_ms=20,
+            min_bytes=1,
+            pause_s=0.01,
+            finder=self,
+            located=lambda cursors: self.located.extend(c.tp for c in cursors),
+            on_event=self.events.append,
+        )
+        self.crew.spawn("fetcher", self.fetcher.run)
+
+    def homeless(self, cursors: Iterable[Cursor], why: str) -> None:
+        self.sent_home += [(cursor.tp, why) for cursor in cursors]
+
+    def add(self, tp: TopicPartition, position: int | None, reset: str = "smallest") -> Cursor:
+        cursor = Cursor(tp, "g-0", self.lease, self.budget.lane(1), self.channel, reset)
+        if position is not None:
+            cursor.begin(position)
+        self.fetcher.add(cursor)
+        return cursor
+
+    def until(self, there: Callable[[], object], seconds: float = 5) -> None:
+        end = now() + seconds
+        while not there():
+            assert self.crew.death is None, self.crew.death
+            assert now() < end, f"waited in vain; events {self.events}, home {self.sent_home}"
+            sleep(0.005)
+
+    def values(self) -> list[bytes | None]:
+        found = []
+        try:
+            while True:
+                found.append(next(self.stream).value)
+        except ConsumerTimeout:
+            return found
+
+    def close(self) -> None:
+        self.crew.stop(1)
+        self.links.close()
+        assert self.crew.death is None, self.crew.death
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster({"t": 2}) as cluster:
+        for n in range(5):
+            cluster.append("t", 0, entry(b"a%d" % n))
+        yield cluster
+
+
+@pytest.fixture
+def fetching(cluster: FakeCluster) -> Iterator[Fetching]:
+    fetching = Fetching(cluster)
+    yield fetching
+    fetching.close()
+
+
+def test_it_reads_from_the_position_on_and_what_comes_later(cluster, fetching):
+    cursor = fetching.add(T0, 2)
+    fetching.until(lambda: cursor.position == 5)
+    cluster.append("t", 0, entry(b"late"))
+    fetching.until(lambda: cursor.position == 6)
+    assert fetching.values() == [b"a2", b"a3", b"a4", b"late"]
+
+
+@pytest.mark.parametrize(("reset", "begins"), [("smallest", 0), ("fail", 0), ("largest", 5)])
+def test_without_a_position_it_begins_where_the_reset_policy_says(fetching, reset, begins):
+    cursor = fetching.add(T0, None, reset)
+    fetching.until(lambda: fetching.located == [T0])
+    assert cursor.committable() == begins
+    assert fetching.events[0].kind == "start"
+
+
+def test_out_of_range_is_a_gap_of_exact_size_or_a_reset(cluster, fetching):
+    with cluster.lock:
+        cluster.logs["t", 0].entries = cluster.logs["t", 0].entries[3:]
+    cursor = fetching.add(T0, 1)
+    fetching.until(lambda: cursor.position == 5)
+    (gap,) = fetching.events
+    assert (gap.kind, gap.tp, gap.count) == ("gap", T0, 2)
+    assert "t/0 at 1: out of range, its log holds 3 to 5; going on at 3, 2 messages are missing" in gap.text
+    fetching.events.clear()
+    beyond = fetching.add(T1, 9)
+    fetching.until(lambda: beyond.position == 0)
+    assert [event.kind for event in fetching.events] == ["reset"]
+
+
+def test_out_of_range_parks_where_the_policy_is_fail(fetching):
+    cursor = fetching.add(T0, 99, "fail")
+    fetching.until(lambda: cursor.parked)
+    assert "t/0 at 99: out of range" in str(cursor.parked)
+    assert "0 to 5" in str(cursor.parked)
+
+
+def test_an_unknown_error_backs_off_and_never_resets(cluster, fetching):
+    cluster.script("fetch", Fail(-1), Fail(-1), Fail(-1))
+    cursor = fetching.add(T0, 2)
+    fetching.until(lambda: cursor.position == 5)
+    assert fetching.values() == [b"a2", b"a3", b"a4"]
+    assert [event.kind for event in fetching.events] == ["leader"]  # one line, however often it was answered
+    assert fetching.sent_home == []
+
+
+@pytest.mark.parametrize("code", [3, 5, 6])
+def test_who_does_not_lead_is_left_and_the_neighbour_is_read_on(cluster, fetching, code):
+    cluster.append("t", 1, entry(b"b0"))
+    cluster.script("fetch", *[Fail(code, ("t", 0))] * 3)
+    neighbour = fetching.add(T1, 0)
+    fetching.add(T0, 0)
+    fetching.until(lambda: neighbour.position == 1 and fetching.sent_home)
+    assert [tp for tp, _ in fetching.sent_home] == [T0]
+    assert f"({code})" in fetching.sent_home[0][1]
+
+
+def test_a_lost_link_sends_every_cursor_to_the_leader_finder(cluster, fetching):
+    cluster.script("fetch", Close())
+    fetching.add(T0, 0)
+    fetching.add(T1, 0)
+    fetching.until(lambda: len(fetching.sent_home) == 2)
+    assert fetching.budget.used == 0
+    assert fetching.fetcher.cursors == {}
+
+
+def test_a_larger_message_grows_the_fetch_and_one_above_the_cap_parks(cluster, fetching):
+    cluster.append("t", 1, entry(b"x" * 6000))
+    cluster.append("t", 1, entry(b"y" * 20000))
+    cursor = fetching.add(T1, 0)
+    fetching.until(lambda: cursor.parked)
+    assert fetching.values() == [b"x" * 6000]
+    assert "t/1 at 1: an entry of 20026 bytes is larger than the largest fetch, 8192 bytes" in str(cursor.parked)
+
+
+def test_damage_is_fetched_again_and_then_parks_after_the_good_ones(cluster, fetching):
+    cluster.append("t", 1, entry(b"good"))
+    with cluster.lock:
+        log = cluster.logs["t", 1]
+        log.entries.append((1, struct.pack(">qi", 1, -7) + b"nonsense"))  # a size no entry has
+        log.end = 2
+    cursor = fetching.add(T1, 0)
+    fetching.until(lambda: cursor.parked)
+    assert fetching.values() == [b"good"]
+    assert "t/1 at 1: damaged in the log of broker 1" in str(cursor.parked)
+    at_damage = [seen for seen in cluster.seen("fetch") if seen.body["wanted"].get(("t", 1), (0, 0))[0] == 1]
+    assert len(at_damage) == 4
+    assert cursor.committable() == 1
+
+
+def test_memory_is_bounded_when_nobody_reads(cluster, fetching):
+    for n in range(200):
+        cluster.append("t", 1, entry(b"%04d" % n + b"z" * 1000))
+    cursor = fetching.add(T1, 0)
+    fetching.until(lambda: cursor.buffered_bytes >= 4096)
+    sleep(0.2)
+    assert cursor.buffered_bytes <= 3 * 4096
+    fetching.until(lambda: fetching.values() is not None and cursor.committable() == 200)
+    assert fetching.budget.used <= 4096  # a fetch may be under way
+
+
+def test_what_is_let_go_while_the_broker_waits_is_thrown_away(cluster, fetching):
+    cursor = fetching.add(T1, 0)
+    fetching.until(lambda: cluster.seen("fetch"))
+    fetching.fetcher.remove(T1)
+    cursor.drop()
+    cluster.append("t", 1, entry(b"late"))
+    sleep(0.1)
+    assert fetching.values() == []
+    assert fetching.budget.used == 0
