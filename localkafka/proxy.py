@@ -156,10 +156,14 @@ class Proxy:
                 self._listener = self._listen()
 
     def close(self) -> None:
-        """Close everything and give the port back."""
+        """Close everything and give the port back; a second call changes nothing."""
+        if self._closed:
+            return
         with self._changed():
             self._closed = True
         self._thread.join(10)
+        self._wake.close()  # not by the loop: it may end between our lock and our wake
+        self._woken.close()
         self._port.release()
 
     def __enter__(self) -> Proxy:
@@ -211,8 +215,6 @@ class Proxy:
             self._drop(pair, abort=False)
         if self._listener is not None:
             self._listener.close()
-        self._wake.close()
-        self._woken.close()
 
     def _interests(self) -> tuple[dict[socket.socket, int], float | None]:
         """What each socket is waited for, and after how long the next held byte is due."""
