@@ -196,7 +196,13 @@ class Cursor:
     # the user's side ----------------------------------------------------------------------------------------------
 
     def _lease_holds(self) -> bool:
-        return now() < self._lease.valid_until
+        """Whoever hears no lets go of what it has; so it has to be read again, even if the lease is renewed right
+        after.
+        """
+        if now() < self._lease.valid_until:
+            return True
+        self.stranded = True
+        return False
 
     def may_hand_out(self, share: Share) -> bool:
         """Neither closing nor reset since it was fetched, the lease holds, and it lies before what is parked."""
@@ -228,11 +234,17 @@ class Cursor:
             self._untold.remove(share)
             return share.nbytes
 
-    def reading(self, share: Share | None, given_up: bool = False) -> None:
+    def reading(self, share: Share) -> None:
         """The set that is iterated message by message: how far that is counts whenever somebody asks what is done."""
         self._reading = share
-        self._given_up = given_up
-        self.stranded |= given_up and not self.closing
+        self._given_up = False
+
+    def stopped_reading(self, share: Share, finished: bool) -> None:
+        """The iteration of it ended; of one from before a reset nobody wants to know."""
+        if self._reading is share:
+            self._reading = None
+            self._given_up = not finished
+            self.stranded |= not finished and not self.closing
 
     def __repr__(self) -> str:
         state = f"parked: {self.parked}" if self.parked else f"{self._fetched_sets} buffered"
@@ -279,7 +291,7 @@ class Share:
         self.tell()
         if finished and self._ticket is not None:
             self._ticket.done()
-        self.cursor.reading(None, given_up=not finished)
+        self.cursor.stopped_reading(self, finished)
 
     def __repr__(self) -> str:
         return f"<Share of {self.message_set!r}>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from groundwork.crew import Crew, connect, sleep
+from groundwork.crew import Crew, connect, now, sleep
 from groundwork.handover import Handover
 from groundwork.hub import Hub, HubStopped
 from kafkawire.dialects import Dialect
@@ -177,6 +177,7 @@ class Engine:
         for stream, _ in self._streams.values():
             stream.channel.close(self._crew.death)
         self._on_death(name, error)
+        self._post(self.shutdown)  # the session too: whoever takes our partitions over should not wait for us
 
     def give_up_own_reading(self, thread_id: int) -> None:
         """The thread that shuts down will not come back to its streams: what it has in its hands is not done."""
@@ -287,7 +288,9 @@ class Engine:
                     self._on_event(ConsumerEvent("parked", text, cursor.tp))
                 if reason is not None:
                     told[cursor.tp] = reason
-                if cursor.stranded and not cursor.closing and (at := cursor.committable()) is not None:
+                if not cursor.stranded or cursor.closing or reason is not None or now() >= self._lease.valid_until:
+                    continue
+                if (at := cursor.committable()) is not None:
                     cursor.begin(at)
             told = {tp: reason for tp, reason in told.items() if tp in self._cursors}
 

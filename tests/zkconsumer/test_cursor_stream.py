@@ -147,6 +147,30 @@ def test_a_set_kept_back_is_never_jumped_over():
     assert world.offsets() == [0, 1, 2, 3, 4, 5]
 
 
+def test_what_a_sender_let_go_because_the_lease_was_over_is_read_again():
+    world = World()
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 2), 100)
+    _, share = next(world.stream.sets())
+    ticket = share.ticket(2)
+    world.lease.valid_until = -math.inf
+    assert not ticket.may_send()
+    world.lease.valid_until = math.inf  # renewed right after: the part is gone all the same
+    assert cursor.stranded
+
+
+def test_a_reset_under_a_reader_costs_no_second_reset():
+    world = World()
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 3), 100)
+    next(world.stream)
+    cursor.begin(1)
+    cursor.deliver(a_set(1, 2), 100)
+    assert world.offsets() == [1, 2]
+    assert not cursor.stranded
+    assert cursor.committable() == 3
+
+
 def test_sets_from_before_a_reset_are_not_handed_out():
     world = World()
     cursor = world.cursor()
