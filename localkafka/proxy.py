@@ -129,6 +129,7 @@ class Proxy:
         """Refuse new connections; the open ones stay."""
         with self._changed():
             if self._listener is not None:
+                self._listener.shutdown(socket.SHUT_RDWR)  # a closed one listens on while the loop polls it
                 self._listener.close()
                 self._listener = None
 
