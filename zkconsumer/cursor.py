@@ -205,8 +205,9 @@ class Cursor:
         return False
 
     def may_hand_out(self, share: Share) -> bool:
-        """Neither closing nor reset since it was fetched, the lease holds, and it lies before what is parked."""
-        if self.closing or share.epoch != self.epoch or not self._lease_holds():
+        """Neither closing nor reset since it was fetched, nothing before it was kept back, the lease holds, and it lies
+        before what is parked."""
+        if self.closing or self.stranded or share.epoch != self.epoch or not self._lease_holds():
             return False
         parked = self.progress.parked if self.progress is not None else None
         return parked is None or share.message_set.resume_at <= parked.position

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -47,14 +48,28 @@ def evenly(cluster: ClusterClient, group: str, topic: str, *counts: int) -> bool
     return sorted(shares(cluster, group, topic).values()) == sorted(counts)
 
 
+def begin_at_zero(cluster: ClusterClient, group: str, topic: str, partitions: int) -> None:
+    """The JVM's console consumer starts at the end where nothing is committed, whatever its configuration says."""
+    for partition in range(partitions):
+        cluster.registry().zk.create(f"/consumers/{group}/offsets/{topic}/{partition}", b"0", makepath=True)
+
+
 def values(reader: Reader) -> set[bytes | None]:
     return {got.value for got in reader.got}
+
+
+def missing(count: int, ours: Reader, jvm: tools.ConsoleConsumer, group: str) -> str:
+    """What a failure needs to be understood."""
+    seen = Counter(str(value).split(" ")[0] for value in values(ours) | set(jvm.lines))
+    rows = [(row.tp, row.state, row.done, row.committed, row.high_watermark) for row in ours.connector.status()]
+    return f"{count} messages; seen {seen}; {len(jvm.lines)} by the JVM; ours {rows}; {ours.events}"
 
 
 def test_a_jvm_member_and_one_of_ours_split_eight_partitions_and_take_over_from_each_other(source, unique, load):
     topic, group = unique.topic(), unique.group()
     source.create_topic(topic, 8)
-    config = {**QUICK, "auto.offset.reset": "smallest", "auto.commit.interval.ms": 300}
+    begin_at_zero(source, group, topic, 8)
+    config = {**QUICK, "auto.commit.interval.ms": 300}
     with tools.console_consumer(source, topic, group, from_beginning=False, config=config) as jvm:
         wait_until(lambda: evenly(source, group, topic, 8), 20, "the JVM to own all")
         with Reader(source.zookeeper, group, {topic: 1}, **OURS) as ours:
@@ -65,11 +80,11 @@ def test_a_jvm_member_and_one_of_ours_split_eight_partitions_and_take_over_from_
             )
             assert shares(source, group, topic)[ours.consumer_id] == 4
             load(source, topic, 8, 320)
-            wait_until(lambda: len(values(ours) | set(jvm.lines)) == 320, 15, "every message")
+            wait_until(lambda: len(values(ours) | set(jvm.lines)) == 320, 15, lambda: missing(320, ours, jvm, group))
             jvm.kill()  # its session has to end first
             wait_until(lambda: shares(source, group, topic)[ours.consumer_id] == 8, 13, "ours to take all")
             load(source, topic, 8, 320)
-            wait_until(lambda: len(values(ours) | set(jvm.lines)) == 640, 15, "every message")
+            wait_until(lambda: len(values(ours) | set(jvm.lines)) == 640, 15, lambda: missing(640, ours, jvm, group))
             with tools.console_consumer(source, topic, group, from_beginning=False, config=config) as second:
                 wait_until(lambda: evenly(source, group, topic, 4, 4), 20, "4 and 4 again")
                 ours.stop()
@@ -82,7 +97,8 @@ def test_a_jvm_member_and_one_of_ours_split_eight_partitions_and_take_over_from_
 def test_a_jvm_member_takes_over_from_one_of_ours_that_was_killed(source, unique, load, tmp_path: Path):
     topic, group = unique.topic(), unique.group()
     source.create_topic(topic, 8)
-    config = {**QUICK, "auto.offset.reset": "smallest"}
+    begin_at_zero(source, group, topic, 8)
+    config = QUICK
     with (
         tools.console_consumer(source, topic, group, from_beginning=False, config=config) as jvm,
         ChildReader(source.zookeeper, group, topic, tmp_path) as ours,

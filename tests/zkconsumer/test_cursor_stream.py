@@ -206,6 +206,8 @@ def test_a_damaged_message_ends_its_set_after_the_good_ones_and_is_reported_with
     cursor = world.cursor()
     cursor.deliver(a_set(0, 4, damage_at=2), 100)
     assert world.offsets() == [0, 1]
+    cursor.deliver(a_set(4, 2), 100)  # fetched before anybody knew of the damage
+    assert world.offsets() == []
     ((at, error),) = world.corrupt
     assert at == 2
     assert "orders" not in str(error)
