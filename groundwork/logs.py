@@ -16,12 +16,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TextIO
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMS = ("logfmt", "json")
 PER_MINUTE = 5
 WINDOW_S = 60.0
+KAZOO_LEVELS = {"debug": logging.INFO}  # its warnings tell each failed connect; what matters of them we say ourselves
 
 
 def set_up_logging(level: str = "info", form: str = "logfmt", stream: TextIO | None = None) -> logging.Handler:
@@ -41,7 +43,7 @@ def set_up_logging(level: str = "info", form: str = "logfmt", stream: TextIO | N
     handler.setFormatter(LineFormatter(form, in_journal=goes_to_journal(out)))
     root.addHandler(handler)
     root.setLevel(level.upper())
-    logging.getLogger("kazoo").setLevel(max(logging.WARNING, root.level))  # at info it tells each connection's steps
+    logging.getLogger("kazoo").setLevel(KAZOO_LEVELS.get(level, logging.ERROR))
     return handler
 
 
@@ -105,8 +107,10 @@ class _Window:
 class RateLimit(logging.Filter):
     """At most `per_minute` lines a key and minute; then one that counts the rest.
 
-    The key is what the caller gave as extra={"key": "orders/3"}, else logger and unformatted message.  The count
-    is told when any line comes after that minute, or by `flush`.  Critical lines are never held back.
+    The key is what the caller gave as extra={"key": ("start", tp)}, else the unformatted message with what it names:
+    all arguments but plain numbers, so that "try 7 of orders/3" repeats "try 6 of orders/3" and not that of orders/4.
+    Keys of two loggers are never one.  The count is told when any line comes after that minute, or by `flush`.
+    Critical lines, and those with extra={"always": True}, are never held back.
 
     emit  gets the record of the count
     """
@@ -121,16 +125,16 @@ class RateLimit(logging.Filter):
         self._emit = emit
         self._per_minute = per_minute
         self._clock = clock
-        self._windows: dict[object, _Window] = {}
+        self._windows: dict[object, _Window] = {}  # in the order they began
         self._lock = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if getattr(record, "is_count", False) or record.levelno >= logging.CRITICAL:
+        if getattr(record, "is_count", False) or getattr(record, "always", False) or record.levelno >= logging.CRITICAL:
             return True
-        key = getattr(record, "key", None) or (record.name, record.msg)
+        key = (record.name, getattr(record, "key", None) or _names(record))
         at = self._clock()
         with self._lock:
-            over = self._close([k for k, window in self._windows.items() if at - window.began >= WINDOW_S])
+            over = self._close(list(takewhile(lambda k: at - self._windows[k].began >= WINDOW_S, self._windows)))
             window = self._windows.setdefault(key, _Window(at, record))
             window.last = record
             show = window.shown < self._per_minute
@@ -155,6 +159,13 @@ class RateLimit(logging.Filter):
             count.args = (window.held_back, window.last.getMessage())
             count.is_count = True
             self._emit(count)
+
+
+def _names(record: logging.LogRecord) -> tuple[object, ...]:
+    """The unformatted message and what it names."""
+    if not isinstance(record.args, tuple):
+        return (record.getMessage(),)
+    return (record.msg, *(str(arg) for arg in record.args if not isinstance(arg, (int, float))))
 
 
 class LimitedHandler(logging.StreamHandler[TextIO]):

@@ -38,8 +38,13 @@ class ConsumerEvent:
 
 OnEvent = Callable[[ConsumerEvent], None]
 LOUD = frozenset({"fence", "gap", "reset", "parked", "offset", "claim"})
+ALWAYS = frozenset(
+    {"fence", "parked"}
+)  # each needs a person or tells of a hand-over: none is held back as a repetition
 
 
 def log_event(event: ConsumerEvent) -> None:
-    """The listener of those who name none."""
-    log.log(logging.WARNING if event.kind in LOUD else logging.INFO, "%s", event)
+    """The listener of those who name none.  Held back is what repeats a kind about a partition, or a whole text."""
+    key = (event.kind, event.tp) if event.tp is not None else None
+    level = logging.WARNING if event.kind in LOUD else logging.INFO
+    log.log(level, "%s", event, extra={"key": key, "always": event.kind in ALWAYS})

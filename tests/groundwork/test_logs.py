@@ -131,6 +131,50 @@ def test_repeated_line_is_shown_five_times_a_minute_then_counted() -> None:
     assert limited.seen[-1] == "retry 41", "a new minute begins"
 
 
+def test_lines_about_different_things_do_not_share_a_limit() -> None:
+    limited = Limited()
+    for n in range(20):
+        limited.say("%s", f"session {n}")
+        limited.say("%s waits", f"orders/{n}")
+    assert len(limited.seen) == 40
+    for n in range(20):
+        limited.say("%s waits, try %d", "orders/3", n)
+    assert len(limited.seen) == 45
+
+
+def test_line_marked_always_is_never_held_back(set_up: Callable[..., io.StringIO]) -> None:
+    out = set_up()
+    for _ in range(9):
+        log.warning("parked", extra={"always": True})
+    assert len(out.getvalue().splitlines()) == 9
+
+
+def test_windows_end_each_at_its_own_time() -> None:
+    limited = Limited()
+    for _ in range(6):
+        limited.say("first")
+    limited.now = 30
+    for _ in range(6):
+        limited.say("second")
+    limited.now = 61
+    limited.say("third")
+    assert limited.seen[10:] == ["1 more like: first", "third"]
+    limited.now = 91
+    limited.say("third")
+    assert limited.seen[12:] == ["1 more like: second", "third"]
+
+
+def test_kazoo_is_heard_only_of_errors_unless_debugging(set_up: Callable[..., io.StringIO]) -> None:
+    out = set_up()
+    logging.getLogger("kazoo.client").warning("Connection dropped: socket connection error")
+    assert out.getvalue() == ""
+    logging.getLogger("kazoo.client").error("Unhandled exception in connection loop")
+    assert "Unhandled" in out.getvalue()
+    debugging = set_up("debug")
+    logging.getLogger("kazoo.client").warning("Connection dropped: socket connection error")
+    assert "dropped" in debugging.getvalue()
+
+
 def test_key_of_the_caller_counts_and_not_the_text() -> None:
     limited = Limited()
     for n in range(6):
