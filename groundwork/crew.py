@@ -191,6 +191,8 @@ def wait_any(things: Collection[Any], timeout_s: float | None = None) -> list[An
     """Those of `things` (events, results) that are ready, as soon as one is; [] when the time is over."""
     if not things:
         raise ValueError("wait_any needs something to wait for")
+    # gevent.wait alone counts from when the hub last looked at its clock: 0 s are left after a long computation.
+    gevent.get_hub().loop.update_now()
     return list(gevent.wait(things, timeout=timeout_s, count=1))
 
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -132,6 +133,14 @@ def test_wait_any_gives_the_ready_ones_or_nothing_in_time() -> None:
     assert wait_any([a, b], 5) == [b]
     with pytest.raises(ValueError, match="something to wait for"):
         wait_any([])
+
+
+def test_the_time_of_a_wait_begins_with_the_call_however_long_the_hub_had_no_turn() -> None:
+    sleep(0.001)  # the hub looks at its clock, and a timer of it gives us our turn back
+    time.sleep(0.3)
+    crew, began = Crew(), now()
+    assert not crew.wait(0.2)
+    assert now() - began >= 0.19
 
 
 def test_deadline_is_an_ordinary_error_that_names_what_took_too_long() -> None:
