@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -45,6 +46,11 @@ class MirrorProcess:
         if self._child is not None:
             self._child.kill()
             self._child = None
+
+    def send(self, number: signal.Signals) -> None:
+        """Give it a signal."""
+        if self._child is not None:
+            self._child.send(number)
 
     def stop(self, timeout_s: float = 20) -> int:
         """SIGTERM; its exit code."""
