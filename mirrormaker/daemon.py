@@ -20,15 +20,22 @@ from groundwork.crew import Crew, CrewDeath, Event, connect, now, sleep, wait_an
 from groundwork.lag import HubLag
 from groundwork.logs import set_up_logging
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
-from kafkawire.cluster.zookeeper import read_brokers
 from kafkawire.dialects import dialect
-from kafkawire.model import Broker
 from kafkawire.net.links import Links
 from mirrormaker import exits
 from mirrormaker.config import Configuration
 from mirrormaker.handler import load_handler
+from mirrormaker.look import (
+    NoBrokers,
+    OtherCluster,
+    SourceView,
+    look_at_source,
+    look_at_target_zookeeper,
+    nothing_matches,
+    same_cluster,
+)
 from mirrormaker.options import Source
-from mirrormaker.origin import Origin, same_cluster
+from mirrormaker.origin import Origin
 from mirrormaker.pipeline import Settings
 from mirrormaker.status import StatusLine
 from mirrormaker.systemd import Systemd
@@ -119,7 +126,7 @@ class Daemon:
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._crew.on_signal(signum, self._on_term)
         for sentence in (*self._configuration.warnings, *self._configuration.notes):
-            log.warning("%s", sentence)
+            log.warning("%s", sentence, extra={"key": sentence})  # each is told, however many there are
         self._crew.spawn("lag", self._lag.run)
         self._crew.spawn("start", self._starting)
         wait_any([self._started, self._stop, self._crew.dead])
@@ -150,12 +157,16 @@ class Daemon:
         if self._target_zookeeper is not None:
             self._within(deadline, "target", self._look_at_target_zookeeper)
         for source in self._configuration.sources:
-            brokers = self._within(deadline, f"source {source.name}", partial(source_brokers, source, deadline))
-            same = same_cluster(brokers, target)
+            seen = self._within(deadline, f"source {source.name}", partial(self._look_at_source, source, deadline))
+            same = same_cluster(seen.brokers, target)
             if same is not None:
                 raise Refused(
                     exits.CONFIGURATION,
                     f"source {source.name} and the target are one cluster ({same} is in both): it would never end",
+                )
+            if not seen.topics:
+                log.warning(
+                    "%s", sentence := nothing_matches(source, self._configuration.mirror), extra={"key": sentence}
                 )
         for origin in self.origins:
             self._within(deadline, f"source {origin.name}", partial(origin.start, self._configuration.mirror))
@@ -164,9 +175,12 @@ class Daemon:
             sleep(0.05)
 
     def _look_at_target_zookeeper(self) -> None:
-        assert self._target_zookeeper is not None
-        with self._target_zookeeper():
-            pass
+        """With a new answer of the brokers each time: right after a restart the one before may be of old addresses."""
+        look_at_target_zookeeper(self._configuration.target, self.targets.look().brokers, ZOOKEEPER_S)
+
+    def _look_at_source(self, source: Source, deadline: float) -> SourceView:
+        timeout_s = round(min(source.connect_timeout_ms / 1000, max(1.0, deadline - now())), 1)
+        return look_at_source(source, self._configuration.mirror, timeout_s)
 
     def _within(self, deadline: float, who: str, attempt: Callable[[], T]) -> T:
         """What attempt() gives, tried until the deadline while a cluster is out of reach.  Raises Refused."""
@@ -176,16 +190,24 @@ class Daemon:
                 return attempt()
             except ChrootMissing as exc:
                 raise Refused(exits.CONFIGURATION, f"{who}: {exc}") from exc
-            except (Unreachable, ZooKeeperUnreachable) as exc:
+            except (Unreachable, ZooKeeperUnreachable, NoBrokers, OtherCluster) as exc:
                 if now() + RETRY_S > deadline:
-                    limit_s = self._configuration.mirror.start_timeout_ms / 1000
-                    raise Refused(exits.UNREACHABLE, f"{who} out of reach for {limit_s:g} s: {exc}") from exc
+                    raise self._gave_up(who, exc) from exc
                 if not warned:
                     log.warning("%s: %s; trying again", who, exc)
                     warned = True
             except ConsumerError as exc:
                 raise Refused(exits.CONFIGURATION, f"{who}: {exc}") from exc
             sleep(RETRY_S)
+
+    def _gave_up(self, who: str, reason: Exception) -> Refused:
+        """Brokers that restart are unregistered, or told of at an old address, for a moment: that was waited for."""
+        if isinstance(reason, OtherCluster):
+            return Refused(exits.CONFIGURATION, f"{who}: {reason}")
+        if isinstance(reason, NoBrokers):
+            return Refused(exits.UNREACHABLE, f"{who}: {reason}")
+        limit_s = self._configuration.mirror.start_timeout_ms / 1000
+        return Refused(exits.UNREACHABLE, f"{who} out of reach for {limit_s:g} s: {reason}")
 
     # run and stop -------------------------------------------------------------------------------------------------
 
@@ -236,12 +258,5 @@ class Daemon:
         self.sender.close_links()
 
 
-def source_brokers(source: Source, deadline: float) -> dict[int, Broker]:
-    """The brokers of a source that is not joined yet.  Raises Unreachable, ChrootMissing, ConsumerError."""
-    timeout_s = round(min(source.connect_timeout_ms / 1000, max(1.0, deadline - now())), 1)
-    with zookeeper("zookeeper.connect", source.zookeeper_connect, timeout_s) as zk:
-        return read_brokers(zk, dialect(source.version).znodes)
-
-
 def _tell(sentence: str) -> None:
-    log.info("target: %s", sentence)
+    log.info("target: %s", sentence, extra={"key": f"target {sentence}"})

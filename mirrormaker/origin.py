@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from groundwork.crew import Crew
 from kafkawire.cluster.zookeeper import read_partitions
-from kafkawire.model import Broker, TopicPartition
+from kafkawire.model import TopicPartition
 from mirrormaker.options import Mirror, Source
 from mirrormaker.pipeline import Forwarder, Settings, carry
 from mirrormaker.status import Still
@@ -75,12 +75,6 @@ class Origin:
         if event.kind == "session":
             self.trouble = "" if event.text.endswith(" connected") else f"source {self.name}: {event.text}"
         log_event(event)
-
-
-def same_cluster(source: Mapping[int, Broker], target: Mapping[int, Broker]) -> Broker | None:
-    """A broker that both clusters name by host and port: source and target are then one cluster."""
-    addresses = {(broker.host, broker.port) for broker in target.values()}
-    return next((broker for broker in source.values() if (broker.host, broker.port) in addresses), None)
 
 
 def total_done(before: dict[TopicPartition, int], rows: list[PartitionStatus]) -> tuple[int, dict[TopicPartition, int]]:

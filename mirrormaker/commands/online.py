@@ -10,15 +10,20 @@ from groundwork.crew import connect
 from groundwork.output import write
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import read_brokers, read_partitions, read_topics
 from kafkawire.dialects import dialect
 from kafkawire.net.links import Links
 from mirrormaker import exits
 from mirrormaker.config import Configuration
+from mirrormaker.look import (
+    NoBrokers,
+    OtherCluster,
+    look_at_source,
+    look_at_target_zookeeper,
+    nothing_matches,
+    same_cluster,
+)
 from mirrormaker.options import Mirror, Source, Target
-from mirrormaker.origin import same_cluster
 from mirrormaker.routes import RouteFacts, choose
-from mirrormaker.zookeeper import zookeeper
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
 
@@ -32,12 +37,11 @@ def check_online(configuration: Configuration) -> int:
     try:
         view = target_view(target)
         if target.zookeeper:
-            with zookeeper("target.zookeeper.connect", target.zookeeper, TIMEOUT_S):
-                pass
+            look_at_target_zookeeper(target, view.brokers, TIMEOUT_S)
         rows: list[dict[str, Any]] = []
         for source in configuration.sources:
             rows += source_rows(source, mirror, target, view)
-    except (ChrootMissing, SameCluster) as exc:
+    except (ChrootMissing, OtherCluster, SameCluster, SourceRefused) as exc:
         click.echo(f"error: {exc}", err=True)
         return exits.CONFIGURATION
     except (Unreachable, ZooKeeperUnreachable, ConsumerError) as exc:
@@ -51,6 +55,10 @@ class SameCluster(Exception):
     """Source and target are one cluster."""
 
 
+class SourceRefused(Exception):
+    """A source that cannot be meant as it is configured."""
+
+
 def target_view(target: Target) -> ClusterView:
     """All topics and brokers of the target; asking for all creates none.  Raises Unreachable."""
     links = Links("mirrormaker-check", connect, int(TIMEOUT_S * 1000))
@@ -62,18 +70,18 @@ def target_view(target: Target) -> ClusterView:
 
 def source_rows(source: Source, mirror: Mirror, target: Target, view: ClusterView) -> list[dict[str, Any]]:
     """What a start would do with each matching topic of a source."""
-    znodes = dialect(source.version).znodes
-    with zookeeper("zookeeper.connect", source.zookeeper_connect, TIMEOUT_S) as zk:
-        same = same_cluster(read_brokers(zk, znodes), view.brokers)
-        if same is not None:
-            raise SameCluster(f"source {source.name} and the target are one cluster ({same} is in both)")
-        chosen = mirror.topics
-        names = [name for name in read_topics(zk, znodes) if chosen.matches(name, source.exclude_internal_topics)]
-        found = read_partitions(zk, znodes, names)
+    try:
+        seen = look_at_source(source, mirror, TIMEOUT_S)
+    except NoBrokers as exc:
+        raise SourceRefused(f"source {source.name}: {exc}") from exc
+    same = same_cluster(seen.brokers, view.brokers)
+    if same is not None:
+        raise SameCluster(f"source {source.name} and the target are one cluster ({same} is in both)")
+    if not seen.topics:
+        click.echo(f"warning: {nothing_matches(source, mirror)}", err=True)
     return [
-        _row(source.name, name, len(found[name]), len(view.partitions(name)), mirror, target)
-        for name in names
-        if name in found
+        _row(source.name, name, count, len(view.partitions(name)), mirror, target)
+        for name, count in seen.topics.items()
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import time
@@ -12,7 +13,7 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from localkafka import ports, tools
-from localkafka.client import ClusterClient
+from localkafka.client import ClusterClient, started_client
 from localkafka.cluster import Cluster
 from localkafka.load import GZIP, PLAIN, Mixture
 from localkafka.mirror import COMMAND
@@ -191,14 +192,16 @@ def nobody() -> Iterator[str]:
     port.release()
 
 
-def refused(mirror: Mirror, code: int, sentence: str) -> None:
-    """run ends with the code and the sentence as its last one; check --online says the same."""
+def refused(mirror: Mirror, code: int, sentence: str, check_code: int | None = None) -> None:
+    """run ends with the code and the sentence as its last one; check --online says the same, with a code of its own
+    where a start waits for what a look cannot."""
     mirror.start()
     assert mirror.exit_code(20) == code, mirror.said()
     [line] = [line for line in mirror.said().splitlines() if "level=critical" in line]
     assert sentence in line
     checked = subprocess.run([COMMAND, "check", "--online", mirror.file], capture_output=True, text=True, timeout=60)
-    assert (checked.returncode, checked.stdout) == (code, "")
+    assert (checked.returncode, checked.stdout) == (code if check_code is None else check_code, "")
+    assert checked.stderr.splitlines()[-1].startswith("error: ")
 
 
 def test_a_source_out_of_reach_ends_the_start_with_69(
@@ -226,6 +229,54 @@ def test_a_missing_chroot_is_a_wrong_configuration(
     mirror.file.write_text(mirror.file.read_text().replace(source.zookeeper, f"{hosts}/nowhere", 1))
     sentence = f"source dc1: chroot /nowhere does not exist on {hosts}; create it or correct zookeeper.connect"
     refused(mirror, 78, sentence)
+
+
+def test_a_source_chroot_without_brokers_is_no_healthy_empty_cluster(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    mirror = Mirror(tmp_path, source, target, unique.group(), "a", {"start.timeout.ms": 1000})
+    hosts = source.zookeeper.partition("/")[0]
+    mirror.file.write_text(mirror.file.read_text().replace(source.zookeeper, hosts, 1))
+    sentence = f"source dc1: no brokers are registered under {hosts}: is the chroot missing in zookeeper.connect?"
+    refused(mirror, 69, sentence, check_code=78)
+    assert "mirroring:" not in mirror.said()
+
+
+def test_a_target_zookeeper_of_another_cluster_is_refused(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    hosts = target.zookeeper.partition("/")[0]
+    named = ", ".join(f"{n} at {address}" for n, address in enumerate(target.brokers.split(",")))
+    zk = started_client(hosts)  # registers a cluster with the same broker ids, at other addresses
+    for n in (0, 1):
+        node = {"version": 1, "host": "kafka.elsewhere", "port": 9092 + n, "jmx_port": -1, "timestamp": "1"}
+        zk.create(f"{unique.chroot}/brokers/ids/{n}", json.dumps(node).encode(), makepath=True)
+    zk.stop()
+    zk.close()
+    elsewhere = "brokers 0 at kafka.elsewhere:9092, 1 at kafka.elsewhere:9093"
+    for wrong, brokers in ((hosts, "no brokers"), (hosts + unique.chroot, elsewhere)):
+        folder = tmp_path / brokers.split()[0]
+        folder.mkdir()
+        options = {"target.zookeeper.connect": wrong}
+        mirror = Mirror(folder, source, target, unique.group(), "a", {"start.timeout.ms": 1000}, options)
+        sentence = f"target.zookeeper.connect {wrong} is another cluster than metadata.broker.list ({brokers} vs "
+        refused(mirror, 78, f"{sentence}brokers {named}): is its chroot right?")
+
+
+def test_a_whitelist_that_no_topic_matches_is_a_warning(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    sentence = f"source dc1: no topic matches the whitelist '{topic}' now; is whitelist right?"
+    with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
+        mirror.wait_said(sentence)
+        mirror.wait_said("mirroring: ")
+        checked = subprocess.run(
+            [COMMAND, "check", "--online", mirror.file], capture_output=True, text=True, timeout=60
+        )
+        assert (checked.returncode, checked.stderr) == (0, f"warning: {sentence}\n")
+        filled(source, {topic: 1}, 100)  # a warning, not a refusal: it is mirrored once it is there
+        mirror.wait_arrived(topic, 100)
 
 
 def test_a_mirror_into_its_own_source_is_refused(source: ClusterClient, unique: Unique, tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""Clusters as they are before anything is joined: whether the addresses of a configuration mean what they seem to.
+
+A wrong chroot that exists looks like a healthy, empty cluster.  So a source without registered brokers is no source,
+and the target's ZooKeeper has to know a broker that the target's own answer names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kafkawire.cluster.zookeeper import read_brokers, read_partitions, read_topics
+from kafkawire.dialects import dialect
+from kafkawire.model import Broker
+from mirrormaker.options import Mirror, Source, Target
+from mirrormaker.zookeeper import zookeeper
+from zkconsumer.errors import ConsumerError
+
+
+class NoBrokers(ConsumerError):
+    """No broker is registered below zookeeper.connect: all are down, or the chroot is wrong."""
+
+
+class OtherCluster(ConsumerError):
+    """target.zookeeper.connect and metadata.broker.list name two clusters."""
+
+
+class SourceView(NamedTuple):
+    """brokers by id; topics: partition counts of those that are mirrored."""
+
+    brokers: dict[int, Broker]
+    topics: dict[str, int]
+
+
+def look_at_source(source: Source, mirror: Mirror, timeout_s: float) -> SourceView:
+    """A source that is not joined.  Raises Unreachable, ChrootMissing, NoBrokers, ConsumerError."""
+    znodes = dialect(source.version).znodes
+    with zookeeper("zookeeper.connect", source.zookeeper_connect, timeout_s) as zk:
+        brokers = read_brokers(zk, znodes)
+        if not brokers:
+            raise NoBrokers(
+                f"no brokers are registered under {source.zookeeper_connect}: "
+                "is the chroot missing in zookeeper.connect?"
+            )
+        chosen = mirror.topics
+        names = [name for name in read_topics(zk, znodes) if chosen.matches(name, source.exclude_internal_topics)]
+        found = read_partitions(zk, znodes, names)
+    return SourceView(brokers, {name: len(found[name]) for name in names if name in found})
+
+
+def look_at_target_zookeeper(target: Target, answered: Mapping[int, Broker], timeout_s: float) -> None:
+    """answered: the brokers that metadata.broker.list named; none (0.8.0 without topics) cannot be compared.
+
+    Raises Unreachable, ChrootMissing, OtherCluster, ConsumerError.
+    """
+    with zookeeper("target.zookeeper.connect", target.zookeeper, timeout_s) as zk:
+        registered = read_brokers(zk, dialect(target.version).znodes)
+    if answered and same_cluster(registered, answered) is None:
+        raise OtherCluster(
+            f"target.zookeeper.connect {target.zookeeper} is another cluster than metadata.broker.list "
+            f"({_named(registered.values())} vs {_named(answered.values())}): is its chroot right?"
+        )
+
+
+def same_cluster(one: Mapping[int, Broker], other: Mapping[int, Broker]) -> Broker | None:
+    """A broker that both name by host and port: the two are then one cluster."""
+    addresses = {(broker.host.lower(), broker.port) for broker in other.values()}
+    return next((broker for broker in one.values() if (broker.host.lower(), broker.port) in addresses), None)
+
+
+def nothing_matches(source: Source, mirror: Mirror) -> str:
+    """The warning about a source none of whose topics is mirrored."""
+    option = "whitelist" if mirror.whitelist else "blacklist"
+    left = f"no topic matches the whitelist {mirror.whitelist!r}"
+    if not mirror.whitelist:
+        left = f"the blacklist {mirror.blacklist!r} leaves no topic"
+    return f"source {source.name}: {left} now; is {option} right?"
+
+
+def _named(brokers: Iterable[Broker]) -> str:
+    listed = [f"{broker.id} at {broker.host}:{broker.port}" for broker in sorted(brokers)]
+    return f"brokers {', '.join(listed)}" if listed else "no brokers"
