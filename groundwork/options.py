@@ -17,6 +17,7 @@ Every problem of a file is found before OptionError is raised; each is one sente
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import difflib
 import math
 import types
@@ -43,11 +44,14 @@ class Options:
 
     JVM_ONLY      keys of the original that mean nothing here, and why: a warning and not an error
     JVM_CLASSES   class names of the original and what we have for them (for options of kind CLASS)
+    NEWER         keys of the JVM's newer client and what takes their place here; one that is also a key of ours is
+                  refused beside others of them, where it would not mean what its writer thinks
     """
 
     __slots__ = ("_given", "_warnings")
     JVM_ONLY: ClassVar[Mapping[str, str]] = {}
     JVM_CLASSES: ClassVar[Mapping[str, str]] = {}
+    NEWER: ClassVar[Mapping[str, str]] = {}
 
     def problems(self) -> Iterable[str]:
         """What is wrong between options that are each right: sentences without the file's name."""
@@ -163,8 +167,13 @@ class _Reading:
         self, cls: type[Options], known: Iterable[Option], values: Mapping[object, object], where: str
     ) -> None:
         new_name = {name: spec.key for spec in known for name in (spec.key, *spec.old)}
+        newer = any(key in cls.NEWER and key not in new_name for key in values)
         for key in values:
-            if not isinstance(key, str):
+            if newer and key in cls.NEWER:
+                self.problems.append(
+                    f"{where}: option '{key}' is one of the JVM's newer client; here: {cls.NEWER[str(key)]}"
+                )
+            elif not isinstance(key, str):
                 self.problems.append(f"{where}: option {key!r} is no text; put it in quotes")
             elif key in cls.JVM_ONLY:
                 self.warnings.append(f"{where}: option '{key}' has no effect here: {cls.JVM_ONLY[key]}")
@@ -212,7 +221,7 @@ class _Reading:
             try:
                 return spec.kind(raw)
             except ValueError as exc:
-                raise _Wrong(str(exc)) from exc
+                raise _unquoted(hint, raw) or _Wrong(str(exc)) from exc
         value = (_from_text if self.jvm else _typed)(hint, raw, spec)
         return _allowed(spec, value)
 
@@ -253,11 +262,25 @@ def _expected(hint: Any, spec: Option) -> _Wrong:
     return _Wrong(names.get(hint) or "a list of texts")
 
 
+def _unquoted(hint: Any, raw: object) -> _Wrong | None:
+    """What to say of a text that YAML reads as something else."""
+    if hint is not str or raw is None or isinstance(raw, (str, Mapping, list, tuple)):
+        return None
+    if isinstance(raw, bool):
+        return _Wrong("text, and without quotes this is true or false: put it in quotes")
+    if isinstance(raw, float):
+        return _Wrong("text, and without quotes this is a number (0.10 is 0.1): put it in quotes")
+    kind = "a number" if isinstance(raw, int) else "a date"
+    return _Wrong(f"text, and without quotes this is {kind}: put it in quotes")
+
+
 def _typed(hint: Any, raw: object, spec: Option) -> Any:
     """A YAML value as it is: nothing is guessed, but a whole number where any number will do."""
     if hint is float and isinstance(raw, int) and not isinstance(raw, bool):
         return float(raw)
     if hint in (bool, int, float, str):
+        if unquoted := _unquoted(hint, raw):
+            raise unquoted
         if type(raw) is not hint or (isinstance(raw, float) and not math.isfinite(raw)):
             raise _expected(hint, spec)
         return raw
@@ -321,6 +344,8 @@ def _show(value: object) -> str:
         return str(value).lower()
     if isinstance(value, (list, tuple)):
         return "a list"
+    if isinstance(value, datetime.date):
+        return value.isoformat()
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 

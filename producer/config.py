@@ -71,6 +71,27 @@ class ProducerConfig(Options):
         "kafka.serializer.NullEncoder": "producer.encoders:as_null",
     }
 
+    NEWER: ClassVar = {
+        "bootstrap.servers": "metadata.broker.list",
+        "acks": "request.required.acks (-1 where the newer client says all)",
+        "linger.ms": "queue.buffering.max.ms",
+        "batch.size": "batch.bytes (batch.size is 0.7's name of batch.num.messages, which counts messages)",
+        "buffer.memory": "queue.buffering.max.bytes",
+        "max.block.ms": "queue.enqueue.timeout.ms",
+        "compression.type": "compression.codec",
+        "retries": "message.send.max.retries",
+        "max.request.size": "message.max.bytes",
+        "max.in.flight.requests.per.connection": "max.in.flight; order within a partition is always kept",
+        "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
+        "timeout.ms": "request.timeout.ms",
+        "key.serializer": "key.serializer.class, and none for bytes",
+        "value.serializer": "serializer.class, and none for bytes",
+        "reconnect.backoff.max.ms": "reconnect.backoff.ms, which does not grow",
+        "enable.idempotence": "nothing: brokers know it from 0.11 on",
+        "transactional.id": "nothing: brokers know it from 0.11 on",
+        "security.protocol": "nothing: connections are plain ones",
+    }
+
     brokers: tuple[tuple[str, int], ...] = option(
         "metadata.broker.list", (), "brokers that are asked for all others: host:port,…",
         old="broker.list", kind=brokers, required=True,

@@ -78,6 +78,23 @@ class ConsumerConfig(Options):
         "offsets.commit.max.retries": KAFKA_STORE,
     }
 
+    NEWER: ClassVar[Mapping[str, str]] = {
+        "bootstrap.servers": "zookeeper.connect",
+        "session.timeout.ms": "zookeeper.session.timeout.ms",
+        "enable.auto.commit": "auto.commit.enable",
+        "max.partition.fetch.bytes": "fetch.message.max.bytes",
+        "fetch.max.bytes": "queued.max.bytes",
+        "fetch.max.wait.ms": "fetch.wait.max.ms",
+        "max.poll.records": "queued.max.bytes bounds what is fetched ahead",
+        "max.poll.interval.ms": "nothing: a slow reader keeps its partitions",
+        "heartbeat.interval.ms": "nothing: it follows from zookeeper.session.timeout.ms",
+        "request.timeout.ms": "socket.timeout.ms",
+        "key.deserializer": "nothing: keys are bytes",
+        "value.deserializer": "nothing: values are bytes",
+        "security.protocol": "nothing: connections are plain ones",
+        "isolation.level": "nothing: transactions came with 0.11",
+    }
+
     group_id: str = option("group.id", "", "the consumer group", old="groupid", kind=_name, required=True)
     zookeeper_connect: str = option(
         "zookeeper.connect",

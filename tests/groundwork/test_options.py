@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -109,7 +110,11 @@ def test_option_near_an_old_name_is_pointed_to_the_new_one() -> None:
         ("auto.commit.enable", 1, "option 'auto.commit.enable' is 1, expected true or false"),
         ("lag.ratio", "much", "option 'lag.ratio' is 'much', expected a number of of 1"),
         ("lag.ratio", float("nan"), "option 'lag.ratio' is nan, expected a number of of 1"),
-        ("group.id", 5, "option 'group.id' is 5, expected text"),
+        (
+            "group.id",
+            5,
+            "option 'group.id' is 5, expected text, and without quotes this is a number: put it in quotes",
+        ),
         ("auto.offset.reset", "latest", "option 'auto.offset.reset' is 'latest', expected one of smallest, largest"),
         ("request.required.acks", 0, "option 'request.required.acks' is 0, expected one of -1, 1"),
         ("topics", [1], "option 'topics' is a list, expected a list of texts"),
@@ -209,3 +214,38 @@ def test_reference_has_a_row_an_option_and_a_table_a_section() -> None:
     assert "| `auto.offset.reset` |  | smallest |  | where to start (smallest, largest) |" in page
     assert "| `auto.commit.enable` | `autocommit.enable` | true |" in page
     assert "in front of names \\| or none" in page
+
+
+@dataclass(frozen=True, slots=True)
+class Sender(Options):
+    NEWER: ClassVar[Mapping[str, str]] = {"bootstrap.servers": "broker.list", "batch.size": "batch.bytes"}
+    batch: int = option("batch.messages", 200, "messages", old="batch.size")
+    group: str = option("group", "", "a name")
+
+
+def test_key_of_the_newer_client_names_what_takes_its_place() -> None:
+    with pytest.raises(OptionError) as wrong:
+        load(Sender, {"bootstrap.servers": "k:9092", "batch.size": "16384"}, "p.properties", jvm=True)
+    assert wrong.value.problems == [
+        "p.properties: option 'bootstrap.servers' is one of the JVM's newer client; here: broker.list",
+        "p.properties: option 'batch.size' is one of the JVM's newer client; here: batch.bytes",
+    ]
+    assert load(Sender, {"batch.size": "16"}, "p.properties", jvm=True).batch == 16, "an old file means what it says"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (5, "5, expected text, and without quotes this is a number: put it in quotes"),
+        (True, "true, expected text, and without quotes this is true or false: put it in quotes"),
+        (0.1, "0.1, expected text, and without quotes this is a number (0.10 is 0.1): put it in quotes"),
+        (
+            datetime.date(2014, 3, 7),
+            "2014-03-07, expected text, and without quotes this is a date: put it in quotes",
+        ),
+    ],
+)
+def test_text_that_yaml_reads_as_something_else_wants_quotes(value: object, expected: str) -> None:
+    with pytest.raises(OptionError) as wrong:
+        load(Sender, {"group": value}, "m.yaml")
+    assert wrong.value.problems == [f"m.yaml: option 'group' is {expected}"]
