@@ -32,6 +32,7 @@ TOPICS = {
     "mixed": Mixture(keyed=0.5, codecs=(PLAIN, GZIP, SNAPPY), value_bytes=300),
 }
 SESSION_S = 6.0
+CLEAN = (0, -signal.SIGTERM)  # the second: told to stop before it was up, it had begun nothing
 
 
 class Storm:
@@ -51,8 +52,7 @@ class Storm:
 
     def stop_mirror(self) -> str:
         mirror = self.rng.choice(self.mirrors)
-        code = mirror.stop()
-        assert code in (0, -signal.SIGTERM), mirror.last_words()  # -15: it was not up yet, and had begun nothing
+        assert mirror.stop() in CLEAN, mirror.last_words()
         mirror.start()
         return "a mirror stopped and started"
 
@@ -104,7 +104,7 @@ def test_a_storm_of_faults_loses_nothing(tmp_path: Path, own_cluster: Callable[.
             mirror.close()
         load.close()
     rows = [row for topic in TOPICS for row in compared(source, target, topic)]
-    assert codes == [0, 0], told
+    assert all(code in CLEAN for code in codes), (codes, told)
     assert [(row.topic, row.partition, row.examples) for row in rows if row.lost or row.phantoms] == [], told
     assert sum(row.source for row in rows) >= 8000 * STEPS * len(TOPICS)
 
