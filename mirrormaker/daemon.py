@@ -31,6 +31,7 @@ from mirrormaker.look import (
     SourceView,
     look_at_source,
     look_at_target_zookeeper,
+    named_brokers,
     nothing_matches,
     same_cluster,
 )
@@ -158,7 +159,7 @@ class Daemon:
             self._within(deadline, "target", self._look_at_target_zookeeper)
         for source in self._configuration.sources:
             seen = self._within(deadline, f"source {source.name}", partial(self._look_at_source, source, deadline))
-            same = same_cluster(seen.brokers, target)
+            same = same_cluster(seen.brokers, named_brokers(self._configuration.target, target))
             if same is not None:
                 raise Refused(
                     exits.CONFIGURATION,

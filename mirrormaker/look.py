@@ -49,23 +49,32 @@ def look_at_source(source: Source, mirror: Mirror, timeout_s: float) -> SourceVi
 
 
 def look_at_target_zookeeper(target: Target, answered: Mapping[int, Broker], timeout_s: float) -> None:
-    """answered: the brokers that metadata.broker.list named; none (0.8.0 without topics) cannot be compared.
+    """Whether it is the ZooKeeper of the brokers that metadata.broker.list answered with.
 
+    A cluster that never had a topic answers with no broker at all: then nothing can be compared, but that there must be
+    some brokers.
     Raises Unreachable, ChrootMissing, OtherCluster, ConsumerError.
     """
     with zookeeper("target.zookeeper.connect", target.zookeeper, timeout_s) as zk:
         registered = read_brokers(zk, dialect(target.version).znodes)
-    if answered and same_cluster(registered, answered) is None:
-        raise OtherCluster(
-            f"target.zookeeper.connect {target.zookeeper} is another cluster than metadata.broker.list "
-            f"({_named(registered.values())} vs {_named(answered.values())}): is its chroot right?"
-        )
+    if registered and (not answered or same_cluster(registered, answered) is not None):
+        return
+    brokers = _named(named_brokers(target, answered).values())
+    raise OtherCluster(
+        f"target.zookeeper.connect {target.zookeeper} is another cluster than metadata.broker.list "
+        f"({_named(registered.values())} vs {brokers}): is its chroot right?"
+    )
 
 
 def same_cluster(one: Mapping[int, Broker], other: Mapping[int, Broker]) -> Broker | None:
     """A broker that both name by host and port: the two are then one cluster."""
     addresses = {(broker.host.lower(), broker.port) for broker in other.values()}
     return next((broker for broker in one.values() if (broker.host.lower(), broker.port) in addresses), None)
+
+
+def named_brokers(target: Target, answered: Mapping[int, Broker]) -> Mapping[int, Broker]:
+    """The target's brokers as it answered; of a cluster that never had a topic those of metadata.broker.list."""
+    return answered or {n: Broker(n, host, port) for n, (host, port) in enumerate(target.brokers)}
 
 
 def nothing_matches(source: Source, mirror: Mirror) -> str:

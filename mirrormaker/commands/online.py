@@ -19,6 +19,7 @@ from mirrormaker.look import (
     OtherCluster,
     look_at_source,
     look_at_target_zookeeper,
+    named_brokers,
     nothing_matches,
     same_cluster,
 )
@@ -74,7 +75,7 @@ def source_rows(source: Source, mirror: Mirror, target: Target, view: ClusterVie
         seen = look_at_source(source, mirror, TIMEOUT_S)
     except NoBrokers as exc:
         raise SourceRefused(f"source {source.name}: {exc}") from exc
-    same = same_cluster(seen.brokers, view.brokers)
+    same = same_cluster(seen.brokers, named_brokers(target, view.brokers))
     if same is not None:
         raise SameCluster(f"source {source.name} and the target are one cluster ({same} is in both)")
     if not seen.topics:
