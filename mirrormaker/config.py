@@ -13,24 +13,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import TypeVar
 
-import yaml
-
 from groundwork.java import read_properties
 from groundwork.options import OptionError, Options, given, load, warnings_of
+from mirrormaker.files import ConfigError as ConfigError
+from mirrormaker.files import read_bytes, read_yaml
 from mirrormaker.options import File, Mirror, Source, Target
 
+FLAGS = "command line"
+LONGEST_DRAIN_MS = 7000  # a stop has 9 s for draining, the last commit and the leaving of the group (daemon.DRAIN_S)
 O = TypeVar("O", bound=Options)  # noqa: E741  # as groundwork.options names it
-
-
-class ConfigError(Exception):
-    """What is wrong with a configuration; .problems has a sentence each."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = list(problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +45,21 @@ class Configuration:
 def from_yaml(path: Path) -> Configuration:
     """The mirror a YAML file describes.  Raises ConfigError."""
     where = path.name
-    try:
-        values = yaml.safe_load(_text(path))
-    except yaml.YAMLError as exc:
-        raise ConfigError([f"{where}: not YAML: {' '.join(str(exc).split())}"]) from exc
+    values = read_yaml(path)
     if not isinstance(values, Mapping):
         raise ConfigError([f"{where}: expected the sections sources, target and mirror"])
-    file = _load(File, values, where)
-    return _checked(file.sources, file.target, file.mirror, warnings_of(file), where)
+    try:
+        file = load(File, values, where)
+    except OptionError as exc:
+        raise ConfigError(exc.problems) from exc
+    names = Names(where, tuple(where for _ in file.sources), where)
+    return _checked(file.sources, file.target, file.mirror, warnings_of(file), names)
 
 
 def from_flags(consumers: Sequence[Path], producer: Path | None, flags: Mapping[str, str]) -> Configuration:
     """The mirror that the original's flags describe; flags are options of section `mirror`.  Raises ConfigError."""
     problems: list[str] = []
+    forbidden: list[Path] = []
     if not consumers:
         problems.append("--consumer.config is missing: a source's .properties, one for each source")
     if producer is None:
@@ -70,54 +67,56 @@ def from_flags(consumers: Sequence[Path], producer: Path | None, flags: Mapping[
     sources: list[Source] = []
     target: Target | None = None
     mirror: Mirror | None = None
-    for path in consumers:
-        sources += _attempt(Source, path, problems)
+    for n, path in enumerate(consumers):
+        if path.resolve() in [earlier.resolve() for earlier in consumers[:n]]:
+            problems.append(f"--consumer.config {path} is given twice: each of its messages would be read twice")
+        else:
+            sources += _attempt(Source, path, problems, forbidden)
     if producer is not None:
-        target = next(iter(_attempt(Target, producer, problems)), None)
+        target = next(iter(_attempt(Target, producer, problems, forbidden)), None)
     try:
-        mirror = load(Mirror, flags, "command line", jvm=True)
+        mirror = load(Mirror, flags, FLAGS, jvm=True)
     except OptionError as exc:
         problems += exc.problems
-    if problems or target is None or mirror is None:
-        raise ConfigError(problems)
+    if problems or target is None or mirror is None or producer is None:
+        raise ConfigError(problems, bool(forbidden))
     loaded: list[Options] = [*sources, target, mirror]
     warnings = [warning for options in loaded for warning in warnings_of(options)]
-    return _checked(tuple(sources), target, mirror, warnings, "command line")
+    names = Names(FLAGS, tuple(path.name for path in consumers), producer.name)
+    return _checked(tuple(sources), target, mirror, warnings, names)
 
 
-def _attempt(cls: type[O], path: Path, problems: list[str]) -> list[O]:
+def _attempt(cls: type[O], path: Path, problems: list[str], forbidden: list[Path]) -> list[O]:
     try:
-        return [load(cls, read_properties(_text(path)), path.name, jvm=True)]
-    except (OptionError, ConfigError) as exc:
+        return [load(cls, read_properties(read_bytes(path)), path.name, jvm=True)]  # bytes are ISO-8859-1, as for Java
+    except ConfigError as exc:
+        problems += exc.problems
+        if exc.forbidden:
+            forbidden.append(path)
+    except OptionError as exc:
         problems += exc.problems
     except ValueError as exc:
         problems.append(f"{path.name}: {exc}")
     return []
 
 
-def _load(cls: type[O], values: Mapping[str, object], where: str) -> O:
-    try:
-        return load(cls, values, where)
-    except OptionError as exc:
-        raise ConfigError(exc.problems) from exc
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as exc:
-        raise ConfigError([f"{path}: cannot be read: {exc.strerror}"]) from exc
-    except UnicodeDecodeError as exc:
-        raise ConfigError([f"{path}: byte {exc.start} is no UTF-8"]) from exc
-
-
 # ---- what holds between the parts -----------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What to call the places where the parts of a configuration were given."""
+
+    whole: str
+    sources: tuple[str, ...]
+    target: str
+
+
 def _checked(
-    sources: tuple[Source, ...], target: Target, mirror: Mirror, warnings: list[str], where: str
+    sources: tuple[Source, ...], target: Target, mirror: Mirror, warnings: list[str], names: Names
 ) -> Configuration:
     """The parts as they are run: names and the mirror's own settings filled in.  Raises ConfigError."""
+    where = names.whole
     problems: list[str] = []
     notes: list[str] = []
     named = [_named(s, s.name or _place(n, sources)) for n, s in enumerate(sources, 1)]
@@ -125,8 +124,9 @@ def _checked(
         problems.append(f"{where}: sources is empty: a mirror needs at least one")
     if len({source.name for source in named}) < len(named):
         problems.append(f"{where}: two sources have the same name; logs and status could not tell them apart")
-    for source in named:
-        at = f"{where}: source {source.name}"
+    problems += [f"{where}: {sentence}" for sentence in _read_twice(named)]
+    for source, file in zip(named, names.sources, strict=True):
+        at = f"{file}: source {source.name}"
         warnings += [f"{at}: {sentence}" for sentence in _overruled(source)]
         notes += [f"{at}: {sentence}" for sentence in _unsafe(source)]
         if loops(source.zookeeper_connect, target.zookeeper):
@@ -134,11 +134,24 @@ def _checked(
                 f"{at}: zookeeper.connect and target.zookeeper.connect name the same cluster "
                 f"({target.zookeeper}): a mirror into its own source never ends"
             )
-    target = _target(target, warnings, problems, notes, where)
+    target = _target(target, warnings, problems, notes, names.target)
     if problems:
         raise ConfigError(problems)
     ready = tuple(_as_run(source, mirror) for source in named)
     return Configuration(ready, target, mirror, tuple(warnings), tuple(notes))
+
+
+def _read_twice(sources: Sequence[Source]) -> list[str]:
+    """Pairs of sources that are one cluster: sentences."""
+    sentences = []
+    for one, other in combinations(sources, 2):
+        if loops(one.zookeeper_connect, other.zookeeper_connect):
+            both = f"sources {one.name} and {other.name} read the same cluster ({other.zookeeper_connect})"
+            if one.group_id == other.group_id:
+                sentences.append(f"{both} in the same group: keep one; num.streams gives it more streams")
+            else:
+                sentences.append(f"{both} in two groups: each message would be delivered twice; keep one")
+    return sentences
 
 
 def _named(source: Source, name: str) -> Source:
@@ -168,10 +181,17 @@ def _as_run(source: Source, mirror: Mirror) -> Source:
 
 
 def _unsafe(source: Source) -> list[str]:
-    """Settings of a source that are allowed and can cost messages: a sentence each."""
+    """Settings of a source that are allowed and can cost messages, or their order of leaving: a sentence each."""
+    sentences = []
     if source.auto_offset_reset == "largest":
-        return ["auto.offset.reset=largest: messages written before the first start, or lost to retention, are skipped"]
-    return []
+        skips = "messages written before the first start, or lost to retention, are skipped"
+        sentences.append(f"auto.offset.reset=largest: {skips}")
+    if source.rebalance_drain_ms > LONGEST_DRAIN_MS:
+        sentences.append(
+            f"rebalance.drain.ms={source.rebalance_drain_ms}: a stop ends within 10 s all the same, and where "
+            f"draining takes it all nothing more is committed; at most {LONGEST_DRAIN_MS} leaves time for that"
+        )
+    return sentences
 
 
 # Options of a producer that a mirror does not have, and why.

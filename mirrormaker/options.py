@@ -15,7 +15,7 @@ from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 
 
 def release(raw: object) -> str:
-    """An option that names a Kafka release, such as 0.8.2 (in YAML, 0.9 without quotes is a number)."""
+    """An option that names a Kafka release, such as 0.8.2 (in YAML, 0.9 without quotes is a number, and will do)."""
     text = str(raw).strip()
     try:
         dialect(text)
@@ -98,9 +98,6 @@ class Mirror(Options):
     )
     start_timeout_ms: int = option(
         "start.timeout.ms", 30000, "how long clusters may be out of reach at start before exit 69", "ms", least=0
-    )
-    stop_timeout_ms: int = option(
-        "stop.timeout.ms", 8000, "how long a stop waits for what is in flight before it commits and ends", "ms", least=0
     )
     status_interval_ms: int = option("status.interval.ms", 10000, "time between two status lines", "ms", least=100)
 

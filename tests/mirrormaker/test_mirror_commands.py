@@ -28,13 +28,12 @@ def test_the_flags_of_the_original_are_checked_the_same_way(capsys: pytest.Captu
     assert [line.split(":")[0] for line in said.err.splitlines()] == ["warning", "warning"]
 
 
-def test_several_sources_are_several_consumer_configs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_sources_are_several_consumer_configs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     conf = ROOT / "conf"
-    consumer = ["--consumer.config", f"{conf}/consumer.properties"]
-    assert (
-        outcome(["check", *consumer, *consumer, "--producer.config", f"{conf}/producer.properties", "--blacklist", "a"])
-        == 0
-    )
+    other = tmp_path / "other.properties"
+    other.write_text("zookeeper.connect=zk1.dc3:2181\ngroup.id=g\n")
+    consumers = ["--consumer.config", f"{conf}/consumer.properties", "--consumer.config", str(other)]
+    assert outcome(["check", *consumers, "--producer.config", f"{conf}/producer.properties", "--whitelist", "a"]) == 0
     assert capsys.readouterr().out == "ok: 2 source(s), topics a\n"
 
 

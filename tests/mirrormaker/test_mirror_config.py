@@ -196,14 +196,118 @@ def test_what_a_mirror_does_its_own_way_is_a_warning(tmp_path: Path) -> None:
         "metadata.broker.list=k:9092\nmessage.send.max.retries=3\n",
     )
     assert configuration.warnings == (
-        "command line: source source: option 'auto.commit.enable' has no effect here: "
+        "c.properties: source source: option 'auto.commit.enable' has no effect here: "
         "a mirror always commits what is acknowledged",
-        "command line: source source: option 'consumer.timeout.ms' has no effect here: "
+        "c.properties: source source: option 'consumer.timeout.ms' has no effect here: "
         "a mirror waits for messages for ever",
-        "command line: target: option 'message.send.max.retries' has no effect here: "
+        "p.properties: target: option 'message.send.max.retries' has no effect here: "
         "a mirror tries for ever, and commits nothing meanwhile",
     )
     assert configuration.target.retries == -1
+
+
+def test_refused_acks_and_unsafe_settings_name_the_file_they_stand_in(tmp_path: Path) -> None:
+    consumer = "zookeeper.connect=zk:1/a\ngroup.id=g\nauto.offset.reset=largest\n"
+    with pytest.raises(ConfigError, match=r"^p\.properties: target: request\.required\.acks=0 is refused"):
+        properties(tmp_path, consumer, "metadata.broker.list=k:9092\nrequest.required.acks=0\n")
+    notes = properties(tmp_path, consumer, "metadata.broker.list=k:9092\nrequest.required.acks=1\n").notes
+    assert [note.split(": ")[:2] for note in notes] == [
+        ["c.properties", "source source"],
+        ["p.properties", "target"],
+        ["p.properties", "target"],
+    ]
+
+
+def test_properties_are_read_in_the_jvms_encoding(tmp_path: Path) -> None:
+    (tmp_path / "c.properties").write_bytes(
+        "# für die Bestände\nzookeeper.connect=zk:1/a\ngroup.id=g\n".encode("latin-1")
+    )
+    (tmp_path / "p.properties").write_text("metadata.broker.list=k:9092\nclient.id=gr\\u00fcn\n")
+    configuration = from_flags([tmp_path / "c.properties"], tmp_path / "p.properties", {"whitelist": "a"})
+    assert (configuration.sources[0].group_id, configuration.target.client_id) == ("g", "grün")
+
+
+def test_one_consumer_config_given_twice_is_refused(tmp_path: Path) -> None:
+    properties(tmp_path, "zookeeper.connect=zk:1/a\ngroup.id=g\n", "metadata.broker.list=k:9092\n")
+    one, again = tmp_path / "c.properties", tmp_path / "." / "c.properties"
+    with pytest.raises(ConfigError) as wrong:
+        from_flags([one, again], tmp_path / "p.properties", {"whitelist": "a"})
+    assert wrong.value.problems == [
+        f"--consumer.config {again} is given twice: each of its messages would be read twice"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("group", "why"),
+    [
+        ("h", "in two groups: each message would be delivered twice; keep one"),
+        ("g", "in the same group: keep one; num.streams gives it more streams"),
+    ],
+)
+def test_two_sources_that_are_one_cluster_are_refused_by_name(tmp_path: Path, group: str, why: str) -> None:
+    text = (
+        "sources:\n- {name: a, zookeeper.connect: 'zk1:1,zk2:1/k', group.id: g}\n"
+        f"- {{name: b, zookeeper.connect: 'zk2:1/k', group.id: {group}}}\n"
+    )
+    assert problems(tmp_path, text + TARGET + MIRROR) == [
+        f"m.yaml: sources a and b read the same cluster (zk2:1/k) {why}"
+    ]
+
+
+def test_a_key_given_twice_is_an_error_with_both_lines(tmp_path: Path) -> None:
+    text = "mirror:\n  whitelist: a\n  num.streams: 1\n  whitelist: b\n" + SOURCE + TARGET + "target: {}\n"
+    assert problems(tmp_path, text) == [
+        "m.yaml: line 4: 'whitelist' is given twice, first in line 2",
+        "m.yaml: line 8: 'target' is given twice, first in line 7",
+    ]
+
+
+def test_what_an_anchor_brings_may_be_given_again(tmp_path: Path) -> None:
+    text = (
+        "sources:\n- &one {zookeeper.connect: 'zk:1/a', group.id: g, name: a}\n"
+        "- {<<: *one, zookeeper.connect: 'zk:1/b', name: b}\n"
+    )
+    configuration = from_yaml(yaml_file(tmp_path, text + TARGET + MIRROR))
+    assert [(source.name, source.group_id) for source in configuration.sources] == [("a", "g"), ("b", "g")]
+
+
+def test_names_that_yaml_takes_for_numbers_want_quotes(tmp_path: Path) -> None:
+    text = "sources:\n- {zookeeper.connect: 'zk:1/a', group.id: 5, version: 0.10}\n" + TARGET + MIRROR
+    assert problems(tmp_path, text) == [
+        "m.yaml: sources[0]: option 'group.id' is 5, expected text, and without quotes this is a number: "
+        "put it in quotes",
+        "m.yaml: sources[0]: option 'version' is 0.1, expected text, and without quotes this is a number "
+        "(0.10 is 0.1): put it in quotes",
+    ]
+
+
+def test_keys_of_the_newer_clients_name_the_older_ones(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        properties(
+            tmp_path,
+            "bootstrap.servers=k:9092\nkey.deserializer=x\n",
+            "bootstrap.servers=k:9092\nacks=all\nlinger.ms=5\nbatch.size=16384\nkey.serializer=x\n",
+        )
+    said = "\n".join(wrong.value.problems)
+    for key, ours in {
+        "acks": "request.required.acks",
+        "linger.ms": "queue.buffering.max.ms",
+        "batch.size": "batch.bytes",
+        "key.serializer": "key.serializer.class",
+    }.items():
+        assert f"p.properties: option '{key}' is one of the JVM's newer client; here: {ours}" in said
+    assert (
+        "p.properties: option 'bootstrap.servers' is one of the JVM's newer client; here: metadata.broker.list" in said
+    )
+    assert "c.properties: option 'bootstrap.servers' is one of the JVM's newer client; here: zookeeper.connect" in said
+
+
+def test_a_drain_that_a_stop_cannot_wait_for_is_named(tmp_path: Path) -> None:
+    text = "sources:\n- {zookeeper.connect: 'zk:1/a', group.id: g, rebalance.drain.ms: 20000}\n" + TARGET + MIRROR
+    assert from_yaml(yaml_file(tmp_path, text)).notes == (
+        "m.yaml: source source: rebalance.drain.ms=20000: a stop ends within 10 s all the same, and where draining "
+        "takes it all nothing more is committed; at most 7000 leaves time for that",
+    )
 
 
 def test_flags_are_options_of_the_mirror(tmp_path: Path) -> None:
