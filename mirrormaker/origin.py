@@ -14,7 +14,7 @@ from mirrormaker.targets import SourceTopic, TargetTopics
 from producer.sender import Sender
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerError
-from zkconsumer.events import ConsumerEvent, log_event
+from zkconsumer.events import log_event
 from zkconsumer.status import PartitionStatus
 
 
@@ -32,7 +32,6 @@ class Origin:
     ) -> None:
         self.source = source
         self.name = source.name
-        self.trouble = ""  # what the whole source waits for
         self._crew = crew
         self._on_fence = on_fence
         self._connector: ConsumerConnector | None = None
@@ -41,10 +40,16 @@ class Origin:
     def start(self, mirror: Mirror) -> None:
         """Join the group and carry its streams.  Raises Unreachable (try again), ChrootMissing, ConsumerError."""
         release, died = self.source.version, self._crew.died
-        self._connector = ConsumerConnector(self.source, "caller", release, self._event, self._on_fence, died)
+        self._connector = ConsumerConnector(self.source, "caller", release, log_event, self._on_fence, died)
         streams = self._connector.create_message_streams_by_filter(mirror.topics, mirror.num_streams)
         for stream in streams:
             self._crew.spawn(f"carry-{self.name}-{stream.name}", carry, stream.sets(), self.forwarder.take)
+
+    @property
+    def trouble(self) -> str:
+        """What the whole source waits for."""
+        silent_s = self._connector.silent_s if self._connector is not None else 0.0
+        return f"source {self.name}: ZooKeeper silent for {silent_s:.0f} s" if silent_s else ""
 
     @property
     def settled(self) -> bool:
@@ -70,11 +75,6 @@ class Origin:
         if not found:
             raise ConsumerError(f"source topic {name} is not in ZooKeeper (deleted?)")
         return SourceTopic(len(found), max(len(replicas) for replicas in found.values()))
-
-    def _event(self, event: ConsumerEvent) -> None:
-        if event.kind == "session":
-            self.trouble = "" if event.text.endswith(" connected") else f"source {self.name}: {event.text}"
-        log_event(event)
 
 
 def total_done(before: dict[TopicPartition, int], rows: list[PartitionStatus]) -> tuple[int, dict[TopicPartition, int]]:

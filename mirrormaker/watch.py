@@ -43,16 +43,19 @@ class Watch:
         rows = self._count()
         lags = [row.lag for row in rows]
         known = [lag for lag in lags if lag is not None]
+        trouble = "; ".join(origin.trouble for origin in self._origins if origin.trouble)
+        # Without its ZooKeeper a source soon owns nothing, and nothing has no lag: that must not read as all is well.
+        blind = bool(trouble) or not all(origin.settled or origin.partitions() for origin in self._origins)
         return Snapshot(
             at=now(),
             messages=self._messages,
             bytes=self._sender.counters.bytes,
-            lag=sum(known) if len(known) == len(lags) else None,
+            lag=sum(known) if len(known) == len(lags) and not blind else None,
             in_flight_bytes=self._sender.bytes_pending,
             owned=len(rows),
             parked=tuple(Still(str(row.tp), row.parked) for row in rows if row.parked is not None),
             waiting=tuple(still for origin in self._origins for still in origin.waiting()),
-            trouble="; ".join(origin.trouble for origin in self._origins if origin.trouble),
+            trouble=trouble,
         )
 
     def _count(self) -> list[PartitionStatus]:

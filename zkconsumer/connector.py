@@ -1,6 +1,6 @@
 """The high-level consumer: a member of a ZooKeeper consumer group, sharing it with JVM members.
 
-    with ConsumerConnector(load_consumer(ConsumerConfig, values, "consumer.yaml")) as connector:
+    with ConsumerConnector({"zookeeper.connect": "zk1:2181", "group.id": "g", **more}) as connector:
         (stream,) = connector.create_message_streams({"orders": 1})["orders"]
         for message in stream: ...
 
@@ -25,7 +25,7 @@ from groundwork.hub import Hub, OwnThread, Which, pick_hub
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.engine import Engine
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent, log_event
@@ -41,6 +41,8 @@ T = TypeVar("T")
 class ConsumerConnector:
     """One member of config.group_id.
 
+    config                   a ConsumerConfig, or a mapping of option names to values: {"group.id": "billing", ...};
+                             OptionError names what is wrong with it
     on_event(ConsumerEvent)  what an operator should read; logged when none is given.  In the hub; must not wait
     on_fence()               the lease on the session is over: whoever sends what we read must stop now.  In the hub
     on_death(name, error)    something of ours died; every stream raises the same error
@@ -48,13 +50,15 @@ class ConsumerConnector:
 
     def __init__(
         self,
-        config: ConsumerConfig,
+        config: ConsumerConfig | Mapping[str, object],
         hub: Which = "auto",
         release: str = "0.8.2",
         on_event: OnEvent = log_event,
         on_fence: Callable[[], object] = lambda: None,
         on_death: Callable[[str, BaseException], object] = lambda name, error: None,
     ) -> None:
+        if not isinstance(config, ConsumerConfig):
+            config = load_consumer(ConsumerConfig, config, "ConsumerConnector")
         self.config = config
         self.dialect: Dialect = dialect(release)
         self.consumer_id = _consumer_id(config, self.dialect)
@@ -126,6 +130,14 @@ class ConsumerConnector:
     def settled(self) -> bool:
         """The member reads all of its share, as far as it knows."""
         return self._engine is not None and self._engine.settled
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since ZooKeeper gave its last sign of life; 0 before the first and while all is well.
+
+        A beat is sent each twelfth of the session's time-out; a third of it is no news.
+        """
+        return 0.0 if self._engine is None or self._closed else self._engine.silent_s
 
     def ask(self, what: str, question: Callable[..., T], *args: object) -> T:
         """question(zk, znodes, *args), such as one of kafkawire.cluster.zookeeper's reads, on our own session.

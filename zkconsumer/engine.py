@@ -36,6 +36,7 @@ T = TypeVar("T")
 FIRST_ROUND_S = 10.0  # creating streams waits that long for a first round; the member goes on trying
 AUDIT_S = 30.0
 TEND_S = 0.2
+SILENT_SHARE = 3  # of the session's time-out: four beats without an answer
 LEAVE_S = 6.0  # a member that cannot reach ZooKeeper leaves by the end of its session; with the rest, below 10 s
 
 
@@ -205,6 +206,12 @@ class Engine:
     @property
     def settled(self) -> bool:
         return self._member.settled
+
+    @property
+    def silent_s(self) -> float:
+        heard, limit_s = self._lease.heard_of, self._config.session_timeout_ms / 1000 / SILENT_SHARE
+        silent_s = 0.0 if heard is None else now() - heard
+        return silent_s if silent_s > limit_s else 0.0
 
     def _owned(self) -> list[Cursor]:
         return list(self._cursors.values())

@@ -27,16 +27,18 @@ def margin_of(negotiated_s: float) -> float:
 class Lease:
     """Valid from the first answered beat until valid_until; revoked at once when the session is known to be lost."""
 
-    __slots__ = ("_margin_s", "_revoked_at", "valid_until")
+    __slots__ = ("_margin_s", "_revoked_at", "heard_of", "valid_until")
 
     def __init__(self, margin_s: float | None = None) -> None:
         """margin_s: None takes margin_of the negotiated time-out."""
         self._margin_s = margin_s
         self._revoked_at = float("-inf")
         self.valid_until = float("-inf")
+        self.heard_of: float | None = None  # when the youngest beat that was answered was sent; a lost session keeps it
 
     def beat_answered(self, sent_at: float, negotiated_s: float) -> None:
         """A beat sent at sent_at was answered in a session of negotiated_s; answers may come in any order."""
+        self.heard_of = sent_at if self.heard_of is None else max(self.heard_of, sent_at)
         margin = margin_of(negotiated_s) if self._margin_s is None else self._margin_s
         if sent_at >= self._revoked_at:  # an answer of the session before proves nothing about this one
             self.valid_until = max(self.valid_until, sent_at + negotiated_s - margin)

@@ -22,6 +22,7 @@ class Origin:
     trouble: str = ""
     still: list[Still] = field(default_factory=list)
     name: str = "dc1"
+    settled: bool = True
 
     def partitions(self) -> list[PartitionStatus]:
         return self.rows
@@ -66,6 +67,14 @@ def test_what_is_done_is_counted_across_looks_and_for_new_partitions_since_their
     assert total_done({tp: 45}, [ROW]) == (5, {tp: 50})
     assert total_done({tp: 60}, [ROW]) == (0, {tp: 50})  # a rewind is no work done
     assert total_done({tp: 45}, [replace(ROW, done=None)]) == (0, {})
+
+
+def test_the_lag_of_a_source_whose_zookeeper_is_silent_is_unknown() -> None:
+    for origin in (Origin(trouble="source dc1: ZooKeeper silent for 8 s"), Origin([], "source dc1: …")):
+        assert watch(origin).snapshot().lag is None
+    assert watch(Origin([], settled=False)).snapshot().lag is None  # back, and nothing is ours again yet
+    assert watch(Origin([])).snapshot().lag == 0  # others own all there is
+    assert watch(Origin()).snapshot().lag == 150
 
 
 def test_the_snapshot_names_what_stands_still() -> None:
