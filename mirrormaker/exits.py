@@ -8,3 +8,5 @@ UNREACHABLE = DAEMON_EXIT["unreachable"]  # a cluster, for longer than start.tim
 INTERNAL = DAEMON_EXIT["internal"]  # a part of the program died
 TEMPORARY = DAEMON_EXIT["temporary"]  # a second signal ended the drain
 CONFIGURATION = DAEMON_EXIT["configuration"]
+PERMISSION = DAEMON_EXIT["permission"]  # a file of the configuration may not be read
+INTERRUPTED = 130  # ctrl-C before `run` began, or of `check`: as a shell counts SIGINT

@@ -60,21 +60,29 @@ def original_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-_PATH = click.Path(dir_okay=False)
+def _only_one(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> str | None:
+    if len(values) > 1:
+        both = " and ".join(repr(value) for value in values)
+        raise UsageRefused(f"{parameter.opts[0]} is given {len(values)} times, {both}: give it once", context)
+    return values[0] if values else None
+
+
+def _once(flag: str, name: str, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """An option that click would take the last of, silently, when it is given twice."""
+    return click.option(flag, name, multiple=True, callback=_only_one, help=help)
+
+
 _TAKEN = (
     click.option(
         "--consumer.config",
         "consumer_config",
         multiple=True,
-        type=_PATH,
         help="A source as the JVM's consumer.properties; repeat it for several sources.",
     ),
-    click.option(
-        "--producer.config", "producer_config", type=_PATH, help="The target as the JVM's producer.properties."
-    ),
-    click.option("--whitelist", help="Topics to mirror: a Java regex, commas mean 'or'."),
-    click.option("--blacklist", help="Topics not to mirror; all others are."),
-    click.option("--num.streams", "num_streams", help="Streams of each source (threads in its registration)."),
-    click.option("--offset.commit.interval.ms", "offset_commit_interval_ms", help="Time between two commits."),
-    click.option("--message.handler", "message_handler", help="package.module:function, called with each message."),
+    _once("--producer.config", "producer_config", "The target as the JVM's producer.properties."),
+    _once("--whitelist", "whitelist", "Topics to mirror: a Java regex, commas mean 'or'."),
+    _once("--blacklist", "blacklist", "Topics not to mirror; all others are."),
+    _once("--num.streams", "num_streams", "Streams of each source (threads in its registration)."),
+    _once("--offset.commit.interval.ms", "offset_commit_interval_ms", "Time between two commits."),
+    _once("--message.handler", "message_handler", "package.module:function, called with each message."),
 )

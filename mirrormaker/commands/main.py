@@ -1,127 +1,30 @@
-"""`mirrormaker`: run a mirror, or check its configuration.
+"""The console script `mirrormaker`: answers ctrl-C from its first moment on, then loads and runs the commands (cli).
 
-    mirrormaker run FILE                     from a YAML file
-    mirrormaker run --consumer.config C --producer.config P --whitelist W     from what the original was given
-    mirrormaker check ... [--online]         the same arguments: says what is wrong, starts nothing
-
-Data on stdout, everything else on stderr; one sentence an error.  Exit codes: mirrormaker.exits.
+Loading takes a good part of a second; a ctrl-C in it would end in the traceback of some import.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
+from types import FrameType
 
-import click
-
-from mirrormaker import exits
-from mirrormaker.commands.flags import original_flags
-from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml
-
-DISTRIBUTION = "kafka-legacy-mirror"
-FLAGS = {
-    "whitelist": "whitelist",
-    "blacklist": "blacklist",
-    "num_streams": "num.streams",
-    "offset_commit_interval_ms": "offset.commit.interval.ms",
-    "message_handler": "message.handler",
-}
+INTERRUPTED = 130
 
 
 def main() -> None:
-    """The console script."""
+    """Run this process's command line and exit with its code."""
+    signal.signal(signal.SIGINT, interrupted)  # until `run` takes the signal over, before it connects to anything
+    from mirrormaker.commands.cli import outcome
+
     sys.exit(outcome(sys.argv[1:]))
 
 
-def outcome(args: Sequence[str]) -> int:
-    """Run a command line; its exit code."""
-    try:
-        code = cli.main(args=list(args), prog_name="mirrormaker", standalone_mode=False)
-    except click.UsageError as exc:
-        exc.show()
-        return exits.USAGE
-    except click.ClickException as exc:
-        exc.show()
-        return exits.INTERNAL
-    except click.Abort:
-        return exits.INTERNAL
-    except ConfigError as exc:
-        for problem in exc.problems:
-            click.echo(f"error: {problem}", err=True)
-        return exits.CONFIGURATION
-    return code if isinstance(code, int) else exits.CLEAN
-
-
-def configured(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What run and check are given: a YAML file, or the original's flags."""
-    command = original_flags(command)
-    return click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))(command)
-
-
-def configuration(
-    file: Path | None, consumer_config: Sequence[str], producer_config: str | None, flags: dict[str, str | None]
-) -> Configuration:
-    """The configuration a command line names.  Raises ConfigError, and click.UsageError for what contradicts itself."""
-    given = {FLAGS[name]: text for name, text in flags.items() if text is not None}
-    by_flags = [
-        *(["--consumer.config"] if consumer_config else []),
-        *(["--producer.config"] if producer_config else []),
-    ]
-    by_flags += [f"--{name}" for name in given]
-    if file is not None and by_flags:
-        raise click.UsageError(f"{file} is a whole configuration; {', '.join(by_flags)} cannot be given beside it")
-    if file is not None:
-        return from_yaml(file)
-    if not by_flags:
-        raise click.UsageError(
-            "give a YAML file, or --consumer.config, --producer.config and --whitelist or --blacklist"
-        )
-    return from_flags(
-        [Path(path) for path in consumer_config], Path(producer_config) if producer_config else None, given
-    )
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version(DISTRIBUTION), "--version", prog_name="mirrormaker")
-def cli() -> None:
-    """Mirrors topics between Kafka clusters; joins ZooKeeper consumer groups as the JVM's MirrorMaker does."""
-
-
-@cli.command()
-@configured
-def run(file: Path | None, consumer_config: Sequence[str], producer_config: str | None, **flags: str | None) -> int:
-    """Mirror until SIGTERM or ctrl-C: drain, commit, leave the group, exit 0 in 10 s.  A second one stops at once."""
-    configured = configuration(file, consumer_config, producer_config, flags)
-    from mirrormaker.daemon import run_daemon  # after the configuration is known to be right
-
-    return run_daemon(configured)
-
-
-@cli.command()
-@click.option("--online", is_flag=True, help="Connect too: brokers, topics, partition counts on both sides.")
-@configured
-def check(
-    file: Path | None,
-    consumer_config: Sequence[str],
-    producer_config: str | None,
-    online: bool,
-    **flags: str | None,
-) -> int:
-    """Say what is wrong with a configuration, and what is unsafe; start nothing."""
-    configured = configuration(file, consumer_config, producer_config, flags)
-    for warning in configured.warnings:
-        click.echo(f"warning: {warning}", err=True)
-    for note in configured.notes:
-        click.echo(f"unsafe: {note}", err=True)
-    if online:
-        from mirrormaker.commands.online import check_online
-
-        return check_online(configured)
-    click.echo(f"ok: {len(configured.sources)} source(s), topics {configured.mirror.topics.regex}")
-    return exits.CLEAN
+def interrupted(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C while nothing is held that would have to be given back: one sentence, and the end."""
+    os.write(2, b"mirrormaker: interrupted\n")
+    os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from mirrormaker.commands.cli import outcome
 from mirrormaker.commands.flags import REFUSED
-from mirrormaker.commands.main import outcome
 from mirrormaker.commands.reference import page
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +56,14 @@ def test_every_other_flag_of_the_original_is_refused_by_name(
         (["check", EXAMPLE, "--whitelist", "a"], "is a whole configuration; --whitelist cannot be given beside it"),
         (["check", EXAMPLE, "--num-streams", "2"], "No such option"),
         (["mirror"], "No such command"),
+        (
+            ["check", "--whitelist", "a", "--whitelist", "b"],
+            "--whitelist is given 2 times, 'a' and 'b': give it once",
+        ),
+        (
+            ["run", "--producer.config", "p", "--producer.config", "p"],
+            "--producer.config is given 2 times, 'p' and 'p'",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_exit_64(args: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,6 +83,62 @@ def test_a_wrong_configuration_is_exit_78_with_a_sentence_a_problem(
         "error: m.yaml: sources[0]: option 'grup.id' is unknown; did you mean 'group.id'?\n"
         "error: m.yaml: sources[0]: option 'group.id' is missing: the consumer group\n",
     )
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+@pytest.mark.parametrize("broken", ["file", "consumer", "producer"])
+def test_a_file_that_is_missing_is_exit_78_and_one_that_is_forbidden_77(
+    command: str, broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf = {"consumer": ROOT / "conf" / "consumer.properties", "producer": ROOT / "conf" / "producer.properties"}
+    file = conf[broken] = tmp_path / "one"
+    flags = ["--consumer.config", str(conf["consumer"]), "--producer.config", str(conf["producer"]), "--whitelist", "a"]
+    args = [command, str(file)] if broken == "file" else [command, *flags]
+    assert outcome(args) == 78
+    assert capsys.readouterr().err == f"error: {file}: cannot be read: No such file or directory\n"
+    file.mkdir()
+    assert outcome(args) == 78
+    assert capsys.readouterr().err == f"error: {file}: cannot be read: Is a directory\n"
+    file.rmdir()
+    file.touch()
+    read = Path.read_bytes
+
+    def forbidden(path: Path) -> bytes:  # root, who may run the tests, may read all
+        if path == file:
+            raise PermissionError(13, "Permission denied")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    assert outcome(args) == 77
+    assert capsys.readouterr().err == f"error: {file}: may not be read by this user: Permission denied\n"
+
+
+def test_a_blacklist_is_not_told_as_the_topics(capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(["check", str(ROOT / "conf" / "wan.yaml")]) == 0
+    assert capsys.readouterr().out == "ok: 2 source(s), all topics but test.*|tmp.*\n"
+
+
+@pytest.mark.parametrize("at", ["click", "mirrormaker.config", "gevent"])
+def test_ctrl_c_while_it_loads_is_one_sentence_and_130(at: str, tmp_path: Path) -> None:
+    program = f"""
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {at!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from mirrormaker.commands.main import main
+sys.argv = ["mirrormaker", "run", {EXAMPLE!r}]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "mirrormaker: interrupted\n")
+
+
+def test_dash_h_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for args in (["-h"], ["run", "-h"], ["check", "-h"]):
+        assert outcome(args) == 0
+        assert capsys.readouterr().out.startswith("Usage: mirrormaker")
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
