@@ -54,6 +54,19 @@ def test_the_daemon_is_well_confined(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-300:]
 
 
+@needs_systemd
+def test_a_flow_that_is_enabled_starts_after_a_reboot_and_with_all_others(tmp_path: Path) -> None:
+    installed = tmp_path / "etc/systemd/system"
+    installed.mkdir(parents=True)
+    copied(installed)
+    command = ["systemctl", f"--root={tmp_path}", "enable", "mirrormaker@orders"]  # as the unit's own comment says
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    for pulls in ("multi-user.target", "mirrormaker.target"):
+        link = installed / f"{pulls}.wants" / "mirrormaker@orders.service"
+        assert link.is_symlink()
+        assert link.readlink().name == "mirrormaker@.service"
+
+
 def test_the_command_line_of_the_unit_is_one_that_the_daemon_takes(tmp_path: Path) -> None:
     shutil.copy(ROOT / "conf" / "mirror.yaml", tmp_path / "orders.yaml")
     command = exec_start("orders", tmp_path)
