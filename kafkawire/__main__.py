@@ -25,7 +25,7 @@ _HEX = re.compile(r"(?:[0-9a-fA-F]{2}\s*)+")
 _DECIMALS = re.compile(r"(?:<<|\[)?\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*)*(?:>>|\])?")
 
 
-@click.group(help="Kafka's bytes, for people.")
+@click.group(help="Kafka's bytes, for people.", context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Kafka's bytes, for people."""
 

@@ -94,7 +94,11 @@ def _plain(fields: Mapping[str, Any], start: int) -> tuple[Document, RemoteError
 
 
 def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Document, CorruptMessage | None]:
-    """A set as fetched at offset start, up to the first damage, and that damage.  A cut tail is no damage."""
+    """A set as fetched at offset start, up to the first damage, and that damage.  A cut tail is no damage.
+
+    wrapper    of a set that is one wrapper and nothing else
+    wrappers   of any other: in the order of the set, each with its byte position and which offsets it holds
+    """
     whole, found = message_set("", 0, start, memoryview(data), -1)
     messages: list[Document] = []
     wrappers: list[Document] = []
@@ -102,8 +106,12 @@ def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Documen
     try:
         for run in found.runs:
             if run.codec:
-                wrappers.append(_wrapper(wrapper(data, run.begin, run.end)))
+                outer = _wrapper(wrapper(data, run.begin, run.end))
+                wrappers.append(outer)
+                before = len(messages)
                 messages.extend(_message(message, {}) for message in _of(whole, run).messages())
+                if len(found.runs) > 1:
+                    outer |= {"position": run.begin, "holds": _holds(messages[before:])}
             else:
                 messages.extend(_plain_entries(whole, run))
         damage = found.damage
@@ -111,9 +119,15 @@ def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Documen
         damage = exc
     out: Document = {}
     if wrappers:
-        out |= {"wrapper": wrappers[0]} if len(wrappers) == 1 else {"wrappers": wrappers}
+        out |= {"wrapper": wrappers[0]} if len(found.runs) == 1 else {"wrappers": wrappers}
     out["messages"] = messages
     return out | _ends(found, len(data), damage), damage
+
+
+def _holds(messages: list[Document]) -> Document:
+    """Which of the set's messages stood in one of its wrappers."""
+    ends = {"first_offset": messages[0]["offset"], "last_offset": messages[-1]["offset"]} if messages else {}
+    return {"messages": len(messages)} | ends
 
 
 def _ends(found: Scan, total: int, damage: CorruptMessage | None) -> Document:

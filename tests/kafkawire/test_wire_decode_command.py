@@ -100,6 +100,33 @@ def test_several_wrappers_are_a_list() -> None:
     assert [(each["offset"], each["codec"]) for each in wrappers] == [(0, "gzip"), (1, "snappy"), (2, "lz4")]
 
 
+def test_a_wrapper_among_plain_entries_says_what_it_holds() -> None:
+    plain = encode([(4, None, b"a", None)])
+    data = plain + encode([(5, None, b"b", None), (6, None, b"c", None)], 1) + encode([(7, None, b"d", None)])
+    decoded = document(decode(*SET, data.hex()))
+    assert "wrapper" not in decoded
+    [wrapper] = decoded["wrappers"]
+    assert (wrapper["offset"], wrapper["codec"], wrapper["position"]) == (6, "gzip", len(plain))
+    assert wrapper["holds"] == {"messages": 2, "first_offset": 5, "last_offset": 6}
+    assert [message["offset"] for message in decoded["messages"]] == [4, 5, 6, 7]
+
+
+def test_several_wrappers_each_say_what_they_hold() -> None:
+    first = encode([(0, None, b"a", None), (1, None, b"b", None)], 1)
+    decoded = document(decode(*SET, (first + encode([(2, None, b"c", None)], 2)).hex()))
+    assert [(each["position"], each["holds"]) for each in decoded["wrappers"]] == [
+        (0, {"messages": 2, "first_offset": 0, "last_offset": 1}),
+        (len(first), {"messages": 1, "first_offset": 2, "last_offset": 2}),
+    ]
+
+
+def test_dash_h_is_help() -> None:
+    for arguments in (["-h"], ["decode", "-h"]):
+        result = CliRunner().invoke(main, arguments)
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert result.stdout.startswith("Usage:")
+
+
 @pytest.mark.parametrize("codec", [0, 1])
 def test_a_corrupt_set_exits_1_with_the_position_and_prints_what_is_before(codec: int) -> None:
     good, bad = encode([(2, None, b"good", None)]), bytearray(encode([(3, None, b"bad", None)], codec))
