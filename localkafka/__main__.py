@@ -10,6 +10,7 @@ from types import FrameType
 
 import click
 
+from groundwork.logs import set_up_logging
 from localkafka import releases
 from localkafka.cluster import Cluster
 from localkafka.errors import LocalKafkaError, last_lines
@@ -36,7 +37,10 @@ def _known(context: click.Context, parameter: click.Parameter, version: str) -> 
         raise click.BadParameter(str(error)) from error
 
 
-@click.command(help="Start a real ZooKeeper and real brokers on 127.0.0.1 and run them until ctrl-C.")
+@click.command(
+    help="Start a real ZooKeeper and real brokers on 127.0.0.1 and run them until ctrl-C.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="How many brokers.")
 @click.option("--version", default=releases.DEFAULT, show_default=True, callback=_known, help="Kafka's version.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: version, zookeeper, brokers.")
@@ -46,6 +50,7 @@ def main(brokers: int, version: str, as_json: bool, settings: tuple[str, ...], k
     for setting in settings:
         if "=" not in setting:
             raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--setting")
+    set_up_logging("warning")  # without it the ZooKeeper client tells each failed connect on stderr
     _stop_on_signal()
     cluster = Cluster(version, brokers, settings=dict(s.split("=", 1) for s in settings), keep=keep)
     try:

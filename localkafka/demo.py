@@ -20,6 +20,7 @@ from pathlib import Path
 import click
 
 from groundwork import output
+from groundwork.logs import set_up_logging
 from kafkawire.model import TopicPartition
 from localkafka import tools
 from localkafka.cluster import Cluster
@@ -192,10 +193,11 @@ def stay() -> None:
         print("stopping", file=sys.stderr)
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--keep", is_flag=True, help="Leave the clusters up until ctrl-C, and say how to play.")
 def main(keep: bool) -> None:
     """Mirror one real cluster to another, kill the mirror in the middle, prove that nothing was lost."""
+    set_up_logging("warning")  # without it the ZooKeeper client tells each failed connect on stderr
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         sys.exit(run(keep))

@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from groundwork.logs import set_up_logging
 from mirrormaker import exits
 from mirrormaker.commands.flags import original_flags
 from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml
@@ -115,6 +116,7 @@ def check(
     if online:
         from mirrormaker.commands.online import check_online
 
+        set_up_logging("error")  # the ZooKeeper client would tell each failed connect; our one sentence says it
         return check_online(configured)
     click.echo(f"ok: {len(configured.sources)} source(s), {topics(configured.mirror)}")
     return exits.CLEAN

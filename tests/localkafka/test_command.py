@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from localkafka.__main__ import main
+from localkafka.demo import main as demo
 
 
 @pytest.mark.parametrize(
@@ -23,3 +25,10 @@ def test_wrong_arguments_exit_2_with_a_sentence(arguments: list[str], sentence: 
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
     assert sentence in result.output
+
+
+@pytest.mark.parametrize("command", [main, demo], ids=["localkafka", "demo"])
+def test_dash_h_is_help(command: click.Command) -> None:
+    result = CliRunner().invoke(command, ["-h"])
+    assert result.exit_code == 0
+    assert result.output.startswith("Usage:")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from mirrormaker.commands import online
 from mirrormaker.commands.cli import outcome
 from mirrormaker.commands.flags import REFUSED
 from mirrormaker.commands.reference import page
@@ -133,6 +135,25 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "mirrormaker: interrupted\n")
+
+
+def test_an_online_check_leaves_the_telling_to_our_own_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    root, kazoo = logging.getLogger(), logging.getLogger("kazoo")
+    handlers, levels = list(root.handlers), (root.level, kazoo.level)
+    heard = []
+
+    def look(configuration: object) -> int:
+        heard.append(logging.getLogger("kazoo.client").isEnabledFor(logging.WARNING))
+        return 0
+
+    monkeypatch.setattr(online, "check_online", look)
+    try:
+        assert outcome(["check", "--online", EXAMPLE]) == 0
+        assert heard == [False]
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(levels[0])
+        kazoo.setLevel(levels[1])
 
 
 def test_dash_h_is_help(capsys: pytest.CaptureFixture[str]) -> None:
