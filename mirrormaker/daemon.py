@@ -38,6 +38,7 @@ from mirrormaker.look import (
 from mirrormaker.options import Source
 from mirrormaker.origin import Origin
 from mirrormaker.pipeline import Settings
+from mirrormaker.retries import Retries
 from mirrormaker.status import StatusLine
 from mirrormaker.systemd import Systemd
 from mirrormaker.targets import TargetTopics
@@ -143,6 +144,9 @@ class Daemon:
         self._systemd.ready(line)
         log.info("mirroring: %s", line)
         self._crew.spawn("status", self._watch.run)
+        retry_s = self._configuration.mirror.parked_retry_ms / 1000
+        if retry_s:
+            self._crew.spawn("retries", Retries(self.origins, retry_s).run)
         if self._systemd.watchdog_s is not None:
             self._crew.spawn("watchdog", self._watch.signs_of_life, self._systemd.watchdog_s, self._lag)
 

@@ -99,6 +99,10 @@ class Mirror(Options):
     start_timeout_ms: int = option(
         "start.timeout.ms", 30000, "how long clusters may be out of reach at start before exit 69", "ms", least=0
     )
+    parked_retry_ms: int = option(
+        "parked.retry.ms", 60000, "time after which a parked partition is tried again; 0: at the next start only", "ms",
+        least=0,
+    )  # fmt: skip
     status_interval_ms: int = option("status.interval.ms", 10000, "time between two status lines", "ms", least=100)
 
     def problems(self) -> Iterable[str]:

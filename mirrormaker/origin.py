@@ -64,6 +64,14 @@ class Origin:
         """Topics whose target is not ready, and why."""
         return [Still(topic, reason) for topic, reason in sorted(self.forwarder.waiting.items())]
 
+    def retry(self, row: PartitionStatus) -> bool:
+        """Read a parked partition once more.  False: what came before it is still under way."""
+        if self._connector is None or not self._connector.unpark(row.tp):
+            return False
+        if row.topic not in self.forwarder.waiting:
+            self.forwarder.forget(row.topic)
+        return True
+
     def shutdown(self) -> None:
         """Stop fetching, let what is in flight be acknowledged, commit, release, leave the group."""
         if self._connector is not None:

@@ -121,6 +121,15 @@ class Forwarder:
         self._held[fetched.topic] = deque([(fetched, share)])
         self._crew.spawn(f"prepare-{self.name}-{fetched.topic}", self._prepare, fetched.topic)
 
+    def forget(self, name: str) -> None:
+        """Look again how many partitions the target has of a topic that keeps its partition numbers.
+
+        Not where keys decide: with another count messages of a key would overtake each other.
+        """
+        topic = self.topics.get(name)
+        if topic is not None and topic.choice.partitioning == "identity":
+            del self.topics[name]
+
     def _grew(self, fetched: MessageSet, topic: Topic) -> bool:
         """Whether the source has more partitions than when the topic's route was chosen."""
         return isinstance(fetched.partition, int) and fetched.partition >= topic.source.partitions

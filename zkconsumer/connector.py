@@ -1,6 +1,7 @@
 """The high-level consumer: a member of a ZooKeeper consumer group, sharing it with JVM members.
 
-    with ConsumerConnector({"zookeeper.connect": "zk1:2181", "group.id": "g", **more}) as connector:
+    options = {"zookeeper.connect": "zk1:2181", "group.id": "billing", "auto.offset.reset": "smallest"}
+    with ConsumerConnector(options) as connector:
         (stream,) = connector.create_message_streams({"orders": 1})["orders"]
         for message in stream: ...
 
@@ -150,6 +151,14 @@ class ConsumerConnector:
     def park(self, tp: TopicPartition, reason: str) -> None:
         """Deliver nothing more of an owned partition; it stays owned, its reason is shown by status()."""
         self._hub.call(self._running().park, tp, reason)
+
+    def unpark(self, tp: TopicPartition) -> bool:
+        """Read a parked partition once more, from what is done.  False: it is not parked (or not ours any more), or
+        what came before it is still under way: try later.
+
+        Parked again for the same reason, it is not told again; once it got past the place, an event says so.
+        """
+        return self._hub.call(self._running().unpark, tp)
 
     def shutdown(self) -> None:
         """Stop fetching, let what was handed out be done (rebalance.drain.ms), commit, release, leave the group.

@@ -143,6 +143,18 @@ class Cursor:
         else:
             self.progress.park(Undeliverable(reason), None if at_once else self.position)
 
+    def unpark(self) -> bool:
+        """Read once more from what is done.  False: not parked, or what came before it is still under way."""
+        if self.closing or self.parked is None or not self.drained:
+            return False
+        self._parked = None
+        position, times = self._damage
+        self._damage = (position, times - 1)  # known already: found damaged once more it is parked at once
+        at = self.committable()
+        if at is not None:
+            self.begin(at)
+        return True
+
     def discard_fetched(self) -> None:
         """Take what nobody has taken yet off the stream's queue; for one that is closing."""
         for share in self._channel.drop(lambda share: share.cursor is self):

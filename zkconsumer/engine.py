@@ -28,6 +28,7 @@ from zkconsumer.lease import Lease
 from zkconsumer.member import Member
 from zkconsumer.membership import Event as GroupEvent
 from zkconsumer.offsets.zookeeper import ZookeeperOffsets
+from zkconsumer.parkings import Parkings
 from zkconsumer.status import PartitionStatus, status_of
 from zkconsumer.stream import Stream
 from zkconsumer.zksession import State, ZkSession
@@ -203,6 +204,13 @@ class Engine:
             raise ConsumerError(f"{tp} is not owned by this member, so it cannot be parked here")
         cursor.park(reason, at_once=True)
 
+    def unpark(self, tp: TopicPartition) -> bool:
+        cursor = self._cursors.get(tp)
+        if cursor is None or now() >= self._lease.valid_until or not cursor.unpark():
+            return False
+        self._fetchers.wake()
+        return True
+
     @property
     def settled(self) -> bool:
         return self._member.settled
@@ -285,21 +293,16 @@ class Engine:
 
     def _tend(self) -> None:
         """What no event tells: tickets that failed, sets that were not handed out because the lease was just over."""
-        told: dict[TopicPartition, str] = {}
+        told = Parkings(self._on_event)
         while True:
             sleep(TEND_S)
+            told.look(self._owned())
             for cursor in self._owned():
                 reason = cursor.parked
-                if reason is not None and told.get(cursor.tp) != reason:
-                    text = reason if reason.startswith(str(cursor.tp)) else f"{cursor.tp}: {reason}"
-                    self._on_event(ConsumerEvent("parked", text, cursor.tp))
-                if reason is not None:
-                    told[cursor.tp] = reason
                 if not cursor.stranded or cursor.closing or reason is not None or now() >= self._lease.valid_until:
                     continue
                 if (at := cursor.committable()) is not None:
                     cursor.begin(at)
-            told = {tp: reason for tp, reason in told.items() if tp in self._cursors}
 
     def _audit(self) -> None:
         """Compare with what ZooKeeper has, every half minute and soon after a reconnect."""

@@ -22,6 +22,7 @@ class ConsumerEvent:
     gap         count messages are gone: the position had to jump over them
     reset       the position jumped back
     parked      a partition delivers nothing more until somebody acts
+    flows       a parked partition was tried again, and got past the place
     offset      a foreign or unreadable committed offset, or a commit that failed
     leader      a partition has no leader, or its broker does not answer
     claim       an owner node of ours was taken away, or an orphan of ours was found
@@ -37,7 +38,7 @@ class ConsumerEvent:
 
 
 OnEvent = Callable[[ConsumerEvent], None]
-LOUD = frozenset({"fence", "gap", "reset", "parked", "offset", "claim"})
+LOUD = frozenset({"fence", "gap", "reset", "parked", "flows", "offset", "claim"})
 ALWAYS = frozenset(
     {"fence", "parked"}
 )  # each needs a person or tells of a hand-over: none is held back as a repetition

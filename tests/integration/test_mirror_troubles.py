@@ -19,7 +19,7 @@ from localkafka.load import GZIP, PLAIN, Mixture
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mirroring import MIXED, PLAIN_ONLY, Mirror, close_loads, filled, values
+from tests.integration.mirroring import MIXED, PLAIN_ONLY, Mirror, close_loads, compared, filled, totals, values
 
 pytestmark = pytest.mark.real
 
@@ -60,6 +60,56 @@ def test_a_message_larger_than_the_target_takes_parks_its_partition_and_no_other
         assert mirror.committed([topic]) == {TopicPartition(topic, 0): 200, TopicPartition(topic, 1): 800}
     assert "a message of 200026 bytes (source offset 200) is larger than the target takes" in mirror.said()
     assert arrivals(mirror, topic) == {0: 200, 1: 800}
+
+
+@pytest.mark.parametrize("codec", [PLAIN, GZIP])
+def test_a_parked_partition_flows_on_within_one_retry_after_its_cause_is_mended(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path, codec: int
+) -> None:
+    topic = unique.topic()
+    target.create_topic(topic, 2, config={"max.message.bytes": "100000"})
+    load = filled(source, {topic: 2}, 400, Mixture(keyed=0.5, codecs=(codec,)))
+    options = {"target.message.max.bytes": 1000012}
+    retry_ms = 3000
+    with Mirror(
+        tmp_path, source, target, unique.group(), topic, {"parked.retry.ms": retry_ms}, target_options=options
+    ) as mirror:
+        mirror.wait_arrived(topic, 400)
+        load.produce(topic, 1, 1, LARGE)
+        load.produce(topic, 2, 400, Mixture(keyed=0.5, codecs=(codec,)))  # half of them behind the large one
+        mirror.wait_said(f"parked 1: {topic}/0")
+        wait_until(lambda: arrivals(mirror, topic) == {0: 200, 1: 400}, 10, mirror.said)
+        time.sleep(2.5 * retry_ms / 1000)  # at least two tries that must change nothing
+        assert arrivals(mirror, topic) == {0: 200, 1: 400}
+        tools.topic_command(target, "--alter", "--topic", topic, "--config", "max.message.bytes=1000012")
+        wait_until(lambda: arrivals(mirror, topic) == {0: 401, 1: 400}, retry_ms / 1000 + 3, mirror.said)
+        mirror.wait_all_committed([topic])
+        mirror.wait_said(f"{topic}/0 flows again; it stood still at 200")
+        load.produce(topic, 2, 100, MIXED)
+        mirror.wait_all_committed([topic])
+        assert mirror.stop()[0] == 0
+    found = totals(compared(mirror, topic, 2))
+    assert (found["source"], found["lost"], found["duplicates"], found["phantoms"]) == (901, 0, 0, 0)
+    said = mirror.said()
+    assert said.count('msg="parked: ') == 1  # neither each try nor each look is a line of its own
+    assert said.count(" flows again") == 1
+
+
+def test_partitions_that_the_target_gets_later_are_used_without_a_restart(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    target.create_topic(topic, 1)
+    filled(source, {topic: 2}, 400)
+    settings = {"partitioning": "identity", "parked.retry.ms": 1000}
+    with Mirror(tmp_path, source, target, unique.group(), topic, settings) as mirror:
+        mirror.wait_said(f"parked 1: {topic}/1: the target topic has 1 partitions")
+        tools.topic_command(target, "--alter", "--topic", topic, "--partitions", "2")
+        mirror.wait_all_committed([topic], 20)
+        mirror.wait_said(f"{topic}/1 flows again")
+        assert mirror.stop()[0] == 0
+    found = totals(compared(mirror, topic, 2))
+    assert (found["source"], found["lost"], found["duplicates"]) == (400, 0, 0)
 
 
 @pytest.mark.parametrize("codec", [PLAIN, GZIP])

@@ -204,3 +204,20 @@ def test_a_codec_is_asked_for_only_of_its_topics(crew: Crew) -> None:
     until(lambda: len(sends.parts) == 2)
     assert {part.tp.topic: part.codec for part in sends.parts} == {"packed": 1, "loose": 0}
     assert wait_any([crew.dead], 0) == []
+
+
+def test_a_topic_that_is_forgotten_is_looked_at_again_unless_keys_choose_its_partitions(crew: Crew) -> None:
+    targets, sends, share = Targets(t=1, k=1), Sends(), Share()
+    forward = forwarder(crew, targets, sends, Settings(SPEAKS, 1000012, partitioning="identity"))
+    forward.take(fetched("t", 1, 7), share)
+    until(lambda: share.told)
+    targets.counts["t"] = 2
+    forward.forget("t")
+    forward.take(fetched("t", 1, 7), Share())
+    until(lambda: sends.parts)
+    assert sends.parts[0].tp == TopicPartition("t", 1)
+    by_key = forwarder(crew, targets, sends)
+    by_key.take(fetched("k", 1, 0), Share())
+    until(lambda: "k" in by_key.topics)
+    by_key.forget("k")
+    assert "k" in by_key.topics

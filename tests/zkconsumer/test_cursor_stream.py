@@ -243,3 +243,35 @@ def test_a_reader_ends_with_the_connector_and_raises_what_killed_it():
     world = World()
     world.channel.close()
     assert list(world.stream) == []
+
+
+def test_a_parked_cursor_is_read_again_from_what_is_done_once_all_before_it_is_settled():
+    world = World()
+    cursor = world.cursor()
+    assert not cursor.unpark()  # it is not parked
+    cursor.deliver(a_set(0, 4), 100)
+    [(fetched, share)] = [next(world.stream.sets()) for _ in range(1)]
+    before, large = share.ticket(2), share.ticket(fetched.resume_at)
+    large.failed(RuntimeError("too large"))
+    assert not cursor.unpark()  # what is under way would be sent twice
+    before.done()
+    assert cursor.unpark()
+    assert (cursor.parked, cursor.position, cursor.committable(), cursor.fetchable) == (None, 2, 2, True)
+    cursor.deliver(a_set(2, 2), 100)
+    assert world.offsets() == [2, 3]
+    assert world.budget.free == world.budget.limit
+
+
+def test_a_damage_that_is_met_again_after_a_retry_is_told_in_the_same_words():
+    cursor = World().cursor(7)
+    times = [cursor.count_damage(7) for _ in range(4)][-1]
+    cursor.park("damaged")
+    assert cursor.unpark()
+    assert cursor.count_damage(7) == times
+
+
+def test_a_cursor_that_is_being_let_go_is_not_read_again():
+    cursor = World().cursor(7)
+    cursor.park("damaged")
+    cursor.close()
+    assert not cursor.unpark()
