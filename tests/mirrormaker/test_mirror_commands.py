@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from mirrormaker.commands import online
 from mirrormaker.commands.cli import outcome
 from mirrormaker.commands.flags import REFUSED
 from mirrormaker.commands.reference import page
+from tests.fakes.broker import FakeCluster
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = str(ROOT / "conf" / "mirror.yaml")
@@ -137,23 +137,24 @@ main()
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "mirrormaker: interrupted\n")
 
 
-def test_an_online_check_leaves_the_telling_to_our_own_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    root, kazoo = logging.getLogger(), logging.getLogger("kazoo")
-    handlers, levels = list(root.handlers), (root.level, kazoo.level)
-    heard = []
-
-    def look(configuration: object) -> int:
-        heard.append(logging.getLogger("kazoo.client").isEnabledFor(logging.WARNING))
-        return 0
-
-    monkeypatch.setattr(online, "check_online", look)
-    try:
-        assert outcome(["check", "--online", EXAMPLE]) == 0
-        assert heard == [False]
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(levels[0])
-        kazoo.setLevel(levels[1])
+@pytest.mark.parametrize("command", [["run"], ["check", "--online"]], ids=["run", "check"])
+def test_a_dead_zookeeper_is_told_in_our_words_only(command: list[str], tmp_path: Path) -> None:
+    with FakeCluster({"a": 1}) as target, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen: refuses every connect, and nobody else gets the port
+        port = taken.getsockname()[1]
+        host, broker = target.bootstrap[0]
+        file = tmp_path / "m.yaml"
+        file.write_text(
+            f"sources:\n- {{zookeeper.connect: '127.0.0.1:{port}', group.id: g, "
+            "zookeeper.connection.timeout.ms: 1000}\n"
+            f"target: {{metadata.broker.list: '{host}:{broker}'}}\nmirror: {{whitelist: a, start.timeout.ms: 1500}}\n"
+        )
+        words = [sys.executable, "-m", "mirrormaker.commands.main", *command, str(file)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 69
+    assert f"ZooKeeper at 127.0.0.1:{port} does not answer within" in done.stderr
+    assert "kazoo" not in done.stderr
+    assert not [line for line in done.stderr.splitlines() if "socket connection error" in line or "CONNECTING" in line]
 
 
 def test_dash_h_is_help(capsys: pytest.CaptureFixture[str]) -> None:
