@@ -91,6 +91,7 @@ class Daemon:
     def __init__(self, configuration: Configuration, terminal: StatusLine, systemd: Systemd) -> None:
         self._configuration = configuration
         self._systemd = systemd
+        self._terminal = terminal
         self._crew = Crew()
         self._stop = Event()  # somebody asked us to end
         self._started = Event()
@@ -127,6 +128,8 @@ class Daemon:
         """Bring everything up and tell systemd, or be told to stop meanwhile.  Raises Refused, CrewDeath."""
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._crew.on_signal(signum, self._on_term)
+        for signum in (signal.SIGHUP, signal.SIGUSR1):
+            self._crew.on_signal(signum, partial(self._on_other, signum))
         for sentence in (*self._configuration.warnings, *self._configuration.notes):
             log.warning("%s", sentence, extra={"key": sentence})  # each is told, however many there are
         self._crew.spawn("lag", self._lag.run)
@@ -256,6 +259,16 @@ class Daemon:
             "stopped at once by a second signal: what was not committed yet is sent again after the next start"
         )
         os._exit(exits.TEMPORARY)
+
+    def _on_other(self, signum: signal.Signals) -> None:
+        """SIGHUP and SIGUSR1 have no use yet, and by default would end the process undrained.
+
+        A terminal that is closed sends SIGHUP, too: nobody watches any more, so that is a stop like ctrl-C.
+        """
+        if signum == signal.SIGHUP and self._terminal.rewrites:
+            self._stop.set()
+            return
+        log.warning("%s changes nothing: a configuration is read at start, so restart to apply one", signum.name)
 
     def _fence(self) -> None:
         """A source's lease is over: its parts leave the queue, and what is on the wire is cut off."""

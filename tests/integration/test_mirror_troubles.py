@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import time
@@ -333,6 +334,21 @@ def test_a_whitelist_that_no_topic_matches_is_a_warning(
 def test_a_mirror_into_its_own_source_is_refused(source: ClusterClient, unique: Unique, tmp_path: Path) -> None:
     mirror = Mirror(tmp_path, source, source, unique.group(), "a", target_options={"target.zookeeper.connect": None})
     refused(mirror, 78, "source dc1 and the target are one cluster (broker ")
+
+
+def test_signals_without_a_use_change_nothing(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    load = filled(source, {topic: 1}, 100)
+    with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
+        mirror.wait_arrived(topic, 100)
+        for number in (signal.SIGHUP, signal.SIGUSR1):
+            mirror.signal(number)
+            mirror.wait_said(f"{number.name} changes nothing: a configuration is read at start")
+        load.produce(topic, 1, 100, MIXED)
+        mirror.wait_arrived(topic, 200)
+        assert mirror.stop()[0] == 0
 
 
 def test_systemd_hears_of_ready_after_the_first_assignment_and_of_stopping(
