@@ -1,6 +1,6 @@
 """A producer for any Python program: send(), flush(), close().
 
-    with Producer(ProducerConfig(brokers=(("broker1", 9092),))) as producer:
+    with Producer({"metadata.broker.list": "broker1:9092"}) as producer:
         producer.send("orders", b"value", key=b"customer 7")
 
 send() encodes, chooses a partition and puts the message into that partition's bucket; a greenlet of the hub turns
@@ -18,13 +18,14 @@ import importlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from groundwork.crew import Crew, Event, connect, now, sleep
 from groundwork.hub import Which, pick_hub
+from groundwork.options import load
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView
 from kafkawire.compression import CODECS
@@ -51,18 +52,21 @@ STEP_S = 0.25  # how often a wait looks whether the crew is dead
 class Producer:
     """NEW until start() or the first send(); OPEN; CLOSED for good.
 
+    config is a ProducerConfig, or a mapping of option names to values; OptionError names what is wrong with it.
     encoder and key_encoder turn what is sent into bytes or None; partitioner(key, partitions) gets the key as it was
     sent.  Each overrides the option of the configuration.  hub: see groundwork.hub.
     """
 
     def __init__(
         self,
-        config: ProducerConfig,
+        config: ProducerConfig | Mapping[str, object],
         encoder: Encoder | None = None,
         key_encoder: Encoder | None = None,
         partitioner: Partitioner | None = None,
         hub: Which = "auto",
     ) -> None:
+        if not isinstance(config, ProducerConfig):
+            config = load(ProducerConfig, config, "Producer")
         self.config = config
         self._encode = encoder or _callable(config.encoder)
         self._encode_key = key_encoder or (_callable(config.key_encoder) if config.key_encoder else self._encode)

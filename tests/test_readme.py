@@ -1,0 +1,96 @@
+"""What README.md shows works: its Python runs, its commands and their flags exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from groundwork.options import OptionError
+from localkafka.load import Load, Mixture
+from producer.producer import Producer
+from tests.fakes.broker import FakeCluster
+from zkconsumer.connector import ConsumerConnector
+from zkconsumer.errors import ConsumerTimeout
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMAND = re.compile(r"(make|mirrormaker|zkconsumer|zkproducer|python -m \w+)(\s.*)?", re.DOTALL)
+
+
+def python_block(word: str, **replaced: str) -> str:
+    """The one Python example that has this word, with texts replaced, each of which must be there."""
+    (block,) = (block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if word in block)
+    for old, new in replaced.values():
+        assert old in block
+        block = block.replace(old, new)
+    return str(block)
+
+
+def commands() -> list[str]:
+    """Every command in a shell block or in the text, comments left out."""
+    blocks = re.findall(r"```\n(.*?)```", README, re.DOTALL)
+    text = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
+    spans = [line.partition(" #")[0] for block in blocks for line in block.splitlines()]
+    spans += re.findall(r"`([^`]+)`", text)
+    return sorted({" ".join(span.split()) for span in spans if COMMAND.fullmatch(span.strip())})
+
+
+def test_the_readme_names_commands():
+    assert {"make demo", "make test"} <= set(commands())
+    assert {"zkconsumer consume", "mirrormaker run conf/mirror.yaml", "zkproducer"} <= set(commands())
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_of_the_readme_exists_with_its_flags(command: str):
+    words = shlex.split(command)
+    if words[0] == "make":
+        make = shutil.which("make")
+        assert make is not None
+        words[:1] = [make, "-n"]
+    else:
+        program = [sys.executable] if words[0] == "python" else [str(Path(sys.executable).with_name(words[0]))]
+        words = [*program, *words[1:], "--help"]
+    ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_the_producer_example_runs():
+    with FakeCluster({"orders": 2}) as cluster:
+        host, port = cluster.bootstrap[0]
+        exec(python_block("Producer", brokers=("broker1:9092", f"{host}:{port}")), {})
+        messages = [m for p in range(2) for m in cluster.messages("orders", p)]
+        assert messages == [(0, b"key", b"value")]
+
+
+@pytest.mark.real
+def test_the_consumer_example_runs(source, unique, capsys: pytest.CaptureFixture[str]):
+    topic = unique.topic("orders")
+    source.create_topic(topic, 2)
+    load = Load(source.brokers, source.version)
+    load.produce(topic, 2, 20, Mixture(0.5, (0, 1)), batch=5)
+    load.close()
+    example = python_block(
+        "ConsumerConnector",
+        zookeeper=("zk1:2181", source.zookeeper),
+        group=("billing", unique.group()),
+        topics=("orders.*", f"{topic}.*"),
+        end=('"auto.offset.reset": "smallest"', '"auto.offset.reset": "smallest", "consumer.timeout.ms": 2000'),
+    )
+    with pytest.raises(ConsumerTimeout):
+        exec(example, {})
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 20
+    assert {tuple(line.split()[:3]) for line in lines} == {(topic, str(p), str(n)) for p in range(2) for n in range(10)}
+
+
+def test_a_wrong_option_of_a_mapping_is_named():
+    with pytest.raises(OptionError, match=r"ConsumerConnector: option 'grup.id' is unknown; did you mean 'group.id'"):
+        ConsumerConnector({"zookeeper.connect": "zk1:2181", "grup.id": "billing", "auto.offset.reset": "smallest"})
+    with pytest.raises(OptionError, match=r"Producer: option 'metadata.broker.list' is missing"):
+        Producer({"request.required.acks": -1})
