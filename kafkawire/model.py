@@ -43,7 +43,8 @@ class Broker(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"broker {self.id} ({self.host}:{self.port})"
+        address = f"{self.host}:{self.port}"
+        return f"broker {self.id} ({address})" if self.id >= 0 else address
 
 
 @dataclass(slots=True)
