@@ -143,7 +143,8 @@ def _row(row: GroupRow) -> tuple[object, ...]:
     if unreadable:
         click.echo(f"{row.topic}/{row.partition}: {row.committed.reason}", err=True)  # type: ignore[union-attr]
     committed = None if row.committed is NONE or unreadable else row.committed
-    return (row.topic, str(row.partition), row.owner, committed, row.end, row.lag)
+    partition = row.partition if isinstance(row.partition, int) else str(row.partition)
+    return (row.topic, partition, row.owner, committed, row.end, row.lag)
 
 
 if __name__ == "__main__":
