@@ -7,16 +7,22 @@ chroot; its exceptions (session over, not connected) go through as they are: who
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from kazoo.exceptions import NoNodeError
 
 from kafkawire.cluster.view import ClusterView, PartitionView
+from kafkawire.errors import RemoteError
 from kafkawire.model import Broker, PartitionId, TopicPartition
+
+log = logging.getLogger(__name__)
 
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
+_told: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # warnings by client
 
 
 class Znodes(Protocol):
@@ -28,10 +34,25 @@ class Znodes(Protocol):
 
 
 def read_brokers(zk: Any, znodes: Znodes) -> dict[int, Broker]:
-    """Live brokers by id.  Raises RemoteError for a node that no broker would write."""
+    """Live brokers by id.  One that has no address for us (TLS or SASL only) is left out, with a warning."""
     ids = {int(name): f"{BROKERS}/{name}" for name in _children(zk, BROKERS) if name.isdigit()}
     nodes = _read(zk, ids.values())
-    return {broker: znodes.broker(broker, nodes[path]) for broker, path in ids.items() if path in nodes}
+    found: dict[int, Broker] = {}
+    for broker, path in ids.items():
+        try:
+            if path in nodes:
+                found[broker] = znodes.broker(broker, nodes[path])
+        except RemoteError as useless:
+            _warn_once(zk, str(useless))
+    return found
+
+
+def _warn_once(zk: Any, text: str) -> None:
+    """Brokers are read again and again; once per client is enough."""
+    told = _told.setdefault(zk, set())
+    if text not in told:
+        told.add(text)
+        log.warning("%s: left out, what it leads cannot be read or written", text)
 
 
 def read_topics(zk: Any, znodes: Znodes) -> list[str]:

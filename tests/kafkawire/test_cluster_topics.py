@@ -95,3 +95,33 @@ def test_brokers_replicas_and_leaders_are_read(zk: KazooClient):
     assert view.topics["t"][0].isr == (7,)
     assert view.topics["t"][1].leader is None
     assert (read_topics(zk, znodes), set(view.topics)) == (["t"], {"t"})
+
+
+class OfNodes:
+    """A client that has these nodes below /brokers/ids."""
+
+    def __init__(self, **nodes: object) -> None:
+        self.nodes = {name.lstrip("b"): json.dumps(node).encode() for name, node in nodes.items()}
+
+    def get_children(self, path: str) -> list[str]:
+        assert path == "/brokers/ids"
+        return list(self.nodes)
+
+    def get_async(self, path: str) -> OfNodes:
+        self.asked = self.nodes[path.rpartition("/")[2]]
+        answer = OfNodes()
+        answer.asked = self.asked
+        return answer
+
+    def get(self) -> tuple[bytes, None]:
+        return self.asked, None
+
+
+def test_a_broker_without_a_plain_address_is_left_out_with_one_warning(caplog: pytest.LogCaptureFixture):
+    tls = {"version": 4, "host": None, "port": -1, "endpoints": ["SSL://h:9093"]}
+    zk = OfNodes(b1={"version": 1, "host": "h", "port": 9}, b2=tls)
+    for _ in range(3):
+        assert read_brokers(zk, znodes) == {1: (1, "h", 9)}
+    (warning,) = caplog.messages
+    assert "broker 2 has no PLAINTEXT address" in warning
+    assert "left out" in warning
