@@ -25,6 +25,7 @@ from mirrormaker.handler import Handler, handled
 from mirrormaker.routes import Choice, HandlerFailed, Output, RouteFacts, Step, choose, pass_through, reencode
 from mirrormaker.targets import OUT_OF_REACH, SourceTopic, TargetTopics, TopicMissing
 from producer.partitioners import byte_array_partitioner
+from zkconsumer.errors import Closed
 
 log = logging.getLogger(__name__)
 
@@ -151,6 +152,8 @@ class Forwarder:
         while True:
             try:
                 topic = self._look(name)
+            except Closed:  # we are stopping; what is told of the topic stays why it waited
+                sleep(RETRY_MAX_S)
             except (TopicMissing, *OUT_OF_REACH) as exc:
                 if self.waiting.get(name) != str(exc):
                     log.warning("source %s: topic %s waits: %s", self.name, name, exc)

@@ -12,6 +12,7 @@ from kafkawire.model import Message, MessageSet, Part, TopicPartition
 from kafkawire.v08 import messages as v08
 from mirrormaker.pipeline import RETRY_MIN_S, Forwarder, Settings, carry
 from mirrormaker.targets import SourceTopic, TopicMissing
+from zkconsumer.errors import Closed
 
 SPEAKS = dialect("0.8.2")
 
@@ -221,3 +222,19 @@ def test_a_topic_that_is_forgotten_is_looked_at_again_unless_keys_choose_its_par
     until(lambda: "k" in by_key.topics)
     by_key.forget("k")
     assert "k" in by_key.topics
+
+
+def test_a_stop_does_not_hide_why_a_topic_waits(crew: Crew) -> None:
+    looks: list[str] = []
+
+    def source_topic(topic: str) -> SourceTopic:
+        looks.append(topic)
+        if len(looks) > 1:
+            raise Closed("the connector was shut down")
+        return SourceTopic(1, 1)
+
+    forward = Forwarder("dc1", Settings(SPEAKS, 1000), Targets(), source_topic, Sends(), crew)
+    forward.take(fetched("brandnew", 0, 0), Share())
+    until(lambda: len(looks) == 2)
+    sleep(0)
+    assert forward.waiting == {"brandnew": "target topic brandnew does not exist"}
