@@ -26,6 +26,7 @@ class ConsumerEvent:
     offset      a foreign or unreadable committed offset, or a commit that failed
     leader      a partition has no leader, or its broker does not answer
     claim       an owner node of ours was taken away, or an orphan of ours was found
+    missing     a topic that was asked for does not exist, or no broker is registered: most likely a name is wrong
     """
 
     kind: str
@@ -38,7 +39,7 @@ class ConsumerEvent:
 
 
 OnEvent = Callable[[ConsumerEvent], None]
-LOUD = frozenset({"fence", "gap", "reset", "parked", "flows", "offset", "claim"})
+LOUD = frozenset({"fence", "gap", "reset", "parked", "flows", "offset", "claim", "missing"})
 ALWAYS = frozenset(
     {"fence", "parked"}
 )  # each needs a person or tells of a hand-over: none is held back as a repetition

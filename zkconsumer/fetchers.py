@@ -63,6 +63,7 @@ class Fetchers:
         self._told: dict[TopicPartition, float] = {}
         self._wake = Event()
         self._brokers_stale = True  # no watch on /brokers/ids, or it fired
+        self._saw_brokers: bool | None = None  # None: nobody looked yet
         self._watch_brokers = self._brokers_touched
 
     def start(self) -> None:
@@ -143,8 +144,10 @@ class Fetchers:
         """Read and watch the brokers; those that vanished or moved lose their cursors and their fetcher."""
         self._brokers_stale = False  # first: a change after the read sets it again
         try:
-            if self._session.children(BROKERS, self._watch_brokers) is None:
+            names = self._session.children(BROKERS, self._watch_brokers)
+            if names is None:
                 self._session.stat([BROKERS], self._watch_brokers)
+            self._tell_brokers(bool(names))
             brokers = self._session.ask("read brokers", read_brokers, self._znodes)
         except ConsumerError:
             self._brokers_stale = True
@@ -153,6 +156,15 @@ class Fetchers:
             if brokers.get(broker_id) != fetcher.broker:
                 how = "is at another address" if broker_id in brokers else "is gone from /brokers/ids"
                 self._close(broker_id, f"{fetcher.broker} {how}")
+
+    def _tell_brokers(self, there: bool) -> None:
+        """Once each time there are none: at the start that is mostly a wrong chroot, later all of them are down."""
+        if not there and self._saw_brokers is not False:
+            at = self._session.connect
+            text = f"no brokers are registered under {at if '/' in at else at + '/'}"
+            said = f"{text} any more" if self._saw_brokers else f"{text}: is the chroot missing, or wrong?"
+            self._on_event(ConsumerEvent("missing", said))
+        self._saw_brokers = there
 
     def _find(self) -> None:
         due = {tp: one.cursor for tp, one in self._homeless.items() if one.due <= now()}

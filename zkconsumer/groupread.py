@@ -99,6 +99,13 @@ class GroupReader:
         self.partitions = self._read_partitions(group.topics_of(self.consumer_id), session_id)
         return share_of(self.consumer_id, group, self.partitions)
 
+    @property
+    def absent(self) -> list[str]:
+        """Topics we ask for by name that did not exist when they were last read."""
+        if self._registration.pattern != STATIC:
+            return []
+        return sorted(self._registration.subscription.keys() - self.partitions.keys())
+
     def _read_ids(self, session_id: int | None) -> dict[str, tuple[bytes, int] | None]:
         folder = self._dialect.znodes.ids(self._group)
         members = self._session.children(folder, self._watch_ids, session_id) or []

@@ -75,6 +75,7 @@ class Member:
         self._freed = Event()  # a contested owner node went away
         self._located: dict[TopicPartition, int | None] = {}
         self._seen_at_start: frozenset[TopicPartition] | None = None
+        self._told_absent: set[str] = set()
         self._do: dict[Do, Callable[[Action], Report]] = {
             Do.REGISTER: self._register,
             Do.READ: self._read,
@@ -211,7 +212,15 @@ class Member:
         if self._seen_at_start is None:
             seen = {TopicPartition(topic, p) for topic, ids in self._group.partitions.items() for p in ids}
             self._seen_at_start = frozenset(seen)
+        self._tell_absent()
         return GroupRead(action.turn, share)
+
+    def _tell_absent(self) -> None:
+        """Once each time a topic that was asked for is not there: perhaps its name is wrong."""
+        absent = set(self._group.absent)
+        for topic in sorted(absent - self._told_absent):
+            self._on_event(ConsumerEvent("missing", f"topic {topic} does not exist (yet); waiting for it"))
+        self._told_absent = absent
 
     def _stop(self, action: Action) -> Report:
         self._fetchers.remove(action.share)

@@ -232,6 +232,30 @@ def test_a_missing_chroot_is_named_and_not_created(source, unique):
         zk.close()
 
 
+def test_no_broker_below_the_chroot_and_a_missing_topic_are_said_once(source, unique):
+    server = source.zookeeper.partition("/")[0]
+    topic = unique.topic("absent")
+    zk = started_client(server)
+    try:
+        zk.create(unique.chroot)
+        with Reader(server + unique.chroot, unique.group(), {topic: 1}) as reader:
+            wait_until(lambda: len(reader.kinds("missing")) == 2, 10, "both warnings")
+            assert sorted(reader.kinds("missing")) == [
+                f"no brokers are registered under {server}{unique.chroot}: is the chroot missing, or wrong?",
+                f"topic {topic} does not exist (yet); waiting for it",
+            ]
+    finally:
+        zk.delete(unique.chroot, recursive=True)
+        zk.stop()
+        zk.close()
+    with Reader(source.zookeeper, unique.group(), {topic: 1}) as reader:
+        wait_until(lambda: reader.kinds("missing"), 10, "the warning")
+        source.create_topic(topic, 1)
+        load(source, topic, 1, 10)
+        wait_for_messages(10, reader)
+        assert reader.kinds("missing") == [f"topic {topic} does not exist (yet); waiting for it"]
+
+
 def test_killed_and_restarted_at_once_it_waits_out_its_own_old_nodes(source, unique, tmp_path: Path):
     topic, group = unique.topic(), unique.group()
     source.create_topic(topic, 2)
