@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from localkafka import tools
 from localkafka.client import ClusterClient, started_client
 from localkafka.load import Load, Mixture
 from localkafka.waiting import wait_until
-from tests.integration.readers import ChildReader, Reader, committed, config, places, wait_for_messages
+from tests.integration.readers import ChildReader, Reader, committed, config, owners, places, wait_for_messages
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ChrootMissing, ConsumerTimeout, Unreachable
 from zkconsumer.filters import Whitelist
@@ -254,6 +256,61 @@ def test_no_broker_below_the_chroot_and_a_missing_topic_are_said_once(source, un
         load(source, topic, 1, 10)
         wait_for_messages(10, reader)
         assert reader.kinds("missing") == [f"topic {topic} does not exist (yet); waiting for it"]
+
+
+def console(cluster: ClusterClient, group: str, topic: str, *more: str) -> list[str]:
+    argv = ["consume", "-z", cluster.zookeeper, "--group", group, "--topic", topic, "--from-beginning", *more]
+    return [sys.executable, "-m", "zkconsumer.commands.main", *argv]
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+def test_the_console_ends_at_once_after_the_last_message_asked_for(source, unique, streams: int):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 4)
+    load(source, topic, 4, 4000)
+    wanted = [*console(source, group, topic, "--max-messages", "1500"), "--num.streams", str(streams)]
+    with subprocess.Popen(wanted, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        lines = [child.stdout.readline() for _ in range(1500)]
+        printed_at = time.monotonic()
+        assert (child.wait(20), child.stdout.read()) == (0, b"")
+        assert time.monotonic() - printed_at < 2
+    assert all(lines)
+    assert owners(source, group, topic) == {}
+    assert sum(committed(source, group, topic).values()) == 1500
+
+
+@pytest.mark.parametrize("count", [8, 40_000])
+def test_the_console_ends_when_nobody_reads_it_and_releases_everything(source, unique, count: int):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 4)
+    load(source, topic, 4, count)  # 8: nothing is left to write when the pipe is closed
+    with subprocess.Popen(console(source, group, topic), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert all(child.stdout.readline() for _ in range(8))
+        child.stdout.close()
+        closed_at = time.monotonic()
+        assert (child.wait(20), child.stderr.read()) == (0, b"")
+        assert time.monotonic() - closed_at < 2.5
+    assert owners(source, group, topic) == {}
+    assert source.registry().zk.get_children(f"/consumers/{group}/ids") == []
+
+
+def test_the_console_in_a_full_pipe_ends_at_once_when_told_to(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 4)
+    load(source, topic, 4, 40_000)
+    with subprocess.Popen(console(source, group, topic), stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        wait_until(lambda: len(owners(source, group, topic)) == 4, 10, "all partitions")
+        time.sleep(0.5)  # until the pipe is full
+        child.terminate()
+        told_at = time.monotonic()
+        wait_until(lambda: owners(source, group, topic) == {}, 10, "nobody owns anything")
+        assert time.monotonic() - told_at < 2
+        child.stdout.close()
+        assert child.wait(10) == 0
 
 
 def test_killed_and_restarted_at_once_it_waits_out_its_own_old_nodes(source, unique, tmp_path: Path):

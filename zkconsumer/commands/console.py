@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import os
 import queue
+import select
 import signal
 import sys
 import threading
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from groundwork.crew import now
 from kafkawire.model import Message
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ConsumerConnector
@@ -16,6 +20,7 @@ from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.filters import TopicFilter
 from zkconsumer.stream import Stream
 
+LOOK_S = 0.2  # how often it is seen that nobody reads what we print any more
 SWITCH_S = 0.0005  # printing is a tight loop: the hub's thread must get its turns (runtime.md, section 1)
 
 
@@ -56,46 +61,58 @@ class Console:
         sys.setswitchinterval(SWITCH_S)
         to = sys.stdout.buffer if out is None else out
         self._left = max_messages
-        config = self._config
-        with ConsumerConnector(config, "own", self._release) as connector:
+        threads: list[tuple[threading.Thread, Stream]] = []
+        with ConsumerConnector(self._config, "own", self._release) as connector:
             signal.signal(signal.SIGTERM, _stop)
             try:
-                streams = self._streams(connector)
-                threads = [threading.Thread(target=self._read, args=(s, printing, to), daemon=True) for s in streams]
-                for thread in threads:
+                for stream in self._streams(connector):
+                    thread = threading.Thread(target=self._read, args=(stream, printing, to), daemon=True)
+                    threads.append((thread, stream))
                     thread.start()
-                self._wait(timeout_ms)
+                self._wait(timeout_ms, to)
             except (_Enough, KeyboardInterrupt):
                 pass
             finally:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # we are leaving already
                 self._stopping = True
-        for thread in threads:
+                self._give_up(threads)
+        for thread, _ in threads:
             thread.join(1.0)
-        to.flush()
+        _close(to)
 
     def _streams(self, connector: ConsumerConnector) -> list[Stream]:
         if isinstance(self._wanted, str):
             return connector.create_message_streams({self._wanted: self._num_streams})[self._wanted]
         return connector.create_message_streams_by_filter(self._wanted, self._num_streams)
 
-    def _wait(self, timeout_ms: int | None) -> None:
+    def _give_up(self, threads: list[tuple[threading.Thread, Stream]]) -> None:
+        """Nobody shall wait for what the threads have in their hands: one of them may hang in a full pipe."""
+        idle = self._turn.acquire(timeout=LOOK_S)  # else what is just being printed is printed again another time
+        for thread, stream in threads:
+            stream.give_up(thread.ident or 0)
+        if idle:
+            self._turn.release()
+
+    def _wait(self, timeout_ms: int | None, to: BinaryIO) -> None:
         """The streams say None for each message, and an error, or _Enough, at their end."""
+        most_s = math.inf if timeout_ms is None else timeout_ms / 1000
+        until = now() + most_s
         while True:
             try:
-                said = self._ended.get(timeout=None if timeout_ms is None else timeout_ms / 1000)
+                said = self._ended.get(timeout=max(0.0, min(LOOK_S, until - now())))
             except queue.Empty:
-                return
+                if now() >= until or _nobody_reads(to):
+                    return
+                continue
             if said is not None:
                 raise said
+            until = now() + most_s
 
     def _read(self, stream: Stream, printing: Printing, to: BinaryIO) -> None:
         try:
             for message in stream:
-                if not self._print(printing.line(message), to):
+                if not self._print(stream, printing.line(message), to):
                     return
-                stream.done()
-                self._ended.put(None)
             self._ended.put(_Enough())
         except (ConsumerTimeout, BrokenPipeError):
             self._ended.put(_Enough())
@@ -104,18 +121,38 @@ class Console:
         finally:
             stream.give_up(threading.get_ident())  # what is in our hands was not printed
 
-    def _print(self, line: bytes, to: BinaryIO) -> bool:
-        """False: enough was printed; this one was not."""
+    def _print(self, stream: Stream, line: bytes, to: BinaryIO) -> bool:
+        """Print the stream's message, which is done then.  False: enough was printed; this one was not."""
         with self._turn:
             if self._stopping or self._left == 0:
                 return False
             to.write(line)
             to.flush()
+            stream.done()
             if self._left is not None:
                 self._left -= 1
-                if self._left == 0:
-                    self._ended.put(_Enough())
+            self._ended.put(_Enough() if self._left == 0 else None)
             return True
+
+
+def _nobody_reads(to: BinaryIO) -> bool:
+    """The other end of our pipe is closed; a write would tell, but there may be nothing to write for hours."""
+    try:
+        poll = select.poll()
+        poll.register(to.fileno(), 0)
+        return any(what & (select.POLLERR | select.POLLHUP) for _, what in poll.poll(0))
+    except (OSError, ValueError):  # no file, as in a test
+        return False
+
+
+def _close(to: BinaryIO) -> None:
+    """What nobody took is not written again at the interpreter's exit, which would complain."""
+    try:
+        to.flush()
+    except BrokenPipeError:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, to.fileno())
+        os.close(nothing)
 
 
 def _stop(number: int, frame: object) -> None:
