@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -258,9 +260,16 @@ def test_no_broker_below_the_chroot_and_a_missing_topic_are_said_once(source, un
         assert reader.kinds("missing") == [f"topic {topic} does not exist (yet); waiting for it"]
 
 
-def console(cluster: ClusterClient, group: str, topic: str, *more: str) -> list[str]:
+@contextmanager
+def console(cluster: ClusterClient, group: str, topic: str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`zkconsumer consume` with pipes; it does not outlive the block."""
     argv = ["consume", "-z", cluster.zookeeper, "--group", group, "--topic", topic, "--from-beginning", *more]
-    return [sys.executable, "-m", "zkconsumer.commands.main", *argv]
+    command = [sys.executable, "-m", "zkconsumer.commands.main", *argv]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
 
 
 @pytest.mark.parametrize("streams", [1, 3])
@@ -268,8 +277,7 @@ def test_the_console_ends_at_once_after_the_last_message_asked_for(source, uniqu
     topic, group = unique.topic(), unique.group()
     source.create_topic(topic, 4)
     load(source, topic, 4, 4000)
-    wanted = [*console(source, group, topic, "--max-messages", "1500"), "--num.streams", str(streams)]
-    with subprocess.Popen(wanted, stdout=subprocess.PIPE) as child:
+    with console(source, group, topic, "--max-messages", "1500", "--num.streams", str(streams)) as child:
         assert child.stdout is not None
         lines = [child.stdout.readline() for _ in range(1500)]
         printed_at = time.monotonic()
@@ -285,7 +293,7 @@ def test_the_console_ends_when_nobody_reads_it_and_releases_everything(source, u
     topic, group = unique.topic(), unique.group()
     source.create_topic(topic, 4)
     load(source, topic, 4, count)  # 8: nothing is left to write when the pipe is closed
-    with subprocess.Popen(console(source, group, topic), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    with console(source, group, topic) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         assert all(child.stdout.readline() for _ in range(8))
@@ -301,7 +309,7 @@ def test_the_console_in_a_full_pipe_ends_at_once_when_told_to(source, unique):
     topic, group = unique.topic(), unique.group()
     source.create_topic(topic, 4)
     load(source, topic, 4, 40_000)
-    with subprocess.Popen(console(source, group, topic), stdout=subprocess.PIPE) as child:
+    with console(source, group, topic) as child:
         assert child.stdout is not None
         wait_until(lambda: len(owners(source, group, topic)) == 4, 10, "all partitions")
         time.sleep(0.5)  # until the pipe is full
