@@ -6,22 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from groundwork.options import Options, option
-from kafkawire.dialects import dialect
-from kafkawire.errors import LocalError
 from mirrormaker.handler import NoHandler, load_handler
-from producer.config import ProducerConfig
+from producer.config import ProducerConfig, release
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
-
-
-def release(raw: object) -> str:
-    """An option that names a Kafka release, such as 0.8.2 (in YAML, 0.9 without quotes is a number, and will do)."""
-    text = str(raw).strip()
-    try:
-        dialect(text)
-    except LocalError as exc:
-        raise ValueError(f"a Kafka release: {exc}") from exc
-    return text
 
 
 def replication(raw: object) -> int:

@@ -35,6 +35,7 @@ def codec(raw: object) -> str:
 
 
 def release(raw: object) -> str:
+    """An option that names a Kafka release, such as 0.8.2 (in YAML, 0.9 without quotes is a number, and will do)."""
     text = str(raw).strip()
     try:
         dialect(text)
