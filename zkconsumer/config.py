@@ -62,11 +62,7 @@ class ConsumerConfig(Options):
     """What a ConsumerConnector is made from.  Make it with load_consumer, or by keyword in Python."""
 
     JVM_ONLY: ClassVar[Mapping[str, str]] = {
-        "socket.receive.buffer.bytes": "our links leave the buffer to the operating system",
-        "socket.buffersize": "our links leave the buffer to the operating system",
         "num.consumer.fetchers": "there is one fetcher for each source broker",
-        "queued.max.message.chunks": "memory is bounded in bytes, by queued.max.bytes",
-        "queuedchunks.max": "memory is bounded in bytes, by queued.max.bytes",
         "fetcher.backoff.ms": "the broker holds a fetch that has nothing new, see fetch.wait.max.ms",
         "backoff.increment.ms": "the broker holds a fetch that has nothing new, see fetch.wait.max.ms",
         "shallowiterator.enable": "compressed sets are passed on whole where that is possible",
@@ -167,8 +163,8 @@ class ConsumerConfig(Options):
     assignment_strategy: str = option(
         "partition.assignment.strategy",
         "range",
-        "how partitions are divided; the same at all members (range)",
-        kind=_only("range", {"roundrobin": "roundrobin is not built yet"}),
+        "how partitions are divided; the same at all members of the group",
+        choices=("range", "roundrobin"),
     )
     exclude_internal_topics: bool = option(
         "exclude.internal.topics", True, "topic filters, ours and other members', leave __consumer_offsets out"
@@ -176,6 +172,14 @@ class ConsumerConfig(Options):
 
     socket_timeout_ms: int = option(
         "socket.timeout.ms", 30000, "silence of a broker after which its connection is given up", "ms", least=1
+    )
+    receive_buffer_bytes: int = option(
+        "socket.receive.buffer.bytes",
+        0,
+        "receive buffer of a broker's connection; 0 leaves it to the operating system, which is faster on long links",
+        "bytes",
+        old="socket.buffersize",
+        least=0,
     )
     fetch_message_max_bytes: int = option(
         "fetch.message.max.bytes", 1048576, "asked of one partition in a fetch", "bytes", old="fetch.size", least=1024
@@ -190,6 +194,13 @@ class ConsumerConfig(Options):
     queued_max_bytes: int = option(
         "queued.max.bytes", 67108864, "fetched and not yet done, of all partitions together", "bytes", least=65536
     )
+    queued_max_chunks: int = option(
+        "queued.max.message.chunks",
+        2,
+        "fetches of one partition that may wait to be read; it is not fetched while it holds more bytes than that",
+        old="queuedchunks.max",
+        least=1,
+    )
     fetch_min_bytes: int = option(
         "fetch.min.bytes", 1, "a broker that has less waits with its answer", "bytes", least=0
     )
@@ -198,6 +209,29 @@ class ConsumerConfig(Options):
         "refresh.leader.backoff.ms", 200, "between two looks for the leader of a partition that has none", "ms", least=1
     )
 
+    check_crcs: bool = option("check.crcs", True, "compute the checksum of each message that is handed out")
+    corrupt_policy: str = option(
+        "corrupt.message.policy",
+        "park",
+        "what follows when a damaged message stays damaged after three more fetches: park its partition, skip it and"
+        " count it, or fail: the stream raises CorruptMessage",
+        choices=("park", "skip", "fail"),
+    )
+
+    delivery: str = option(
+        "delivery",
+        "at-least-once",
+        "when a message counts as done: at-least-once, when its reader asks for the next one (or acknowledges it);"
+        " on-ack, only when it is acknowledged; at-most-once, before it is handed out, and lost if the reader dies",
+        choices=("at-least-once", "on-ack", "at-most-once"),
+    )
+    listener_timeout_ms: int = option(
+        "listener.timeout.ms",
+        3000,
+        "how long a listener of the program may take before we go on without it",
+        "ms",
+        least=1,
+    )
     auto_commit: bool = option(
         "auto.commit.enable", True, "commit what is done on a timer, at release and at stop", old="autocommit.enable"
     )

@@ -54,6 +54,7 @@ def test_a_properties_file_of_0_8_is_read_as_it_is():
         zookeeper.session.timeout.ms=4000
         fetch.message.max.bytes=4194304
         socket.receive.buffer.bytes=1048576
+        num.consumer.fetchers=2
         dual.commit.enabled=false
         offsets.storage=ZooKeeper
     """
@@ -63,7 +64,7 @@ def test_a_properties_file_of_0_8_is_read_as_it_is():
     assert (config.session_timeout_ms, config.connect_timeout_ms) == (4000, 4000)
     assert config.fetch_message_max_bytes == 4194304
     (warning,) = warnings_of(config)
-    assert "'socket.receive.buffer.bytes' has no effect here" in warning
+    assert "'num.consumer.fetchers' has no effect here" in warning
 
 
 def test_the_names_of_0_7_are_read():
@@ -95,8 +96,8 @@ def test_a_jvms_file_keeps_its_meaning_with_a_warning(names, kept):
         ("offsets.storage", "kafka", "use zookeeper"),
         ("offsets.storage", "Kafka", "use zookeeper"),
         ("dual.commit.enabled", True, "use zookeeper"),
-        ("partition.assignment.strategy", "roundrobin", "expected range; roundrobin is not built yet"),
-        ("partition.assignment.strategy", "sticky", "expected range"),
+        ("partition.assignment.strategy", "round", "one of range, roundrobin"),
+        ("partition.assignment.strategy", "sticky", "one of range, roundrobin"),
         ("group.id", "a/b", "ASCII letters, digits"),
         ("group.id", "", "ASCII letters, digits"),
         ("zookeeper.connect", " ", "text that is not empty"),
