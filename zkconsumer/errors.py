@@ -6,12 +6,14 @@ ConsumerError         the root; each message is one sentence for an operator
     ZooKeeperAway     the session is suspended or over, now or while we waited: what was asked may have happened
     ForeignWrite      somebody else wrote an offset node since we last saw it
     Closed            the connector was shut down
+    ListenerFailed    a method of the program's ConsumerListener raised; told at its next call
+    DecodeFailed      a decoder raised; the iterator goes on with the next message
 ConsumerTimeout       no message within consumer.timeout.ms; the iterator stays usable
 """
 
 from __future__ import annotations
 
-from kafkawire.model import TopicPartition
+from kafkawire.model import Message, TopicPartition
 
 
 class ConsumerError(Exception):
@@ -48,6 +50,29 @@ class ForeignWrite(ConsumerError):
 
 class Closed(ConsumerError):
     """The connector was shut down."""
+
+
+class DecodeFailed(ConsumerError):
+    """A decoder refused a message; its error is __cause__.
+
+    .message has key and value as they were stored.  It counts as handed out: done when the next one is asked for, or
+    at .message.ack().
+    """
+
+    def __init__(self, tp: TopicPartition, offset: int, message: Message, error: BaseException) -> None:
+        super().__init__(f"{tp} at {offset}: the decoder refused the message: {type(error).__name__}: {error}")
+        self.tp = tp
+        self.offset = offset
+        self.message = message
+
+
+class ListenerFailed(ConsumerError):
+    """A method of the program's listener raised, or returned what makes no sense; the reason is __cause__."""
+
+    def __init__(self, name: str, reason: BaseException) -> None:
+        super().__init__(f"listener {name} failed: {type(reason).__name__}: {reason}")
+        self.name = name
+        self.__cause__ = reason
 
 
 class ConsumerTimeout(Exception):

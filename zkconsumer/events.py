@@ -26,6 +26,7 @@ class ConsumerEvent:
     offset      a foreign or unreadable committed offset, or a commit that failed
     leader      a partition has no leader, or its broker does not answer
     claim       an owner node of ours was taken away, or an orphan of ours was found
+    listener    a method of the program's listener failed, or took longer than listener.timeout.ms
     missing     a topic that was asked for does not exist, or no broker is registered: most likely a name is wrong
     """
 
@@ -39,7 +40,7 @@ class ConsumerEvent:
 
 
 OnEvent = Callable[[ConsumerEvent], None]
-LOUD = frozenset({"fence", "gap", "reset", "parked", "flows", "offset", "claim", "missing"})
+LOUD = frozenset({"fence", "gap", "reset", "parked", "flows", "offset", "claim", "missing", "listener"})
 ALWAYS = frozenset(
     {"fence", "parked"}
 )  # each needs a person or tells of a hand-over: none is held back as a repetition

@@ -1,0 +1,251 @@
+"""What a program may have a word in: partitions that leave or begin, positions outside the log, errors, the session.
+
+    ConsumerListener   what the program derives from
+    Hooks              the engine's side of it: each call in a greenlet (the hub is the caller's) or a plain thread (the
+                       hub has a thread of its own), for at most listener.timeout.ms, never raising
+
+A listener that takes longer is left behind: it runs on, nobody waits for it, and what it returns counts no more.  What
+it raises is logged, told as an event of kind "listener", kept, and raised as ListenerFailed at the program's next call
+of a stream or of a method of the connector that does something.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+
+from groundwork.crew import Crew, Event
+from groundwork.hub import Hub, HubStopped, OwnThread
+from kafkawire.model import TopicPartition
+from zkconsumer.errors import ListenerFailed
+from zkconsumer.events import ConsumerEvent, OnEvent, log_event
+
+__all__ = ["NO_HOOKS", "ConsumerListener", "Hooks", "ListenerFailed"]
+
+log = logging.getLogger(__name__)
+
+KEPT = 16  # failures that wait for the program's next call; of more, the oldest are only in the log
+Finish = Callable[["_Call"], None]
+Start = Callable[["_Call", Finish], object]  # run the call elsewhere, then finish(call) in the hub
+
+_in_listener: ContextVar[bool] = ContextVar("in_listener", default=False)
+
+
+class ConsumerListener:
+    """Override what is of interest.  Each method may wait, use the connector, and take listener.timeout.ms."""
+
+    def before_release(self, partitions: Sequence[TopicPartition]) -> None:
+        """Fetching of them ended and nothing more is handed out; what is in the program's hands may still be done
+        (rebalance.drain.ms, counted from the end of this call).  Then they are committed and released."""
+
+    def before_start(self, assignment: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, int] | None:
+        """New partitions are claimed, each with the thread id that reads it.  Returns positions to begin at instead of
+        the committed ones, for as many of them as it likes."""
+
+    def out_of_range(self, tp: TopicPartition, requested: int, earliest: int, latest: int) -> int | None:
+        """requested lies outside the log.  Returns where to go on, from earliest to latest; None: auto.offset.reset."""
+
+    def error(self, error: Exception) -> None:
+        """The connector died (a CrewDeath, its reason as __cause__), or commits begin to fail."""
+
+    def session_state(self, state: str) -> None:
+        """The session with ZooKeeper is connected, suspended or lost now.  One at a time, in their order."""
+
+
+class _Call:
+    """One call of a method of the listener, on its way."""
+
+    __slots__ = ("args", "done", "error", "left_behind", "method", "name", "value")
+
+    def __init__(self, name: str, method: Callable[..., object], args: tuple[object, ...]) -> None:
+        self.name = name
+        self.method = method
+        self.args = args
+        self.value: object = None
+        self.error: BaseException | None = None
+        self.done = Event()
+        self.left_behind = False
+
+    def run(self) -> None:
+        _in_listener.set(True)  # of this greenlet or thread alone
+        try:
+            self.value = self.method(*self.args)
+        except Exception as e:
+            self.error = e
+
+
+class Hooks:
+    """The listener as the engine calls it, in its hub.
+
+    before_release, before_start and out_of_range wait for it, in the greenlet that calls; error and session_state come
+    back at once.  crew and start are what for_hub gives; a listener that overrides nothing needs neither.
+    """
+
+    def __init__(
+        self,
+        listener: ConsumerListener,
+        timeout_ms: int = 3000,
+        on_event: OnEvent = log_event,
+        crew: Crew | None = None,
+        start: Start | None = None,
+    ) -> None:
+        self._listener = listener
+        self._timeout_ms = timeout_ms
+        self._on_event = on_event
+        self._crew = crew
+        self._start = start
+        self._kept: deque[ListenerFailed] = deque(maxlen=KEPT)
+        self._news: deque[tuple[str, object]] = deque()
+        self._telling = False
+        self._all_told = Event()
+
+    @classmethod
+    def for_hub(cls, listener: ConsumerListener, timeout_ms: int, on_event: OnEvent, crew: Crew, hub: Hub) -> Hooks:
+        """Calls run in threads when the hub has one of its own, else in greenlets of the crew."""
+        start = _in_thread(hub) if isinstance(hub, OwnThread) else _in_greenlet(crew)
+        return cls(listener, timeout_ms, on_event, crew, start)
+
+    # what the engine calls ----------------------------------------------------------------------------------------
+
+    def before_release(self, partitions: Sequence[TopicPartition]) -> None:
+        self._ask("before_release", tuple(partitions))
+
+    def before_start(self, assignment: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, int] | None:
+        """Positions of partitions of the assignment; None when it gives none, failed or took too long."""
+        call = self._ask("before_start", dict(assignment))
+        if call is None or call.value is None:
+            return None
+        wrong = _wrong_positions(call.value, assignment)
+        if wrong:
+            self._failed("before_start", ValueError(wrong))
+            return None
+        assert isinstance(call.value, Mapping)
+        return dict(call.value)
+
+    def out_of_range(self, tp: TopicPartition, requested: int, earliest: int, latest: int) -> int | None:
+        """A position from earliest to latest; None: the policy decides."""
+        call = self._ask("out_of_range", tp, requested, earliest, latest)
+        if call is None or call.value is None:
+            return None
+        if not _is_position(call.value) or not earliest <= call.value <= latest:  # type: ignore[operator]
+            text = f"{call.value!r} returned for {tp} at {requested}: a position from {earliest} to {latest} is wanted"
+            self._failed("out_of_range", ValueError(text))
+            return None
+        return call.value  # type: ignore[return-value]
+
+    def error(self, error: Exception) -> None:
+        self._tell("error", error)
+
+    def session_state(self, state: str) -> None:
+        self._tell("session_state", state)
+
+    def close(self, timeout_s: float) -> None:
+        """Let it hear the errors and states so far, for that long at most; from then on it is told nothing more."""
+        if self._telling:
+            self._all_told.wait(timeout=timeout_s)
+        self._crew = self._start = None
+
+    # what the program's calls ask ---------------------------------------------------------------------------------
+
+    def raise_kept(self) -> None:
+        """Raise the oldest failure that nobody was told of yet, if any; from any thread, never inside a listener."""
+        if self._kept and not _in_listener.get():
+            try:
+                failed = self._kept.popleft()
+            except IndexError:
+                return  # another thread was faster
+            raise failed
+
+    # inside -------------------------------------------------------------------------------------------------------
+
+    def _overridden(self, name: str) -> bool:
+        method = getattr(self._listener, name)
+        return getattr(method, "__func__", method) is not getattr(ConsumerListener, name)
+
+    def _ask(self, name: str, *args: object) -> _Call | None:
+        """Run one method and wait for it.  None: there is none, it failed, or it took too long."""
+        if self._start is None or not self._overridden(name):
+            return None
+        call = _Call(name, getattr(self._listener, name), args)
+        self._start(call, self._finished)
+        if not call.done.wait(timeout=self._timeout_ms / 1000):
+            call.left_behind = True
+            text = f"{name} takes longer than listener.timeout.ms ({self._timeout_ms} ms); going on without it"
+            self._on_event(ConsumerEvent("listener", text))
+            return None
+        return call if call.error is None else None
+
+    def _finished(self, call: _Call) -> None:
+        """In the hub, also long after nobody waits for it any more."""
+        if call.error is not None:
+            self._failed(call.name, call.error)
+        elif call.left_behind:
+            log.info("listener: %s has ended, too late to count", call.name)
+        call.done.set()
+
+    def _failed(self, name: str, error: BaseException) -> None:
+        failed = ListenerFailed(name, error)
+        log.info("%s", failed, exc_info=error)  # where it happened; the event says that it did
+        self._on_event(ConsumerEvent("listener", str(failed)))
+        self._kept.append(failed)
+
+    def _tell(self, name: str, what: object) -> None:
+        if self._crew is None or not self._overridden(name):
+            return
+        self._news.append((name, what))
+        if not self._telling:
+            self._telling = True
+            self._all_told.clear()
+            self._crew.spawn("listener-news", self._tell_news)
+
+    def _tell_news(self) -> None:
+        while self._news:
+            name, what = self._news.popleft()
+            self._ask(name, what)
+        self._telling = False
+        self._all_told.set()
+
+
+def _in_greenlet(crew: Crew) -> Start:
+    def run(call: _Call, finish: Finish) -> None:
+        call.run()
+        finish(call)
+
+    return lambda call, finish: crew.spawn(f"listener-{call.name}", run, call, finish)
+
+
+def _in_thread(hub: Hub) -> Start:
+    def run(call: _Call, finish: Finish) -> None:
+        call.run()
+        try:
+            hub.post(finish, call)
+        except HubStopped:
+            if call.error is not None:
+                log.warning("listener %s failed after the connector had ended: %s", call.name, call.error)
+
+    def start(call: _Call, finish: Finish) -> None:
+        threading.Thread(target=run, args=(call, finish), name=f"listener-{call.name}", daemon=True).start()
+
+    return start
+
+
+def _is_position(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _wrong_positions(value: object, assignment: Mapping[TopicPartition, str]) -> str:
+    """What is wrong with what before_start returned; empty: nothing."""
+    if not isinstance(value, Mapping):
+        return f"it returned {value!r}: a mapping of partitions to positions is wanted, or None"
+    for tp, position in value.items():
+        if tp not in assignment:
+            return f"it returned a position for {tp}, which does not begin now"
+        if not _is_position(position):
+            return f"it returned {position!r} for {tp}: a whole number, at least 0, is wanted"
+    return ""
+
+
+NO_HOOKS = Hooks(ConsumerListener())
