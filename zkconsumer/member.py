@@ -23,6 +23,7 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetchers import Fetchers
 from zkconsumer.groupread import GroupReader
+from zkconsumer.listeners import NO_HOOKS, Hooks
 from zkconsumer.membership import Event as GroupEvent
 from zkconsumer.membership import Unreadable, Unregistered
 from zkconsumer.offsets.store import NONE, OffsetStore, Unknown
@@ -53,6 +54,7 @@ class Member:
         cursors: dict[TopicPartition, Cursor],
         config: ConsumerConfig,
         on_event: OnEvent,
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
         self.cursors = cursors
         self.rounds = 0  # finished or given up for now
@@ -69,6 +71,7 @@ class Member:
         self._make_cursor = make_cursor
         self._config = config
         self._on_event = on_event
+        self._hooks = hooks
         self._state, self._first_actions = rebalance.begin(config.rebalance_max_retries, config.backoff_ms)
         self._events: Queue[steps.Happening | Report] = Queue()
         self._acting: Worker | None = None
@@ -233,10 +236,12 @@ class Member:
         drain_s = self._config.rebalance_drain_ms / 1000
         if self._state.closing:
             drain_s = min(drain_s, DRAIN_AT_END_S)
-        until = now() + drain_s
+        until = now() + drain_s  # with what the listener takes: a JVM member waits about 6 s for its share
         waiting = [self.cursors[tp] for tp in action.share if tp in self.cursors]
         for cursor in waiting:
             cursor.discard_fetched()
+        self._hooks.before_release(sorted(action.share))
+        waiting = [cursor for cursor in waiting if not cursor.drained and not cursor.dropped]
         while waiting and now() < until:
             waiting = [cursor for cursor in waiting if not cursor.drained and not cursor.dropped]
             if waiting:
@@ -276,18 +281,32 @@ class Member:
         return Located(action.turn, frozenset(known))
 
     def _start(self, action: Action) -> Report:
+        chosen = self._chosen(action.share)
         fresh = []
         for tp, thread in action.share.items():
             if tp not in self._claims.held:
-                continue  # lost while its offset was read; the machine hears of it next
+                continue  # lost while its offset was read or a listener was asked; the machine hears of it next
             cursor = self._make_cursor(tp, thread, self._reset_of(tp))
-            at = cursor.committed = self._located[tp]
+            cursor.committed = self._located[tp]
+            at = chosen.get(tp, cursor.committed)
             if at is not None:
                 cursor.begin(at)
             self.cursors[tp] = cursor
             fresh.append(cursor)
         self._fetchers.add(fresh)
         return Finished(action.turn)
+
+    def _chosen(self, share: Mapping[TopicPartition, str]) -> dict[TopicPartition, int]:
+        """Where the program's listener wants these to begin; a position it may not choose is told and not taken."""
+        wanted = self._hooks.before_start({tp: thread for tp, thread in share.items() if tp in self._claims.held}) or {}
+        chosen: dict[TopicPartition, int] = {}
+        for tp, at in wanted.items():
+            if tp in share and isinstance(at, int) and not isinstance(at, bool) and at >= 0:
+                chosen[tp] = at
+            else:
+                why = "is no position" if tp in share else "is for a partition that does not start now"
+                self._on_event(ConsumerEvent("listener", f"before_start returned {at!r} for {tp}, which {why}", tp))
+        return chosen
 
     def _reset_of(self, tp: TopicPartition) -> str:
         """Partitions that appear while we run are read from the start: nobody skipped them on purpose."""

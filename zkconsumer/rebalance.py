@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 from kafkawire.model import TopicPartition
 from zkconsumer.steps import (
     Action,
+    Assignment,
     Changed,
     Close,
     Do,
@@ -45,10 +46,9 @@ from zkconsumer.steps import (
     Refused,
     Report,
     SessionLost,
-    Share,
 )
 
-NOTHING: Share = {}
+NOTHING: Assignment = {}
 P = Phase
 
 # What follows when a report comes in; a Failed that has no row leads to WAITING.
@@ -83,20 +83,20 @@ class State:
     backoff_ms: int
     phase: Phase = Phase.REGISTERING
     turn: int = 0
-    asked: Share = field(default_factory=dict)  # what the action under way is about
+    asked: Assignment = field(default_factory=dict)  # what the action under way is about
     registered: bool = False
     closing: bool = False
     stale: bool = False  # the group changed after this round began to read it
-    wanted: Share = field(default_factory=dict)  # by the group as last read
-    owned: Share = field(default_factory=dict)  # owner nodes of ours
+    wanted: Assignment = field(default_factory=dict)  # by the group as last read
+    owned: Assignment = field(default_factory=dict)  # owner nodes of ours
     running: frozenset[TopicPartition] = frozenset()  # owned, and its fetching began and was not yet stopped for good
     located: frozenset[TopicPartition] = frozenset()  # owned, its offset read in this round
-    suspect: Share = field(
+    suspect: Assignment = field(
         default_factory=dict
     )  # an attempt broke off: may be ours; released before anything is claimed
     lost: frozenset[TopicPartition] = frozenset()  # owner nodes lost while this round was claiming
     blocked: str = ""  # why this round does not give us all of our share
-    contested: Share = field(default_factory=dict)  # who holds what we want
+    contested: Assignment = field(default_factory=dict)  # who holds what we want
     tries: int = 0  # rounds in a row that did not
 
     @property
@@ -274,7 +274,7 @@ def _way_out(state: State, phase: Phase) -> tuple[State, Phase]:
     return state, P.STOPPING if _to_release(state) else P.LEAVING
 
 
-def _work(state: State, phase: Phase) -> Share:
+def _work(state: State, phase: Phase) -> Assignment:
     """The partitions a phase is about."""
     match phase:
         case P.STOPPING | P.DRAINING | P.COMMITTING:
@@ -306,30 +306,30 @@ def _wait(state: State) -> tuple[State, list[Action]]:
 # Shares --------------------------------------------------------------------------------------------------------------
 
 
-def _staying(state: State) -> Share:
+def _staying(state: State) -> Assignment:
     """Owned, and to be read by the same thread as before."""
     return {tp: thread for tp, thread in state.owned.items() if state.wanted.get(tp) == thread}
 
 
-def _leaving(state: State) -> Share:
+def _leaving(state: State) -> Assignment:
     return _without(state.owned, _staying(state).keys())
 
 
-def _to_release(state: State) -> Share:
+def _to_release(state: State) -> Assignment:
     return {**_leaving(state), **_without(state.suspect, _staying(state).keys())}
 
 
-def _missing(state: State) -> Share:
+def _missing(state: State) -> Assignment:
     return _without(state.wanted, _staying(state).keys())
 
 
-def _to_start(state: State) -> Share:
+def _to_start(state: State) -> Assignment:
     return _without(_staying(state), state.running)
 
 
-def _only(share: Share, tps: frozenset[TopicPartition]) -> Share:
+def _only(share: Assignment, tps: frozenset[TopicPartition]) -> Assignment:
     return {tp: thread for tp, thread in share.items() if tp in tps}
 
 
-def _without(share: Share, tps: Set[TopicPartition]) -> Share:
+def _without(share: Assignment, tps: Set[TopicPartition]) -> Assignment:
     return {tp: thread for tp, thread in share.items() if tp not in tps}

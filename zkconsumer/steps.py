@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from kafkawire.model import TopicPartition
 from zkconsumer.membership import Event
 
-Share = Mapping[TopicPartition, str]  # the thread id that reads each partition
+Assignment = Mapping[TopicPartition, str]  # the thread id that reads each partition
 
 
 class Do(enum.Enum):
@@ -53,7 +53,7 @@ class Phase(enum.Enum):
 class Action:
     do: Do
     turn: int = 0
-    share: Share = field(default_factory=dict)
+    share: Assignment = field(default_factory=dict)
     wait_ms: int = 0
     text: str = ""
 
@@ -74,7 +74,7 @@ class GroupRead:
     """share: what this member is to own, by the group as it was read (membership.share_of)."""
 
     turn: int
-    share: Share
+    share: Assignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Refused:
     """Nothing of the share was won; contested says who holds what."""
 
     turn: int
-    contested: Share
+    contested: Assignment
 
 
 @dataclass(frozen=True, slots=True)
