@@ -97,4 +97,5 @@ LEADER_NOT_AVAILABLE = 5  # also a topic without partitions and without an error
 
 def _partition(row: dict[str, Any]) -> PartitionView:
     """Whatever the partition's error: who is named as leader is asked, and says so himself when it is wrong."""
-    return PartitionView(row["leader"] if row["leader"] >= 0 else None, tuple(row["replicas"]), tuple(row["isr"]))
+    leader = row["leader"] if row["leader"] >= 0 else None
+    return PartitionView(leader, tuple(row["replicas"]), tuple(row["isr"]), row["error"])

@@ -119,7 +119,9 @@ def metadata(d: Dialect, topics: Sequence[str] | None) -> Request:
     return _request(d, apis.METADATA, {"topics": [] if topics is None and version == 0 else topics})
 
 
-def list_offsets(d: Dialect, times: Mapping[TopicPartition, int], max_offsets: int = 1) -> Request:
+def list_offsets(
+    d: Dialect, times: Mapping[TopicPartition, int], max_offsets: int = 1, replica_id: int = CONSUMER
+) -> Request:
     """Offsets by time: -1 the next to be written, -2 the earliest, else ms since the epoch.
 
     Reply: the decoded dict; v0 has a list `offsets` (by segment files, may be empty), v1 one `offset` and `timestamp`.
@@ -128,7 +130,7 @@ def list_offsets(d: Dialect, times: Mapping[TopicPartition, int], max_offsets: i
         topics = _grouped((tp, {"time": time, "max_offsets": max_offsets}) for tp, time in times.items())
     else:
         topics = _grouped((tp, {"timestamp": time}) for tp, time in times.items())
-    return _request(d, apis.LIST_OFFSETS, {"replica_id": CONSUMER, "topics": topics})
+    return _request(d, apis.LIST_OFFSETS, {"replica_id": replica_id, "topics": topics})
 
 
 def group_coordinator(d: Dialect, group: str) -> Request:

@@ -1,0 +1,111 @@
+"""Brokers' error codes, as what they mean to somebody who reads: with topic, partition, position and broker.
+
+Refused                     any other code; .tp .position .broker beside BrokerError's .code .retriable .refresh
+    OffsetOutOfRange        1   the log does not hold this position (any more, or yet)
+    UnknownPartition        3   no such partition on this broker
+    NotLeader               5, 6
+    MetadataTooLarge        12  of a commit
+    CoordinatorAway         14, 15, 16, after they were asked again
+    GroupActive             22, 25, 27: the group has members, who commit for it
+MessageTooLarge             the fetch was smaller than the first message wanted (.needed bytes, 0: not known)
+Damaged                     the first entry wanted is damaged
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import BrokerError, CorruptMessage, LocalError
+from kafkawire.model import Broker, TopicPartition
+
+
+class Refused(BrokerError):
+    """A broker's error code with what it was about; position is an offset, group a group's id, where they matter."""
+
+    helps = ""
+
+    def __init__(
+        self,
+        code: int,
+        broker: Broker,
+        tp: TopicPartition | None = None,
+        position: int | None = None,
+        group: str | None = None,
+    ) -> None:
+        about = [f"group {group}"] if group is not None else []
+        about += [f"{tp} at {position}" if position is not None else str(tp)] if tp is not None else []
+        super().__init__(code, f"{', '.join(about)} on {broker}")
+        if self.helps:
+            self.args = (f"{self.args[0]}: {self.helps}",)
+        self.broker = broker
+        self.tp = tp
+        self.position = position
+        self.group = group
+
+
+class OffsetOutOfRange(Refused):
+    helps = "the log does not hold it; earliest() and latest() tell what it holds"
+
+
+class UnknownPartition(Refused):
+    helps = "this broker has no such partition; topic_metadata(None) tells what there is and who leads it"
+
+
+class NotLeader(Refused):
+    helps = "topic_metadata(None) tells who leads it now"
+
+
+class MetadataTooLarge(Refused):
+    helps = "the metadata text is longer than the broker's offset.metadata.max.bytes; shorten it"
+
+
+class CoordinatorAway(Refused):
+    helps = "the group's coordinator is moving or loading, also after asking again; try later"
+
+
+class GroupActive(Refused):
+    helps = "the group is active: its members commit for it; stop them before committing from outside"
+
+
+class MessageTooLarge(LocalError):
+    """The first message wanted does not fit into what was asked for."""
+
+    def __init__(self, tp: TopicPartition, position: int, broker: Broker, max_bytes: int, needed: int) -> None:
+        size = f"needs {needed} bytes" if needed else "needs more bytes"
+        super().__init__(f"{tp} at {position} on {broker}: the message {size}, max_bytes is {max_bytes}; raise it")
+        self.tp = tp
+        self.position = position
+        self.needed = needed
+
+
+class Damaged(CorruptMessage):
+    """The first entry wanted is no entry; everything before it was handed out."""
+
+    def __init__(self, tp: TopicPartition, position: int, broker: Broker, damage: CorruptMessage) -> None:
+        super().__init__(damage.why, damage.position, damage.offset)
+        self.args = (f"{tp} at {position} on {broker}: {damage}",)
+        self.tp = tp
+
+
+_KINDS: dict[int, type[Refused]] = {
+    1: OffsetOutOfRange,
+    3: UnknownPartition,
+    5: NotLeader,
+    6: NotLeader,
+    12: MetadataTooLarge,
+    14: CoordinatorAway,
+    15: CoordinatorAway,
+    16: CoordinatorAway,
+    22: GroupActive,
+    25: GroupActive,
+    27: GroupActive,
+}
+
+
+def refusal(
+    code: int,
+    broker: Broker,
+    tp: TopicPartition | None = None,
+    position: int | None = None,
+    group: str | None = None,
+) -> Refused:
+    """The error of a code other than 0, to be raised or handed on."""
+    return _KINDS.get(code, Refused)(code, broker, tp, position, group)

@@ -1,0 +1,234 @@
+"""One broker asked plainly: fetches, offsets by time, metadata, committed offsets.  No group, no ZooKeeper, no gevent.
+
+    with SimpleConsumer("broker1", 9092) as consumer:
+        position = consumer.earliest(TopicPartition("orders", 0))
+        while True:
+            message_set = consumer.fetch("orders", 0, position, max_wait_ms=1000)
+            for message in message_set.messages():
+                ...
+            position = message_set.resume_at
+
+Partitions are read from their leader: NotLeader says when this broker is none, topic_metadata(None) who is.  Everything
+that goes wrong is a kafkawire.errors.WireError: a Refused (zkconsumer.refusals) with topic, partition, offset and
+broker for an error code, LinkLost when the connection broke; the next call then connects anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from kafkawire.cluster.metadata import read_reply
+from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import Store, dialect
+from kafkawire.errors import LocalError, RemoteError, WireError
+from kafkawire.model import Broker, MessageSet, TopicPartition
+from kafkawire.net.links import Links
+from kafkawire.v08.requests import CONSUMER, FetchedPartition
+from zkconsumer.coordinator import Coordinator
+from zkconsumer.offsets.store import Committed
+from zkconsumer.refusals import Damaged, MessageTooLarge, refusal
+
+DEBUGGING = -2  # replica id: any replica answers, not only the leader
+EARLIEST, LATEST = -2, -1
+FETCH_BYTES = 1024 * 1024
+NO_ID = -1  # the broker's id is not known from its address
+
+
+class SimpleConsumer:
+    """One broker by its address, spoken to as `release`; connects on the first call.  One caller at a time.
+
+    timeout_ms bounds each silence of the broker, and with `retries` and `backoff_ms` how long a moving coordinator is
+    waited for.  debugging=True reads from any replica, not only the leader: fetches go up to the high watermark,
+    latest() tells the end of that replica's own log.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        release: str = "0.8.2",
+        client_id: str = "zkconsumer-simple",
+        timeout_ms: int = 30000,
+        debugging: bool = False,
+        retries: int = 10,
+        backoff_ms: int = 1000,
+    ) -> None:
+        self.broker = Broker(NO_ID, host, port)
+        self._dialect = dialect(release)
+        self._links = Links(client_id, timeout_ms=timeout_ms)
+        self._timeout_ms = timeout_ms
+        self._replica_id = DEBUGGING if debugging else CONSUMER
+        self._coordinator = Coordinator(self.broker, self._links, self._dialect, retries, backoff_ms, timeout_ms)
+        self._closed = False
+
+    # ---- messages ----------------------------------------------------------------------------------------------
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        position: int,
+        max_bytes: int = FETCH_BYTES,
+        max_wait_ms: int = 100,
+        min_bytes: int = 1,
+    ) -> MessageSet:
+        """The messages from offset `position` on, as many as fit; an empty set when none came within max_wait_ms.
+
+        Raises OffsetOutOfRange, NotLeader, UnknownPartition or another Refused; MessageTooLarge; Damaged; LinkLost.
+        """
+        tp = TopicPartition(topic, partition)
+        found = self.fetch_many({tp: position}, max_bytes, max_wait_ms, min_bytes)[tp]
+        if isinstance(found, WireError):
+            raise found
+        return found
+
+    def fetch_many(
+        self,
+        positions: Mapping[TopicPartition, int],
+        max_bytes: int = FETCH_BYTES,
+        max_wait_ms: int = 100,
+        min_bytes: int = 1,
+    ) -> dict[TopicPartition, MessageSet | WireError]:
+        """One request for several partitions, max_bytes each: a set, or what fetch() would raise, for each of them.
+
+        Raises LinkLost and LocalError, which concern them all.
+        """
+        if max_wait_ms >= self._timeout_ms:
+            raise LocalError(
+                f"max_wait_ms {max_wait_ms} must be below timeout_ms {self._timeout_ms}: "
+                "an answer that may be late looks like a lost broker"
+            )
+        if not positions:
+            return {}
+        wanted = [(tp, at, max_bytes) for tp, at in positions.items()]
+        request = self._dialect.requests.fetch(self._dialect, max_wait_ms, min_bytes, wanted, self._replica_id)
+        rows = {row.tp: row for row in self._call(request, "fetch")}
+        return {tp: self._fetched(tp, at, rows.get(tp), max_bytes) for tp, at in positions.items()}
+
+    def _fetched(
+        self, tp: TopicPartition, position: int, row: FetchedPartition | None, max_bytes: int
+    ) -> MessageSet | WireError:
+        if row is None:
+            return self._left_out(tp)
+        if row.error:
+            return refusal(row.error, self.broker, tp, position)
+        message_set, scan = self._dialect.messages.message_set(
+            tp.topic, tp.partition, position, row.buffer, row.high_watermark
+        )
+        if scan.runs or len(row.buffer) == scan.end:
+            return message_set  # type: ignore[no-any-return]
+        if scan.damage is not None:
+            return Damaged(tp, position, self.broker, scan.damage)
+        return MessageTooLarge(tp, position, self.broker, max_bytes, scan.needed)
+
+    # ---- offsets by time ---------------------------------------------------------------------------------------
+
+    def offsets_before(self, tp: TopicPartition, time_ms: int, max_offsets: int = 1) -> list[int]:
+        """Offsets for a time in ms since the epoch, newest first; -1 is the end of the log, -2 its beginning.
+
+        Up to 0.10.0: first offsets of log segments written before that time, by the files' modification times, at most
+        max_offsets; often none.  From 0.10.1 on: the one message that has this timestamp or a later one, if any.
+        """
+        request = self._dialect.requests.list_offsets(self._dialect, {tp: time_ms}, max_offsets, self._replica_id)
+        reply = self._call(request, "offsets by time")
+        for topic in reply["topics"]:
+            for row in topic["partitions"]:
+                if TopicPartition(topic["topic"], row["partition"]) == tp:
+                    return self._offsets(tp, row)
+        raise self._left_out(tp)
+
+    def earliest(self, tp: TopicPartition) -> int:
+        """The first offset that the log still holds."""
+        return self._end(tp, EARLIEST)
+
+    def latest(self, tp: TopicPartition) -> int:
+        """The offset of the next message to come (as far as it is replicated)."""
+        return self._end(tp, LATEST)
+
+    def _end(self, tp: TopicPartition, time: int) -> int:
+        offsets = self.offsets_before(tp, time)
+        if not offsets:
+            raise RemoteError(f"{tp} on {self.broker}: the broker tells no offset for an end of its log")
+        return offsets[0]
+
+    def _offsets(self, tp: TopicPartition, row: Mapping[str, Any]) -> list[int]:
+        if row["error"]:
+            raise refusal(row["error"], self.broker, tp)
+        offsets = row["offsets"] if "offsets" in row else [row["offset"]]
+        return [offset for offset in offsets if offset >= 0]
+
+    # ---- cluster -----------------------------------------------------------------------------------------------
+
+    def topic_metadata(self, topics: Iterable[str] | None) -> ClusterView:
+        """Brokers, and leader, replicas and in-sync replicas of partitions; a topic's own error is in .errors.
+
+        None asks for all topics and never creates one.  A topic asked by name that is missing IS CREATED by the
+        broker where auto.create.topics.enable is true (its default).
+        """
+        names = None if topics is None else list(topics)
+        request = self._dialect.requests.metadata(self._dialect, names)
+        return read_reply(self._call(request, "metadata"))
+
+    def coordinator(self, group: str) -> Broker:
+        """The broker that keeps a group's offsets, asked anew; waits while there is none (15).  From 0.8.2 on.
+
+        The first such request a cluster ever gets creates its topic __consumer_offsets.
+        """
+        self._check()
+        return self._coordinator.find(group)
+
+    # ---- committed offsets -------------------------------------------------------------------------------------
+
+    def commit_offsets(
+        self, group: str, positions: Mapping[TopicPartition, int | tuple[int, str]], store: Store
+    ) -> dict[TopicPartition, WireError | None]:
+        """Commit the next position to read, or (position, metadata), of each partition.
+
+        store is "kafka" (0.8.2 and later; the group's coordinator) or "zookeeper" (0.8.1 and later; the broker writes
+        the node, and drops the metadata): the two know nothing of each other.  Per partition None, or why it is not
+        known to be written: GroupActive, MetadataTooLarge, CoordinatorAway, LinkLost, another Refused.  Raises
+        LocalError for a position below 0 and for a release without that store.
+        """
+        self._check()
+        full = {tp: (at, "") if isinstance(at, int) else at for tp, at in positions.items()}
+        for tp, (at, _) in full.items():
+            if at < 0:
+                raise LocalError(f"group {group}: {at} is no position to commit for {tp}")
+        return self._coordinator.commit(group, full, store)
+
+    def fetch_offsets(self, group: str, tps: Iterable[TopicPartition], store: Store) -> dict[TopicPartition, Committed]:
+        """What is committed: a position, NONE (nothing), or Unknown with the reason (zkconsumer.offsets.store).
+
+        Raises LinkLost, CoordinatorAway or another Refused when nobody could be asked, LocalError for a release without that store.
+        """
+        self._check()
+        return self._coordinator.fetch(group, list(tps), store)
+
+    # ---- the connection ----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close for good, from any thread: a call that waits raises LinkLost."""
+        self._closed = True
+        self._links.close()
+
+    def _call(self, request: Any, purpose: str) -> Any:
+        self._check()
+        return self._links.link(self.broker, purpose).call(request)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise LocalError(f"the consumer of {self.broker} is closed")
+
+    def _left_out(self, tp: TopicPartition) -> RemoteError:
+        return RemoteError(f"{tp} on {self.broker}: the answer leaves this partition out")
+
+    def __enter__(self) -> SimpleConsumer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<SimpleConsumer {self.broker}{' closed' if self._closed else ''}>"
