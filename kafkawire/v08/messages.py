@@ -18,8 +18,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from kafkawire import compression
-from kafkawire.errors import CorruptMessage, RemoteError, UnknownMagic
+from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Run
 from kafkawire.primitives import Bytes
 from kafkawire.v08.scanning import CODEC as CODEC
@@ -29,12 +28,14 @@ from kafkawire.v08.scanning import LOG_OVERHEAD as LOG_OVERHEAD
 from kafkawire.v08.scanning import LOWEST as LOWEST
 from kafkawire.v08.scanning import Scan as Scan
 from kafkawire.v08.scanning import scan as scan
+from kafkawire.v08.wrappers import MAX_DEPTH as MAX_DEPTH
+from kafkawire.v08.wrappers import OPEN_LIMIT as OPEN_LIMIT
+from kafkawire.v08.wrappers import Wrapper as Wrapper
+from kafkawire.v08.wrappers import opened
+from kafkawire.v08.wrappers import wrapper as wrapper
 from kafkawire.v08.writing import Row as Row
 from kafkawire.v08.writing import encode as encode
 from kafkawire.v08.writing import wrap
-
-OPEN_LIMIT = 128 << 20  # bytes one top-level wrapper may open to, those nested in it included
-MAX_DEPTH = 4  # wrappers in wrappers: 0.9 stores what a producer nested, and nobody nests on purpose
 
 _V0 = struct.Struct(">qiIBBii")  # offset, size, crc, magic, attributes, key length, value length where the key is null
 _V1 = struct.Struct(">qiIBBqii")  # the same with a timestamp before the key length
@@ -174,48 +175,6 @@ def _bad_crc(data: bytes, at: int, after: int, base: int, offset: int, stored: i
 # ---- wrappers --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Wrapper:
-    """A compressed entry's own fields, and its value still compressed."""
-
-    offset: int
-    crc: int
-    magic: int
-    attributes: int
-    timestamp: int | None
-    value: memoryview
-
-    @property
-    def codec(self) -> int:
-        return self.attributes & CODEC
-
-    @property
-    def appended_ms(self) -> int | None:
-        """The broker's time for every message in it, where the broker stamped it."""
-        return self.timestamp if self.magic and self.attributes & LOG_APPEND_TIME else None
-
-
-def wrapper(buffer: Bytes, begin: int, end: int, check_crcs: bool = True) -> Wrapper:
-    """The compressed entry at begin.  Raises CorruptMessage; a key is legal there, and of no use."""
-    view = memoryview(buffer)
-    offset, _, crc, magic, attributes, key_size, value_size = _V0.unpack_from(view, begin)
-    timestamp = None
-    if magic == 1:
-        offset, _, crc, magic, attributes, timestamp, key_size, value_size = _V1.unpack_from(view, begin)
-    if check_crcs and zlib.crc32(view[begin + _CRC_FROM : end]) != crc:
-        computed = zlib.crc32(view[begin + _CRC_FROM : end])
-        raise CorruptMessage(f"crc mismatch, stored {crc:08x}, computed {computed:08x}", begin, offset)
-    value_at = begin + ENTRY_OVERHEAD[magic]
-    if key_size != -1:
-        value_at += key_size
-        if key_size < 0 or value_at > end:
-            raise CorruptMessage(f"a key of {key_size} bytes does not fit", begin, offset)
-        (value_size,) = _INT32.unpack_from(view, value_at - 4)
-    if value_size < 0 or value_at + value_size != end:
-        raise CorruptMessage(f"a compressed value of {value_size} bytes where {end - value_at} are", begin, offset)
-    return Wrapper(offset, crc, magic, attributes, timestamp, view[value_at:end])
-
-
 def _opened(walk: _Walk, buffer: Bytes, run: Run) -> Iterator[Message]:
     """The messages of a top-level wrapper; any damage within is reported at the wrapper's own position."""
     outer = wrapper(buffer, run.begin, run.end, walk.check_crcs)
@@ -230,7 +189,7 @@ def _opened(walk: _Walk, buffer: Bytes, run: Run) -> Iterator[Message]:
 
 def _inside(walk: _Walk, outer: Wrapper, offset: int, depth: int, left: list[int]) -> Iterator[Message]:
     """What a wrapper holds.  offset: its absolute one; left: bytes all depths may still open."""
-    data, found = _open(outer, depth, left)
+    data, found = opened(outer, depth, left)
     if not found.runs:
         return
     last = found.resume_at - 1
@@ -244,23 +203,6 @@ def _inside(walk: _Walk, outer: Wrapper, offset: int, depth: int, left: list[int
             yield from _inside(walk, nested, nested.offset + shift, depth + 1, left)
         else:
             yield from _PLAIN[run.magic](walk, data, run.begin, run.end, 0, shift, outer.appended_ms)
-
-
-def _open(outer: Wrapper, depth: int, left: list[int]) -> tuple[bytes, Scan]:
-    """A wrapper's value decompressed, and its entries found: all complete, all of the wrapper's format."""
-    if depth > MAX_DEPTH:
-        raise CorruptMessage(f"wrappers nested deeper than {MAX_DEPTH}", 0, outer.offset)
-    data = compression.decompress(outer.codec, outer.value, left[0])
-    left[0] -= len(data)
-    found = scan(data, LOWEST)
-    if found.damage:
-        raise found.damage
-    if found.end != len(data):
-        raise CorruptMessage(f"cut {len(data) - found.end} bytes after its beginning", found.end)
-    for run in found.runs:
-        if run.magic != outer.magic:
-            raise UnknownMagic(f"format v{run.magic} in a wrapper of format v{outer.magic}", run.begin)
-    return data, found
 
 
 def _at_one_offset(
