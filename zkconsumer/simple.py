@@ -201,7 +201,8 @@ class SimpleConsumer:
     def fetch_offsets(self, group: str, tps: Iterable[TopicPartition], store: Store) -> dict[TopicPartition, Committed]:
         """What is committed: a position, NONE (nothing), or Unknown with the reason (zkconsumer.offsets.store).
 
-        Raises LinkLost, CoordinatorAway or another Refused when nobody could be asked, LocalError for a release without that store.
+        Raises LinkLost, CoordinatorAway or another Refused when nobody could be asked, LocalError for a release
+        without that store.
         """
         self._check()
         return self._coordinator.fetch(group, list(tps), store)

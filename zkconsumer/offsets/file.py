@@ -1,0 +1,160 @@
+"""Offsets in a file: one JSON file per group, for consumers of fixed partitions that have no ZooKeeper.
+
+    {"version": 1, "group": "billing", "offsets": {"orders": {"0": 1200, "3": 87}}}      position: the next to read
+
+The file is never half written: a new one is written beside it, synced, and renamed over it.  A lock file (.lock) keeps
+two processes from losing each other's partitions.  What a commit finds changed since this store last read or wrote it
+is noticed instead of overwritten (ForeignWrite).  A file that cannot be understood is left as it is, for somebody to
+look at; a file that is not there says that nothing was ever committed, but its folder must be there, because a disk
+that is not mounted would say the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kafkawire.model import TopicPartition
+from zkconsumer.errors import ConsumerError, ForeignWrite
+from zkconsumer.lease import Lease, LeaseOver
+from zkconsumer.offsets.store import NONE, Committed, Unknown
+
+VERSION = 1
+LOCK_TRIES = 20
+LOCK_PAUSE_S = 0.005
+
+
+class FileOffsets:
+    """An OffsetStore in one file; path's folder must exist.  Calls block for the time of a disk sync."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._seen: dict[TopicPartition, Committed] = {}  # as this store last read or wrote it
+
+    def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """The committed positions; Unknown with the reason for what cannot be understood.
+
+        Raises ConsumerError when the file cannot be opened.
+        """
+        wanted = list(tps)
+        try:
+            offsets = self._load(group)
+        except _Unreadable as why:
+            return dict.fromkeys(wanted, Unknown(str(why)))
+        found = {tp: self._position(offsets, tp) for tp in wanted}
+        self._seen |= found
+        return found
+
+    def commit(
+        self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
+    ) -> dict[TopicPartition, Exception | None]:
+        """Write positions while the lease holds.  After a ForeignWrite, a second call by one who still owns it takes
+        ours.
+        """
+        try:
+            with self._locked():
+                return self._commit(group, positions, lease)
+        except (ConsumerError, LeaseOver, _Unreadable) as why:
+            return dict.fromkeys(positions, why)
+        except OSError as why:
+            return dict.fromkeys(positions, ConsumerError(f"offsets file {self.path} cannot be written: {why}"))
+
+    def _commit(
+        self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
+    ) -> dict[TopicPartition, Exception | None]:
+        offsets = self._load(group)
+        result: dict[TopicPartition, Exception | None] = dict.fromkeys(positions)
+        moved: dict[TopicPartition, int] = {}
+        for tp, ours in positions.items():
+            theirs = self._position(offsets, tp)
+            if theirs != self._seen.setdefault(tp, theirs) and theirs != ours:
+                self._seen[tp] = theirs
+                result[tp] = ForeignWrite(group, tp, theirs, ours)
+            elif theirs != ours:
+                moved[tp] = ours
+        if moved:
+            for tp, ours in moved.items():
+                offsets.setdefault(tp.topic, {})[str(tp.partition)] = ours
+            self._replace({"version": VERSION, "group": group, "offsets": offsets}, lease)
+        self._seen |= {tp: ours for tp, ours in positions.items() if result[tp] is None}
+        return result
+
+    def _load(self, group: str) -> dict[str, Any]:
+        """Positions by topic and partition, as they stand in the file.  Raises _Unreadable, ConsumerError."""
+        try:
+            text = self.path.read_bytes()
+        except FileNotFoundError:
+            if not self.path.parent.is_dir():
+                raise ConsumerError(
+                    f"offsets file {self.path}: the folder {self.path.parent} does not exist; create or mount it"
+                ) from None
+            return {}
+        except OSError as why:
+            raise ConsumerError(f"offsets file {self.path} cannot be read: {why}") from why
+        return self._understood(group, text)
+
+    def _understood(self, group: str, text: bytes) -> dict[str, Any]:
+        try:
+            document = json.loads(text)
+        except ValueError as why:
+            raise _Unreadable(f"offsets file {self.path} is no JSON ({why}); correct or delete it") from None
+        if not isinstance(document, dict) or document.get("version") != VERSION:
+            raise _Unreadable(f"offsets file {self.path} is none of version {VERSION}; correct or delete it")
+        if document.get("group") != group:
+            raise _Unreadable(f"offsets file {self.path} is of group {document.get('group')!r}, not of {group!r}")
+        offsets = document.get("offsets")
+        if not isinstance(offsets, dict) or not all(isinstance(rows, dict) for rows in offsets.values()):
+            raise _Unreadable(f"offsets file {self.path} has no offsets by topic and partition; correct or delete it")
+        return offsets
+
+    def _position(self, offsets: Mapping[str, Mapping[str, Any]], tp: TopicPartition) -> Committed:
+        rows = offsets.get(tp.topic, {})
+        if str(tp.partition) not in rows:
+            return NONE
+        found = rows[str(tp.partition)]
+        if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
+            return found
+        return Unknown(f"offsets file {self.path} holds {found!r} for {tp}, which is no position; correct or delete it")
+
+    def _replace(self, document: Mapping[str, Any], lease: Lease) -> None:
+        """All of it or nothing, also when the power goes.  Under the lock."""
+        beside = self.path.with_name(f"{self.path.name}.new")
+        with open(beside, "w", encoding="utf-8") as out:
+            json.dump(document, out, indent=1, sort_keys=True)
+            out.write("\n")
+            out.flush()
+            os.fsync(out.fileno())
+        lease.check(time.monotonic())  # after the last wait: a disk that syncs slowly costs lease too
+        os.replace(beside, self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the rename itself
+        finally:
+            os.close(folder)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Alone with the file, or ConsumerError after a tenth of a second: a commit is tried again at its next time."""
+        with open(self.path.with_name(f"{self.path.name}.lock"), "a") as lock:
+            for _ in range(LOCK_TRIES):
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError as busy:
+                    if busy.errno not in (errno.EAGAIN, errno.EACCES):
+                        raise
+                    time.sleep(LOCK_PAUSE_S)
+            else:
+                raise ConsumerError(f"offsets file {self.path} is being written by another process")
+            yield
+
+
+class _Unreadable(ConsumerError):
+    """The file is there and cannot be understood; it is left as it is."""
