@@ -1,0 +1,141 @@
+"""`zkconsumer topics` and `zkconsumer brokers`: what a cluster consists of, by ZooKeeper or by any one of its brokers.
+
+    topics    a row for each partition: leader, replicas, in-sync replicas, error
+    brokers   a row for each broker: address, how many partitions it leads, has replicas of, is in sync with
+
+Brokers are asked for all topics at once and never by name: naming a topic would create it.  ZooKeeper has no error
+codes; there, and here, a partition without a leader says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from groundwork.output import EXIT, fail, write
+from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.view import ClusterView, PartitionView
+from kafkawire.cluster.zookeeper import read_topics, read_view
+from kafkawire.dialects import dialect
+from kafkawire.errors import error_info
+from kafkawire.model import TopicPartition
+from zkconsumer.commands.common import (
+    brokers_option,
+    clear_errors,
+    kafka_version_option,
+    link_pool,
+    output_option,
+    quiet,
+    reaching,
+    zookeeper_option,
+)
+
+TOPIC_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "error")
+BROKER_COLUMNS = ("broker", "host", "port", "leads", "replicas", "in_sync", "error")
+LEADER_NOT_AVAILABLE = 5
+Partition = tuple[TopicPartition, PartitionView]
+Address = tuple[str, int]
+
+
+@click.command()
+@zookeeper_option(required=False)
+@brokers_option()
+@click.option("--topic", "names", multiple=True, help="Only this topic; repeatable.")
+@click.option("--under-replicated", is_flag=True, help="Only partitions with fewer in-sync replicas than replicas.")
+@click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
+@kafka_version_option
+@output_option()
+def topics(
+    zookeeper: str | None,
+    brokers: list[Address],
+    names: tuple[str, ...],
+    under_replicated: bool,
+    unavailable: bool,
+    kafka_version: str,
+    output: str,
+) -> None:
+    """Print leader, replicas, in-sync replicas and error of each partition."""
+    view = read_cluster(zookeeper, brokers, kafka_version)
+    missing = [name for name in names if name not in view.topics and name not in view.errors]
+    if missing:
+        fail(f"no such topic: {', '.join(missing)}", EXIT["not found"])
+    chosen = [
+        (tp, partition)
+        for tp, partition in partitions_of(view)
+        if (not names or tp.topic in names)
+        and (not under_replicated or len(partition.isr) < len(partition.replicas))
+        and (not unavailable or partition.leader is None)
+    ]
+    rows = [_partition_row(tp, partition, output) for tp, partition in chosen]
+    if not under_replicated:  # of a topic without partitions nobody can say that
+        rows += [_topic_row(name, view.errors[name]) for name in sorted(view.errors) if not names or name in names]
+    write(rows, TOPIC_COLUMNS, output)
+
+
+@click.command()
+@zookeeper_option(required=False)
+@brokers_option()
+@kafka_version_option
+@output_option()
+def brokers(zookeeper: str | None, brokers: list[Address], kafka_version: str, output: str) -> None:
+    """Print address and share of work of each broker; one that has replicas and does not live has an error.
+
+    Asked of brokers up to 0.8.1, one without any partition is not told.
+    """
+    write(broker_rows(read_cluster(zookeeper, brokers, kafka_version)), BROKER_COLUMNS, output)
+
+
+def read_cluster(zookeeper: str | None, brokers: Sequence[Address], kafka_version: str) -> ClusterView:
+    """All topics and brokers.  Ends the command with a sentence when that cannot be read."""
+    if (zookeeper is None) == (not brokers):
+        raise click.UsageError("give one of -z (ZooKeeper) and -b (brokers)")
+    if zookeeper is not None:
+        with reaching(zookeeper, kafka_version) as reach:
+            names = reach.session.ask("read topics", read_topics, reach.dialect.znodes)
+            return reach.session.ask("read partitions", read_view, reach.dialect.znodes, names)
+    quiet()
+    with clear_errors(), link_pool() as links:
+        return MetadataSource(brokers, dialect(kafka_version), links).read(None)
+
+
+def partitions_of(view: ClusterView) -> Iterator[Partition]:
+    """Every partition of a view, by topic and number."""
+    for topic in sorted(view.topics):
+        for partition in view.partitions(topic):
+            yield TopicPartition(topic, partition), view.topics[topic][partition]
+
+
+def broker_rows(view: ClusterView) -> list[tuple[object, ...]]:
+    """A row (BROKER_COLUMNS) for each broker that lives, and each that is named as a replica and does not."""
+    partitions = [partition for _, partition in partitions_of(view)]
+    named = {broker for partition in partitions for broker in (*partition.replicas, *partition.isr)}
+    rows: list[tuple[object, ...]] = []
+    for number in sorted(view.brokers.keys() | named):
+        broker = view.brokers.get(number)
+        leads = sum(partition.leader == number for partition in partitions)
+        replicas = sum(number in partition.replicas for partition in partitions)
+        in_sync = sum(number in partition.isr for partition in partitions)
+        address = (broker.host, broker.port, leads) if broker is not None else (None, None, leads)
+        rows.append((number, *address, replicas, in_sync, None if broker is not None else "not registered"))
+    return rows
+
+
+def _partition_row(tp: TopicPartition, partition: PartitionView, output: str) -> tuple[object, ...]:
+    code = partition.error or (LEADER_NOT_AVAILABLE if partition.leader is None else 0)
+    number = tp.partition if isinstance(tp.partition, int) else str(tp.partition)
+    replicas, isr = (_ids(ids, output) for ids in (partition.replicas, partition.isr))
+    return (tp.topic, number, partition.leader, replicas, isr, _error(code))
+
+
+def _topic_row(topic: str, code: int) -> tuple[object, ...]:
+    return (topic, None, None, None, None, _error(code))
+
+
+def _ids(ids: Sequence[int], output: str) -> object:
+    """Numbers in JSON; elsewhere text, the preferred leader first."""
+    return list(ids) if output == "json" else ",".join(map(str, ids))
+
+
+def _error(code: int) -> str | None:
+    return f"{error_info(code).name} ({code})" if code else None
