@@ -11,8 +11,11 @@ Part, Ticket     what a sender is given: entries for a target partition, and who
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from kafkawire.columns import Columns
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,6 +50,12 @@ class Broker(NamedTuple):
         return f"broker {self.id} ({address})" if self.id >= 0 else address
 
 
+class Handed(Protocol):
+    """Whom an acknowledged message tells."""
+
+    def acked(self, resume_at: int) -> None: ...
+
+
 @dataclass(slots=True)
 class Message:
     """One message.  key and value are bytes or None (null); what a format lacks is None.
@@ -64,6 +73,12 @@ class Message:
     timestamp_type: int | None
     headers: tuple[tuple[str, bytes | None], ...] | None
     resume_at: int
+    handed: Handed | None = field(default=None, repr=False, compare=False)  # set by the stream that hands it out
+
+    def ack(self) -> None:
+        """Its reader is done with it.  From any thread; again, or where no stream handed it out, it changes nothing."""
+        if self.handed is not None:
+            self.handed.acked(self.resume_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +97,8 @@ class Reader(Protocol):
     """How the messages of one generation are read out of a set."""
 
     def messages(self, message_set: MessageSet, check_crcs: bool = True) -> Iterator[Message]: ...
+
+    def index(self, message_set: MessageSet, check_crcs: bool = True) -> Columns: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +139,10 @@ class MessageSet:
     def messages(self, check_crcs: bool = True) -> Iterator[Message]:
         """Its messages from start on, decoded lazily.  Raises CorruptMessage where the bytes end to make sense."""
         return self.reader.messages(self, check_crcs)
+
+    def index(self, check_crcs: bool = True) -> Columns:
+        """The same messages as columns of positions, all at once.  Raises nothing: damage is in the columns."""
+        return self.reader.index(self, check_crcs)
 
     def __repr__(self) -> str:
         return f"<MessageSet {self.tp} {self.start}..{self.resume_at}, {len(self.buffer)} bytes>"

@@ -18,9 +18,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Run
 from kafkawire.primitives import Bytes
+from kafkawire.v08.indexing import index as index
 from kafkawire.v08.scanning import CODEC as CODEC
 from kafkawire.v08.scanning import ENTRY_OVERHEAD as ENTRY_OVERHEAD
 from kafkawire.v08.scanning import LOG_APPEND_TIME as LOG_APPEND_TIME
@@ -61,6 +63,9 @@ class _V08Reader:
 
     def messages(self, message_set: MessageSet, check_crcs: bool = True) -> Iterator[Message]:
         return messages(message_set, check_crcs)
+
+    def index(self, message_set: MessageSet, check_crcs: bool = True) -> Columns:
+        return index(message_set, check_crcs)
 
 
 READER = _V08Reader()

@@ -1,0 +1,260 @@
+"""The columns of a set of formats v0 and v1, without an object a message.  The layout is that of messages.py.
+
+First a plan: wrappers are opened, and every stretch of plain entries becomes a Segment of the bytes they all were laid
+into.  Then one pass over the segments; it only says where damage is, and what it is is read there once more.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kafkawire.columns import Columns
+from kafkawire.errors import CorruptMessage, RemoteError
+from kafkawire.model import MessageSet, Run
+from kafkawire.v08.scanning import ENTRY_OVERHEAD, LOG_OVERHEAD, LOWEST
+from kafkawire.v08.wrappers import OPEN_LIMIT, Wrapper, opened, wrapper
+
+_V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length where the key is null
+_V1 = struct.Struct(">qiI2xqii")  # the same with a timestamp before the key length
+_INT32 = struct.Struct(">i")
+_CRC_FROM = 16
+
+
+def index(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Columns:
+    """The columns of a set.  Raises nothing for what the bytes hold: damage is told beside what comes before it."""
+    plan = _planned(message_set, check_crcs, limit)
+    return _in_python(message_set, plan, b"".join(plan.pieces), check_crcs)
+
+
+# ---- the plan --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Plain entries of one format side by side in the joined pieces."""
+
+    begin: int
+    end: int
+    magic: int
+    entries: int  # some of them may be before start
+    start: int  # offsets before it are not wanted, and not checked
+    shift: int  # what to add to offsets
+    appended_ms: int | None  # the time of a wrapper that was stamped by its broker, for all in it
+    pinned: int | None  # the offset all of them get: see messages._at_one_offset
+    behind: int  # what to take off a position to get that of the bytes the entries came in
+    wrapper_at: int | None  # where the top-level wrapper around them stands in the set
+
+
+@dataclass(slots=True)
+class _Plan:
+    """Segments in the order of their messages, up to the first wrapper that cannot be opened."""
+
+    check_crcs: bool
+    pieces: list[bytes] = field(default_factory=list)
+    size: int = 0
+    segments: list[Segment] = field(default_factory=list)
+    damage: CorruptMessage | None = None
+
+    def lay(self, data: bytes) -> int:
+        """Append bytes; where they begin."""
+        begin = self.size
+        self.pieces.append(data)
+        self.size += len(data)
+        return begin
+
+
+def _planned(message_set: MessageSet, check_crcs: bool, limit: int) -> _Plan:
+    plan = _Plan(check_crcs)
+    for run in message_set.runs:
+        if run.codec:
+            plan.damage = _outermost(plan, message_set, run, limit)
+            if plan.damage is not None:
+                break
+        else:
+            at = plan.lay(bytes(message_set.buffer[run.begin : run.end]))
+            plan.segments.append(
+                Segment(at, plan.size, run.magic, run.entries, message_set.start, 0, None, None, at - run.begin, None)
+            )
+    return plan
+
+
+def _outermost(plan: _Plan, message_set: MessageSet, run: Run, limit: int) -> CorruptMessage | None:
+    try:
+        outer = wrapper(message_set.buffer, run.begin, run.end, plan.check_crcs)
+    except CorruptMessage as exc:
+        return exc
+    try:
+        _inside(plan, outer, outer.offset, 1, [limit], message_set.start, None, run.begin)
+    except CorruptMessage as exc:
+        return _within(exc, run.begin)
+    except RemoteError as exc:
+        return CorruptMessage(str(exc), run.begin, outer.offset)
+    return None
+
+
+def _within(damage: CorruptMessage, wrapper_at: int) -> CorruptMessage:
+    """Damage in a wrapper is reported at the wrapper's own position."""
+    return type(damage)(f"inside the wrapper, {damage}", wrapper_at, damage.offset)
+
+
+def _inside(
+    plan: _Plan, outer: Wrapper, offset: int, depth: int, left: list[int], start: int, pinned: int | None, at: int
+) -> None:
+    """What a wrapper holds, as messages._inside has it.  offset: its absolute one; at: of the top-level wrapper."""
+    data, found = opened(outer, depth, left)
+    if not found.runs:
+        return
+    last = found.resume_at - 1
+    shift = offset - last if outer.magic else 0
+    if depth > 1 and last + shift != offset:
+        if offset < start:
+            return
+        pinned = offset if pinned is None else pinned
+        start, shift = LOWEST, 0
+    base = plan.lay(data)
+    for run in found.runs:
+        if run.codec:
+            nested = wrapper(data, run.begin, run.end, plan.check_crcs)
+            _inside(plan, nested, nested.offset + shift, depth + 1, left, start, pinned, at)
+        else:
+            begin, end, stamp = base + run.begin, base + run.end, outer.appended_ms
+            plan.segments.append(Segment(begin, end, run.magic, run.entries, start, shift, stamp, pinned, base, at))
+
+
+# ---- in pure Python --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Lists:
+    offsets: list[int] = field(default_factory=list)
+    key_at: list[int] = field(default_factory=list)
+    key_size: list[int] = field(default_factory=list)
+    value_at: list[int] = field(default_factory=list)
+    value_size: list[int] = field(default_factory=list)
+    stamps: list[int] = field(default_factory=list)
+
+
+def _in_python(message_set: MessageSet, plan: _Plan, data: bytes, check_crcs: bool) -> Columns:
+    lists, damage, pinned = _Lists(), plan.damage, None
+    for segment in plan.segments:
+        known = len(lists.offsets)
+        stopped = _LOOPS[segment.magic](lists, data, segment, check_crcs)
+        if len(lists.offsets) > known:
+            pinned = segment.pinned
+        if pinned is not None:
+            lists.offsets[known:] = [pinned] * (len(lists.offsets) - known)
+        if stopped >= 0:
+            damage = _damage(data, segment, stopped, check_crcs)
+            break
+    stamps = None if all(segment.magic == 0 for segment in plan.segments) else lists.stamps
+    reached = _reached(message_set, damage, lists.offsets[-1] if lists.offsets else None, pinned)
+    return Columns(
+        lists.offsets, lists.key_at, lists.key_size, lists.value_at, lists.value_size, stamps, data, reached, damage
+    )
+
+
+def _reached(message_set: MessageSet, damage: CorruptMessage | None, last: int | None, pinned: int | None) -> int:
+    """What to commit once all is done; before damage not past an offset that several messages share."""
+    if damage is None:
+        return message_set.resume_at
+    if last is None:
+        return message_set.start
+    return last + 1 if pinned is None else last
+
+
+def _loop_v0(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
+    """Add a segment of format v0; where it is damaged, or -1."""
+    unpack, unpack_int32, crc32 = _V0.unpack_from, _INT32.unpack_from, zlib.crc32
+    offsets, key_at, key_sizes = lists.offsets.append, lists.key_at.append, lists.key_size.append
+    values, value_sizes, stamps = lists.value_at.append, lists.value_size.append, lists.stamps.append
+    at, end, start, shift = segment.begin, segment.end, segment.start, segment.shift
+    while at < end:
+        offset, size, crc, key_size, value_size = unpack(data, at)
+        after = at + LOG_OVERHEAD + size
+        if offset + shift < start:
+            at = after
+            continue
+        if check and crc32(data[at + _CRC_FROM : after]) != crc:
+            return at
+        value_at = at + 26
+        if key_size != -1:
+            value_at += key_size
+            if key_size < 0 or value_at > after:
+                return at
+            (value_size,) = unpack_int32(data, value_at - 4)
+        if value_at + value_size != after and (value_size != -1 or value_at != after):
+            return at
+        offsets(offset + shift)
+        key_at(at + 22)
+        key_sizes(key_size)
+        values(value_at)
+        value_sizes(value_size)
+        stamps(-1)
+        at = after
+    return -1
+
+
+def _loop_v1(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
+    """The same for format v1."""
+    unpack, unpack_int32, crc32 = _V1.unpack_from, _INT32.unpack_from, zlib.crc32
+    offsets, key_at, key_sizes = lists.offsets.append, lists.key_at.append, lists.key_size.append
+    values, value_sizes, stamps = lists.value_at.append, lists.value_size.append, lists.stamps.append
+    at, end, start, shift = segment.begin, segment.end, segment.start, segment.shift
+    appended_ms = segment.appended_ms
+    while at < end:
+        offset, size, crc, stamp, key_size, value_size = unpack(data, at)
+        after = at + LOG_OVERHEAD + size
+        if offset + shift < start:
+            at = after
+            continue
+        if check and crc32(data[at + _CRC_FROM : after]) != crc:
+            return at
+        value_at = at + 34
+        if key_size != -1:
+            value_at += key_size
+            if key_size < 0 or value_at > after:
+                return at
+            (value_size,) = unpack_int32(data, value_at - 4)
+        if value_at + value_size != after and (value_size != -1 or value_at != after):
+            return at
+        offsets(offset + shift)
+        key_at(at + 30)
+        key_sizes(key_size)
+        values(value_at)
+        value_sizes(value_size)
+        stamps(stamp if appended_ms is None else appended_ms)
+        at = after
+    return -1
+
+
+_Loop = Callable[[_Lists, bytes, Segment, bool], int]
+_LOOPS: tuple[_Loop, _Loop] = (_loop_v0, _loop_v1)
+
+
+# ---- damage ----------------------------------------------------------------------------------------------------
+
+
+def _damage(data: bytes, segment: Segment, at: int, check_crcs: bool) -> CorruptMessage:
+    """What is wrong with the entry at `at`, in the words of messages()."""
+    found = _entry_damage(data, segment, at, check_crcs)
+    return found if segment.wrapper_at is None else _within(found, segment.wrapper_at)
+
+
+def _entry_damage(data: bytes, segment: Segment, at: int, check_crcs: bool) -> CorruptMessage:
+    position = at - segment.behind
+    offset, size, crc, *_, key_size, value_size = (_V1 if segment.magic else _V0).unpack_from(data, at)
+    offset += segment.shift
+    after = at + LOG_OVERHEAD + size
+    computed = zlib.crc32(data[at + _CRC_FROM : after])
+    if check_crcs and computed != crc:
+        return CorruptMessage(f"crc mismatch, stored {crc:08x}, computed {computed:08x}", position, offset)
+    value_at = at + ENTRY_OVERHEAD[segment.magic]
+    if key_size != -1:
+        value_at += key_size
+        if key_size < 0 or value_at > after:
+            return CorruptMessage(f"a key of {key_size} bytes does not fit", position, offset)
+        (value_size,) = _INT32.unpack_from(data, value_at - 4)
+    return CorruptMessage(f"a value of {value_size} bytes where {after - value_at} are", position, offset)
