@@ -8,6 +8,13 @@ A cursor is let go in two steps.  `close` ends handing out, while what is in the
 counted; `drop` ends everything: from then on nobody may send for it, and nothing of it is committed.  `epoch` counts
 the times what was fetched became worthless (a reset, a refetch): a set of an older epoch is never handed out.
 
+    paused     nothing is fetched or handed out; what comes too late is fetched again at `resume`
+    stranded   something due was kept back (the lease was over, a message was damaged): `read_again` fetches it once
+               more
+
+Three ways to read on from a position: `begin` counts afresh, and what is in the user's hands does not count any more (a
+seek, a reset); `go_on` goes on counting, for what was fetched and not handed out; `read_again` chooses between them.
+
 The hub moves the position; the user's side, perhaps a plain thread, hands out and settles.  What both touch is guarded
 by plain locks, which are never held while anybody waits.
 """
@@ -23,13 +30,9 @@ from groundwork.handover import Handover
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import MessageSet, TopicPartition
 from zkconsumer.budget import Lane
-from zkconsumer.errors import ConsumerError
+from zkconsumer.errors import Undeliverable
 from zkconsumer.lease import Lease
 from zkconsumer.progress import Progress, ShareTicket
-
-
-class Undeliverable(ConsumerError):
-    """Why a partition is parked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ class Cursor:
 
     reset says where to begin when no position was ever committed.
 
-    on_corrupt(cursor, resume_at, error) is called, on the user's side, when a message met while iterating is damaged.
+    on_corrupt(cursor, resume_at, error) is called, on the user's side, when a message met while iterating is damaged;
+    the hub then calls go_on(resume_at), if next_out is still that.
     """
 
     def __init__(
@@ -70,17 +74,20 @@ class Cursor:
         self._damage = (-1, 0)  # position, and how often it was met
         self.on_corrupt = on_corrupt
         self.progress: Progress | None = None
-        self.stranded = False  # a set was not handed out though it was due (lease over): fetch again from what is done
-        self._next_out = -1  # where the next set to hand out begins: none is ever left out
-        self._parked: str | None = None  # before there was a position
-        self._lease = lease
+        self.paused = False
+        self.stranded = False  # a set was not handed out though it was due
+        self._let_go = False  # a sender dropped something because the lease was over: only what is done counts
+        self._kept_back = False  # the same while paused
+        self.next_out = -1  # where the next set to hand out begins: none is ever left out
+        self._jumps: dict[int, int] = {}  # from where to where nothing can be read
+        self._parked: Exception | None = None  # before there was a position
+        self.lease = lease
         self.lane = lane
         self._channel = channel
         self._fetched_bytes = 0
         self._fetched_sets = 0
         self._untold: set[Share] = set()  # sets in the user's hands whose last ticket was not yet asked for
         self._reading: Share | None = None  # the one that is iterated message by message
-        self._given_up = False  # the iteration ended inside a set: the rest of it is for the next owner
         self._lock = threading.Lock()
 
     # the hub's side -----------------------------------------------------------------------------------------------
@@ -90,9 +97,45 @@ class Cursor:
         self._end_progress()
         with self._lock:
             self.epoch += 1
-            self.position = self._next_out = position
-            self.stranded = False
-            self.progress = Progress(position, self._lease_holds, self.lane.give_back)
+            self.position = self.next_out = position
+            self._jumps.clear()
+            self.stranded = self._let_go = self._kept_back = False
+            self.progress = Progress(position, self._may_send, self.lane.give_back)
+
+    def go_on(self, position: int) -> None:
+        """Fetch again from position on, which is where handing out stands; what is in the user's hands still counts.
+
+        Where that cannot be (something from there on was given out, or what is parked) it begins there.
+        """
+        with self._lock:
+            keeps = not self._let_go and self.progress is not None and self.progress.goes_on_at(position)
+            if keeps:
+                self.epoch += 1
+                self.position = self.next_out = self._behind(position)
+                self.stranded = self._kept_back = False
+                if self._reading is not None:
+                    self._reading.epoch = self.epoch  # the set in the user's hands is none of those that came too late
+        if not keeps:
+            self.begin(position)
+
+    def read_again(self) -> None:
+        """Fetch once more what was kept back; for one that is stranded."""
+        at = self.committable() if self._let_go else self.next_out
+        if at is not None and self.progress is not None:
+            self.go_on(at)
+
+    def pause(self) -> None:
+        """Fetch and hand out nothing until resume(); what is in the user's hands may still be done and committed."""
+        self.paused = True
+        self.discard_fetched()
+
+    def resume(self) -> None:
+        """End a pause: a set in the middle of its iteration goes on, what came too late is fetched again."""
+        with self._lock:
+            self.paused = False
+            kept_back = self._kept_back
+        if kept_back and not self.closing:
+            self.read_again()
 
     def lose(self, seek: Seek) -> None:
         """The position is no good (any more): it has to be looked up."""
@@ -100,14 +143,38 @@ class Cursor:
         with self._lock:
             self.epoch += 1
             self.position = None
+            self._jumps.clear()
             self.progress = None
             self.seek = seek
 
-    def deliver(self, message_set: MessageSet, nbytes: int) -> None:
-        """Pass a fetched set to the stream; its nbytes count until it is done or dropped."""
+    def jump(self, to: int) -> None:
+        """Read on at `to`: what lies between cannot be read.  What was fetched before it is still handed out."""
+        if self.position is not None:
+            with self._lock:
+                self._jumps[self.position] = to
+                self.position = to
+            self.land()
+
+    def land(self) -> None:
+        """Everything before a jump is done, and nothing was fetched behind it yet: what is done moves behind it too."""
+        done = self.committable() if self._jumps else None
+        if done is not None and self.position is not None and done != self.position == self._behind(done):
+            self.begin(self.position)
+
+    def _behind(self, position: int) -> int:
+        """Where to go on for one who is at position and has to jump."""
+        while position in self._jumps:
+            position = self._jumps[position]
+        return position
+
+    def deliver(self, message_set: MessageSet, nbytes: int, failure: Exception | None = None) -> None:
+        """Pass a fetched set to the stream; its nbytes count until it is done or dropped.
+
+        failure: the stream raises this in place of the set, which is empty.
+        """
         with self._lock:
-            share = Share(self, message_set, nbytes)
-            self.position = message_set.resume_at
+            share = Share(self, message_set, nbytes, failure)
+            self.position = self._behind(message_set.resume_at)
             self.high_watermark = message_set.high_watermark
             self._fetched_bytes += nbytes
             self._fetched_sets += 1
@@ -133,15 +200,16 @@ class Cursor:
         self.closing = self.dropped = True
         self._end_progress()
 
-    def park(self, reason: str, at_once: bool = False) -> None:
+    def park(self, reason: str | Exception, at_once: bool = False) -> None:
         """Deliver nothing from the fetch position on; at_once: nothing that is not in the user's hands already.
 
         The partition stays owned.
         """
+        why = Undeliverable(reason) if isinstance(reason, str) else reason
         if self.progress is None:
-            self._parked = reason
+            self._parked = why
         else:
-            self.progress.park(Undeliverable(reason), None if at_once else self.position)
+            self.progress.park(why, None if at_once else self.position)
 
     def unpark(self) -> bool:
         """Read once more from what is done.  False: not parked, or what came before it is still under way."""
@@ -170,27 +238,38 @@ class Cursor:
         with self._lock:
             untold, self._untold = self._untold, set()
             self._reading = None
-            self._given_up = False
         if self.progress is not None:
             self.progress.close()
         self.lane.give_back(sum(share.nbytes for share in untold))
 
     @property
     def fetchable(self) -> bool:
-        """Neither parked nor about to be let go, and its stream has room (a FetchPlan asks)."""
-        return not self.closing and self.parked is None and not self.stranded
+        """Neither parked nor paused nor about to be let go (a FetchPlan asks)."""
+        return not self.closing and not self.paused and not self.stranded and self.parked is None
 
     @property
     def parked(self) -> str | None:
         """Why nothing more is delivered, if so."""
+        why = self.undeliverable
+        return None if why is None else str(why)
+
+    @property
+    def undeliverable(self) -> Exception | None:
+        """The same as an error: MessageTooLarge, DamagedMessage, OutOfRange, or what a sender failed by."""
         if self.progress is not None and self.progress.parked is not None:
-            return str(self.progress.parked.reason)
+            return self.progress.parked.reason
         return self._parked
 
     @property
     def drained(self) -> bool:
         """Nothing of it is in the user's hands that may still be done."""
-        return not self._untold and (self._given_up or self.progress is None or self.progress.idle)
+        with self._lock:
+            reading = self._reading
+            untold = any(share is not reading for share in self._untold)
+        if reading is not None and not (self.closing and reading.rests):
+            return False
+        ticket = None if reading is None else reading.spanning
+        return not untold and (self.progress is None or self.progress.idle_but(ticket))
 
     @property
     def buffered_bytes(self) -> int:
@@ -207,19 +286,21 @@ class Cursor:
 
     # the user's side ----------------------------------------------------------------------------------------------
 
-    def _lease_holds(self) -> bool:
+    def _may_send(self) -> bool:
         """Whoever hears no lets go of what it has; so it has to be read again, even if the lease is renewed right
         after.
         """
-        if now() < self._lease.valid_until:
+        if now() < self.lease.valid_until:
             return True
-        self.stranded = True
+        self._let_go = self.stranded = True
         return False
 
     def may_hand_out(self, share: Share) -> bool:
-        """Neither closing nor reset since it was fetched, nothing before it was kept back, the lease holds, and it lies
-        before what is parked."""
-        if self.closing or self.stranded or share.epoch != self.epoch or not self._lease_holds():
+        """Neither closing, paused, nor reset since it was fetched; nothing before it was kept back; the lease holds; it
+        lies before what is parked."""
+        if self.paused or self.stranded or share.epoch != self.epoch or now() >= self.lease.valid_until:
+            return False
+        if self.dropped or (self.closing and not share.ahead):
             return False
         parked = self.progress.parked if self.progress is not None else None
         return parked is None or share.message_set.resume_at <= parked.position
@@ -229,15 +310,24 @@ class Cursor:
         with self._lock:
             self._fetched_bytes -= share.nbytes
             self._fetched_sets -= 1
-            fresh = self.may_hand_out(share) and share.message_set.start == self._next_out
+            in_turn = share.message_set.start == self._behind(self.next_out)
+            fresh = in_turn and not self._kept_back and self.may_hand_out(share)
             if fresh:
-                self._next_out = share.message_set.resume_at
-                self._untold.add(share)
-            else:
-                self.stranded |= share.epoch == self.epoch and not self.closing and self.parked is None
+                self.next_out = share.message_set.resume_at
+                if share.failure is None:
+                    self._untold.add(share)
+            elif share.epoch == self.epoch:
+                self._keep_back()
         if not fresh:
             self.lane.give_back(share.nbytes)
         return fresh
+
+    def _keep_back(self) -> None:
+        """With the lock held: something that is due is not handed out now."""
+        if self.paused or self._kept_back:
+            self._kept_back = True
+        elif not self.closing and self.parked is None:
+            self.stranded = True
 
     def told(self, share: Share) -> int:
         """The last ticket of a set is being asked for: the bytes it answers for from now on."""
@@ -250,14 +340,21 @@ class Cursor:
     def reading(self, share: Share) -> None:
         """The set that is iterated message by message: how far that is counts whenever somebody asks what is done."""
         self._reading = share
-        self._given_up = False
 
-    def stopped_reading(self, share: Share, finished: bool) -> None:
-        """The iteration of it ended; of one from before a reset nobody wants to know."""
-        if self._reading is share:
-            self._reading = None
-            self._given_up = not finished
-            self.stranded |= not finished and not self.closing
+    def stopped(self, share: Share, at: int | None) -> bool:
+        """A set is through, or (at) its user is not given what is in it from there on.
+
+        False: it is from before a reset, and nobody wants to know.
+        """
+        with self._lock:
+            if self._reading is share:
+                self._reading = None
+            current = share.epoch == self.epoch
+            if current and at is not None:
+                self.next_out = at
+                self._keep_back()
+        self.lane.give_back(self.told(share))
+        return current
 
     def __repr__(self) -> str:
         state = f"parked: {self.parked}" if self.parked else f"{self._fetched_sets} buffered"
@@ -267,16 +364,22 @@ class Cursor:
 class Share:
     """One fetched set on its way through a stream, and how its reader says what of it is done."""
 
-    __slots__ = ("_progress", "_ticket", "cursor", "epoch", "message_set", "nbytes", "reached_at")
+    __slots__ = ("_progress", "ahead", "cursor", "epoch", "failure", "in_hand", "message_set", "nbytes", "reached_at", "spanning")
 
-    def __init__(self, cursor: Cursor, message_set: MessageSet, nbytes: int) -> None:
+    def __init__(
+        self, cursor: Cursor, message_set: MessageSet, nbytes: int, failure: Exception | None = None
+    ) -> None:
         assert cursor.progress is not None
         self.cursor = cursor
         self.message_set = message_set
         self.nbytes = nbytes
+        self.failure = failure  # raised in its place
         self.epoch = cursor.epoch
-        self.reached_at: int | None = None  # of a set that is iterated: everything before it is done
-        self._ticket: ShareTicket | None = None
+        self.ahead = False  # it was committed before it is handed out
+        # Of a set that is iterated: where the message ends that is in the user's hands or on its way there, and up to
+        # where nothing of it waits for the reader: the messages there are done, or have tickets of their own.
+        self.in_hand = self.reached_at = message_set.start
+        self.spanning: ShareTicket | None = None  # one ticket for a set that is iterated
         self._progress = cursor.progress
 
     def ticket(self, resume_at: int, parts: int = 1) -> ShareTicket:
@@ -290,21 +393,54 @@ class Share:
     def may_hand_out(self) -> bool:
         return self.cursor.may_hand_out(self)
 
-    def start_reading(self) -> None:
-        """It is iterated message by message: one ticket for all of it, reached step by step."""
-        self._ticket = self.ticket(self.message_set.resume_at)
+    # committed first ----------------------------------------------------------------------------------------------
+
+    def count_ahead(self) -> None:
+        """All of it counts as done from here on, before anybody has seen it; how far its reader is no longer counts."""
+        self._progress.ticket(self.message_set.resume_at, 0)
+        cursor = self.cursor
+        self._progress = Progress(self.message_set.start, cursor._may_send, cursor.lane.give_back)
+        self.ahead = True
+
+    # iterated -----------------------------------------------------------------------------------------------------
+
+    def start_reading(self, on_ack: bool = False) -> None:
+        """It is iterated message by message: one ticket for all of it, reached step by step; on_ack: one for each."""
+        if not on_ack:
+            self.spanning = self.ticket(self.message_set.resume_at)
         self.cursor.reading(self)
 
-    def tell(self) -> None:
-        if self._ticket is not None and self.reached_at is not None:
-            self._ticket.reached(self.reached_at)
+    @property
+    def rests(self) -> bool:
+        """Nothing of it waits for the reader to come back, unless more is handed out."""
+        return not self.ahead and self.reached_at >= self.in_hand
 
-    def stop_reading(self, finished: bool) -> None:
-        """The iteration is through, or it ends early: then the rest of the set is not done and never will be."""
-        self.tell()
-        if finished and self._ticket is not None:
-            self._ticket.done()
-        self.cursor.stopped_reading(self, finished)
+    def acked(self, resume_at: int) -> None:
+        """A message of it was acknowledged (kafkawire.model.Handed), and with it those before: they were handed out
+        before it and another one was asked for."""
+        if resume_at > self.reached_at:
+            self.reached_at = resume_at
+
+    def message_ticket(self, resume_at: int) -> ShareTicket:
+        """A ticket for the next message alone; the bytes of the set stay with the set."""
+        return self._progress.ticket(resume_at)
+
+    def tell(self) -> None:
+        if self.spanning is not None:
+            self.spanning.reached(self.reached_at)
+
+    def stop_reading(self, finished: bool) -> bool:
+        """The iteration is through, or it ends early, at reached_at: the rest is fetched again, here or by others.
+
+        False: that is of no interest any more (Cursor.stopped).
+        """
+        if self.spanning is None and finished:
+            self.ticket(self.message_set.resume_at, 0)
+        elif self.spanning is not None and finished:
+            self.spanning.done()
+        elif self.spanning is not None:
+            self.spanning.cut(self.reached_at)
+        return self.cursor.stopped(self, None if finished else self.reached_at)
 
     def __repr__(self) -> str:
         return f"<Share of {self.message_set!r}>"

@@ -78,6 +78,7 @@ class Engine:
             self._lease,
             self._session_state,
             self._fence,
+            config.access,
         )
         znodes, group = dialect.znodes, config.group_id
         self._store = ZookeeperOffsets(self._session, znodes)
@@ -265,9 +266,9 @@ class Engine:
         self._post(self._refetch, cursor, at, error)
 
     def _refetch(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
-        if cursor.closing:
-            return
-        cursor.begin(at)
+        if cursor.closing or cursor.next_out != at:
+            return  # let go, or reset, since the reader met it
+        cursor.go_on(at)
         fetcher = self._fetchers.fetcher_of(cursor.tp)
         if fetcher is not None:
             fetcher.damaged(cursor, at, error)
@@ -301,8 +302,7 @@ class Engine:
                 reason = cursor.parked
                 if not cursor.stranded or cursor.closing or reason is not None or now() >= self._lease.valid_until:
                     continue
-                if (at := cursor.committable()) is not None:
-                    cursor.begin(at)
+                cursor.read_again()
 
     def _audit(self) -> None:
         """Compare with what ZooKeeper has, every half minute and soon after a reconnect."""

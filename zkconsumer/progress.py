@@ -6,8 +6,9 @@ Tickets are given out in order of positions and settled in any order:
     done: 2nd                               committable stays where it was
     done: 1st                               committable is 70
 
-A ticket may have several parts (each must be done); one of a single part may be `reached` somewhere inside.  A ticket
-that `failed` parks the partition: what was given out before it may still be done and committed, nothing from it on is.
+A ticket may have several parts (each must be done); one of a single part may be `reached` somewhere inside, and the
+newest one may be `cut` there: what follows is given out anew, by other tickets.  A ticket that `failed` parks the
+partition: what was given out before it may still be done and committed, nothing from it on is.
 
     open     tickets are given out, sent and settled
     parked   a message cannot be delivered: nothing from it on is sent or committed; .parked says why and where
@@ -105,6 +106,15 @@ class Progress:
         """Nothing that was given out can still be done: drained, or only what is parked is left."""
         return not self._undone
 
+    def idle_but(self, ticket: ShareTicket | None) -> bool:
+        """Nothing but this ticket can still be done."""
+        with self._lock:
+            return all(other is ticket for other in self._undone)
+
+    def goes_on_at(self, position: int) -> bool:
+        """May tickets be given out from position on, with everything before it counted here?"""
+        return not self.closed and self._last is None and self.given <= position
+
     def __repr__(self) -> str:
         how = "closed" if self.closed else "parked" if self.parked else "open"
         return f"<Progress {how}, committable {self.committable}, {len(self._undone)} undone>"
@@ -131,6 +141,18 @@ class Progress:
                 return
             self.parked = Parked(reason, ticket.at if resume_at is None else resume_at)
             gone = self._end_at(ticket)
+        self._give_back(gone)
+
+    def _cut(self, ticket: ShareTicket, resume_at: int) -> None:
+        with self._lock:
+            if not ticket.live:
+                return
+            if self._undone[-1] is ticket and self.given == ticket.resume_at:
+                ticket.resume_at = self.given = max(ticket.at, min(resume_at, ticket.resume_at))
+                gone = self._settle(ticket)
+            else:
+                ticket.at = max(ticket.at, min(resume_at, ticket.resume_at))
+                gone = self._end_at(ticket)
         self._give_back(gone)
 
     def _dropped(self, ticket: ShareTicket) -> None:
@@ -205,6 +227,17 @@ class ShareTicket:
     def reached(self, resume_at: int) -> None:
         """Everything of a one-part ticket before resume_at is stored; of several parts nothing can be said."""
         self._progress._reached(self, resume_at)
+
+    def acked(self, resume_at: int) -> None:
+        """Its message was acknowledged (kafkawire.model.Handed); a second time changes nothing."""
+        self._progress._done(self)
+
+    def cut(self, resume_at: int) -> None:
+        """Of a one-part ticket everything before resume_at is done, and the rest will be given out anew from there.
+
+        Where later tickets were given out already it counts as dropped there: they are given out anew too.
+        """
+        self._progress._cut(self, resume_at)
 
     def failed(self, reason: Exception, resume_at: int | None = None) -> None:
         """A part can never be stored: the partition is parked here.

@@ -1,7 +1,12 @@
-"""What a user reads: messages one by one, or sets of them as they were fetched.
+"""What a user reads: messages one by one, batches of them, or sets as they were fetched.
 
-    for message in stream: ...                 message n counts as done when n + 1 is asked for
+    for message in stream: ...                 message n counts as done when n + 1 is asked for, or at message.ack()
+    for batch in stream.batches(): ...         done when its successor is asked for, or at batch.ack(); see batch.py
     for fetched, share in stream.sets(): ...   share.ticket(resume_at, parts) says what is done: a mirror's way
+
+With the delivery on-ack only ack() counts, in any order and from any thread, and what may be committed is everything
+before the first message that is not acknowledged.  With at-most-once a whole set is committed before the first of it is
+handed out; where that fails it is not handed out.
 
 A stream carries all partitions of one thread id.  The lease and the ownership are looked at whenever something is
 handed out; what was fetched for a partition that has been let go since is dropped, not handed out.  consumer.timeout.ms
@@ -11,66 +16,202 @@ down, and raises what killed the connector if something did.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from threading import get_ident
+from typing import Any
 
 from groundwork.crew import now
 from groundwork.handover import Closed, Empty, Handover
 from kafkawire.errors import CorruptMessage
-from kafkawire.model import Message, MessageSet
+from kafkawire.model import Message, MessageSet, TopicPartition
+from zkconsumer.batch import Batch, columns_of
 from zkconsumer.cursor import Share
-from zkconsumer.errors import ConsumerTimeout
+from zkconsumer.errors import ConsumerTimeout, DecodeFailed
+from zkconsumer.progress import ShareTicket
+
+AT_LEAST_ONCE, ON_ACK, AT_MOST_ONCE = "at-least-once", "on-ack", "at-most-once"
+
+Decoder = Callable[[str, bytes], object]  # (topic, key or value) -> what takes its place; None is not asked about
+Commit = Callable[[TopicPartition, int], Exception | None]  # None: the position is in the offset store
 
 
 class Stream:
-    """One thread's share of the group's partitions; for one reader at a time.  name is what its thread ids end in."""
+    """One thread's share of the group's partitions; for one reader at a time.  name is what its thread ids end in.
 
-    def __init__(self, name: str, channel: Handover[Share], timeout_ms: int = -1, check_crcs: bool = True) -> None:
+    delivery   what counts as done, see above
+    decoders   of keys and of values, or None; what they raise comes out of the iterator as DecodeFailed, and the next
+               message after it.  Batches and sets are bytes as they were stored
+    observe    is called with each set that is handed out, in the reader's thread
+    commit     for at-most-once: writes a position to the offset store; called in the reader's thread
+    """
+
+    def __init__(
+        self,
+        name: str,
+        channel: Handover[Share],
+        timeout_ms: int = -1,
+        check_crcs: bool = True,
+        delivery: str = AT_LEAST_ONCE,
+        decoders: tuple[Decoder | None, Decoder | None] = (None, None),
+        observe: Callable[[MessageSet], object] | None = None,
+        commit: Commit | None = None,
+    ) -> None:
+        if delivery == AT_MOST_ONCE and commit is None:
+            raise ValueError(f"stream {name}: {AT_MOST_ONCE} needs somebody who commits")
         self.name = name
         self.channel = channel
         self._timeout_ms = timeout_ms
         self._check_crcs = check_crcs
+        self._on_ack = delivery == ON_ACK
+        self._commit = commit if delivery == AT_MOST_ONCE else None
+        self._decoders = decoders if decoders != (None, None) else None
+        self._observe = observe
         self._share: Share | None = None  # the set that is iterated
-        self._messages: Iterator[Message] | None = None
-        self._last: Message | None = None  # in the user's hands
+        self._messages: Iterator[Message] = iter(())  # of it, as long as they may be handed out
+        self._through = False  # all of it was handed out
+        self._hand: _Hand | None = None  # a batch in the user's hands
         self._reader = 0  # the thread that reads
+        self._errors: deque[BaseException] = deque()
 
-    def sets(self) -> Iterator[tuple[MessageSet, Share]]:
-        """Fetched sets, in order per partition.  Raises ConsumerTimeout as the message iterator does."""
-        return _Sets(self)
+    # message by message -------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Message]:
         return self
 
     def __next__(self) -> Message:
-        self._reader = threading.get_ident()
-        share = self._share
-        if share is not None and self._last is not None:
-            share.reached_at = self._last.resume_at  # the user came back for the next one
-            self._last = None
+        self._reader = get_ident()
+        if self._errors:
+            raise self._errors.popleft()
         while True:
-            if share is None or self._messages is None:
-                share = self._open(self.next_share())
-            if not share.may_hand_out():
-                self._shut(finished=False)
-                share = None
-                continue
             try:
-                message = next(self._messages, None) if self._messages is not None else None
+                for message in self._messages:
+                    return message if self._decoders is None else self._decoded(message)
             except CorruptMessage as e:
-                at = share.message_set.start if share.reached_at is None else share.reached_at
-                self._shut(finished=False)
-                share.cursor.on_corrupt(share.cursor, at, e)
-                share = None
-                continue
-            if message is not None:
-                self._last = message
-                return message
-            self._shut(finished=True)
-            share = None
+                self._broken(e)
+            self._shut(self._through)
+            self._open(self.next_share())
+
+    def _open(self, share: Share) -> None:
+        share.start_reading(self._on_ack)
+        self._share, self._through = share, False
+        self._messages = self._acknowledged(share) if self._on_ack else self._spanned(share)
+
+    def _spanned(self, share: Share) -> Iterator[Message]:
+        """The messages of a set that has one ticket.  Each look at it is the whole price of a message beside its bytes,
+        so the usual answer of may_hand_out is spelled out here."""
+        cursor = share.cursor
+        lease, progress = cursor.lease, cursor.progress
+        for message in share.message_set.messages(self._check_crcs):
+            share.in_hand = message.resume_at  # before the look: who closes looks at it after
+            if (
+                cursor.closing
+                or cursor.paused
+                or cursor.stranded
+                or share.epoch != cursor.epoch
+                or now() >= lease.valid_until
+                or progress is None
+                or progress.parked is not None
+            ) and not share.may_hand_out():
+                return
+            message.handed = share
+            yield message
+            share.reached_at = message.resume_at  # the user came back for the next one
+        self._through = True
+
+    def _acknowledged(self, share: Share) -> Iterator[Message]:
+        """The same with a ticket for each."""
+        for message in share.message_set.messages(self._check_crcs):
+            share.in_hand = message.resume_at
+            if not share.may_hand_out():
+                return
+            message.handed = share.message_ticket(message.resume_at)
+            share.reached_at = message.resume_at
+            yield message
+        self._through = True
+
+    def _decoded(self, message: Message) -> Message:
+        """The message with key and value as the decoders make them.  Raises DecodeFailed."""
+        assert self._decoders is not None
+        key_decoder, value_decoder = self._decoders
+        key: Any = message.key
+        value: Any = message.value
+        try:
+            if key_decoder is not None and key is not None:
+                key = key_decoder(message.topic, key)
+            if value_decoder is not None and value is not None:
+                value = value_decoder(message.topic, value)
+        except Exception as e:
+            tp = TopicPartition(message.topic, message.partition)
+            raise DecodeFailed(tp, message.offset, message, e) from e
+        message.key, message.value = key, value
+        return message
+
+    def _broken(self, error: CorruptMessage) -> None:
+        """A damaged message: what came before it was handed out, and it is fetched again."""
+        share = self._share
+        if share is not None and self._shut(finished=False):
+            share.cursor.on_corrupt(share.cursor, share.reached_at, error)
+
+    def _shut(self, finished: bool) -> bool:
+        """End the iteration of a set, if there is one.  False: nobody wants to know how far it went."""
+        share, self._share, self._messages = self._share, None, iter(())
+        return share is not None and share.stop_reading(finished)
+
+    # several at once ----------------------------------------------------------------------------------------------
+
+    def sets(self) -> Iterator[tuple[MessageSet, Share]]:
+        """Fetched sets, in order per partition.  Raises ConsumerTimeout as the message iterator does."""
+        return _Sets(self)
+
+    def batches(self) -> Iterator[Batch]:
+        """The messages of one fetched set at a time, as columns; in order per partition, and never an empty one.
+
+        Raises ConsumerTimeout as the message iterator does.
+        """
+        return _Batches(self)
+
+    def next_set(self) -> Share:
+        """For sets(): the next one, after what was iterated was closed."""
+        self._come_back()
+        return self.next_share()
+
+    def next_batch(self) -> Batch:
+        """For batches(): the next one; the one before is done."""
+        self._come_back()
+        while True:
+            share = self.next_share()
+            columns = columns_of(share.message_set, self._check_crcs)
+            damage = columns.damage
+            if len(columns):
+                at = share.message_set.resume_at if damage is None else columns.resume_at
+                ticket = share.ticket(at)
+                self._hand = _Hand(share, ticket, damage, at)
+                return Batch(share.message_set.tp, columns, at, ticket)
+            if damage is None:
+                share.ticket(share.message_set.resume_at, 0)
+            else:
+                _Hand(share, None, damage, share.message_set.start).give_back()
+
+    def _come_back(self) -> None:
+        """The reader asks for more than a message: what it had is done, what it left of a set comes again."""
+        self._reader = get_ident()
+        if self._errors:
+            raise self._errors.popleft()
+        if self._share is not None:
+            self.done()
+            self._shut(finished=False)
+        hand, self._hand = self._hand, None
+        if hand is not None:
+            if not self._on_ack:
+                hand.done()
+            hand.give_back()
+
+    # both ---------------------------------------------------------------------------------------------------------
 
     def next_share(self) -> Share:
-        """The next set that may be handed out.  Raises StopIteration after shutdown, ConsumerTimeout."""
+        """The next set that may be handed out.  Raises StopIteration after shutdown, ConsumerTimeout, and DamagedMessage
+        once when it gets to a partition that failed (corrupt.message.policy=fail): the others go on when asked again."""
         until = now() + self._timeout_ms / 1000 if self._timeout_ms >= 0 else None
         while True:
             try:
@@ -81,34 +222,70 @@ class Stream:
                 if end.__cause__ is not None:
                     raise end.__cause__ from None
                 raise StopIteration from None
-            if share.cursor.taken(share):
+            taken = share.cursor.taken(share)
+            if taken and share.failure is not None:
+                raise share.failure
+            if taken and (self._commit is None or self._committed(share, self._commit)):
+                if self._observe is not None:
+                    self._observe(share.message_set)
                 return share
 
+    def _committed(self, share: Share, commit: Commit) -> bool:
+        """At most once: write down that all of it is done.  False: it is not, so none of it may be handed out."""
+        share.count_ahead()  # first: a commit on the timer must not write the older position after ours
+        if commit(share.message_set.tp, share.message_set.resume_at) is None and share.may_hand_out():
+            return True
+        share.cursor.stopped(share, share.message_set.start)
+        return False
+
     def done(self) -> None:
-        """The message in the user's hands counts as done, though no other was asked for: for a loop that ends here."""
-        if self._share is not None and self._last is not None:
-            self._share.reached_at = self._last.resume_at
-            self._last = None
+        """What is in the user's hands counts as done, though no other was asked for: for a loop that ends here."""
+        share, hand = self._share, self._hand
+        if share is not None:
+            share.reached_at = share.in_hand
+        if hand is not None:
+            hand.done()
+
+    def raise_next(self, error: BaseException) -> None:
+        """Have error raised when the reader asks next; from any thread."""
+        self._errors.append(error)
 
     def give_up(self, thread_id: int) -> None:
-        """For the reader's own thread, which will not come back: the message in its hands is not done."""
-        if self._reader == thread_id and self._share is not None:
-            self._last = None
-            self._shut(finished=False)
-
-    def _open(self, share: Share) -> Share:
-        share.start_reading()
-        self._share = share
-        self._messages = share.message_set.messages(self._check_crcs)
-        return share
-
-    def _shut(self, finished: bool) -> None:
-        share, self._share, self._messages = self._share, None, None
-        if share is not None:
-            share.stop_reading(finished)
+        """For the reader's own thread, which will not come back: what is in its hands is not done."""
+        if self._reader != thread_id:
+            return
+        self._shut(finished=False)
+        hand, self._hand = self._hand, None
+        if hand is not None and not self._on_ack:
+            hand.drop()
 
     def __repr__(self) -> str:
         return f"<Stream {self.name}>"
+
+
+class _Hand:
+    """A batch in the user's hands: its ticket, and the damage that ended it early, at `at`."""
+
+    __slots__ = ("at", "damage", "share", "ticket")
+
+    def __init__(self, share: Share, ticket: ShareTicket | None, damage: CorruptMessage | None, at: int) -> None:
+        self.share = share
+        self.ticket = ticket
+        self.damage = damage
+        self.at = at
+
+    def done(self) -> None:
+        if self.ticket is not None:
+            self.ticket.done()
+
+    def drop(self) -> None:
+        if self.ticket is not None:
+            self.ticket.drop()
+
+    def give_back(self) -> None:
+        """What comes from the damage on is fetched again."""
+        if self.damage is not None and self.share.cursor.stopped(self.share, self.at):
+            self.share.cursor.on_corrupt(self.share.cursor, self.at, self.damage)
 
 
 class _Sets:
@@ -119,5 +296,16 @@ class _Sets:
         return self
 
     def __next__(self) -> tuple[MessageSet, Share]:
-        share = self._stream.next_share()
+        share = self._stream.next_set()
         return share.message_set, share
+
+
+class _Batches:
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        return self._stream.next_batch()
