@@ -1,0 +1,157 @@
+"""Each bug that the original once fixed (and some it fixed late), and the test that holds it away from us.
+
+A row names tests (module without test_, then the test without test_; a story of tests/scenarios/rebalance by its file
+name), or says why it cannot occur here.  A name that is no test (any more) fails.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent.parent
+STORIES = TESTS / "scenarios" / "rebalance"
+
+# JIRA number -> names of tests, or ("cannot occur", why)
+ROWS: dict[str, tuple[str, ...]] = {
+    "84 shutdown did not commit": ("consumer_reading:a_clean_stop_and_start_repeats_and_loses_nothing",),
+    "89 first start began at an invalid offset": (
+        "fetcher:without_a_position_it_begins_where_the_reset_policy_says",
+        "consumer_reading:the_start_position_is_committed_before_anything_is_done",
+    ),
+    "154 the position moved before the chunk was queued": ("cursor_stream:a_set_kept_back_is_never_jumped_over",),
+    "160 endless loop on a too large message": (
+        "fetcher:a_larger_message_grows_the_fetch_and_one_above_the_cap_parks",
+    ),
+    "212 mirror threads restarted illegally": (
+        "mirror_crashes:the_first_death_inside_ends_the_daemon_with_its_reason",
+    ),
+    "225 mirror halts after a failed rebalance": ("story:never_gives_up.txt",),
+    "213 retries were a constant": ("consumer_config:retries_have_to_outlast_a_dead_members_session",),
+    "234 backoff was a constant": ("consumer_config:retries_have_to_outlast_a_dead_members_session",),
+    "228 current chunk not dropped at rebalance": (
+        "cursor_stream:a_closing_cursor_hands_out_nothing_more_and_counts_what_is_in_hands",
+        "cursor_stream:sets_from_before_a_reset_are_not_handed_out",
+    ),
+    "241 iterator unusable after a time-out": ("consumer_reading:a_time_out_leaves_the_iterator_usable",),
+    "256 rebalance skipped by a stale cache": ("rebalance:refused_claims_wait_and_read_everything_again",),
+    "262 released partitions it did not own": (
+        "rebalance:an_owner_node_we_do_not_count_on_is_nothing_to_us",
+        "consumer_groups:a_stolen_owner_node_stops_its_partition_at_once_and_is_not_fought_over",
+    ),
+    "265 one rebalance per watch event": ("story:many_changes_cost_one_round.txt",),
+    "274 corrupt messages": (
+        "cursor_stream:a_damaged_message_ends_its_set_after_the_good_ones_and_is_reported_with_its_place",
+        "consumer_faults:a_damaged_message_parks_its_partition_after_what_came_before_it",
+    ),
+    "286 partly won claims not released": ("story:a_claim_breaks_off.txt",),
+    "326 dequeue hook not called on a time-out": ("cannot occur", "the producer has no dequeue hook"),
+    "379 JSON parser not thread-safe": ("cannot occur", "Python's json keeps nothing between two calls"),
+    "546 commit inside compressed sets": (
+        "wire_messages:damage_before_the_wanted_start_is_not_looked_at",
+        "wire_messages:a_nested_wrapper_the_broker_did_not_number_inside_loses_nothing_at_a_restart",
+        "old_bugs_real:a_commit_inside_a_compressed_set_is_where_the_next_reader_begins",
+    ),
+    "550 wildcard with several streams fed only one": ("old_bugs_real:every_stream_of_a_filter_is_fed",),
+    "693 a leaderless partition failed the rebalance": (
+        "consumer_faults:a_partition_without_a_leader_waits_and_its_neighbours_flow",
+    ),
+    "732 shallow mirror unreadable": ("mirror_routes:what_passes_through_is_exactly_what_was_wanted",),
+    "829 the mirror's channel": ("mirror_copies:everything_arrives_once_also_across_a_clean_stop_and_start",),
+    "957 order per key": ("mirror_copies:a_smaller_target_gets_each_key_in_one_partition_and_in_order",),
+    "832 deadlock with a slow stream": ("cursor_stream:a_stream_that_stands_still_fills_its_own_lane_only",),
+    "914 deadlock of rebalance and leader finder": (
+        "cannot occur",
+        "one greenlet takes the events, and no lock is held while anybody waits for a broker",
+    ),
+    "916 deadlock of fetcher and leader finder": (
+        "cannot occur",
+        "a fetcher hands a partition back by a list; it holds no lock of the finder's",
+    ),
+    "937 deadlock at the end of a fetcher": ("rebalance:closing_comes_to_its_end_whatever_fails",),
+    "919 commit at rebalance despite auto-commit off": ("old_bugs_real:without_auto_commit_a_release_commits_nothing",),
+    "969 no brokers at start": ("consumer_reading:no_broker_below_the_chroot_and_a_missing_topic_are_said_once",),
+    "987 unchanged offsets rewritten": ("old_bugs_real:an_offset_that_did_not_move_is_not_written_again",),
+    "989 shutdown against rebalance": ("story:closing_while_claiming.txt",),
+    "992 false NodeExists on re-registration": (
+        "consumer_reading:killed_and_restarted_at_once_it_waits_out_its_own_old_nodes",
+    ),
+    "994 too large message: silent stall": (
+        "consumer_reading:a_message_larger_than_a_fetch_grows_it_and_one_above_the_cap_parks",
+    ),
+    "1010 exception while reading brokers": ("consumer_faults:a_slow_zookeeper_is_not_a_dead_one",),
+    "1030 added partitions unseen": ("consumer_reading:partitions_added_while_running_are_read_from_their_beginning",),
+    "1075 added partitions unseen": ("story:new_partitions_and_topics.txt",),
+    "1062 unsorted partitions": ("assignor:the_jvm_divides_like_this",),
+    "1087 empty topic list = metadata of all topics": (
+        "cannot occur",
+        "leaders of a source are read in ZooKeeper; where Metadata is asked, None and the empty list are two things",
+    ),
+    "1103 two ZooKeeper clients": ("cannot occur", "a connector has one ZkSession, and filters read through it"),
+    "1139 rebalance on the event thread": (
+        "cannot occur",
+        "watches put an event on the member's queue and return; kazoo's greenlet never rebalances",
+    ),
+    "1180 regex not JSON-escaped": (
+        "znodes_v08:a_registration_is_the_jvms_text_byte_for_byte",
+        "znodes_v08:what_we_write_everybody_reads_as_we_meant_it",
+    ),
+    "1469 abs() wrong": ("partitioners:the_default_partitioner_is_the_one_of_0_8_2",),
+    "1510 idle offsets expire in Kafka storage": (
+        "cannot occur",
+        "offsets are stored in ZooKeeper, and refused elsewhere",
+    ),
+    "1603 mirror lost keys": ("mirror_copies:a_smaller_target_gets_each_key_in_one_partition_and_in_order",),
+    "1719 mirror survived dead threads": ("mirror_crashes:the_first_death_inside_ends_the_daemon_with_its_reason",),
+    "1764 several end markers block shutdown": (
+        "cursor_stream:a_reader_ends_with_the_connector_and_raises_what_killed_it",
+    ),
+    "1387 endless re-registration against the own node": (
+        "consumer_groups:an_expired_session_registers_again_under_the_same_name_and_rewinds",
+    ),
+    "1650 mirror data loss": (
+        "mirror_crashes:kill_9_in_the_middle_loses_nothing_and_repeats_only_what_was_not_committed",
+    ),
+    "1997 mirror data loss": ("mirror_crashes:a_target_leader_that_dies_costs_no_message",),
+    "2190 mirror data loss": (
+        "mirror_crashes:a_stop_while_the_target_hangs_ends_in_time_and_commits_only_what_was_acknowledged",
+    ),
+    "1702 producer silently drops batches": ("sender:under_any_faults_nothing_is_lost_and_first_copies_are_in_order",),
+    "1848 shutdown waits for all retries": (
+        "consumer_faults:shutdown_without_zookeeper_takes_less_than_ten_seconds",
+        "story:closing_without_zookeeper.txt",
+    ),
+    "2032 wrong strategy name accepted": ("consumer_config:what_cannot_work_is_refused_by_name",),
+    "3965 mirror commits a record it could not send": (
+        "progress:what_failed_parks_the_partition_and_nothing_after_it_is_committed",
+    ),
+    "4521 mirror commits a record it did not send yet": (
+        "consumer_reading:sets_are_done_when_their_tickets_are_and_not_before",
+    ),
+    "4409 deadlock of topic event and shutdown": ("story:closing_while_reading.txt",),
+}
+
+
+@cache
+def known() -> frozenset[str]:
+    found = {f"story:{path.name}" for path in STORIES.glob("*.txt")}
+    for path in TESTS.rglob("test_*.py"):
+        module = path.stem.removeprefix("test_")
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                found.add(f"{module}:{node.name.removeprefix('test_')}")
+    return frozenset(found)
+
+
+@pytest.mark.parametrize(("bug", "row"), ROWS.items(), ids=[bug.split()[0] for bug in ROWS])
+def test_each_old_bug_has_its_test_or_a_reason(bug, row):
+    if row[0] == "cannot occur":
+        assert len(row) == 2
+        assert len(row[1].split()) > 4, f"{bug}: a reason is a sentence"
+        return
+    missing = [name for name in row if name not in known()]
+    assert row
+    assert not missing, f"{bug}: no such test: {missing}"
