@@ -5,7 +5,7 @@
     Worker   one greenlet: its name, and how to ask it to end
 
     sleep, Event, Queue (with Empty and Full), Lock, RLock, AsyncResult, Timeout, wait_any, deadline, now, connect,
-    kazoo_handler
+    kazoo_handler, tls_context
 
 Nothing here patches a module.  All of it belongs to the hub of the thread that uses it: another thread goes through
 `groundwork.hub`.
@@ -26,6 +26,7 @@ import gevent.event
 import gevent.lock
 import gevent.queue
 import gevent.socket
+import gevent.ssl
 from gevent.greenlet import Greenlet
 
 log = logging.getLogger(__name__)
@@ -220,8 +221,48 @@ def connect(address: tuple[str, int], timeout: float | None = None) -> plain_soc
     return gevent.socket.create_connection(address, timeout=timeout)
 
 
-def kazoo_handler() -> Any:
-    """What a KazooClient of this thread's hub is given as `handler`."""
+def kazoo_handler(tls: Any = None) -> Any:
+    """What a KazooClient of this thread's hub is given as `handler`.  tls: a tls_context, for connections that are TLS.
+
+    kazoo's own TLS would connect and shake hands with a blocking socket: a server that is silent then would stop the
+    hub, and the fence with it.
+    """
     from kazoo.handlers.gevent import SequentialGeventHandler  # so that a program without ZooKeeper does not load it
 
-    return SequentialGeventHandler()
+    if tls is None:
+        return SequentialGeventHandler()
+
+    class TlsHandler(SequentialGeventHandler):  # type: ignore[misc]  # kazoo has no types
+        def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: object) -> Any:
+            plain = gevent.socket.create_connection(address, timeout)
+            try:
+                plain.setsockopt(plain_socket.IPPROTO_TCP, plain_socket.TCP_NODELAY, 1)
+                return tls.wrap_socket(plain, server_hostname=hostname)  # the time-out holds for the handshake, too
+            except BaseException:
+                plain.close()
+                raise
+
+        def select(self, reads: Any, writes: Any, errors: Any, timeout: float | None = None) -> Any:
+            held = [end for end in reads if hasattr(end, "pending") and end.pending()]  # read from the wire already
+            return (held, [], []) if held else super().select(reads, writes, errors, timeout)
+
+    return TlsHandler()
+
+
+def tls_context(ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool) -> Any:
+    """A client's TLS context whose sockets wait in the hub; ca None: the system's authorities.
+
+    verify: the server's certificate must be signed by one of them and name the host.  Raises OSError for a file that
+    cannot be read or makes no sense (ssl.SSLError is one).
+    """
+    context = gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT)
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = gevent.ssl.CERT_NONE
+    elif ca is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(ca)
+    if certificate is not None:
+        context.load_cert_chain(certificate, key, password or "")  # "": never ask a terminal
+    return context

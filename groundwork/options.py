@@ -28,6 +28,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 C = TypeVar("C", bound="Options")
 Kind = Callable[[object], Any]
+MASK = "***"
 CLASS = "class"  # kind of an option that names code: MODULE:NAME, or a JVM class that JVM_CLASSES knows
 
 
@@ -37,6 +38,24 @@ class OptionError(ValueError):
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = list(problems)
+
+
+class Secret:
+    """A text that nobody prints by accident: .text has it."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return MASK
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
 
 class Options:
@@ -70,6 +89,11 @@ class Option:
     choices: tuple[Any, ...]
     required: bool
     least: float | None
+    secret: bool = False
+
+    def show(self, value: object) -> str:
+        """A value of it, as an error message may quote it."""
+        return MASK if self.secret else _show(value)
 
 
 def option(
@@ -82,6 +106,7 @@ def option(
     choices: Sequence[Any] | None = None,
     required: bool = False,
     least: float | None = None,
+    secret: bool = False,
 ) -> Any:
     """A field of an Options class.
 
@@ -91,9 +116,10 @@ def option(
     choices   the only values allowed; texts in any case
     required  the default is not used: load insists on the key, and the class on the argument
     least     the smallest number allowed
+    secret    its value is masked wherever it is printed; kind makes a Secret of it
     """
     olds = (old,) if isinstance(old, str) else tuple(old or ())
-    spec = Option(key, meaning, unit, olds, kind, tuple(choices or ()), required, least)
+    spec = Option(key, meaning, unit, olds, kind, tuple(choices or ()), required, least, secret)
     if required:
         return dataclasses.field(kw_only=True, metadata={"option": spec})
     if isinstance(default, (dict, list)):
@@ -199,12 +225,12 @@ class _Reading:
             try:
                 value = self._value(cls, spec, hint, values[key], f"{where}: {key}")
             except _Wrong as wrong:
-                self.problems.append(f"{where}: option '{key}' is {_show(values[key])}, expected {wrong}")
+                self.problems.append(f"{where}: option '{key}' is {spec.show(values[key])}, expected {wrong}")
                 continue
             if name in found and found[name] != value:
                 self.problems.append(
                     f"{where}: options '{keys[0]}' and '{key}' are two names of one thing and differ:"
-                    f" {_show(values[keys[0]])}, {_show(values[key])}; keep '{spec.key}'"
+                    f" {spec.show(values[keys[0]])}, {spec.show(values[key])}; keep '{spec.key}'"
                 )
             found.setdefault(name, value)
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-from groundwork.options import Options, load, option, warnings_of
+from groundwork.options import Options, Secret, load, option, warnings_of
+from zkconsumer.access import Access, Tls
 
 NAME = re.compile(r"[a-zA-Z0-9._-]+")  # kafka.common.Config of 0.8.2.2; an empty name would be no path
 
@@ -45,6 +46,18 @@ def _ms(raw: object) -> int:
     if isinstance(raw, bool) or not re.fullmatch(r"[0-9]{1,9}", str(raw).strip()) or int(str(raw)) < 1:
         raise ValueError("a whole number of ms, at least 1")
     return int(str(raw))
+
+
+def _identity(raw: object) -> Secret:
+    scheme, _, who = raw.strip().partition(":") if isinstance(raw, str) else ("", "", "")
+    user, _, password = who.partition(":")
+    if scheme != "digest" or not user or not password:
+        raise ValueError("digest:USER:PASSWORD")
+    return Secret(f"{scheme}:{who}")
+
+
+def _secret(raw: object) -> Secret:
+    return Secret(_text(raw))
 
 
 def _no_dual_commit(raw: object) -> bool:
@@ -134,6 +147,44 @@ class ConsumerConfig(Options):
         "ms",
         old="zk.connectiontimeout.ms",
         kind=_ms,
+    )
+    zookeeper_auth: Secret | None = option(  # noqa: RUF009  # a Secret never changes
+        "zookeeper.auth",
+        None,
+        "who we are to ZooKeeper: digest:USER:PASSWORD; masked wherever it is printed",
+        kind=_identity,
+        secret=True,
+    )
+    zookeeper_set_acl: bool = option(
+        "zookeeper.set.acl",
+        False,
+        "nodes we create are written by that identity only, and read by all; for groups all of whose members have it",
+    )
+    zookeeper_ssl: bool = option("zookeeper.ssl.client.enable", False, "connections to ZooKeeper are TLS")
+    zookeeper_ssl_ca: str | None = option(
+        "zookeeper.ssl.ca.location", None, "PEM file of the authorities to trust; the system's when empty", kind=_text
+    )
+    zookeeper_ssl_certificate: str | None = option(
+        "zookeeper.ssl.certificate.location",
+        None,
+        "PEM file of our certificate, where the server asks for one",
+        kind=_text,
+    )
+    zookeeper_ssl_key: str | None = option(
+        "zookeeper.ssl.key.location",
+        None,
+        "PEM file of its key; the certificate's file when empty",
+        kind=_text,
+    )
+    zookeeper_ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
+        "zookeeper.ssl.key.password",
+        None,
+        "password of the key; masked wherever it is printed",
+        kind=_secret,
+        secret=True,
+    )
+    zookeeper_ssl_verify: bool = option(
+        "zookeeper.ssl.verify", True, "the server's certificate must be trusted and name the host of zookeeper.connect"
     )
     sync_time_ms: int = option(
         "zookeeper.sync.time.ms", 2000, "default of rebalance.backoff.ms", "ms", old="zk.synctime.ms", least=1
@@ -260,6 +311,18 @@ class ConsumerConfig(Options):
         return self.session_timeout_ms if self.connection_timeout_ms is None else self.connection_timeout_ms
 
     @property
+    def access(self) -> Access:
+        """How a session shows itself to ZooKeeper."""
+        tls = Tls(
+            self.zookeeper_ssl_ca,
+            self.zookeeper_ssl_certificate,
+            self.zookeeper_ssl_key,
+            self.zookeeper_ssl_key_password,
+            self.zookeeper_ssl_verify,
+        )
+        return Access(self.zookeeper_auth, self.zookeeper_set_acl, tls if self.zookeeper_ssl else None)
+
+    @property
     def client_name(self) -> str:
         return self.client_id or self.group_id
 
@@ -271,6 +334,11 @@ class ConsumerConfig(Options):
                 f" which must be more than 'zookeeper.session.timeout.ms' ({session}): a dead member holds its share"
                 " that long"
             )
+        if self.zookeeper_set_acl and self.zookeeper_auth is None:
+            yield "'zookeeper.set.acl' needs 'zookeeper.auth': there is no identity to close the nodes for"
+        files = (self.zookeeper_ssl_ca, self.zookeeper_ssl_certificate, self.zookeeper_ssl_key)
+        if not self.zookeeper_ssl and any(files):
+            yield "files of 'zookeeper.ssl' are given, but 'zookeeper.ssl.client.enable' is false: nothing would be TLS"
         if self.socket_timeout_ms < self.fetch_wait_max_ms:
             yield (
                 f"'socket.timeout.ms' ({self.socket_timeout_ms}) must be at least 'fetch.wait.max.ms'"

@@ -15,6 +15,7 @@ from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
@@ -22,6 +23,7 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.states import EventType
 
+from zkconsumer.access import OPEN_ACL
 from zkconsumer.errors import ConsumerError, ZooKeeperAway
 
 GONE = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
@@ -96,7 +98,8 @@ class ZkCalls:
         return ZooKeeperAway(f"{what}: the connection to ZooKeeper at {self.hosts} was lost ({_say(e)})")
 
     def _refused(self, what: str, e: Exception) -> ConsumerError:
-        return ConsumerError(f"{what}: ZooKeeper at {self.hosts} refused: {_say(e)}")
+        hint = "; the node is closed to us: see zookeeper.auth" if isinstance(e, NoAuthError) else ""
+        return ConsumerError(f"{what}: ZooKeeper at {self.hosts} refused: {_say(e)}{hint}")
 
     def _gather(self, what: str, calls: Mapping[str, Any]) -> dict[str, Any]:
         """All answers; every call is waited for, so that none is left running when one says that the session went."""
@@ -170,7 +173,8 @@ class ZkCalls:
             for name in path.strip("/").split("/"):
                 so_far += "/" + name
                 client = self._connected(session_id)
-                self._answer(f"create {so_far}", client.create_async(so_far, b""))  # there already: fine
+                acl = OPEN_ACL if so_far == f"/{name}" else None  # None: as the session's other nodes
+                self._answer(f"create {so_far}", client.create_async(so_far, b"", acl=acl))  # there already: fine
 
     def write(self, nodes: Mapping[str, tuple[bytes, int]], session_id: int | None = None) -> dict[str, Outcome | int]:
         """Set (data, expected version) of nodes, pipelined; the new version, or MISSING or CHANGED."""

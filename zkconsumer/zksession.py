@@ -23,12 +23,13 @@ from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException
+from kazoo.exceptions import ConnectionDropped, KazooException
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from groundwork.crew import Crew, Event, deadline, kazoo_handler, now, sleep
+from zkconsumer.access import OPEN, Access
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable, ZooKeeperAway
 from zkconsumer.lease import Lease
 from zkconsumer.zkcalls import ZkCalls
@@ -50,10 +51,15 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
     """kazoo's connection, remembering the session time-out the server granted (2 to 20 of its ticks)."""
 
     negotiated_s = 0.0
+    trouble = ""  # why the last try to connect failed
     _connection_routine: Any
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
-        read_ms, connect_ms = super()._connect(host, hostip, port)
+        try:
+            read_ms, connect_ms = super()._connect(host, hostip, port)
+        except ConnectionDropped as e:
+            self.trouble = str(e.__context__ or e)
+            raise
         self.negotiated_s = read_ms * 3 / 2 / 1000  # kazoo reads with two thirds of it
         return read_ms, connect_ms
 
@@ -68,7 +74,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
 class ZkSession(ZkCalls):
     """One ZooKeeper session after the other, for one connector; all calls are made in the hub.
 
-    connect is `host:port,host:port/chroot`.  on_state(State) and on_fence() must not block: they set flags.
+    connect is `host:port,host:port/chroot`; access says who we are there, and holds TLS.  on_state(State) and
+    on_fence() must not block: they set flags.
     """
 
     def __init__(
@@ -80,6 +87,7 @@ class ZkSession(ZkCalls):
         lease: Lease,
         on_state: Callable[[State], None] = lambda state: None,
         on_fence: Callable[[], None] = lambda: None,
+        access: Access = OPEN,
     ) -> None:
         super().__init__()
         self.connect = connect
@@ -92,6 +100,7 @@ class ZkSession(ZkCalls):
         self._crew = crew
         self._on_state = on_state
         self._on_fence = on_fence
+        self._access = access
         self._client: Any = None
         self._handler: Any = None
         self._wake_beat = Event()
@@ -100,12 +109,17 @@ class ZkSession(ZkCalls):
     # start and end ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect.  Raises Unreachable or ChrootMissing; nothing is created."""
-        self._handler = handler = kazoo_handler()
+        """Connect.  Raises Unreachable, ChrootMissing or ConsumerError; nothing is created."""
+        tls = self._access.tls
+        self._handler = handler = kazoo_handler(tls.context() if tls is not None else None)
         retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=RECONNECT_MAX_S, sleep_func=handler.sleep_func)
         try:
             client = KazooClient(
-                hosts=self.connect, timeout=self._session_timeout_s, handler=handler, connection_retry=retry
+                hosts=self.connect,
+                timeout=self._session_timeout_s,
+                handler=handler,
+                connection_retry=retry,
+                **self._access.for_kazoo(),
             )
         except ValueError as e:
             raise ConsumerError(f"zookeeper.connect '{self.connect}' is not host:port,host:port/chroot: {e}") from None
@@ -113,10 +127,12 @@ class ZkSession(ZkCalls):
         client.add_listener(self._kazoo_state)
         self._client = client
         if not client.start_async().wait(timeout=self._connection_timeout_s):
+            trouble = client._connection.trouble
             self.close()
             raise Unreachable(
                 f"ZooKeeper at {self.hosts} does not answer within {self._connection_timeout_s:g} s "
                 "(zookeeper.connection.timeout.ms): is it running, and is zookeeper.connect right?"
+                + (f" The last try: {trouble}" if trouble else "")
             )
         if client.chroot and self.read(["/"])["/"] is None:
             chroot = client.chroot

@@ -1,0 +1,66 @@
+"""How a session shows itself to ZooKeeper: its identity, whose nodes ours are, and TLS.
+
+auth      digest:USER:PASSWORD, sent on each connection.  ZooKeeper never says that it is wrong: what is closed to
+          it just is not ours
+set_acl   nodes we create are written by that identity only and read by all, except those of the first level, such
+          as /consumers, which belong to every group
+tls       each connection is TLS; the server's certificate must name the host as zookeeper.connect does
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+from groundwork.crew import tls_context
+from groundwork.options import Secret
+from zkconsumer.errors import ConsumerError
+
+__all__ = ["OPEN", "OPEN_ACL", "Access", "Tls"]
+
+OPEN_ACL = OPEN_ACL_UNSAFE
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files in PEM form.  ca: the authorities to trust (None: the system's); certificate and key: who we are, where
+    the server asks.  verify: False trusts any server."""
+
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    password: Secret | None = None
+    verify: bool = True
+
+    def context(self) -> Any:
+        """What connections are made with; the files are read now.  Raises ConsumerError naming what cannot be read."""
+        password = self.password.text if self.password is not None else None
+        try:
+            return tls_context(self.ca, self.certificate, self.key, password, self.verify)
+        except (OSError, ValueError) as e:  # ssl.SSLError is an OSError
+            files = ", ".join(name for name in (self.ca, self.certificate, self.key) if name)
+            raise ConsumerError(f"zookeeper.ssl: {files or 'the system authorities'} cannot be used: {e}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """auth: `digest:USER:PASSWORD`, or None for nobody in particular."""
+
+    auth: Secret | None = None
+    set_acl: bool = False
+    tls: Tls | None = None
+
+    def for_kazoo(self) -> dict[str, Any]:
+        """Arguments of a KazooClient."""
+        found: dict[str, Any] = {}
+        if self.auth is not None:
+            scheme, _, who = self.auth.text.partition(":")
+            found["auth_data"] = [(scheme, who)]
+        if self.set_acl:
+            found["default_acl"] = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+        return found
+
+
+OPEN = Access()
