@@ -9,56 +9,9 @@ asked for, and those nobody asks for cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
-from kafkawire.errors import CorruptMessage
-from kafkawire.model import Message, MessageSet, PartitionId, TopicPartition
+from kafkawire.columns import Columns
+from kafkawire.model import PartitionId, TopicPartition
 from zkconsumer.progress import ShareTicket
-
-
-class Columns(Protocol):
-    """What a set holds, by column; damage is what its reading ended at, before resume_at."""
-
-    @property
-    def offsets(self) -> Sequence[int]: ...
-    @property
-    def timestamps_ms(self) -> Sequence[int | None] | None: ...
-    @property
-    def resume_at(self) -> int: ...
-    @property
-    def damage(self) -> CorruptMessage | None: ...
-    def __len__(self) -> int: ...
-    def keys(self) -> list[bytes | None]: ...
-    def values(self) -> list[bytes | None]: ...
-
-
-class _Listed:
-    """Columns of decoded messages."""
-
-    def __init__(self, message_set: MessageSet, check_crcs: bool) -> None:
-        self._messages: list[Message] = []
-        self.damage: CorruptMessage | None = None
-        try:
-            self._messages.extend(message_set.messages(check_crcs))
-        except CorruptMessage as e:
-            self.damage = e
-        self.resume_at = self._messages[-1].resume_at if self._messages else message_set.start
-        self.offsets = [m.offset for m in self._messages]
-        self.timestamps_ms = [m.timestamp_ms for m in self._messages]
-
-    def __len__(self) -> int:
-        return len(self._messages)
-
-    def keys(self) -> list[bytes | None]:
-        return [m.key for m in self._messages]
-
-    def values(self) -> list[bytes | None]:
-        return [m.value for m in self._messages]
-
-
-def columns_of(message_set: MessageSet, check_crcs: bool) -> Columns:
-    return _Listed(message_set, check_crcs)
 
 
 class Batch:
@@ -110,7 +63,7 @@ class Batch:
         """Milliseconds since 1970; None where the stored format has no time (0.8 and 0.9)."""
         if self._timestamps_ms is None:
             stamps = self._columns.timestamps_ms
-            self._timestamps_ms = [None] * len(self) if stamps is None else list(stamps)
+            self._timestamps_ms = [None] * len(self) if stamps is None else [ms if ms >= 0 else None for ms in stamps]
         return self._timestamps_ms
 
     def __len__(self) -> int:

@@ -25,7 +25,7 @@ from groundwork.crew import now
 from groundwork.handover import Closed, Empty, Handover
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet, TopicPartition
-from zkconsumer.batch import Batch, columns_of
+from zkconsumer.batch import Batch
 from zkconsumer.cursor import Share
 from zkconsumer.errors import ConsumerTimeout, DecodeFailed
 from zkconsumer.progress import ShareTicket
@@ -181,7 +181,7 @@ class Stream:
         self._come_back()
         while True:
             share = self.next_share()
-            columns = columns_of(share.message_set, self._check_crcs)
+            columns = share.message_set.index(self._check_crcs)
             damage = columns.damage
             if len(columns):
                 at = share.message_set.resume_at if damage is None else columns.resume_at
@@ -210,8 +210,11 @@ class Stream:
     # both ---------------------------------------------------------------------------------------------------------
 
     def next_share(self) -> Share:
-        """The next set that may be handed out.  Raises StopIteration after shutdown, ConsumerTimeout, and DamagedMessage
-        once when it gets to a partition that failed (corrupt.message.policy=fail): the others go on when asked again."""
+        """The next set that may be handed out.  Raises StopIteration after shutdown, and ConsumerTimeout.
+
+        Where it gets to a partition that failed (corrupt.message.policy=fail) it raises DamagedMessage, once; the other
+        partitions go on when it is asked again.
+        """
         until = now() + self._timeout_ms / 1000 if self._timeout_ms >= 0 else None
         while True:
             try:
