@@ -216,9 +216,31 @@ def in_greenlet() -> bool:
     return isinstance(gevent.getcurrent(), Greenlet)
 
 
-def connect(address: tuple[str, int], timeout: float | None = None) -> plain_socket.socket:
-    """A TCP connection whose waits let other greenlets run.  Resolves the name afresh each time.  OSError, in time."""
-    return gevent.socket.create_connection(address, timeout=timeout)
+def connect(
+    address: tuple[str, int], timeout: float | None = None, receive_buffer_bytes: int = 0
+) -> plain_socket.socket:
+    """A TCP connection whose waits let other greenlets run.  Resolves the name afresh each time.  OSError, in time.
+
+    receive_buffer_bytes: of the socket; 0 leaves it to the operating system, which then fits it to the link.
+    """
+    if not receive_buffer_bytes:
+        return gevent.socket.create_connection(address, timeout=timeout)
+    refused: OSError = OSError(f"{address[0]} has no address")
+    for family, kind, proto, _, where in gevent.socket.getaddrinfo(*address, 0, plain_socket.SOCK_STREAM):
+        opened = gevent.socket.socket(family, kind, proto)
+        try:
+            opened.settimeout(timeout)
+            # Before connecting: how far the window scales is said in the first packet.
+            opened.setsockopt(plain_socket.SOL_SOCKET, plain_socket.SO_RCVBUF, receive_buffer_bytes)
+            opened.connect(where)
+            return opened
+        except OSError as error:
+            refused = error
+            opened.close()
+        except BaseException:
+            opened.close()
+            raise
+    raise refused
 
 
 def kazoo_handler(tls: Any = None) -> Any:

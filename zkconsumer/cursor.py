@@ -234,6 +234,11 @@ class Cursor:
         self._damage = (position, times)
         return times
 
+    @property
+    def damage_times(self) -> int:
+        """What count_damage said last."""
+        return self._damage[1]
+
     def _end_progress(self) -> None:
         with self._lock:
             untold, self._untold = self._untold, set()
@@ -364,11 +369,20 @@ class Cursor:
 class Share:
     """One fetched set on its way through a stream, and how its reader says what of it is done."""
 
-    __slots__ = ("_progress", "ahead", "cursor", "epoch", "failure", "in_hand", "message_set", "nbytes", "reached_at", "spanning")
+    __slots__ = (
+        "_progress",
+        "ahead",
+        "cursor",
+        "epoch",
+        "failure",
+        "in_hand",
+        "message_set",
+        "nbytes",
+        "reached_at",
+        "spanning",
+    )
 
-    def __init__(
-        self, cursor: Cursor, message_set: MessageSet, nbytes: int, failure: Exception | None = None
-    ) -> None:
+    def __init__(self, cursor: Cursor, message_set: MessageSet, nbytes: int, failure: Exception | None = None) -> None:
         assert cursor.progress is not None
         self.cursor = cursor
         self.message_set = message_set

@@ -5,14 +5,20 @@ ConsumerError         the root; each message is one sentence for an operator
     ChrootMissing     it answers, but the path at the end of zookeeper.connect is not there
     ZooKeeperAway     the session is suspended or over, now or while we waited: what was asked may have happened
     ForeignWrite      somebody else wrote an offset node since we last saw it
+    Undeliverable     why a partition is parked
+        MessageTooLarge   larger than fetch.growth.max.bytes
+        OutOfRange        the position lies outside the log, and the policy is fail
+        DamagedMessage    also a CorruptMessage; what a stream raises by corrupt.message.policy=fail
     Closed            the connector was shut down
     ListenerFailed    a method of the program's ConsumerListener raised; told at its next call
     DecodeFailed      a decoder raised; the iterator goes on with the next message
+    FilterUnknown     which topics another member's filter chooses cannot be told here; we left the group
 ConsumerTimeout       no message within consumer.timeout.ms; the iterator stays usable
 """
 
 from __future__ import annotations
 
+from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, TopicPartition
 
 
@@ -48,6 +54,49 @@ class ForeignWrite(ConsumerError):
         self.ours = ours
 
 
+class Undeliverable(ConsumerError):
+    """Why a partition is parked."""
+
+
+class MessageTooLarge(Undeliverable):
+    """A message is larger than a fetch may grow.  needed: bytes that would be enough; 0 where that is not known."""
+
+    def __init__(self, tp: TopicPartition, offset: int, needed: int, most: int, asked: int) -> None:
+        entry = f"an entry of {needed} bytes" if needed else f"an entry of more than {asked} bytes"
+        super().__init__(
+            f"{tp} at {offset}: {entry} is larger than the largest fetch, {most} bytes; raise fetch.growth.max.bytes"
+        )
+        self.tp = tp
+        self.offset = offset
+        self.needed = needed
+
+
+class OutOfRange(Undeliverable):
+    """A position lies outside the log, and auto.offset.reset is fail."""
+
+    def __init__(self, tp: TopicPartition, requested: int, earliest: int, latest: int, where: object) -> None:
+        super().__init__(
+            f"{tp} at {requested}: out of range, the log of {where} holds {earliest} to {latest} "
+            "(auto.offset.reset=fail); set the committed offset by hand"
+        )
+        self.tp = tp
+        self.requested = requested
+        self.earliest = earliest
+        self.latest = latest
+
+
+class DamagedMessage(Undeliverable, CorruptMessage):
+    """An entry stays damaged however often it is fetched: a kafkawire.errors.CorruptMessage that also says where.
+
+    .tp and .offset; .position is a byte of the fetched set, .why what is wrong.
+    """
+
+    def __init__(self, tp: TopicPartition, offset: int, found: str, error: CorruptMessage) -> None:
+        CorruptMessage.__init__(self, error.why, error.position, offset)
+        self.args = (f"{tp} at {offset}: {found}: {error}",)
+        self.tp = tp
+
+
 class Closed(ConsumerError):
     """The connector was shut down."""
 
@@ -77,3 +126,18 @@ class ListenerFailed(ConsumerError):
 
 class ConsumerTimeout(Exception):
     """No message within consumer.timeout.ms.  The iterator stays usable: ask again."""
+
+
+class FilterUnknown(ConsumerError):
+    """A member of the group subscribes by an expression that Java and we may read differently (or neither of us can).
+
+    To guess would be to divide the topics otherwise than the others do, so we leave the group: .member, .pattern.
+    """
+
+    def __init__(self, member: str, pattern: str, why: str) -> None:
+        super().__init__(
+            f"member {member} subscribes by {pattern!r}, and which topics that chooses cannot be told here: {why}; "
+            "we left the group rather than guess: give that member a plainer expression"
+        )
+        self.member = member
+        self.pattern = pattern

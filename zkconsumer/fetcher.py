@@ -6,35 +6,35 @@
 What a broker may answer, and what follows:
 
     3 5 6 9, link lost  it does not lead the partition (any more): back to the leader finder, after a pause
-    1                   out of range: the reset policy, with the gap counted to the message
+    1                   out of range: see resets.py, with the gap counted to the message
     -1 and others       a pause and the same again: right after a change of leader 0.8 answers -1 for a good position
-    a damaged entry     what came before it is delivered; after DAMAGE_TRIES more fetches the partition is parked
+    a damaged entry     what came before it is delivered; it is fetched again, then see damage.py
     no whole message    a larger fetch, up to a cap; then the partition is parked
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from groundwork.crew import Event, now
 from kafkawire.dialects import Dialect
-from kafkawire.errors import ERRORS, LinkLost, error_info
+from kafkawire.errors import ERRORS, CorruptMessage, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.v08.requests import FetchedPartition
 from zkconsumer.budget import Budget
 from zkconsumer.cursor import Cursor, Seek
+from zkconsumer.damage import PARK, Damage
+from zkconsumer.errors import MessageTooLarge
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetchplan import Asked, FetchPlan
+from zkconsumer.listeners import NO_HOOKS, Hooks
 from zkconsumer.logends import EARLIEST, LATEST, offset_rows
-
-log = logging.getLogger(__name__)
+from zkconsumer.resets import outside, settle
 
 LONGEST_WAIT_MS = 500  # a broker that waits for data serves nothing else on this link: a new partition would wait too
 IDLE_S = 1.0
-DAMAGE_TRIES = 3
 OUT_OF_RANGE = 1
 
 
@@ -44,8 +44,18 @@ class Finder(Protocol):
     def homeless(self, cursors: Iterable[Cursor], why: str) -> None: ...
 
 
+def _at_once(name: str, fn: Callable[..., object], *args: object) -> None:
+    fn(*args)
+
+
 class Fetcher:
-    """Fetches from one broker.  located(cursors) is told of cursors that began where their log said."""
+    """Fetches from one broker.
+
+    located   is told of cursors that began where their log said
+    corrupt   corrupt.message.policy
+    hooks     asked where to go on for a position outside the log, in a greenlet of its own by `spawn`, so that a slow
+              listener does not hold up the other partitions
+    """
 
     def __init__(
         self,
@@ -60,6 +70,9 @@ class Fetcher:
         finder: Finder,
         located: Callable[[list[Cursor]], None],
         on_event: OnEvent,
+        corrupt: str = PARK,
+        hooks: Hooks = NO_HOOKS,
+        spawn: Callable[..., object] = _at_once,
     ) -> None:
         self.broker = broker
         self.cursors: dict[TopicPartition, Cursor] = {}
@@ -74,6 +87,10 @@ class Fetcher:
         self._finder = finder
         self._located = located
         self._on_event = on_event
+        self._damage = Damage(corrupt, broker, dialect, on_event)
+        self._hooks = hooks
+        self._spawn = spawn
+        self._asking: set[Cursor] = set()  # the listener was asked where they go on
         self._wake = Event()
         self._refused: set[tuple[TopicPartition, int]] = set()  # told already, so that a refusal is one line
 
@@ -83,6 +100,7 @@ class Fetcher:
 
     def remove(self, tp: TopicPartition) -> None:
         self.cursors.pop(tp, None)
+        self._damage.forget(tp)
 
     def wake(self) -> None:
         self._wake.set()
@@ -102,7 +120,7 @@ class Fetcher:
 
     def _give_up(self, cursors: list[Cursor], why: str) -> None:
         for cursor in cursors:
-            self.cursors.pop(cursor.tp, None)
+            self.remove(cursor.tp)
         if cursors:
             self._finder.homeless(cursors, why)
 
@@ -144,7 +162,7 @@ class Fetcher:
             cursor = self.cursors[tp]
             if cursor.lane.fits(size):
                 cursor.lane.take(size)
-                asked.append((tp, position, size))
+                asked.append((tp, self._damage.ask_at(tp, position), size))
                 reserved.append((cursor, size))
         return asked, reserved
 
@@ -154,40 +172,42 @@ class Fetcher:
         cursor.high_watermark = fetched.high_watermark
         self._refused = {key for key in self._refused if key[0] != tp}
         if not len(fetched.buffer):
+            cursor.land()
+            self._damage.looked(cursor, position, None)
             return
         message_set, scan = self._dialect.messages.message_set(
             tp.topic, tp.partition, position, fetched.buffer, fetched.high_watermark
         )
-        if scan.end:
+        if self._damage.searching(tp):
+            if scan.runs or scan.damage or not self._plan.too_small(tp, size, scan.needed):
+                self._damage.looked(cursor, position, message_set)
+        elif self._damage.stepped_over(cursor, position, fetched.buffer, message_set, scan):
+            self._plan.whole(tp)
+        elif scan.runs:
             self._plan.whole(tp)
             cursor.deliver(message_set, len(fetched.buffer))
         elif scan.damage is not None:
             self.damaged(cursor, position, scan.damage)
         elif not self._plan.too_small(tp, size, scan.needed):
-            entry = f"an entry of {scan.needed} bytes" if scan.needed else f"an entry of more than {size} bytes"
-            cursor.park(
-                f"{tp} at {position}: {entry} is larger than the largest fetch, {self._plan.most_bytes} bytes; "
-                "raise fetch.message.max.bytes",
-            )
+            cursor.park(MessageTooLarge(tp, position, scan.needed, self._plan.most_bytes, size))
 
-    def damaged(self, cursor: Cursor, position: int, damage: Exception) -> None:
-        """The entry at position makes no sense: ask again a few times, the way here may be at fault."""
-        times = cursor.count_damage(position)
-        if times > DAMAGE_TRIES:
-            reason = f"damaged in the log of {self.broker}, fetched {times} times"
-            cursor.park(f"{cursor.tp} at {position}: {reason}: {damage}")
-            return
-        log.warning("%s at %s: %s; fetching it again", cursor.tp, position, damage)
-        self._plan.back_off(cursor.tp, now() + self._pause_s * 2**times)
+    def damaged(self, cursor: Cursor, position: int, damage: CorruptMessage) -> None:
+        """The entry at position makes no sense, as a fetch or somebody who read it found."""
+        if self._damage.found(cursor, position, damage):
+            times = cursor.damage_times
+            self._plan.back_off(cursor.tp, now() + self._pause_s * 2**times)
 
     def _refusal(self, cursor: Cursor, position: int, code: int) -> None:
         info = error_info(code)
-        if code == OUT_OF_RANGE:
+        if code == OUT_OF_RANGE and not self._damage.searching(cursor.tp):
             cursor.lose(Seek(cursor.seek.reset, position))
             return
         said = f"{cursor.tp} at {position} on {self.broker}: {info.name} ({code})"
         if info.refresh:
             self._give_up([cursor], said)
+            return
+        if self._damage.searching(cursor.tp):
+            self._damage.looked(cursor, position, None)
             return
         if (cursor.tp, code) not in self._refused:  # one line per refusal, however often it is repeated
             self._refused.add((cursor.tp, code))
@@ -198,21 +218,38 @@ class Fetcher:
 
     def _locate(self) -> None:
         """Find where the cursors without a position begin."""
-        lost = [c for c in self.cursors.values() if c.position is None and not c.closing and c.parked is None]
+        lost = [c for c in self.cursors.values() if self._is_lost(c) and c not in self._asking]
         if not lost:
             return
         earliest = self._offsets(EARLIEST, lost)
         latest = self._offsets(LATEST, [c for c in lost if c.tp in earliest])
         begun = []
         for cursor in lost:
-            if (
-                cursor.tp in latest
-                and not cursor.closing
-                and self._begin(cursor, earliest[cursor.tp], latest[cursor.tp])
-            ):
+            if cursor.tp not in latest or not self._is_lost(cursor):
+                continue
+            ends = earliest[cursor.tp], latest[cursor.tp]
+            if outside(cursor, *ends):
+                self._asking.add(cursor)
+                self._spawn(f"out-of-range-{cursor.tp}", self._ask_listener, cursor, *ends)
+            elif settle(cursor, *ends, None, self.broker, self._on_event):
                 begun.append(cursor)
         if begun:
             self._located(begun)
+
+    def _is_lost(self, cursor: Cursor) -> bool:
+        return cursor.position is None and not cursor.closing and cursor.parked is None
+
+    def _ask_listener(self, cursor: Cursor, earliest: int, latest: int) -> None:
+        tp, wanted, epoch = cursor.tp, cursor.seek.out_of_range, cursor.epoch
+        assert wanted is not None
+        try:
+            chosen = self._hooks.out_of_range(tp, wanted, earliest, latest)
+        finally:
+            self._asking.discard(cursor)
+        if self.cursors.get(tp) is cursor and cursor.epoch == epoch and self._is_lost(cursor):
+            if settle(cursor, earliest, latest, chosen, self.broker, self._on_event):
+                self._located([cursor])
+            self.wake()
 
     def _offsets(self, time: int, cursors: list[Cursor]) -> dict[TopicPartition, int]:
         """One end of each log; a partition whose broker refuses is handed back to the leader finder."""
@@ -229,32 +266,3 @@ class Fetcher:
                 self._give_up([by_tp[tp]], f"{tp}: {self.broker} does not say where its log begins: {name} ({error})")
         self.answered = True
         return found
-
-    def _begin(self, cursor: Cursor, earliest: int, latest: int) -> bool:
-        """The reset policy.  False: it says to park."""
-        tp, seek = cursor.tp, cursor.seek
-        wanted = seek.out_of_range
-        if wanted is not None and earliest <= wanted <= latest:
-            cursor.begin(wanted)  # back inside: a follower that led for a moment had a shorter log
-            return True
-        if wanted is not None and seek.reset == "fail":
-            cursor.park(
-                f"{tp} at {wanted}: out of range, the log of {self.broker} holds {earliest} to {latest} "
-                "(auto.offset.reset=fail); set the committed offset by hand",
-            )
-            return False
-        to = latest if seek.reset == "largest" else earliest
-        self._on_event(_jump(tp, wanted, to, earliest, latest, seek.reset))
-        cursor.begin(to)
-        return True
-
-
-def _jump(tp: TopicPartition, wanted: int | None, to: int, earliest: int, latest: int, reset: str) -> ConsumerEvent:
-    span = f"its log holds {earliest} to {latest}"
-    if wanted is None:
-        return ConsumerEvent("start", f"{tp}: no committed offset, starting at {to} ({reset}; {span})", tp)
-    if to >= wanted:
-        text = f"{tp} at {wanted}: out of range, {span}; going on at {to}, {to - wanted} messages are missing"
-        return ConsumerEvent("gap", text, tp, to - wanted)
-    text = f"{tp} at {wanted}: out of range, {span}; going back to {to}: the log was cut or made anew"
-    return ConsumerEvent("reset", text, tp)

@@ -1,0 +1,47 @@
+"""Where a partition begins whose position is unknown or lies outside its log: auto.offset.reset, and the listener.
+
+nothing committed   the smallest or the largest offset ("fail" is about positions outside: it begins at the smallest)
+inside again        where it was: a follower that led for a moment had a shorter log
+outside             where the listener says; else by the policy: smallest, largest, or fail, which parks the partition
+"""
+
+from __future__ import annotations
+
+from kafkawire.model import Broker, TopicPartition
+from zkconsumer.cursor import Cursor
+from zkconsumer.errors import OutOfRange
+from zkconsumer.events import ConsumerEvent, OnEvent
+
+
+def outside(cursor: Cursor, earliest: int, latest: int) -> bool:
+    """Does a position lie outside the log?  False also where there is none."""
+    wanted = cursor.seek.out_of_range
+    return wanted is not None and not earliest <= wanted <= latest
+
+
+def settle(cursor: Cursor, earliest: int, latest: int, chosen: int | None, broker: Broker, on_event: OnEvent) -> bool:
+    """Begin where the rules say; chosen: what the listener said.  False: the partition is parked."""
+    tp, seek = cursor.tp, cursor.seek
+    wanted = seek.out_of_range
+    if wanted is not None and earliest <= wanted <= latest:
+        cursor.begin(wanted)
+        return True
+    if wanted is not None and chosen is None and seek.reset == "fail":
+        cursor.park(OutOfRange(tp, wanted, earliest, latest, broker))
+        return False
+    to = chosen if chosen is not None else latest if seek.reset == "largest" else earliest
+    who = seek.reset if chosen is None else "by the listener"
+    on_event(_jump(tp, wanted, to, earliest, latest, who))
+    cursor.begin(to)
+    return True
+
+
+def _jump(tp: TopicPartition, wanted: int | None, to: int, earliest: int, latest: int, who: str) -> ConsumerEvent:
+    span = f"its log holds {earliest} to {latest}"
+    if wanted is None:
+        return ConsumerEvent("start", f"{tp}: no committed offset, starting at {to} ({who}; {span})", tp)
+    if to >= wanted:
+        text = f"{tp} at {wanted}: out of range, {span}; going on at {to}, {to - wanted} messages are missing ({who})"
+        return ConsumerEvent("gap", text, tp, to - wanted)
+    text = f"{tp} at {wanted}: out of range, {span}; going back to {to} ({who}): the log was cut or made anew"
+    return ConsumerEvent("reset", text, tp)
