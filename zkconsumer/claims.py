@@ -2,7 +2,8 @@
 
 A node is ours when its ephemeralOwner is our session, never because its text is: the same text may belong to our dead
 session, and such a node vanishes while somebody else takes the partition.  All or nothing per attempt: what an attempt
-won before it met a foreign node is rolled back.  Only nodes of our session are ever deleted, and by version.
+won before it met a foreign node is rolled back, unless the caller says to keep it.  Only nodes of our session are ever
+deleted, and by version.
 
 Own nodes are watched: one that vanishes or changes while held is reported at once (`on_lost`).  Foreign ones that we
 wait for are watched too (`on_free`), so that nobody sleeps longer than the old owner holds on.
@@ -50,29 +51,32 @@ class Claims:
 
     # claim --------------------------------------------------------------------------------------------------------
 
-    def claim(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
+    def claim(self, wanted: Mapping[TopicPartition, str], keep: bool = False) -> dict[TopicPartition, str]:
         """Win all of wanted (partition -> thread id), or none of it and say whose they are (empty: all won).
+
+        keep: those that were won are held also when others were not.
 
         Raises ZooKeeperAway; then nobody knows what was won: `sweep` finds out on the next CONNECTED.
         """
         with self._lock:
-            return self._claim(wanted)
+            return self._claim(wanted, keep)
 
-    def _claim(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
+    def _claim(self, wanted: Mapping[TopicPartition, str], keep: bool) -> dict[TopicPartition, str]:
         session_id = self._session.session_id
         paths = {self._path(tp): tp for tp in wanted}
         data = {path: wanted[tp].encode() for path, tp in paths.items()}
         won, contested = self._create(data, session_id)
-        if not contested:
+        if keep or not contested:
             gone = self._verify_and_watch(won, session_id)
-            contested = dict.fromkeys(gone, "nobody: it vanished while we claimed")
-        if contested:
+            contested |= dict.fromkeys(gone, "nobody: it vanished while we claimed")
+            won -= gone
+        if contested and not keep:
             self._roll_back(won - self._by_path.keys(), session_id)
-            return {paths[path]: owner for path, owner in contested.items()}
-        for path, tp in paths.items():
-            self.held[tp] = wanted[tp]
-            self._by_path[path] = tp
-        return {}
+            won = set()
+        for path in won:
+            self.held[paths[path]] = wanted[paths[path]]
+            self._by_path[path] = paths[path]
+        return {paths[path]: owner for path, owner in contested.items()}
 
     def _create(self, data: Mapping[str, bytes], session_id: int | None) -> tuple[set[str], dict[str, str]]:
         """Create the nodes; those that are there already are ours, made ours, or contested."""

@@ -27,6 +27,8 @@ class ConsumerEvent:
     leader      a partition has no leader, or its broker does not answer
     claim       an owner node of ours was taken away, or an orphan of ours was found
     listener    a method of the program's listener failed, or took longer than listener.timeout.ms
+    idle        a topic has more threads than partitions: some of them read nothing, and what would serve all
+    late        a call kept the interpreter for much of the session, so that no heartbeat could be sent
     missing     a topic that was asked for does not exist, or no broker is registered: most likely a name is wrong
     """
 
@@ -40,7 +42,7 @@ class ConsumerEvent:
 
 
 OnEvent = Callable[[ConsumerEvent], None]
-LOUD = frozenset({"fence", "gap", "reset", "parked", "flows", "offset", "claim", "missing", "listener"})
+LOUD = frozenset({"fence", "gap", "reset", "parked", "flows", "offset", "claim", "idle", "missing", "listener", "late"})
 ALWAYS = frozenset(
     {"fence", "parked"}
 )  # each needs a person or tells of a hand-over: none is held back as a repetition

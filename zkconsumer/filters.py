@@ -7,22 +7,21 @@ topics (`__consumer_offsets`) are left out by the reader's own setting (TopicFil
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-from groundwork.java import filter_text, topic_filter
+from groundwork.java import PatternRefused, filter_text, topic_filter
 from kafkawire.v08.znodes import BLACK_LIST, WHITE_LIST, Registration
 
+BACK_REFERENCE = r"\\[1-9k]"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
 
 
-class Whitelist:
-    """Topics whose whole name matches.  Raises PatternRefused (a ValueError) where Java and we would not agree.
+class _Expression:
+    """text is what the user wrote, regex what a registration holds."""
 
-    text is what the user wrote, regex what a registration holds.
-    """
-
-    pattern = WHITE_LIST
-    _named = True  # topics that match are the ones to read
+    pattern: str
+    _named: bool  # topics that match are the ones to read
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -43,11 +42,36 @@ class Whitelist:
         return f"{type(self).__name__}({self.text!r})"
 
 
-class Blacklist(Whitelist):
-    """Topics whose whole name does not match."""
+class Blacklist(_Expression):
+    """Topics whose whole name does not match.  Raises PatternRefused (a ValueError), as Whitelist does."""
 
     pattern = BLACK_LIST
     _named = False
+
+
+class Whitelist(_Expression):
+    """Topics whose whole name matches.  Raises PatternRefused (a ValueError) where Java and we would not agree."""
+
+    pattern = WHITE_LIST
+    _named = True
+
+    def without(self, black: Blacklist) -> Whitelist:
+        """Topics that this list names and the other does not, as one Java pattern: a registration holds only one.
+
+        Raises PatternRefused where the two cannot stand in one pattern: \\1 counts groups from its beginning, and a
+        name of a group may stand once.
+        """
+        if re.search(BACK_REFERENCE, self.regex) and "(" in black.regex:
+            raise PatternRefused(
+                f"topic filter {self.regex!r} refers to a group of its own by \\1 or by name, which may be another one "
+                f"behind the groups of {black.regex!r}: write one pattern that says both, (?!(?:black)$)(?:white)"
+            )
+        return Whitelist(f"(?!(?:{_closed(black.regex)})$)(?:{_closed(self.regex)})")
+
+
+def _closed(regex: str) -> str:
+    """A quotation that runs to the end (\\Q without \\E) would quote what we write behind it."""
+    return regex + "\\E" if regex.rfind("\\Q") > regex.rfind("\\E") else regex
 
 
 TopicFilter = Whitelist | Blacklist
@@ -62,7 +86,6 @@ def streams_by_topic(
     """
     if registration.pattern not in (WHITE_LIST, BLACK_LIST):
         return dict(registration.subscription)
-    kind = Whitelist if registration.pattern == WHITE_LIST else Blacklist
     ((regex, streams),) = registration.subscription.items()
-    chosen = kind(regex)
+    chosen = Whitelist(regex) if registration.pattern == WHITE_LIST else Blacklist(regex)
     return {topic: streams for topic in topics if chosen.matches(topic, exclude_internal)}

@@ -3,7 +3,8 @@
     /consumers/G/ids             children watched: who joins or leaves
     /consumers/G/ids/C           data watched: other clients create theirs empty and fill it a moment later
     /brokers/topics              children watched when we subscribe by a filter: topics that come and go
-    /brokers/topics/T            data watched, of each topic we read: its partitions; also before it exists
+    /brokers/topics/T            data watched, of each topic we read: its partitions; also before it exists.  With
+                                 roundrobin, of each topic that anybody reads: all of them are dealt together
 
 Watches only say that something changed; what, the next read finds out.
 """
@@ -17,9 +18,24 @@ from kafkawire.cluster.zookeeper import TOPICS
 from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.v08.znodes import STATIC, Registration
-from zkconsumer.membership import Event, Unreadable, Unregistered, read_group, share_of
+from zkconsumer.assignor import RANGE
+from zkconsumer.membership import (
+    Event,
+    Group,
+    Refused,
+    Surplus,
+    Unreadable,
+    Unregistered,
+    Untranslatable,
+    read_group,
+    share_of,
+    surplus,
+)
+from zkconsumer.verify import GroupFacts
 from zkconsumer.zkcalls import Outcome
 from zkconsumer.zksession import ZkSession
+
+RELAXED_FROM = (0, 10, 2)
 
 
 class GroupReader:
@@ -38,6 +54,8 @@ class GroupReader:
         self.consumer_id = consumer_id
         self.partitions: dict[str, list[PartitionId]] = {}  # of the topics we read, as last read
         self.members = 0
+        self.left_out: tuple[Unreadable, ...] = ()  # as last read
+        self.surplus: list[Surplus] = []
         self._session = session
         self._dialect = dialect
         self._group = group
@@ -83,21 +101,60 @@ class GroupReader:
 
     # the group ----------------------------------------------------------------------------------------------------
 
-    def read(self) -> Mapping[TopicPartition, str] | Unreadable | Unregistered:
-        """Our share of the group as it is now, everything watched that could change it."""
+    def read(
+        self, strategy: str = RANGE, leave_out: bool = False
+    ) -> Mapping[TopicPartition, str] | Unreadable | Untranslatable | Unregistered | Refused:
+        """Our share of the group as it is now, everything watched that could change it.
+
+        leave_out: members that cannot be read are not counted.
+        """
         session_id = self._session.session_id
+        group = self._read_group(session_id, leave_out)
+        if not isinstance(group, Group):
+            return group
+        topics = group.topics_of(self.consumer_id) if strategy == RANGE else group.topics
+        partitions = self._read_partitions(topics, session_id)
+        ours = {topic: partitions[topic] for topic in group.topics_of(self.consumer_id) if topic in partitions}
+        self.members, self.left_out, self.partitions = len(group.members), group.left_out, ours
+        self.surplus = surplus(group, ours)
+        return share_of(self.consumer_id, group, partitions, strategy, self.relaxed)
+
+    def facts(self, strategy: str = RANGE) -> tuple[GroupFacts, Mapping[TopicPartition, str]] | None:
+        """What ZooKeeper says of the topics we read (roundrobin: anybody reads), and our share by that.
+
+        None: there is no group to speak of now, and `read` says why.
+        """
+        session_id = self._session.session_id
+        group = self._read_group(session_id, leave_out=True)
+        if not isinstance(group, Group):
+            return None
+        topics = group.topics_of(self.consumer_id) if strategy == RANGE else group.topics
+        partitions = self._read_partitions(topics, session_id)
+        share = share_of(self.consumer_id, group, partitions, strategy, self.relaxed)
+        if isinstance(share, Refused):
+            return None
+        tps = [TopicPartition(topic, p) for topic, ids in partitions.items() for p in ids]
+        paths = {self._dialect.znodes.owner(self._group, tp): tp for tp in tps}
+        nodes = self._session.read(paths, session_id=session_id)
+        owners = {paths[path]: node.data.decode("utf-8", "replace") for path, node in nodes.items() if node is not None}
+        streams = {m: {t: n for t, n in by.items() if t in topics} for m, by in group.streams.items()}
+        return GroupFacts(streams, owners, partitions, {one.member: one.why for one in group.left_out}), share
+
+    @property
+    def relaxed(self) -> bool:
+        """roundrobin's rule from 0.10.2 on."""
+        return tuple(int(n) for n in self._dialect.release.split(".")) >= RELAXED_FROM
+
+    def _read_group(
+        self, session_id: int | None, leave_out: bool
+    ) -> Group | Unreadable | Untranslatable | Unregistered:
         nodes = self._read_ids(session_id)
         mine = nodes.get(self.consumer_id)
         if mine is None or mine[1] != session_id:
             return Unregistered()
         topics = self._read_topics(session_id)
         texts = {member: node[0] if node is not None else None for member, node in nodes.items()}
-        group = read_group(self.consumer_id, texts, topics, self._exclude_internal)
-        if isinstance(group, Unreadable | Unregistered):
-            return group
-        self.members = len(group.members)
-        self.partitions = self._read_partitions(group.topics_of(self.consumer_id), session_id)
-        return share_of(self.consumer_id, group, self.partitions)
+        return read_group(self.consumer_id, texts, topics, self._exclude_internal, leave_out)
 
     @property
     def absent(self) -> list[str]:

@@ -14,20 +14,33 @@ from collections.abc import Callable, Mapping
 from groundwork.crew import Crew, Event, Queue, Worker, now, sleep
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
-from zkconsumer import rebalance, steps
+from zkconsumer import membership, rebalance, steps
 from zkconsumer.claims import Claims
 from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.cursor import Cursor
-from zkconsumer.errors import ConsumerError
+from zkconsumer.errors import ConsumerError, FilterUnknown
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetchers import Fetchers
 from zkconsumer.groupread import GroupReader
 from zkconsumer.listeners import NO_HOOKS, Hooks
 from zkconsumer.membership import Event as GroupEvent
-from zkconsumer.membership import Unreadable, Unregistered
+from zkconsumer.membership import Surplus, Unreadable, Unregistered, Untranslatable
 from zkconsumer.offsets.store import NONE, OffsetStore, Unknown
-from zkconsumer.steps import Action, Do, Failed, Finished, GroupRead, Located, NotRegistered, Phase, Refused, Report
+from zkconsumer.steps import (
+    Action,
+    Do,
+    Failed,
+    Finished,
+    GroupRead,
+    Located,
+    NotRegistered,
+    NoWay,
+    Phase,
+    Refused,
+    Report,
+)
+from zkconsumer.verify import NO_OWNER, Finding, verify
 from zkconsumer.zksession import State, ZkSession
 
 log = logging.getLogger(__name__)
@@ -79,6 +92,10 @@ class Member:
         self._located: dict[TopicPartition, int | None] = {}
         self._seen_at_start: frozenset[TopicPartition] | None = None
         self._told_absent: set[str] = set()
+        self._told_surplus: set[Surplus] = set()
+        self._suspicions: set[Finding] = set()  # of the last audit, and
+        self._told_findings: set[Finding] = set()
+        self._hopeless: FilterUnknown | None = None
         self._do: dict[Do, Callable[[Action], Report]] = {
             Do.REGISTER: self._register,
             Do.READ: self._read,
@@ -135,10 +152,12 @@ class Member:
     # the loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until the member has left its group."""
+        """Until the member has left its group.  Raises FilterUnknown when it had to, after everything was let go."""
         self._follow(self._state, self._first_actions)
         while not self.closed.is_set():
             self._follow(*rebalance.step(self._state, self._events.get()))
+        if self._hopeless is not None:
+            raise self._hopeless
 
     def _follow(self, state: rebalance.State, actions: list[Action]) -> None:
         before, self._state = self._state, state
@@ -207,16 +226,29 @@ class Member:
             self._on_event(ConsumerEvent("claim", text))
 
     def _read(self, action: Action) -> Report:
-        share = self._group.read()
+        share = self._group.read(self._config.assignment_strategy, action.settle_for_less)
         if isinstance(share, Unregistered):
             return NotRegistered(action.turn)
-        if isinstance(share, Unreadable):
+        if isinstance(share, Untranslatable):
+            self._hopeless = FilterUnknown(share.member, share.pattern, share.why)
+            self._on_event(ConsumerEvent("rebalance", str(self._hopeless)))
+            return NoWay(action.turn, str(self._hopeless))
+        if isinstance(share, Unreadable | membership.Refused):
             return Failed(action.turn, str(share))
         if self._seen_at_start is None:
             seen = {TopicPartition(topic, p) for topic, ids in self._group.partitions.items() for p in ids}
             self._seen_at_start = frozenset(seen)
         self._tell_absent()
-        return GroupRead(action.turn, share)
+        self._tell_surplus()
+        left_out = "; ".join(f"{one}, so it is not counted" for one in self._group.left_out)
+        return GroupRead(action.turn, share, left_out)
+
+    def _tell_surplus(self) -> None:
+        """Once for each number of threads and partitions of a topic: some of its threads have nothing to read."""
+        for one in self._group.surplus:
+            if one not in self._told_surplus:
+                self._on_event(ConsumerEvent("idle", str(one)))
+        self._told_surplus = set(self._group.surplus)
 
     def _tell_absent(self) -> None:
         """Once each time a topic that was asked for is not there: perhaps its name is wrong."""
@@ -265,8 +297,11 @@ class Member:
 
     def _claim(self, action: Action) -> Report:
         self._freed.clear()
-        contested = self._claims.claim(action.share)
-        return Refused(action.turn, contested) if contested else Finished(action.turn)
+        contested = self._claims.claim(action.share, keep=action.settle_for_less)
+        if not contested:
+            return Finished(action.turn)
+        won = frozenset(action.share) - contested.keys() if action.settle_for_less else frozenset()
+        return Refused(action.turn, contested, won)
 
     def _locate(self, action: Action) -> Report:
         """Read the committed offsets, now that they are ours to move."""
@@ -281,7 +316,8 @@ class Member:
         return Located(action.turn, frozenset(known))
 
     def _start(self, action: Action) -> Report:
-        chosen = self._chosen(action.share)
+        held = {tp: thread for tp, thread in action.share.items() if tp in self._claims.held}
+        chosen = self._hooks.before_start(held) or {}  # where the program wants some of them to begin
         fresh = []
         for tp, thread in action.share.items():
             if tp not in self._claims.held:
@@ -295,18 +331,6 @@ class Member:
             fresh.append(cursor)
         self._fetchers.add(fresh)
         return Finished(action.turn)
-
-    def _chosen(self, share: Mapping[TopicPartition, str]) -> dict[TopicPartition, int]:
-        """Where the program's listener wants these to begin; a position it may not choose is told and not taken."""
-        wanted = self._hooks.before_start({tp: thread for tp, thread in share.items() if tp in self._claims.held}) or {}
-        chosen: dict[TopicPartition, int] = {}
-        for tp, at in wanted.items():
-            if tp in share and isinstance(at, int) and not isinstance(at, bool) and at >= 0:
-                chosen[tp] = at
-            else:
-                why = "is no position" if tp in share else "is for a partition that does not start now"
-                self._on_event(ConsumerEvent("listener", f"before_start returned {at!r} for {tp}, which {why}", tp))
-        return chosen
 
     def _reset_of(self, tp: TopicPartition) -> str:
         """Partitions that appear while we run are read from the start: nobody skipped them on purpose."""
@@ -345,5 +369,33 @@ class Member:
             self.changed(GroupEvent.SESSION)
         for tp in self._claims.lost():
             self.owner_lost(tp)
-        if self.settled:
+        if self._state.phase in (Phase.SETTLED, Phase.WAITING):
             self._sweep()
+        if self.settled:
+            self._compare()
+
+    def _compare(self) -> None:
+        """The group as ZooKeeper has it against our picture of it.  Another share, or one of ours that has no owner: a
+        watch was missed, so go round.  What is wrong elsewhere is told once it is seen twice: the others move too.
+        """
+        turn = self._state.turn
+        try:
+            facts = self._group.facts(self._config.assignment_strategy)
+        except WireError as e:
+            self._on_event(ConsumerEvent("rebalance", f"the audit cannot read the group: {e}"))
+            return
+        if facts is None or self._state.turn != turn:
+            return  # a round began meanwhile, or one is needed that says why
+        found, share = facts
+        if share != self._state.wanted:
+            self._on_event(ConsumerEvent("rebalance", "the audit finds another share for us than we know of"))
+            self.changed(GroupEvent.IDS)
+            return
+        findings = {one for one in verify(found, self._config.assignment_strategy, self._group.relaxed) if one.fault}
+        if any(one.kind == NO_OWNER and one.tp in share for one in findings):
+            self.changed(GroupEvent.IDS)
+        self._told_findings &= findings
+        for one in sorted(findings & self._suspicions - self._told_findings, key=str):
+            self._told_findings.add(one)
+            self._on_event(ConsumerEvent("claim", f"the audit finds: {one}", one.tp))
+        self._suspicions = findings

@@ -7,7 +7,10 @@ What is watched comes down to three events:
     session changed   the ZooKeeper session came back: anything may have changed meanwhile
 
 A member whose node cannot be read leaves no group to speak of: every member would divide differently.  That is
-Unreadable: try again, the node may be half made (other clients create it empty and fill it a moment later).
+Unreadable: try again, the node may be half made (other clients create it empty and fill it a moment later).  Where it
+stays so for ever, such a member can be left out: no JVM member reads anything then, and claims keep us apart.
+
+A member whose filter we cannot evaluate as Java does is Untranslatable, and that does not pass: see FilterUnknown.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from groundwork.java import PatternRefused
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.v08 import znodes
 from kafkawire.v08.znodes import RegistrationError
-from zkconsumer.assignor import assign_range, java_order
+from zkconsumer.assignor import RANGE, StrategyRefused, assign, java_order
 from zkconsumer.filters import streams_by_topic
 
 
@@ -36,6 +40,12 @@ class Group:
     members: tuple[str, ...]  # consumer ids in Java's order
     threads: Mapping[str, tuple[str, ...]]  # thread ids by topic, in Java's order
     streams: Mapping[str, Mapping[str, int]]  # by member, then topic
+    left_out: tuple[Unreadable, ...] = ()  # members that count for nothing, as nobody can read them
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that anybody reads, sorted."""
+        return sorted(self.threads)
 
     def topics_of(self, consumer_id: str) -> list[str]:
         """The topics a member reads, sorted."""
@@ -54,6 +64,25 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
+class Untranslatable:
+    """No group for us: one member's filter cannot be evaluated here with certainty."""
+
+    member: str
+    pattern: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A group that the strategy does not allow."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return self.why
+
+
+@dataclass(frozen=True, slots=True)
 class Unregistered:
     """Our own id node is not there: register first."""
 
@@ -63,24 +92,34 @@ def read_group(
     nodes: Mapping[str, str | bytes | None],
     topics: Sequence[str],
     exclude_internal: bool = True,
-) -> Group | Unreadable | Unregistered:
+    leave_out: bool = False,
+) -> Group | Unreadable | Untranslatable | Unregistered:
     """The group of consumer_id.
 
     nodes: the data of each id node, None for one that vanished after it was listed (its member is gone: the watch on
-    the ids will say so too).  topics: names of all topics there are, for the members with filters.
+    the ids will say so too).  topics: names of all topics there are, for the members with filters.  leave_out: members
+    that cannot be read are left out of the group.
     """
     if nodes.get(consumer_id) is None:
         return Unregistered()
     streams: dict[str, dict[str, int]] = {}
+    left_out: list[Unreadable] = []
     for member in java_order(nodes):
         text = nodes[member]
         if text is None:
             continue
         try:
-            streams[member] = streams_by_topic(znodes.registration(text), topics, exclude_internal)
-        except (RegistrationError, ValueError) as e:
-            return Unreadable(member, str(e))
-    return Group(tuple(streams), _threads(streams), streams)
+            registration = znodes.registration(text)
+        except RegistrationError as e:
+            left_out.append(Unreadable(member, str(e)))
+            continue
+        try:
+            streams[member] = streams_by_topic(registration, topics, exclude_internal)
+        except PatternRefused as e:
+            return Untranslatable(member, next(iter(registration.subscription)), str(e))
+    if left_out and (not leave_out or consumer_id not in streams):
+        return left_out[0]
+    return Group(tuple(streams), _threads(streams), streams, tuple(left_out))
 
 
 def _threads(streams: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[str, ...]]:
@@ -92,13 +131,44 @@ def _threads(streams: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[str, .
 
 
 def share_of(
-    consumer_id: str, group: Group, partitions_in_order: Mapping[str, Sequence[PartitionId]]
-) -> dict[TopicPartition, str]:
+    consumer_id: str,
+    group: Group,
+    partitions_in_order: Mapping[str, Sequence[PartitionId]],
+    strategy: str = RANGE,
+    relaxed: bool = False,
+) -> dict[TopicPartition, str] | Refused:
     """What consumer_id is to own: the thread id of each partition.
 
-    partitions_in_order: of (at least) the topics that consumer_id reads, in the dialect's order.
+    partitions_in_order: in the dialect's order, of (at least) the topics that consumer_id reads; roundrobin wants
+    those of all topics that anybody reads.  relaxed: roundrobin's rule from 0.10.2 on.
     """
     streams = group.streams[consumer_id]
-    given = assign_range(partitions_in_order, {topic: group.threads[topic] for topic in sorted(streams)})
+    topics = sorted(streams) if strategy == RANGE else group.topics
+    try:
+        given = assign(strategy, partitions_in_order, {topic: group.threads[topic] for topic in topics}, relaxed)
+    except StrategyRefused as e:
+        return Refused(str(e))
     ours = znodes.thread_ids(consumer_id, max(streams.values(), default=0))
     return {tp: thread for thread in ours for tp in given.get(thread, ())}
+
+
+@dataclass(frozen=True, slots=True)
+class Surplus:
+    """A topic with more threads than partitions; whoever comes last in Java's order reads nothing of it."""
+
+    topic: str
+    threads: int
+    partitions: int
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic} has {self.partitions} partitions for {self.threads} threads of this group: "
+            f"{self.threads - self.partitions} threads read nothing of it; {self.threads} partitions, or a multiple of "
+            f"{self.threads}, would serve all alike, and {self.partitions} threads are enough"
+        )
+
+
+def surplus(group: Group, partitions: Mapping[str, Sequence[PartitionId]]) -> list[Surplus]:
+    """Topics that have partitions, but fewer than the group has threads for them."""
+    counts = [(topic, len(group.threads.get(topic, ())), len(ids)) for topic, ids in sorted(partitions.items())]
+    return [Surplus(topic, threads, there) for topic, threads, there in counts if threads > there > 0]

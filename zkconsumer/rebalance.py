@@ -16,11 +16,14 @@ ever.  Why offsets are read after the claim: the old owner commits until it rele
 A phase that has nothing to do is passed through.  A change seen while a round runs costs one more round, however many
 there were.  A round that fails (a claim refused, ZooKeeper away, a member unreadable) leaves what we own as it is,
 waits (a contested node that goes away ends the wait) and starts again by reading everything.  The member never gives
-up: after max_retries it raises an alarm and waits longer, up to eight times backoff_ms.
+up: after max_retries it raises an alarm and waits longer, up to eight times backoff_ms.  From then on it settles for
+less: a claim keeps what it wins, and a member whose node nobody can read is left out, so that one owner node or id node
+that stays for ever does not keep a whole share unread.  It is not settled by that and goes on trying for the rest.
 
     a lost session   our id and all claims are gone: drop everything at once, commit nothing, register again
     a lost owner     somebody took or deleted an owner node: drop that partition at once, commit nothing of it, go round
     close            stop, drain, commit and release everything, then leave the group
+    no way           what the group reads cannot be told here with certainty: the same as close, by ourselves
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ from zkconsumer.steps import (
     Happening,
     Located,
     NotRegistered,
+    NoWay,
     OwnerLost,
     Phase,
     Refused,
@@ -49,6 +53,7 @@ from zkconsumer.steps import (
 )
 
 NOTHING: Assignment = {}
+TOLD = 8
 P = Phase
 
 # What follows when a report comes in; a Failed that has no row leads to WAITING.
@@ -56,6 +61,7 @@ NEXT: dict[tuple[Phase, type[Report]], Phase] = {
     (P.REGISTERING, Finished): P.READING,
     (P.READING, GroupRead): P.STOPPING,
     (P.READING, NotRegistered): P.REGISTERING,
+    (P.READING, NoWay): P.STOPPING,  # of everything, as it counts as closing
     (P.STOPPING, Finished): P.DRAINING,
     (P.DRAINING, Finished): P.COMMITTING,
     (P.COMMITTING, Finished): P.RELEASING,  # the next owner starts from these
@@ -201,8 +207,10 @@ def _learn(state: State, report: Report) -> State:
     """What a report says about us."""
     asked = state.asked
     match state.phase, report:
-        case P.READING, GroupRead(_, share):
-            return replace(state, wanted=share)
+        case P.READING, GroupRead(_, share, left_out):
+            return replace(state, wanted=share, blocked=left_out)
+        case P.READING, NoWay(_, why):
+            return replace(state, closing=True, blocked=why)
         case P.REGISTERING, Finished():
             return replace(state, registered=True)
         case P.READING, NotRegistered():
@@ -215,9 +223,9 @@ def _learn(state: State, report: Report) -> State:
             return replace(state, owned=_without(state.owned, asked.keys()), suspect=asked, blocked=why)
         case P.CLAIMING, Finished():
             return replace(state, owned={**state.owned, **_without(asked, state.lost)})
-        case P.CLAIMING, Refused(_, contested):
-            held = ", ".join(f"{tp} by {who}" for tp, who in contested.items())
-            return replace(state, blocked=f"held by others: {held}", contested=contested)
+        case P.CLAIMING, Refused(_, contested, won):
+            owned = {**state.owned, **_only(asked, won - state.lost)}
+            return replace(state, owned=owned, blocked=f"held by others: {_held(contested)}", contested=contested)
         case P.CLAIMING, Failed(_, why):
             return replace(state, blocked=why, suspect=asked)
         case P.LOCATING, Located(_, tps):
@@ -248,7 +256,14 @@ def _enter(state: State, phase: Phase) -> tuple[State, list[Action]]:
             state = replace(state, tries=0)
         case P.WAITING:
             return _wait(state)
-    return state, ([] if phase in RESTING else [Action(phase.value, state.turn, state.asked)])
+    if phase in RESTING:
+        return state, []
+    return state, [Action(phase.value, state.turn, state.asked, settle_for_less=_settles_for_less(state, phase))]
+
+
+def _settles_for_less(state: State, phase: Phase) -> bool:
+    """The alarm was raised: all or nothing would leave it at nothing."""
+    return phase in (P.READING, P.CLAIMING) and state.tries >= max(1, state.max_retries)
 
 
 def _detour(state: State, phase: Phase) -> tuple[State, Phase]:
@@ -304,6 +319,12 @@ def _wait(state: State) -> tuple[State, list[Action]]:
 
 
 # Shares --------------------------------------------------------------------------------------------------------------
+
+
+def _held(contested: Assignment) -> str:
+    """The first few, and who holds them: of a thousand nobody reads the rest."""
+    told = [f"{tp} by {who}" for tp, who in list(contested.items())[:TOLD]]
+    return ", ".join(told) + (f" and {len(contested) - TOLD} more" if len(contested) > TOLD else "")
 
 
 def _staying(state: State) -> Assignment:

@@ -19,12 +19,13 @@ class Do(enum.Enum):
     """What is asked of the connector -> what it reports; (F): or Failed, as ZooKeeper or a store is asked."""
 
     REGISTER = "register"  # wait for a session, create our id node with its data -> Finished (F)
-    READ = "read group"  # members, topics, partitions, all watched, then assign -> GroupRead, NotRegistered (F)
+    READ = "read group"  # members, topics, partitions, all watched; assign -> GroupRead, NotRegistered, NoWay (F)
     STOP = "stop fetchers"  # of share; hand out nothing more of it -> Finished
     DRAIN = "drain"  # wait until what was handed out of share is done, or rebalance.drain.ms is over -> Finished
     COMMIT = "commit offsets"  # of share, under the lease -> Finished (F)
     RELEASE = "release claims"  # delete the owner nodes of share that our session holds; absent is fine -> Finished (F)
-    CLAIM = "claim"  # all of share or none: what was won before a refusal is given up again -> Finished, Refused (F)
+    CLAIM = "claim"  # all of share or none: what was won before a refusal is given up again; unless we settle for
+    # less -> Finished, Refused (F)
     LOCATE = "read offsets"  # of share, from the store -> Located (F)
     START = "start fetchers"  # of share, from the offsets just read -> Finished
     WAIT = "wait"  # wait_ms, or until an owner node in share is gone -> Finished
@@ -56,6 +57,7 @@ class Action:
     share: Assignment = field(default_factory=dict)
     wait_ms: int = 0
     text: str = ""
+    settle_for_less: bool = False  # READ leaves members out that nobody can read; CLAIM keeps what it wins
 
     def __str__(self) -> str:
         return " ".join([self.do.value, *(str(tp) for tp in self.share)])
@@ -71,10 +73,14 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class GroupRead:
-    """share: what this member is to own, by the group as it was read (membership.share_of)."""
+    """share: what this member is to own, by the group as it was read (membership.share_of).
+
+    left_out: who is not counted though registered, one sentence; empty: everybody is counted.
+    """
 
     turn: int
     share: Assignment
+    left_out: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +91,20 @@ class NotRegistered:
 
 
 @dataclass(frozen=True, slots=True)
+class NoWay:
+    """This group can never be divided as its other members divide it: leave it."""
+
+    turn: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
-    """Nothing of the share was won; contested says who holds what."""
+    """Not all of the share was won; contested says who holds what, won what is kept (nothing, mostly)."""
 
     turn: int
     contested: Assignment
+    won: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,5 +148,5 @@ class Close:
     pass
 
 
-Report = Finished | GroupRead | NotRegistered | Refused | Located | Failed
+Report = Finished | GroupRead | NotRegistered | NoWay | Refused | Located | Failed
 Happening = Changed | SessionLost | OwnerLost | Close

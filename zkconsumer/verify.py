@@ -11,22 +11,28 @@ idle             more threads than partitions: allowed, so no fault
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafkawire.model import PartitionId, TopicPartition
+from kafkawire.v08.znodes import thread_ids
+from zkconsumer.assignor import RANGE, ROUNDROBIN, StrategyRefused, assign, java_order
+from zkconsumer.membership import Surplus
+
+NO_OWNER = "no owner"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """A group as ZooKeeper holds it (groupread.read_facts reads it).
+    """A group as ZooKeeper holds it.
 
-    ids: the data of each id node by member.  owners: the text of each owner node.  partitions: of every topic there
-    is, in the dialect's order.
+    streams: of each member that can be read, by topic.  unreadable: why the others cannot be.  owners: the text of each
+    owner node.  partitions: in the dialect's order, of the topics that anybody reads; a topic that is absent has none.
     """
 
-    ids: Mapping[str, bytes]
+    streams: Mapping[str, Mapping[str, int]]
     owners: Mapping[TopicPartition, str]
     partitions: Mapping[str, Sequence[PartitionId]]
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +47,91 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}"
+
+
+def verify(facts: GroupFacts, strategy: str | None = None, relaxed: bool = False) -> list[Finding]:
+    """What is to be said of the group; no finding with .fault: it is healthy, or has no members.
+
+    strategy: range or roundrobin.  None: nobody knows, and ZooKeeper does not tell; the one that explains the owners
+    better is taken.  relaxed: roundrobin's rule from 0.10.2 on.
+    """
+    if strategy is not None:
+        return _verify(facts, strategy, relaxed)
+    found = [_verify(facts, which, relaxed) for which in (RANGE, ROUNDROBIN)]
+    return min(found, key=lambda findings: sum(finding.fault for finding in findings))
+
+
+def _verify(facts: GroupFacts, strategy: str, relaxed: bool) -> list[Finding]:
+    threads = _threads(facts)
+    findings = [Finding("unreadable", f"member {m}: {why}", member=m) for m, why in sorted(facts.unreadable.items())]
+    try:
+        given = assign(strategy, facts.partitions, threads, relaxed)
+    except StrategyRefused as e:
+        given = {}
+        findings.append(Finding("refused", str(e)))
+    wanted = {tp: thread for thread, tps in given.items() for tp in tps}
+    findings += _owners(facts, threads, wanted)
+    findings += _idle_members(facts, wanted)
+    return findings + _surplus(facts, threads)
+
+
+def _threads(facts: GroupFacts) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for member, by_topic in facts.streams.items():
+        for topic, count in by_topic.items():
+            found.setdefault(topic, []).extend(thread_ids(member, count))
+    return {topic: java_order(names) for topic, names in sorted(found.items())}
+
+
+def _owners(
+    facts: GroupFacts, threads: Mapping[str, Sequence[str]], wanted: Mapping[TopicPartition, str]
+) -> list[Finding]:
+    """One finding at most for each partition."""
+    found: list[Finding] = []
+    for topic in threads:
+        for tp in (TopicPartition(topic, p) for p in facts.partitions.get(topic, ())):
+            if tp not in facts.owners:
+                text = f"{tp} has no owner, so nobody reads it" + (f"; it is {wanted[tp]}'s" if tp in wanted else "")
+                found.append(Finding(NO_OWNER, text, tp))
+    for tp, owner in sorted(facts.owners.items(), key=lambda one: (one[0].topic, str(one[0].partition).zfill(10))):
+        member = _member_of(owner, facts)
+        if member is None:
+            text = f"{tp} is owned by {owner!r}, which is no thread of a registered member"
+            found.append(Finding("not registered", text, tp))
+        elif tp in wanted and owner not in (wanted[tp], wanted[tp].rpartition("-")[0]):
+            text = f"{tp} is owned by {owner}, and should be by {wanted[tp]}"
+            found.append(Finding("not assigned", text, tp, member))
+    return found
+
+
+def _member_of(owner: str, facts: GroupFacts) -> str | None:
+    """Whose thread it is (or who itself, for clients that leave the number out)."""
+    members = facts.streams.keys() | facts.unreadable.keys()
+    before, _, number = owner.rpartition("-")
+    if before in members and number.isdigit():
+        streams = max(facts.streams.get(before, {"": 1 << 31}).values(), default=0)
+        if int(number) < streams:
+            return before
+    return owner if owner in members else None
+
+
+def _idle_members(facts: GroupFacts, wanted: Mapping[TopicPartition, str]) -> list[Finding]:
+    """Members that are to own something, and own nothing."""
+    due: dict[str, list[TopicPartition]] = {}
+    for tp, thread in wanted.items():
+        due.setdefault(thread.rpartition("-")[0], []).append(tp)
+    busy = {_member_of(owner, facts) for owner in facts.owners.values()}
+    return [
+        Finding("reads nothing", f"member {m} owns nothing, and should own {_some(due[m])}", member=m)
+        for m in java_order(due)
+        if m not in busy
+    ]
+
+
+def _some(tps: Sequence[TopicPartition]) -> str:
+    return f"{tps[0]}" if len(tps) == 1 else f"{len(tps)} partitions, the first {tps[0]}"
+
+
+def _surplus(facts: GroupFacts, threads: Mapping[str, Sequence[str]]) -> list[Finding]:
+    counts = [Surplus(topic, len(names), len(facts.partitions.get(topic, ()))) for topic, names in threads.items()]
+    return [Finding("idle", str(one), fault=False) for one in counts if one.threads > one.partitions > 0]

@@ -1,4 +1,4 @@
-"""Range assignment exactly as the JVM's (coordination.md 2.6; rows R1 to R14)."""
+"""Assignment exactly as the JVM's (coordination.md 2.6 and 2.11; rows R1 to R14, RR1 to RR7)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groundwork.java import string_hash
 from kafkawire.model import BrokerPartition, TopicPartition
 from kafkawire.v08.znodes import thread_ids
-from zkconsumer.assignor import assign_range, java_order
+from zkconsumer.assignor import StrategyRefused, assign, assign_range, assign_roundrobin, java_order
 
 
 def threads(**counts: int) -> list[str]:
@@ -106,3 +107,115 @@ def test_every_partition_goes_to_one_thread_and_shares_differ_by_one(partitions,
     assert sizes == sorted(sizes, reverse=True)
     assert max(sizes) - min(sizes) <= 1
     assert [p for thread in java_order(names) for p in share[thread]] == sorted(partitions)
+
+
+# Round robin ---------------------------------------------------------------------------------------------------------
+
+TWO = threads(a=1, b=1)
+DEALT = {
+    "RR1": (
+        {"t0": range(3), "t1": range(3)},
+        TWO,
+        {"a-0": "t0/0 t0/2 t1/1", "b-0": "t0/1 t1/0 t1/2"},
+    ),
+    "RR2": (
+        {"t": range(12)},
+        threads(a=2, b=1),
+        {"a-0": "t/10 t/1 t/4 t/7", "a-1": "t/11 t/2 t/5 t/8", "b-0": "t/0 t/3 t/6 t/9"},
+    ),
+    "RR3": (
+        {"orders": range(2), "payments": range(2), "clicks": range(1)},
+        threads(a=2, b=2),
+        {"a-0": "orders/0 clicks/0", "a-1": "orders/1", "b-0": "payments/0", "b-1": "payments/1"},
+    ),
+    "RR4": (
+        {name: range(1) for name in ("alpha", "beta", "gamma", "delta")},
+        TWO,
+        {"a-0": "beta/0 alpha/0", "b-0": "delta/0 gamma/0"},
+    ),
+    "RR7": ({"t": range(1)}, TWO, {"a-0": "t/0", "b-0": ""}),
+}
+
+
+@pytest.mark.parametrize("relaxed", [False, True])
+@pytest.mark.parametrize("row", DEALT)
+def test_the_jvm_deals_like_this(row, relaxed):
+    partitions, names, expected = DEALT[row]
+    for order in (names, names[::-1]):
+        share = assign_roundrobin(partitions, dict.fromkeys(partitions, order), relaxed)
+        assert {thread: " ".join(map(str, tps)) for thread, tps in share.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[t,0]", 87540032),
+        ("[t0,0]", -1581112286),
+        ("[t1,0]", -1581082495),
+        ("[t,10]", -1581226645),
+        ("[t,11]", -1581226614),
+        ("[orders,0]", -1093576615),
+        ("[payments,0]", 1617066449),
+        ("[clicks,0]", 1627908499),
+        ("[beta,0]", -535395666),
+        ("[gamma,0]", 1263925165),
+        ("[x,0]", 87659196),
+    ],
+)
+def test_the_hash_of_a_partition_is_javas(text, expected):
+    assert string_hash(text) == expected
+
+
+def test_roundrobin_refuses_other_stream_counts_for_one_topic_with_the_jvms_reason():
+    """RR5."""
+    with pytest.raises(StrategyRefused, match=r"same number of streams per topic: topic A has the threads a-0, a-1, b"):
+        assign_roundrobin({"A": [0], "B": [0]}, {"A": threads(a=2, b=1), "B": threads(a=1, b=1)})
+
+
+def test_roundrobin_refuses_members_with_other_topics_until_0_10_2():
+    """RR6."""
+    partitions, names = {"x": [0, 1], "y": [0, 1]}, {"x": threads(a=1, b=1), "y": threads(b=1)}
+    with pytest.raises(StrategyRefused, match="subscribe to the same topics"):
+        assign("roundrobin", partitions, names)
+    share = assign("roundrobin", partitions, names, relaxed=True)
+    assert {thread: " ".join(map(str, tps)) for thread, tps in share.items()} == {"a-0": "x/0", "b-0": "x/1 y/0 y/1"}
+
+
+def test_a_topic_that_is_not_there_counts_in_the_precondition_and_has_nothing_to_deal():
+    assert assign_roundrobin({"t": [0]}, {"t": TWO, "nosuch": TWO}) == {
+        "a-0": [TopicPartition("t", 0)],
+        "b-0": [],
+    }
+    with pytest.raises(StrategyRefused):
+        assign_roundrobin({"t": [0]}, {"t": TWO, "nosuch": threads(a=1)})
+
+
+def test_nobody_reads_anything_and_nothing_is_dealt():
+    """KAFKA-1648: 0.8.2 failed here."""
+    assert assign_roundrobin({}, {}) == {}
+
+
+@given(
+    st.dictionaries(st.sampled_from(["t", "u", "Aa", "BB", "orders"]), st.integers(0, 9), max_size=5),
+    st.lists(st.tuples(st.integers(1, 3), st.sets(st.sampled_from(["t", "u", "Aa", "BB"]))), min_size=1, max_size=4),
+)
+def test_every_partition_that_somebody_reads_is_dealt_once_to_one_that_reads_it(counts, members):
+    names: dict[str, list[str]] = {}
+    for n, (streams, topics) in enumerate(members):
+        for topic in topics:
+            names.setdefault(topic, []).extend(thread_ids(f"c{n}", streams))
+    partitions = {topic: list(range(count)) for topic, count in counts.items()}
+    share = assign_roundrobin(partitions, names, relaxed=True)
+    dealt = [tp for tps in share.values() for tp in tps]
+    assert sorted(dealt) == sorted(TopicPartition(t, p) for t in names for p in partitions.get(t, ()))
+    assert all(thread in names[tp.topic] for thread, tps in share.items() for tp in tps)
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 30))
+def test_shares_that_are_dealt_to_all_alike_differ_by_one(streams, count):
+    names = [thread for n, each in enumerate(streams) for thread in thread_ids(f"c{n}", each)]
+    strict = assign_roundrobin({"t": range(count)}, {"t": names})
+    sizes = [len(strict[thread]) for thread in java_order(names)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert max(sizes) - min(sizes) <= 1
+    assert strict == assign_roundrobin({"t": range(count)}, {"t": names}, relaxed=True)

@@ -45,6 +45,30 @@ def test_a_bad_expression_is_refused_with_its_place(text):
         Whitelist(text)
 
 
+def test_a_white_list_without_a_black_one_is_one_pattern():
+    which = Whitelist("orders.*,payments").without(Blacklist("orders-eu"))
+    assert which.registration(2) == Registration("white_list", {"(?!(?:orders-eu)$)(?:orders.*|payments)": 2})
+    assert chosen(which) == ["orders", "payments"]
+    assert chosen(which.without(Blacklist("pay.*"))) == ["orders"]
+    assert "__consumer_offsets" not in chosen(Whitelist(".*").without(Blacklist("orders")))
+
+
+def test_a_quotation_without_an_end_does_not_quote_the_rest_of_both():
+    which = Whitelist(r"\Qtest.a").without(Blacklist(r"\Qorders"))
+    assert chosen(which) == ["test.a"]
+
+
+def test_flags_of_one_list_do_not_reach_the_other():
+    which = Whitelist("(?i)ORDERS.*").without(Blacklist("ORDERS"))
+    assert chosen(which) == ["orders", "orders-eu"]
+
+
+def test_a_reference_to_a_group_that_would_be_another_one_is_refused():
+    assert Whitelist(r"(a)b\1").without(Blacklist("b")).matches("aba")
+    with pytest.raises(ValueError, match="refers to a group of its own"):
+        Whitelist(r"(a)b\1").without(Blacklist("(b)"))
+
+
 def test_streams_of_a_member_with_a_filter_depend_on_the_topics_there_are():
     lists = Registration("white_list", {"orders.*": 2}), Registration("black_list", {"orders.*": 1})
     assert streams_by_topic(lists[0], TOPICS) == {"orders": 2, "orders-eu": 2}

@@ -9,7 +9,17 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration, registration_text
-from zkconsumer.membership import Group, Unreadable, Unregistered, read_group, share_of
+from zkconsumer.membership import (
+    Group,
+    Refused,
+    Surplus,
+    Unreadable,
+    Unregistered,
+    Untranslatable,
+    read_group,
+    share_of,
+    surplus,
+)
 
 
 def node(pattern, **subscription):
@@ -57,9 +67,65 @@ def test_a_member_that_cannot_be_read_is_named(text):
 
 
 def test_a_members_expression_that_we_cannot_evaluate_is_named():
-    found = read_group("a", {"a": node(STATIC, t=1), "b": filter_node(WHITE_LIST, "(")}, ["t"])
+    found = read_group("a", {"a": node(STATIC, t=1), "b": filter_node(WHITE_LIST, "(?x)a b")}, ["t"])
+    assert isinstance(found, Untranslatable)
+    assert (found.member, found.pattern) == ("b", "(?x)a b")
+    assert "x" in found.why
+
+
+def test_a_filter_nobody_can_translate_counts_more_than_a_node_that_may_still_be_filled():
+    nodes = {"a": node(STATIC, t=1), "b": "", "c": filter_node(BLACK_LIST, "[a&&b]")}
+    found = read_group("a", nodes, ["t"], leave_out=True)
+    assert isinstance(found, Untranslatable)
+    assert found.member == "c"
+
+
+def test_members_that_stay_unreadable_can_be_left_out_and_are_named():
+    nodes = {"a": node(STATIC, t=1), "b": "", "c": "bare-topic"}
+    group = read_group("a", nodes, ["t"], leave_out=True)
+    assert group.threads == {"t": ("a-0",)}
+    assert [one.member for one in group.left_out] == ["b", "c"]
+
+
+def test_we_ourselves_are_never_left_out():
+    found = read_group("a", {"a": ""}, ["t"], leave_out=True)
     assert isinstance(found, Unreadable)
-    assert found.member == "b"
+    assert found.member == "a"
+
+
+FOREIGN = {
+    "no prefix of the group": {"host-1-77": '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'},
+    "blanks": {"x": '{ "version" : 1, "subscription" : { "t" : 1 }, "pattern" : "static", "timestamp" : "1" }'},
+    "timestamp as a number": {"x": '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":1394154511599}'},
+    "plain topics in a white list": {"x": '{"version":1,"subscription":{"t":1,"u":1},"pattern":"white_list"}'},
+    "no timestamp, other order": {"x": '{"pattern":"static","subscription":{"t":1}}'},
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_what_other_clients_write_is_read(case):
+    ((member, text),) = FOREIGN[case].items()
+    group = read_group("a", {"a": node(STATIC, t=1), member: text}, ["t", "u"])
+    assert group.threads["t"] == ("a-0", f"{member}-0")
+
+
+def test_roundrobin_refuses_a_group_that_reads_different_topics():
+    group = read_group("a", {"a": node(STATIC, t=1), "b": node(STATIC, u=1)}, ["t", "u"])
+    found = share_of("a", group, {"t": [0], "u": [0]}, "roundrobin")
+    assert isinstance(found, Refused)
+    assert "same number of streams per topic" in str(found)
+    assert share_of("a", group, {"t": [0], "u": [0]}, "roundrobin", relaxed=True) == {TopicPartition("t", 0): "a-0"}
+
+
+def test_more_threads_than_partitions_are_counted_with_what_would_serve():
+    group = read_group("a", {"a": node(STATIC, t=4, u=2), "b": node(STATIC, t=2)}, ["t", "u"])
+    found = surplus(group, {"t": [0, 1, 2, 3], "u": [0, 1]})
+    assert found == [Surplus("t", 6, 4)]
+    assert str(found[0]) == (
+        "topic t has 4 partitions for 6 threads of this group: 2 threads read nothing of it; "
+        "6 partitions, or a multiple of 6, would serve all alike, and 4 threads are enough"
+    )
+    assert surplus(group, {"t": []}) == []
 
 
 def test_a_member_that_went_while_we_read_is_gone():

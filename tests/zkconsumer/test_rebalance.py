@@ -21,6 +21,7 @@ from zkconsumer.steps import (
     GroupRead,
     Located,
     NotRegistered,
+    NoWay,
     OwnerLost,
     Phase,
     Refused,
@@ -194,6 +195,78 @@ def test_after_the_last_try_the_alarm_names_the_owner_and_we_go_on():
     assert alarms[0].text == "no full share after 3 tries, still trying: held by others: t/0 by other-0"
 
 
+def after_the_alarm(share):
+    """A member that was refused until its alarm, at its next claim."""
+    state, (action,) = begin(MAX_RETRIES, BACKOFF_MS)
+    while not (action.do is Do.CLAIM and state.tries >= MAX_RETRIES):
+        report = {
+            Do.REGISTER: Finished(action.turn),
+            Do.READ: GroupRead(action.turn, share),
+            Do.CLAIM: Refused(action.turn, {T0: "other-0"}),
+            Do.WAIT: Finished(action.turn),
+        }[action.do]
+        state, (*_, action) = step(state, report)
+    return state, action
+
+
+def test_all_or_nothing_until_the_alarm_and_then_what_can_be_had_is_kept():
+    state, _ = begin(MAX_RETRIES, BACKOFF_MS)
+    state, (read,) = step(state, Finished(state.turn))
+    state, (claim,) = step(state, GroupRead(read.turn, {T0: "c-0", T1: "c-0"}))
+    assert (read.settle_for_less, claim.settle_for_less) == (False, False)
+    state, claim = after_the_alarm({T0: "c-0", T1: "c-0"})
+    assert claim.settle_for_less
+    state, (locate,) = step(state, Refused(claim.turn, {T0: "other-0"}, frozenset([T1])))
+    assert (locate.do, set(locate.share)) == (Do.LOCATE, {T1})
+    state, (start,) = step(state, Located(locate.turn, frozenset([T1])))
+    state, (wait,) = step(state, Finished(start.turn))
+    assert (wait.do, set(wait.share), state.owned, state.settled) == (Do.WAIT, {T0}, {T1: "c-0"}, False)
+    state, (read,) = step(state, Finished(wait.turn))
+    state, (claim,) = step(state, GroupRead(read.turn, {T0: "c-0", T1: "c-0"}))
+    assert (read.settle_for_less, set(claim.share)) == (True, {T0})
+
+
+def test_a_partition_won_in_part_and_lost_at_once_is_not_owned():
+    state, claim = after_the_alarm({T0: "c-0", T1: "c-0"})
+    state, actions = step(state, OwnerLost(frozenset([T1])))
+    assert actions == []
+    state, _ = step(state, Refused(claim.turn, {T0: "other-0"}, frozenset([T1])))
+    assert state.owned == {}
+
+
+def test_a_member_that_was_left_out_keeps_us_from_being_settled():
+    state, _ = after_the_alarm({T0: "c-0"})
+    state, _ = step(state, CHANGED)
+    state, actions = step(state, Finished(state.turn))  # of the claim that was under way
+    while state.phase is not Phase.READING:
+        report = Located(state.turn, frozenset(state.asked)) if state.phase is Phase.LOCATING else Finished(state.turn)
+        state, actions = step(state, report)
+    assert actions[-1].settle_for_less
+    state, (*_, wait) = step(state, GroupRead(state.turn, {T0: "c-0"}, "member x: its node is empty"))
+    assert (wait.do, state.blocked, state.owned) == (Do.WAIT, "member x: its node is empty", {T0: "c-0"})
+
+
+def test_a_group_that_can_never_be_divided_is_left_in_order():
+    state = settled({T0: "c-0"})
+    state, (read,) = step(state, CHANGED)
+    state, actions = step(state, NoWay(read.turn, "member x reads by (?x)"))
+    done = []
+    while actions:
+        done.append(actions[0].do)
+        state, actions = step(state, Finished(actions[0].turn))
+    assert done == [Do.STOP, Do.DRAIN, Do.COMMIT, Do.RELEASE, Do.LEAVE]
+    assert state.phase is Phase.CLOSED
+
+
+def test_an_alarm_names_the_first_owners_and_counts_the_rest():
+    state, _ = begin(1, BACKOFF_MS)
+    state, (read,) = step(state, Finished(state.turn))
+    many = {TopicPartition("t", p): "other-0" for p in range(20)}
+    state, (claim,) = step(state, GroupRead(read.turn, dict.fromkeys(many, "c-0")))
+    state, (alarm, _) = step(state, Refused(claim.turn, many))
+    assert alarm.text.endswith("t/7 by other-0 and 12 more")
+
+
 def test_a_settled_round_starts_the_count_of_tries_anew():
     state, _ = begin(MAX_RETRIES, BACKOFF_MS)
     state, (wait,) = step(state, Failed(state.turn, "ZooKeeper is away"))
@@ -245,6 +318,7 @@ happenings = st.one_of(
     st.tuples(st.just("topic"), st.sampled_from(["t", "u"]), st.integers(0, 5)),
     st.tuples(st.just("break"), st.sampled_from(NAMES), st.sampled_from(BREAKABLE)),
     st.tuples(st.just("steps"), st.integers(1, 12)),
+    st.tuples(st.sampled_from(["foreign", "free"]), st.integers(0, 4)),
     st.tuples(st.just("time")),
 )
 
@@ -271,8 +345,17 @@ def happen(world, event, rng):
             for _ in range(count):
                 if world.movable():
                     world.move(rng.choice(world.movable()))
+        case ("foreign", partition) if TopicPartition("t", partition) not in world.owners:
+            world.foreign(TopicPartition("t", partition), "x-0")
+        case ("free", partition) if TopicPartition("t", partition) in strange(world):
+            world.free(TopicPartition("t", partition))
         case ("time",):
             world.pass_time()
+
+
+def strange(world):
+    """Partitions that nobody here owns, and somebody."""
+    return [tp for tp, owner in world.owners.items() if not owner.session]
 
 
 @settings(max_examples=400, deadline=None)
@@ -286,6 +369,8 @@ def test_never_two_readers_and_in_the_end_every_partition_has_one(events, seed):
         happen(world, event, rng)
     world.breaks.clear()
     world.run(rng.choice)
+    for tp in strange(world):
+        world.free(tp)
     for name in list(world.ids):
         if name in world.members:
             world.mend(name)
@@ -294,3 +379,31 @@ def test_never_two_readers_and_in_the_end_every_partition_has_one(events, seed):
         if not world.pass_time():
             break
     world.check_whole()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(happenings, max_size=25), st.sets(st.integers(0, 4), min_size=1, max_size=3), st.integers(0, 2**32))
+def test_a_foreign_owner_that_stays_for_ever_costs_its_partition_only(events, foreign, seed):
+    rng = random.Random(seed)
+    world = World()
+    world.topic("t", [0, 1, 2])
+    world.topic("u", [0])
+    for event in events:
+        if event[0] not in ("foreign", "free"):
+            happen(world, event, rng)
+    world.breaks.clear()
+    world.run(rng.choice)
+    for name in [name for name in world.ids if name in world.members]:
+        world.mend(name)
+    for p in foreign:
+        if TopicPartition("t", p) in world.owners:
+            world.take(TopicPartition("t", p))
+        world.foreign(TopicPartition("t", p), "x-0")
+    for _ in range(30):
+        world.run(rng.choice)
+        world.pass_time()
+    world.run(rng.choice)
+    for member in world.members.values():
+        wanted = {tp for tp in member.state.wanted if tp.topic != "t" or tp.partition not in foreign}
+        assert member.reading == wanted
+        assert member.state.owned.keys() == wanted

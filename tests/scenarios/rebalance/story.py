@@ -11,6 +11,7 @@
     take t/0                somebody deletes the owner node of t/0
     foreign t/0 x-0         an owner node of a session nobody here has; `free t/0` ends it
     spoil b                 b's id node cannot be read; `mend b`
+    filter x (a             somebody we do not run is registered with the white list (a
     unregister a            somebody deletes a's id node
     time                    whoever waits has waited
     ----
@@ -95,6 +96,7 @@ EFFECTS: dict[str, Callable[..., object]] = {
     r"foreign (\S+) (\S+)": lambda world, tp, thread: world.foreign(_tp(tp), thread),
     r"free (\S+)": lambda world, tp: world.free(_tp(tp)),
     r"spoil (\w+)": lambda world, name: world.spoil(name),
+    r"filter (\w+) (\S+)": lambda world, name, regex: world.filter(name, regex),
     r"mend (\w+)": lambda world, name: world.mend(name),
     r"unregister (\w+)": lambda world, name: world.unregister(name),
     r"time": lambda world: world.pass_time(),

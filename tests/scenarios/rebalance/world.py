@@ -6,6 +6,7 @@ says what went wrong as a Violation, at the step where it went wrong:
     two members read one partition              a member reads what it does not own
     an owner node is released while it is read  something that stays is released
     offsets are read before the claim           something is committed that is not owned
+    something is claimed that is not wanted     something is owned in part before the last of the first tries
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafkawire.model import TopicPartition
-from kafkawire.v08.znodes import STATIC, Registration, registration_text, thread_ids
-from zkconsumer.membership import Event, Group, Unregistered, read_group, share_of
+from kafkawire.v08.znodes import STATIC, WHITE_LIST, Registration, registration_text, thread_ids
+from zkconsumer.membership import Event, Group, Unregistered, Untranslatable, read_group, share_of
+from zkconsumer.membership import Refused as StrategyRefuses
 from zkconsumer.rebalance import State, begin, step
 from zkconsumer.steps import (
     Action,
@@ -29,6 +31,7 @@ from zkconsumer.steps import (
     Happening,
     Located,
     NotRegistered,
+    NoWay,
     OwnerLost,
     Phase,
     Refused,
@@ -117,8 +120,13 @@ class World:
         self._freed(tp)
 
     def spoil(self, name: str, data: str = "") -> None:
-        """The id node holds nothing that can be read."""
-        self.ids[name] = (self.ids[name][0], data)
+        """The id node, perhaps one of somebody we do not run, holds nothing that can be read."""
+        self.ids[name] = (self.ids.get(name, (0, ""))[0], data)
+
+    def filter(self, name: str, regex: str) -> None:
+        """A member that subscribes by an expression, and that nobody here runs."""
+        self.ids[name] = (0, registration_text(Registration(WHITE_LIST, {regex: 1}), 1394154511599))
+        self._tell(Changed(Event.IDS))
 
     def mend(self, name: str) -> None:
         self.ids[name] = (self.ids[name][0], self._registration(self.members[name]))
@@ -220,10 +228,17 @@ class World:
         mine = self.ids.get(member.name)
         if mine is None or mine[0] != member.session:
             return NotRegistered(action.turn), "not registered"
-        group = read_group(member.name, {name: data for name, (_, data) in self.ids.items()}, sorted(self.topics))
+        nodes = {name: data for name, (_, data) in self.ids.items()}
+        group = read_group(member.name, nodes, sorted(self.topics), leave_out=action.settle_for_less)
         if isinstance(group, Group):
-            return GroupRead(action.turn, share_of(member.name, group, self.topics)), ""
+            share = share_of(member.name, group, self.topics)
+            assert not isinstance(share, StrategyRefuses)
+            left_out = ", ".join(one.member for one in group.left_out)
+            said = f"without {left_out}" if left_out else ""
+            return GroupRead(action.turn, share, said), said
         assert not isinstance(group, Unregistered)
+        if isinstance(group, Untranslatable):
+            return NoWay(action.turn, f"{group.member} reads by {group.pattern}"), f"no way: {group.member}"
         return Failed(action.turn, str(group)), "unreadable"
 
     def _stop(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
@@ -260,6 +275,8 @@ class World:
         won: list[TopicPartition] = []
         contested: dict[TopicPartition, str] = {}
         for tp, thread in action.share.items():
+            if member.state.wanted.get(tp) != thread:
+                raise Violation(f"{member.name} claims {tp} for {thread}, and wants {member.state.wanted}")
             if tp in self.owners and self.owners[tp].session != member.session:
                 contested[tp] = self.owners[tp].thread
                 continue
@@ -269,12 +286,16 @@ class World:
                 return Failed(action.turn, "ZooKeeper is away"), f"failed after {len(won)}"
         if not contested:
             return Finished(action.turn), ""
+        said = ", ".join(f"{tp} is {who}'s" for tp, who in contested.items())
+        if action.settle_for_less:
+            if member.state.tries < MAX_RETRIES:
+                raise Violation(f"{member.name} settles for less after {member.state.tries} tries")
+            kept = ", ".join(map(str, won)) or "nothing"
+            return Refused(action.turn, contested, frozenset(won)), f"{kept} won, {said}"
         for tp in won:
             del self.owners[tp]
             self._freed(tp)
-        return Refused(action.turn, contested), "refused: " + ", ".join(
-            f"{tp} is {who}'s" for tp, who in contested.items()
-        )
+        return Refused(action.turn, contested), f"refused: {said}"
 
     def _locate(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
         for tp in action.share:
@@ -346,6 +367,7 @@ class World:
             known = {topic: count for topic, count in member.streams.items() if topic in self.topics}
             group_of = Group(group.members, threads, {**streams, member.name: known})
             share = share_of(member.name, group_of, self.topics)
+            assert not isinstance(share, StrategyRefuses)
             if member.reading != share.keys() or member.state.owned != share:
                 raise Violation(f"{member.name} reads {sorted(member.reading)} and should read {share}")
             if not member.state.settled:
