@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+import threading
 from collections.abc import Callable
 
 from groundwork.crew import now, sleep
@@ -52,3 +54,17 @@ class HubLag:
             late_ms,
             self._limit_ms,
         )
+
+
+def busy_lines() -> list[str]:
+    """`NAME in FUNCTION, FILE:LINE` of every other thread: where each is right now, the innermost frame.
+
+    A thread that just gave the interpreter back after a long call still stands in the line of that call.
+    """
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    own = threading.get_ident()
+    return [
+        f"{names.get(ident, ident)} in {frame.f_code.co_name}, {frame.f_code.co_filename}:{frame.f_lineno}"
+        for ident, frame in sorted(sys._current_frames().items())
+        if ident != own
+    ]

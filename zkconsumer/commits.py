@@ -9,7 +9,7 @@ looked into: if the owner node is still ours, ours is taken (and said); if not, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from groundwork.crew import Lock, sleep
 from groundwork.failpoints import failpoint
@@ -27,7 +27,11 @@ Results = dict[TopicPartition, Exception | None]
 
 
 class Commits:
-    """Commits for the cursors of one connector; on_lost is told of partitions that turn out to be somebody else's."""
+    """Commits for the cursors of one connector.
+
+    on_lost(tp)       a partition turns out to be somebody else's
+    on_failed(error)  committing begins to fail
+    """
 
     def __init__(
         self,
@@ -37,6 +41,7 @@ class Commits:
         claims: Claims,
         on_lost: Callable[[TopicPartition], None],
         on_event: OnEvent,
+        on_failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self._store = store
         self._group = group
@@ -44,6 +49,7 @@ class Commits:
         self._claims = claims
         self._on_lost = on_lost
         self._on_event = on_event
+        self._on_failed = on_failed
         self._lock = Lock()  # a commit on the timer must not land after the one at release
         self._failing = False
         self._first = True
@@ -52,17 +58,29 @@ class Commits:
         """Commit what is done of each; per partition None, or why not.  Raises nothing of the store's."""
         with self._lock:
             done = {cursor: cursor.committable() for cursor in cursors}
-            positions = {c.tp: at for c, at in done.items() if at is not None}
-            if any(c.committed != at for c, at in done.items() if at is not None):
-                self._failpoints()
-            results = self._store.commit(self._group, positions, self._lease) if positions else {}
-            foreign = [e for e in results.values() if isinstance(e, ForeignWrite)]
-            if foreign:
-                results |= self._insist(foreign, positions)
-            for cursor, at in done.items():
-                if at is not None and results.get(cursor.tp) is None:
-                    cursor.committed = at
+            results = self._write({cursor: at for cursor, at in done.items() if at is not None})
         self._report(results)
+        return results
+
+    def commit_at(self, positions: Mapping[Cursor, int]) -> Results:
+        """Commit just these, whatever is done."""
+        with self._lock:
+            results = self._write(positions)
+        self._report(results)
+        return results
+
+    def _write(self, wanted: Mapping[Cursor, int]) -> Results:
+        """With the lock held."""
+        positions = {cursor.tp: at for cursor, at in wanted.items()}
+        if any(cursor.committed != at for cursor, at in wanted.items()):
+            self._failpoints()
+        results = self._store.commit(self._group, positions, self._lease) if positions else {}
+        foreign = [e for e in results.values() if isinstance(e, ForeignWrite)]
+        if foreign:
+            results |= self._insist(foreign, positions)
+        for cursor, at in wanted.items():
+            if results.get(cursor.tp) is None:
+                cursor.committed = at
         return results
 
     def _failpoints(self) -> None:
@@ -90,6 +108,7 @@ class Commits:
         if failed and not self._failing:
             tp, why = next(iter(failed.items()))
             self._on_event(ConsumerEvent("offset", f"{len(failed)} offsets not committed, the first {tp}: {why}", tp))
+            self._on_failed(why)
         elif self._failing and results and not failed:
             self._on_event(ConsumerEvent("offset", f"committing works again: {len(results)} offsets"))
         if results:

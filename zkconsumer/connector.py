@@ -27,12 +27,13 @@ from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from zkconsumer.config import ConsumerConfig, load_consumer
-from zkconsumer.engine import Engine
+from zkconsumer.engine import Decoders, Engine
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent, log_event
 from zkconsumer.filters import TopicFilter
+from zkconsumer.listeners import ConsumerListener
 from zkconsumer.status import PartitionStatus
-from zkconsumer.stream import Stream
+from zkconsumer.stream import Decoder, Stream
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ class ConsumerConnector:
     on_event(ConsumerEvent)  what an operator should read; logged when none is given.  In the hub; must not wait
     on_fence()               the lease on the session is over: whoever sends what we read must stop now.  In the hub
     on_death(name, error)    something of ours died; every stream raises the same error
+    listener                 has a word in when partitions leave and begin (zkconsumer.listeners).  What it raises is
+                             raised as ListenerFailed by each stream, or by the next call here that does something
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class ConsumerConnector:
         on_event: OnEvent = log_event,
         on_fence: Callable[[], object] = lambda: None,
         on_death: Callable[[str, BaseException], object] = lambda name, error: None,
+        listener: ConsumerListener | None = None,
     ) -> None:
         if not isinstance(config, ConsumerConfig):
             config = load_consumer(ConsumerConfig, config, "ConsumerConnector")
@@ -67,31 +71,43 @@ class ConsumerConnector:
         self._on_event = on_event
         self._on_fence = on_fence
         self._on_death = on_death
+        self._listener = listener if listener is not None else ConsumerListener()
         self._engine: Engine | None = None
         self._lock = threading.Lock()
         self._closed = False
 
     # streams ------------------------------------------------------------------------------------------------------
 
-    def create_message_streams(self, topics: Mapping[str, int]) -> dict[str, list[Stream]]:
+    def create_message_streams(
+        self, topics: Mapping[str, int], key_decoder: Decoder | None = None, value_decoder: Decoder | None = None
+    ) -> dict[str, list[Stream]]:
         """Subscribe to topics, so many streams each.  A topic need not exist yet, and is not created by this.
+
+        A decoder is called with (topic, bytes) for each message that is iterated; what it returns takes their place.
 
         Raises Unreachable, ChrootMissing, ConsumerError; ValueError for a count below 1.
         """
         for topic, count in topics.items():
             if count < 1:
                 raise ValueError(f"{count} streams for topic {topic}: at least 1")
-        engine = self._open(Registration(STATIC, dict(topics)))
+        engine = self._open(Registration(STATIC, dict(topics)), (key_decoder, value_decoder))
         return {topic: engine.streams_of(topic) for topic in topics}
 
-    def create_message_streams_by_filter(self, topic_filter: TopicFilter, streams: int = 1) -> list[Stream]:
+    def create_message_streams_by_filter(
+        self,
+        topic_filter: TopicFilter,
+        streams: int = 1,
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+    ) -> list[Stream]:
         """Subscribe to what a Whitelist or Blacklist lets through, new topics included; all share the streams."""
         if streams < 1:
             raise ValueError(f"{streams} streams: at least 1")
         pattern = {WHITE_LIST: WHITE_LIST, BLACK_LIST: BLACK_LIST}[topic_filter.pattern]
-        return self._open(Registration(pattern, {topic_filter.regex: streams})).streams_of(None)
+        registration = Registration(pattern, {topic_filter.regex: streams})
+        return self._open(registration, (key_decoder, value_decoder)).streams_of(None)
 
-    def _open(self, registration: Registration) -> Engine:
+    def _open(self, registration: Registration, decoders: Decoders) -> Engine:
         with self._lock:
             if self._closed:
                 raise Closed("the connector was shut down")
@@ -108,24 +124,53 @@ class ConsumerConnector:
                 self._on_event,
                 self._on_fence,
                 self._on_death,
+                self._listener,
+                decoders,
             )
         try:
             self._hub.call(self._engine.start)
         except BaseException:
-            self.shutdown()
+            self._shut_down()
             raise
         self._hub.before_exit(self._engine.shutdown)
         return self._engine
 
     # what a user may ask ------------------------------------------------------------------------------------------
 
-    def commit_offsets(self) -> dict[TopicPartition, Exception | None]:
-        """Commit what is done of every owned partition; per partition None, or why it was not (known to be) written."""
-        return self._hub.call(self._running().commit)
+    def commit_offsets(
+        self, positions: Mapping[TopicPartition, int] | None = None
+    ) -> dict[TopicPartition, Exception | None]:
+        """Commit what is done of every owned partition; per partition None, or why it was not (known to be) written.
+
+        positions: commit just these instead, the next position to read of each; for owned partitions only.  With
+        auto.commit.enable the timer goes on committing what is done: a program that gives positions switches it off.
+        """
+        return self._hub.call(self._acting().controls.commit, positions)
+
+    def pause(self, *what: str | TopicPartition) -> None:
+        """Fetch and hand out nothing of these partitions, or of all partitions of these topics, until resume().
+
+        They need not be owned: it holds for as long as the connector lives, through every rebalance.  Other partitions
+        of the same stream go on; what is in the program's hands may still be done.
+        """
+        self._hub.call(self._acting().controls.pause, what)
+
+    def resume(self, *what: str | TopicPartition) -> None:
+        """End a pause; nothing is left out or repeated.  A partition may be resumed while its topic stays paused."""
+        self._hub.call(self._acting().controls.resume, what)
+
+    def seek(self, tp: TopicPartition, position: int | str) -> None:
+        """Hand out the message at position next, of an owned partition; "smallest" and "largest" are its log's ends.
+
+        What is in the program's hands does not count any more.  A position outside the log is found out when it is
+        fetched, and treated as auto.offset.reset says.  Raises ConsumerError when it is not owned, or when its leader
+        cannot be asked for an end.
+        """
+        self._hub.call(self._acting().controls.seek, tp, position)
 
     def status(self) -> list[PartitionStatus]:
         """A row for each owned partition, sorted."""
-        return [] if self._engine is None or self._closed else self._hub.call(self._engine.status)
+        return [] if self._engine is None or self._closed else self._hub.call(self._engine.controls.status)
 
     @property
     def settled(self) -> bool:
@@ -150,7 +195,7 @@ class ConsumerConnector:
 
     def park(self, tp: TopicPartition, reason: str) -> None:
         """Deliver nothing more of an owned partition; it stays owned, its reason is shown by status()."""
-        self._hub.call(self._running().park, tp, reason)
+        self._hub.call(self._acting().controls.park, tp, reason)
 
     def unpark(self, tp: TopicPartition) -> bool:
         """Read a parked partition once more, from what is done.  False: it is not parked (or not ours any more), or
@@ -158,13 +203,19 @@ class ConsumerConnector:
 
         Parked again for the same reason, it is not told again; once it got past the place, an event says so.
         """
-        return self._hub.call(self._running().unpark, tp)
+        return self._hub.call(self._acting().controls.unpark, tp)
 
     def shutdown(self) -> None:
         """Stop fetching, let what was handed out be done (rebalance.drain.ms), commit, release, leave the group.
 
-        Takes at most 10 s, with ZooKeeper away too.  A second call changes nothing.
+        Takes at most 10 s, with ZooKeeper away too.  A second call changes nothing.  Raises ListenerFailed at its end
+        when the listener failed and no call said so yet.
         """
+        self._shut_down()
+        if self._engine is not None:
+            self._engine.hooks.raise_kept()
+
+    def _shut_down(self) -> None:
         with self._lock:
             if self._closed:
                 return
@@ -180,13 +231,22 @@ class ConsumerConnector:
             raise Closed("the connector has no streams" if not self._closed else "the connector was shut down")
         return self._engine
 
+    def _acting(self) -> Engine:
+        """For calls that do something: the first of them hears of a listener that failed."""
+        engine = self._running()
+        engine.hooks.raise_kept()
+        return engine
+
     def __enter__(self) -> ConsumerConnector:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.shutdown()
+        if error is None:
+            self.shutdown()
+        else:
+            self._shut_down()  # the error under way is told, not the listener's
 
     def __repr__(self) -> str:
         return f"<ConsumerConnector {self.consumer_id}>"

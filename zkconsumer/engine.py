@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
-from groundwork.crew import Crew, connect, now, sleep
+from groundwork.crew import Crew, Lock, connect, now, sleep
 from groundwork.handover import Handover
-from groundwork.hub import Hub, HubStopped
+from groundwork.hub import Hub, HubStopped, OwnThread
+from groundwork.lag import HubLag, busy_lines
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Broker, TopicPartition
@@ -15,8 +17,9 @@ from kafkawire.net.links import Links
 from kafkawire.v08.znodes import STATIC, Registration
 from zkconsumer.budget import Budget, Lane
 from zkconsumer.claims import Claims
-from zkconsumer.commits import Commits, Results
+from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.controls import Controls
 from zkconsumer.cursor import Cursor, Share
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
@@ -25,18 +28,22 @@ from zkconsumer.fetchers import Fetchers
 from zkconsumer.fetchplan import FetchPlan
 from zkconsumer.groupread import GroupReader
 from zkconsumer.lease import Lease
+from zkconsumer.listeners import ConsumerListener, Hooks, ListenerFailed
+from zkconsumer.logends import EARLIEST, LATEST, log_ends
 from zkconsumer.member import Member
 from zkconsumer.membership import Event as GroupEvent
 from zkconsumer.offsets.zookeeper import ZookeeperOffsets
 from zkconsumer.parkings import Parkings
-from zkconsumer.status import PartitionStatus, status_of
-from zkconsumer.stream import Stream
+from zkconsumer.stream import Decoder, Stream
 from zkconsumer.zksession import State, ZkSession
 
 T = TypeVar("T")
+Decoders = tuple[Decoder | None, Decoder | None]  # of keys, of values
 FIRST_ROUND_S = 10.0  # creating streams waits that long for a first round; the member goes on trying
 AUDIT_S = 30.0
 TEND_S = 0.2
+LATE_SHARE = 0.25  # of the session's time-out: three more of that, and it is over
+TOLD_S = 0.5  # for what the listener has not heard yet at the end
 SILENT_SHARE = 3  # of the session's time-out: four beats without an answer
 LEAVE_S = 6.0  # a member that cannot reach ZooKeeper leaves by the end of its session; with the rest, below 10 s
 
@@ -54,6 +61,8 @@ class Engine:
         on_event: OnEvent,
         on_fence: Callable[[], object],
         on_death: Callable[[str, BaseException], object],
+        listener: ConsumerListener,
+        decoders: Decoders = (None, None),
     ) -> None:
         self._config = config
         self._dialect = dialect
@@ -64,12 +73,16 @@ class Engine:
         self._closing = False
         self._wake_posted = False
         self._crew = Crew(on_death=self._died)
+        self.hooks = Hooks.for_hub(
+            listener, config.listener_timeout_ms, on_event, self._crew, hub, self._listener_failed
+        )
         self._budget = Budget(config.queued_max_bytes, self._room)
         self._streams: dict[tuple[str | None, int], tuple[Stream, Lane]] = {}
-        self._make_streams(registration)
+        self._make_streams(registration, decoders)
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._lease = Lease()
-        self._links = Links(config.client_name, connect, config.socket_timeout_ms)
+        dial = partial(connect, receive_buffer_bytes=config.receive_buffer_bytes)
+        self._links = Links(config.client_name, dial, config.socket_timeout_ms)
         self._session = ZkSession(
             config.zookeeper_connect,
             config.session_timeout_ms,
@@ -83,7 +96,9 @@ class Engine:
         znodes, group = dialect.znodes, config.group_id
         self._store = ZookeeperOffsets(self._session, znodes)
         self._claims = Claims(self._session, znodes, group, self._owner_lost, self._freed)
-        self._commits = Commits(self._store, group, self._lease, self._claims, self._owner_lost, on_event)
+        self._commits = Commits(
+            self._store, group, self._lease, self._claims, self._owner_lost, on_event, self.hooks.error
+        )
         pause_s = config.refresh_leader_backoff_ms / 1000
         self._fetchers = Fetchers(self._session, znodes, self._crew, self._links, pause_s, self._make_fetcher, on_event)
         reader = GroupReader(
@@ -101,11 +116,14 @@ class Engine:
             self._cursors,
             config,
             on_event,
+            self.hooks,
         )
+        self._ends_lock = Lock()  # one question at a time on a link
+        self.controls = Controls(self._cursors, self._commits, self._fetchers, self._lease, self._end_of)
 
     # making -------------------------------------------------------------------------------------------------------
 
-    def _make_streams(self, registration: Registration) -> None:
+    def _make_streams(self, registration: Registration, decoders: Decoders) -> None:
         """A stream per topic and thread; with a filter, thread n of every topic is stream n."""
         static = registration.pattern == STATIC
         wanted = [(t if static else None, n) for t, count in registration.subscription.items() for n in range(count)]
@@ -113,7 +131,15 @@ class Engine:
             # The budget bounds what is on the way; the hand-over's own limit must never make a fetcher wait.
             channel: Handover[Share] = self._hub.handover(self._budget.limit)
             name = f"{topic}-{n}" if topic is not None else str(n)
-            stream = Stream(name, channel, self._config.consumer_timeout_ms)
+            stream = Stream(
+                name,
+                channel,
+                self._config.consumer_timeout_ms,
+                self._config.check_crcs,
+                self._config.delivery,
+                decoders,
+                commit=self._commit_one,
+            )
             self._streams[topic, n] = (stream, self._budget.lane(len(wanted)))
 
     def streams_of(self, topic: str | None) -> list[Stream]:
@@ -123,7 +149,9 @@ class Engine:
     def _make_cursor(self, tp: TopicPartition, thread: str, reset: str) -> Cursor:
         n = int(thread.rpartition("-")[2])
         stream, lane = self._streams.get((tp.topic, n)) or self._streams[None, n]
-        return Cursor(tp, thread, self._lease, lane, stream.channel, reset, self._corrupt)
+        cursor = Cursor(tp, thread, self._lease, lane, stream.channel, reset, self._corrupt)
+        self.controls.adopt(cursor)
+        return cursor
 
     def _make_fetcher(self, broker: Broker, finder: Fetchers) -> Fetcher:
         config = self._config
@@ -131,7 +159,11 @@ class Engine:
             broker,
             self._links,
             self._dialect,
-            FetchPlan(config.fetch_message_max_bytes, config.fetch_growth_max_bytes),
+            FetchPlan(
+                config.fetch_message_max_bytes,
+                config.fetch_growth_max_bytes,
+                config.queued_max_chunks * config.fetch_message_max_bytes,
+            ),
             self._budget,
             config.fetch_wait_max_ms,
             config.fetch_min_bytes,
@@ -139,6 +171,9 @@ class Engine:
             finder,
             self._located,
             self._on_event,
+            config.corrupt_policy,
+            self.hooks,
+            self._crew.spawn,
         )
 
     # start and end ------------------------------------------------------------------------------------------------
@@ -150,6 +185,9 @@ class Engine:
         self._crew.spawn("member", self._member.run)
         self._crew.spawn("tend", self._tend)
         self._crew.spawn("audit", self._audit)
+        if isinstance(self._hub, OwnThread):  # the caller's hub is its own business
+            limit_ms = self._config.session_timeout_ms * LATE_SHARE
+            self._crew.spawn("lag", HubLag(f"hub of {self._config.group_id}", limit_ms, on_late=self._late).run)
         if self._config.auto_commit:
             interval_s = self._config.auto_commit_interval_ms / 1000
             self._crew.spawn("auto-commit", self._commits.run, interval_s, self._owned, self._connected)
@@ -169,6 +207,7 @@ class Engine:
             self._member.closed.wait(timeout=LEAVE_S)
         for cursor in list(self._cursors.values()):
             cursor.drop()
+        self.hooks.close(TOLD_S)
         self._crew.stop(timeout_s=0.5)
         self._session.close()
         self._links.close()
@@ -180,6 +219,8 @@ class Engine:
         for stream, _ in self._streams.values():
             stream.channel.close(self._crew.death)
         self._on_death(name, error)
+        if self._crew.death is not None:
+            self.hooks.error(self._crew.death)
         self._post(self.shutdown)  # the session too: whoever takes our partitions over should not wait for us
 
     def give_up_own_reading(self, thread_id: int) -> None:
@@ -189,28 +230,8 @@ class Engine:
 
     # the user's calls ---------------------------------------------------------------------------------------------
 
-    def commit(self) -> Results:
-        return self._commits.commit(self._owned())
-
-    def status(self) -> list[PartitionStatus]:
-        cursors = sorted(self._owned(), key=lambda cursor: (cursor.tp.topic, str(cursor.tp.partition).zfill(10)))
-        return [status_of(cursor, self._fetchers.fetcher_of(cursor.tp) is not None) for cursor in cursors]
-
     def ask(self, what: str, question: Callable[..., T], *args: object) -> T:
         return self._session.ask(what, question, self._dialect.znodes, *args)
-
-    def park(self, tp: TopicPartition, reason: str) -> None:
-        cursor = self._cursors.get(tp)
-        if cursor is None:
-            raise ConsumerError(f"{tp} is not owned by this member, so it cannot be parked here")
-        cursor.park(reason, at_once=True)
-
-    def unpark(self, tp: TopicPartition) -> bool:
-        cursor = self._cursors.get(tp)
-        if cursor is None or now() >= self._lease.valid_until or not cursor.unpark():
-            return False
-        self._fetchers.wake()
-        return True
 
     @property
     def settled(self) -> bool:
@@ -234,6 +255,7 @@ class Engine:
         """Called by kazoo's greenlet: flags and queues only."""
         text = f"the session with ZooKeeper at {self._session.hosts} is {state.value}"
         self._on_event(ConsumerEvent("session", text))
+        self.hooks.session_state(state.value)
         if state is State.LOST:
             self._member.session_lost()
         elif state is State.CONNECTED:
@@ -272,6 +294,37 @@ class Engine:
         fetcher = self._fetchers.fetcher_of(cursor.tp)
         if fetcher is not None:
             fetcher.damaged(cursor, at, error)
+
+    def _commit_one(self, tp: TopicPartition, at: int) -> Exception | None:
+        """From a user's thread: at most once, so this comes before what lies before `at` is handed out."""
+        try:
+            return self._hub.call(self.controls.commit, {tp: at})[tp]
+        except HubStopped as stopped:
+            return stopped
+
+    def _end_of(self, tp: TopicPartition, end: str) -> int:
+        """Where the log of tp begins (smallest) or ends, as its leader says.  Raises ConsumerError."""
+        why: list[str] = []
+        with self._ends_lock:
+            time = LATEST if end == "largest" else EARLIEST
+            found = log_ends(self._session, self._links, self._dialect, [tp], time, why.append)
+        if tp not in found:
+            raise ConsumerError(f"{tp}: the {end} position is not known: {'; '.join(why)}; try again")
+        return found[tp]
+
+    def _listener_failed(self, error: ListenerFailed) -> None:
+        for stream, _ in self._streams.values():
+            stream.raise_next(error)
+
+    def _late(self, late_ms: float) -> None:
+        """Ours could not beat: something kept the interpreter.  Whoever runs there right now did, most likely."""
+        session_ms = self._config.session_timeout_ms
+        where = "; ".join(busy_lines()) or "not seen"
+        text = (
+            f"nothing but one call ran for {late_ms:.0f} ms, a lot of the session's {session_ms} ms; after that long"
+            f" others take our partitions; at work in the other threads now: {where}"
+        )
+        self._on_event(ConsumerEvent("late", text))
 
     def _room(self) -> None:
         """Bytes were given back, in whatever thread; one wake is enough for many."""

@@ -82,6 +82,7 @@ class Hooks:
 
     before_release, before_start and out_of_range wait for it, in the greenlet that calls; error and session_state come
     back at once.  crew and start are what for_hub gives; a listener that overrides nothing needs neither.
+    on_failed(failure) passes a failure on to the streams, each of which raises it once.
     """
 
     def __init__(
@@ -91,7 +92,9 @@ class Hooks:
         on_event: OnEvent = log_event,
         crew: Crew | None = None,
         start: Start | None = None,
+        on_failed: Callable[[ListenerFailed], None] = lambda failed: None,
     ) -> None:
+        self._on_failed = on_failed
         self._listener = listener
         self._timeout_ms = timeout_ms
         self._on_event = on_event
@@ -103,10 +106,18 @@ class Hooks:
         self._all_told = Event()
 
     @classmethod
-    def for_hub(cls, listener: ConsumerListener, timeout_ms: int, on_event: OnEvent, crew: Crew, hub: Hub) -> Hooks:
+    def for_hub(
+        cls,
+        listener: ConsumerListener,
+        timeout_ms: int,
+        on_event: OnEvent,
+        crew: Crew,
+        hub: Hub,
+        on_failed: Callable[[ListenerFailed], None],
+    ) -> Hooks:
         """Calls run in threads when the hub has one of its own, else in greenlets of the crew."""
         start = _in_thread(hub) if isinstance(hub, OwnThread) else _in_greenlet(crew)
-        return cls(listener, timeout_ms, on_event, crew, start)
+        return cls(listener, timeout_ms, on_event, crew, start, on_failed)
 
     # what the engine calls ----------------------------------------------------------------------------------------
 
@@ -152,12 +163,13 @@ class Hooks:
 
     def raise_kept(self) -> None:
         """Raise the oldest failure that nobody was told of yet, if any; from any thread, never inside a listener."""
-        if self._kept and not _in_listener.get():
+        while self._kept and not _in_listener.get():
             try:
                 failed = self._kept.popleft()
             except IndexError:
                 return  # another thread was faster
-            raise failed
+            if failed.__traceback__ is None:  # else a stream has raised it
+                raise failed
 
     # inside -------------------------------------------------------------------------------------------------------
 
@@ -191,6 +203,7 @@ class Hooks:
         log.info("%s", failed, exc_info=error)  # where it happened; the event says that it did
         self._on_event(ConsumerEvent("listener", str(failed)))
         self._kept.append(failed)
+        self._on_failed(failed)
 
     def _tell(self, name: str, what: object) -> None:
         if self._crew is None or not self._overridden(name):

@@ -10,7 +10,7 @@ from zkconsumer.cursor import Cursor
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One owned partition.  state is starting, looking for leader, reading, parked or leaving.
+    """One owned partition.  state is starting, looking for leader, reading, paused, parked or leaving.
 
     position: the next one to fetch; done: everything before it is done; committed: what the store has; lag: messages
     from done to the high watermark of the last fetch.  None: not known (yet).
@@ -55,6 +55,8 @@ def _state(cursor: Cursor, fetched: bool) -> str:
         return "leaving"
     if cursor.parked is not None:
         return "parked"
+    if cursor.paused:
+        return "paused"
     if not fetched:
         return "looking for leader"
     return "starting" if cursor.position is None else "reading"

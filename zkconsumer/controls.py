@@ -1,0 +1,109 @@
+"""What a user may do to owned partitions: commit, park, pause, seek; and how they are.  In the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from groundwork.crew import now
+from kafkawire.model import TopicPartition
+from zkconsumer.commits import Commits, Results
+from zkconsumer.cursor import Cursor
+from zkconsumer.errors import ConsumerError
+from zkconsumer.fetchers import Fetchers
+from zkconsumer.lease import Lease
+from zkconsumer.pauses import Pauses, What
+from zkconsumer.status import PartitionStatus, status_of
+
+ENDS = ("smallest", "largest")
+
+
+class Controls:
+    """cursors: those of the member, by partition; it changes them.
+
+    end_of(tp, "smallest" | "largest") asks its leader.
+    """
+
+    def __init__(
+        self,
+        cursors: Mapping[TopicPartition, Cursor],
+        commits: Commits,
+        fetchers: Fetchers,
+        lease: Lease,
+        end_of: Callable[[TopicPartition, str], int],
+    ) -> None:
+        self._cursors = cursors
+        self._commits = commits
+        self._fetchers = fetchers
+        self._lease = lease
+        self._end_of = end_of
+        self._pauses = Pauses()
+
+    def adopt(self, cursor: Cursor) -> None:
+        """A cursor that was just made: what is paused stays so."""
+        if cursor.tp in self._pauses:
+            cursor.pause()
+
+    def status(self) -> list[PartitionStatus]:
+        cursors = sorted(self._cursors.values(), key=lambda c: (c.tp.topic, str(c.tp.partition).zfill(10)))
+        return [status_of(cursor, self._fetchers.fetcher_of(cursor.tp) is not None) for cursor in cursors]
+
+    def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> Results:
+        """What is done of every owned partition, or just these positions."""
+        if positions is None:
+            return self._commits.commit(list(self._cursors.values()))
+        results: Results = {}
+        wanted: dict[Cursor, int] = {}
+        for tp, at in positions.items():
+            cursor = self._cursors.get(tp)
+            if isinstance(at, bool) or not isinstance(at, int) or at < 0:
+                raise ValueError(f"{at!r} as the position of {tp}: a whole number, at least 0, is wanted")
+            if cursor is None or cursor.dropped:
+                results[tp] = ConsumerError(f"{tp} is not owned by this member, so its offset is not ours to commit")
+            else:
+                wanted[cursor] = at
+        return results | self._commits.commit_at(wanted)
+
+    def park(self, tp: TopicPartition, reason: str) -> None:
+        self._owned(tp, "parked").park(reason, at_once=True)
+
+    def unpark(self, tp: TopicPartition) -> bool:
+        cursor = self._cursors.get(tp)
+        if cursor is None or now() >= self._lease.valid_until or not cursor.unpark():
+            return False
+        self._fetchers.wake()
+        return True
+
+    def pause(self, what: Iterable[What]) -> None:
+        self._say(what, paused=True)
+
+    def resume(self, what: Iterable[What]) -> None:
+        self._say(what, paused=False)
+        self._fetchers.wake()
+
+    def _say(self, what: Iterable[What], paused: bool) -> None:
+        for one in what:
+            self._pauses.say(one, paused)
+        for cursor in list(self._cursors.values()):
+            if cursor.closing or (cursor.tp in self._pauses) is cursor.paused:
+                continue
+            if cursor.paused:
+                cursor.resume()
+            else:
+                cursor.pause()
+
+    def seek(self, tp: TopicPartition, position: int | str) -> None:
+        """Read on from a position, or from an end of the log as its leader tells it."""
+        if isinstance(position, bool) or not (position in ENDS or (isinstance(position, int) and position >= 0)):
+            raise ValueError(f"{position!r} as the position of {tp}: a number from 0 on, smallest or largest is wanted")
+        self._owned(tp, "moved")
+        at = position if isinstance(position, int) else self._end_of(tp, position)
+        cursor = self._owned(tp, "moved")  # its leader may have taken a while
+        cursor.begin(at)
+        cursor.discard_fetched()
+        self._fetchers.wake()
+
+    def _owned(self, tp: TopicPartition, done: str) -> Cursor:
+        cursor = self._cursors.get(tp)
+        if cursor is None or cursor.closing:
+            raise ConsumerError(f"{tp} is not owned by this member, so it cannot be {done} here")
+        return cursor
