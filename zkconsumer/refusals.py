@@ -7,7 +7,7 @@ Refused                     any other code; .tp .position .broker beside BrokerE
     MetadataTooLarge        12  of a commit
     CoordinatorAway         14, 15, 16, after they were asked again
     GroupActive             22, 25, 27: the group has members, who commit for it
-MessageTooLarge             the fetch was smaller than the first message wanted (.needed bytes, 0: not known)
+MessageTooLarge             the fetch was smaller than the first message wanted (.needed bytes at least, 0: not known)
 Damaged                     the first entry wanted is damaged
 """
 
@@ -69,7 +69,7 @@ class MessageTooLarge(LocalError):
     """The first message wanted does not fit into what was asked for."""
 
     def __init__(self, tp: TopicPartition, position: int, broker: Broker, max_bytes: int, needed: int) -> None:
-        size = f"needs {needed} bytes" if needed else "needs more bytes"
+        size = f"needs at least {needed} bytes" if needed else "needs more bytes"
         super().__init__(f"{tp} at {position} on {broker}: the message {size}, max_bytes is {max_bytes}; raise it")
         self.tp = tp
         self.position = position

@@ -1,10 +1,12 @@
 """A fake Kafka 0.8.2 cluster that speaks real bytes on 127.0.0.1: a plain thread a connection, no gevent, no kafkawire.
 
-    speaks       Produce v0, Fetch v0, ListOffsets v0, Metadata v0; message format v0, plain and gzip wrappers
+    speaks       Produce v0, Fetch v0, ListOffsets v0, Metadata v0, GroupCoordinator v0, OffsetCommit and OffsetFetch
+                 v0 (as if in ZooKeeper) and v1; message format v0, plain and gzip wrappers
     does         offsets renumbered on append, outer CRCs checked (2), message.max.bytes (10; wrappers of one set are
                  measured together, because 0.8 merges them), leadership (6), auto-creation by name, acks 0 without an
-                 answer, partial sets at the end of a fetch, one request at a time per connection
-    leaves out   replicas and acks -1 waiting, min.insync.replicas, every group API, compaction, retention, really
+                 answer, partial sets at the end of a fetch, one request at a time per connection; one coordinator
+                 for all groups (16 from the others)
+    leaves out   replicas and acks -1 waiting, min.insync.replicas, members of groups, compaction, retention, really
                  merging wrappers (they are kept as they came); messages in a snappy or lz4 wrapper count as one
 
 with FakeCluster({"t": 2}, brokers=2) as cluster:
@@ -14,6 +16,8 @@ with FakeCluster({"t": 2}, brokers=2) as cluster:
     cluster.messages("t", 0)                [(offset, key, value)] as stored
     cluster.requests                        what was asked, decoded, in order of arrival: Seen(broker, api, body)
     cluster.move("t", 0, 2)                 another leader
+    cluster.coordinator = 2                 another coordinator
+    cluster.committed                       {(version, group, topic, partition): (offset, metadata)}
     cluster.stop(1); cluster.start(1)       a broker dies (connections reset) and comes back, on another port if told
 """
 
@@ -28,7 +32,15 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-APIS = {0: "produce", 1: "fetch", 2: "list_offsets", 3: "metadata"}
+APIS = {
+    0: "produce",
+    1: "fetch",
+    2: "list_offsets",
+    3: "metadata",
+    8: "offset_commit",
+    9: "offset_fetch",
+    10: "group_coordinator",
+}
 WAIT_S = 10.0  # no test may hang on a fake
 
 
@@ -54,6 +66,13 @@ class Wait:
 
     event: threading.Event | None = None
     seconds: float = WAIT_S
+
+
+@dataclass(frozen=True)
+class LeaveOut:
+    """Carry out, and answer without this partition (offsets only)."""
+
+    tp: tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -121,6 +140,8 @@ class FakeCluster:
         self.scripts: dict[str, deque[Any]] = {}
         self.errors: list[BaseException] = []
         self.servers: dict[int, _Server | None] = {}
+        self.coordinator = 1
+        self.committed: dict[tuple[int, str, str, int], tuple[int, str]] = {}
         self.stale: set[int] = set()  # brokers that are still said to lead after they stopped
         self.ports: dict[int, int] = {}
         for broker in range(1, brokers + 1):
@@ -303,6 +324,41 @@ class FakeCluster:
             reply += struct.pack(">i", b) + _string("127.0.0.1") + struct.pack(">i", self.ports[b])
         return reply + struct.pack(">i", len(rows)) + b"".join(rows)
 
+    def group_coordinator(self, broker: int, body: dict[str, Any], action: Any) -> bytes:
+        if isinstance(action, Fail):
+            return struct.pack(">hi", action.code, -1) + _string("") + struct.pack(">i", -1)
+        who = self.coordinator
+        return struct.pack(">hi", 0, who) + _string("127.0.0.1") + struct.pack(">i", self.ports[who])
+
+    def offset_commit(self, broker: int, body: dict[str, Any], action: Any) -> bytes:
+        answers: dict[str, list[bytes]] = {}
+        for (topic, partition), (offset, metadata) in body["offsets"].items():
+            code = self._offsets_code(broker, body["version"], (topic, partition), action)
+            if code == 0:
+                self.committed[body["version"], body["group"], topic, partition] = (offset, metadata)
+            if action != LeaveOut((topic, partition)):
+                answers.setdefault(topic, []).append(struct.pack(">ih", partition, code))
+        return _topics(answers)
+
+    def offset_fetch(self, broker: int, body: dict[str, Any], action: Any) -> bytes:
+        answers: dict[str, list[bytes]] = {}
+        version = body["version"]
+        for topic, partition in body["wanted"]:
+            code = self._offsets_code(broker, version, (topic, partition), action)
+            held = self.committed.get((version, body["group"], topic, partition))
+            offset, metadata = held if code == 0 and held is not None else (-1, "")
+            if code == 0 and ((topic, partition) not in self.logs or (version == 0 and held is None)):
+                code = 3
+            if action != LeaveOut((topic, partition)):
+                row = struct.pack(">iq", partition, offset) + _string(metadata) + struct.pack(">h", code)
+                answers.setdefault(topic, []).append(row)
+        return _topics(answers)
+
+    def _offsets_code(self, broker: int, version: int, tp: tuple[str, int], action: Any) -> int:
+        if isinstance(action, Fail) and action.tp in (None, tp):
+            return action.code
+        return 16 if version > 0 and broker != self.coordinator else 0
+
 
 class _Server:
     """One broker: a listening socket and a thread a connection."""
@@ -431,9 +487,26 @@ def _decode(frame: bytes) -> tuple[str, dict[str, Any], int]:
         body["times"] = r.partitions(lambda: r.take("qi"))
     elif key == 3:
         body["topics"] = [r.string() for _ in range(r.take("i"))]
+    elif key == 8:
+        body["group"] = r.string()
+        if version == 1:
+            body["generation"], body["member_id"] = r.take("i"), r.string()
+        body["offsets"] = r.partitions(lambda: _offset_row(r, version))
+    elif key == 9:
+        body["group"] = r.string()
+        body["wanted"] = list(r.partitions(lambda: None))
+    elif key == 10:
+        body["group"] = r.string()
     else:
         raise AssertionError(f"the fake broker does not speak api {key}")
     return APIS[key], body, correlation
+
+
+def _offset_row(r: _Bytes, version: int) -> tuple[int, str]:
+    offset = r.take("q")
+    if version == 1:
+        assert r.take("q") == -1, "a timestamp other than -1 is taken for the offset's age"
+    return offset, r.string()
 
 
 def _walk(data: bytes) -> list[tuple[int, int, bytes]]:
