@@ -158,10 +158,15 @@ def failing(codes: Mapping[type[Exception], int]) -> Iterator[None]:
         raise Failure(str(exc) or nearest.__name__, codes[nearest]) from exc
 
 
-def run_command(command: click.Command, usage: int = EXIT["usage"], args: Sequence[str] | None = None) -> int:
-    """Run a click command and return its exit code; `usage` is the code of a wrong command line."""
+def run_command(
+    command: click.Command, usage: int = EXIT["usage"], args: Sequence[str] | None = None, name: str | None = None
+) -> int:
+    """Run a click command and return its exit code; `usage` is the code of a wrong command line.
+
+    name: what usage lines call the program; as it was started when None.
+    """
     try:
-        result = command.main(args=list(args) if args is not None else None, standalone_mode=False)
+        result = command.main(args=list(args) if args is not None else None, prog_name=name, standalone_mode=False)
     except click.UsageError as exc:
         exc.show()
         return usage

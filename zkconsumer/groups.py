@@ -1,22 +1,83 @@
-"""What ZooKeeper and the brokers say about a consumer group: who owns what, what is committed, how far behind."""
+"""What ZooKeeper and the brokers say about consumer groups: who is in them, who owns what, how far behind.  Reads only.
+
+list_groups   a row for each group
+read_group    one group as its nodes are now: members and what they subscribe to, partitions, owners
+describe      a row for each partition of groups: owner, committed offset, end of the log
+idle_threads  pure: topics with more threads than partitions
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.zookeeper import BROKERS, TOPICS
 from kafkawire.dialects import Dialect
+from kafkawire.errors import LocalError
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.v08.znodes import CONSUMERS, Registration, RegistrationError
+from zkconsumer.assignor import java_order
 from zkconsumer.errors import ConsumerError
-from zkconsumer.logends import log_ends
+from zkconsumer.filters import streams_by_topic
+from zkconsumer.logends import log_ends, log_ends_by
+from zkconsumer.membership import Surplus
 from zkconsumer.offsets.store import Committed
 from zkconsumer.offsets.zookeeper import position
 from zkconsumer.zksession import ZkSession
 
+Tell = Callable[[str], object]
+
 
 class NoSuchGroup(ConsumerError):
     """ZooKeeper has no node of the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A group at a glance; topics: those it owns partitions of or committed offsets for."""
+
+    group: str
+    members: int
+    topics: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member's id node.  registration is None, and why a sentence, when it cannot be read.
+
+    streams: how many it has for each topic it reads now.  session: whose ephemeral node it is, 0 for a persistent one.
+    host: as its id tells, None where the id is not made as the JVM makes it.
+    """
+
+    consumer_id: str
+    host: str | None
+    session: int
+    registration: Registration | None
+    streams: Mapping[str, int]
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNodes:
+    """A group as its nodes are.  partitions: of each topic its members read, or it has nodes of, in order; owners: what
+    owner nodes hold, also of partitions that the topic does not have (any more)."""
+
+    group: str
+    members: tuple[GroupMember, ...]
+    partitions: Mapping[str, Sequence[PartitionId]]
+    owners: Mapping[TopicPartition, str]
+    committed: Sequence[TopicPartition]  # those that have an offset node
+
+    @property
+    def threads(self) -> dict[str, list[str]]:
+        """Thread ids by topic, of the members that can be read, in Java's order."""
+        found: dict[str, list[str]] = {}
+        for member in self.members:
+            for topic, count in member.streams.items():
+                found.setdefault(topic, []).extend(f"{member.consumer_id}-{n}" for n in range(count))
+        return {topic: java_order(names) for topic, names in sorted(found.items())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,35 +98,154 @@ class GroupRow:
         return max(0, self.end - self.committed)
 
 
-def describe(session: ZkSession, links: Links, dialect: Dialect, group: str) -> list[GroupRow]:
-    """A row for each partition of what the group owns or committed, sorted.  Raises NoSuchGroup, ZooKeeperAway."""
-    znodes = dialect.znodes
-    folders = [znodes.owners(group, "-").rpartition("/")[0], znodes.offsets(group, "-").rpartition("/")[0]]
-    listed = [session.children(folder) for folder in folders]
-    if all(names is None for names in listed) and session.children(znodes.ids(group)) is None:
-        raise NoSuchGroup(f"group {group} is not known to ZooKeeper at {session.connect}")
-    topics = sorted({topic for names in listed for topic in names or ()})
-    tps = _partitions(session, dialect, group, topics)
-    owners = session.read([znodes.owner(group, tp) for tp in tps])
-    offsets = session.read([znodes.offset(group, tp) for tp in tps])
-    ends = log_ends(session, links, dialect, tps)
-    rows = []
-    for tp in tps:
-        owner, path = owners[znodes.owner(group, tp)], znodes.offset(group, tp)
-        name = owner.data.decode("utf-8", "replace") if owner is not None else None
-        rows.append(GroupRow(tp.topic, tp.partition, name, position(path, offsets[path]), ends.get(tp)))
-    return rows
+@dataclass(frozen=True, slots=True)
+class IdleThreads:
+    """A topic that is read by more threads than it has partitions: the last ones, in Java's order, get nothing."""
+
+    topic: str
+    threads: int
+    partitions: int
+    idle: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return str(Surplus(self.topic, self.threads, self.partitions))
 
 
-def _partitions(session: ZkSession, dialect: Dialect, group: str, topics: Iterable[str]) -> list[TopicPartition]:
-    """Those the topic has now, and those the group has nodes of."""
-    znodes = dialect.znodes
-    found: list[TopicPartition] = []
-    for topic in topics:
-        path = znodes.topic_path(topic)
-        node = session.read([path])[path]
-        ids: set[PartitionId] = set(znodes.topic(node.data, path)) if node is not None else set()
-        for folder in (znodes.owners(group, topic), znodes.offsets(group, topic)):
-            ids |= {dialect.partition(name) for name in session.children(folder) or ()}
-        found += [TopicPartition(topic, partition) for partition in dialect.in_order(ids)]
+# groups and members ---------------------------------------------------------------------------------------------------
+
+
+def list_groups(session: ZkSession, dialect: Dialect) -> list[GroupSummary]:
+    """All groups, sorted.  Raises ZooKeeperAway."""
+    znodes, found = dialect.znodes, []
+    for group in sorted(session.children(CONSUMERS) or ()):
+        topics = {topic for folder in _folders(dialect, group) for topic in session.children(folder) or ()}
+        found.append(GroupSummary(group, len(session.children(znodes.ids(group)) or ()), len(topics)))
     return found
+
+
+def no_brokers(session: ZkSession) -> str | None:
+    """A sentence when no broker is registered where we look: mostly a wrong chroot.  Raises ZooKeeperAway."""
+    if session.children(BROKERS):
+        return None
+    return f"no brokers are registered under {session.connect}: is the chroot missing, or wrong?"
+
+
+def read_group(session: ZkSession, dialect: Dialect, group: str) -> GroupNodes:
+    """The group as its nodes are now.  Raises NoSuchGroup, ZooKeeperAway."""
+    home = f"{CONSUMERS}/{group}"
+    if session.stat([home])[home] is None:
+        hint = no_brokers(session)
+        raise NoSuchGroup(f"group {group} is not known to ZooKeeper at {session.connect}{'; ' + hint if hint else ''}")
+    members = _members(session, dialect, group)
+    topics = {topic for member in members for topic in member.streams}
+    topics |= {topic for folder in _folders(dialect, group) for topic in session.children(folder) or ()}
+    partitions: dict[str, list[PartitionId]] = {}
+    owned: list[TopicPartition] = []
+    committed: list[TopicPartition] = []
+    nodes = session.read([dialect.znodes.topic_path(topic) for topic in topics])
+    for topic in sorted(topics):
+        path = dialect.znodes.topic_path(topic)
+        node = nodes[path]
+        partitions[topic] = dialect.in_order(dialect.znodes.topic(node.data, path)) if node is not None else []
+        owned += _listed(session, dialect, topic, dialect.znodes.owners(group, topic))
+        committed += _listed(session, dialect, topic, dialect.znodes.offsets(group, topic))
+    held = session.read([dialect.znodes.owner(group, tp) for tp in owned])
+    owners = {tp: held[dialect.znodes.owner(group, tp)] for tp in owned}
+    texts = {tp: node.data.decode("utf-8", "replace") for tp, node in owners.items() if node is not None}
+    return GroupNodes(group, tuple(members), partitions, texts, committed)
+
+
+def _folders(dialect: Dialect, group: str) -> list[str]:
+    """Where a group's topics are listed."""
+    znodes = dialect.znodes
+    return [znodes.owners(group, "-").rpartition("/")[0], znodes.offsets(group, "-").rpartition("/")[0]]
+
+
+def _listed(session: ZkSession, dialect: Dialect, topic: str, folder: str) -> list[TopicPartition]:
+    """The partitions that have a node in a folder; one that is no partition's name is not ours to read."""
+    found = []
+    for name in session.children(folder) or ():
+        try:
+            found.append(TopicPartition(topic, dialect.partition(name)))
+        except LocalError:
+            continue
+    return found
+
+
+def _members(session: ZkSession, dialect: Dialect, group: str) -> list[GroupMember]:
+    znodes = dialect.znodes
+    topics = sorted(session.children(TOPICS) or ())
+    paths = {znodes.member(group, name): name for name in java_order(session.children(znodes.ids(group)) or ())}
+    found = []
+    for path, node in session.read(paths).items():
+        if node is None:
+            continue  # left after it was listed
+        name, registration, streams, why = paths[path], None, {}, None
+        try:
+            registration = znodes.registration(node.data)
+            streams = streams_by_topic(registration, topics)
+        except (RegistrationError, ValueError) as e:
+            why = str(e)
+        found.append(GroupMember(name, host_of(group, name), node.owner, registration, streams, why))
+    return found
+
+
+def host_of(group: str, consumer_id: str) -> str | None:
+    """The host in an id as the JVM makes it: GROUP_HOST-MS-RANDOM."""
+    own, _, name = consumer_id.partition(f"{group}_")
+    parts = name.rsplit("-", 2)
+    return parts[0] if not own and len(parts) == 3 and parts[1].isdigit() else None
+
+
+# partitions -----------------------------------------------------------------------------------------------------------
+
+
+def describe(
+    session: ZkSession,
+    links: Links,
+    dialect: Dialect,
+    groups: Sequence[GroupNodes],
+    brokers: Sequence[tuple[str, int]] = (),
+    tell: Tell = lambda text: None,
+) -> dict[str, list[GroupRow]]:
+    """A row for each partition of what each group reads, owns or committed, sorted.
+
+    brokers: ask these who leads what, instead of ZooKeeper.  tell(sentence): why the end of a log is not known.
+    Raises ZooKeeperAway, and Unreachable when none of brokers answers.
+    """
+    tps = {nodes.group: _in_order(dialect, nodes) for nodes in groups}
+    everything = sorted({tp for each in tps.values() for tp in each}, key=lambda tp: (tp.topic, str(tp.partition)))
+    if brokers:
+        view = MetadataSource(brokers, dialect, links).read(None)
+        led = {tp: view.leader(tp) for tp in everything}
+        leaders = {tp: broker.id if broker is not None else None for tp, broker in led.items()}
+        ends = log_ends_by(links, dialect, view.brokers, leaders, tell=tell)
+    else:
+        ends = log_ends(session, links, dialect, everything, tell=tell)
+    found = {}
+    for nodes in groups:
+        paths = {tp: dialect.znodes.offset(nodes.group, tp) for tp in tps[nodes.group]}
+        offsets = session.read(paths.values())
+        found[nodes.group] = [
+            GroupRow(tp.topic, tp.partition, nodes.owners.get(tp), position(path, offsets[path]), ends.get(tp))
+            for tp, path in paths.items()
+        ]
+    return found
+
+
+def _in_order(dialect: Dialect, nodes: GroupNodes) -> list[TopicPartition]:
+    ids = {topic: set(partitions) for topic, partitions in nodes.partitions.items()}
+    for tp in (*nodes.owners, *nodes.committed):
+        ids.setdefault(tp.topic, set()).add(tp.partition)
+    return [TopicPartition(topic, partition) for topic in sorted(ids) for partition in dialect.in_order(ids[topic])]
+
+
+def idle_threads(
+    threads: Mapping[str, Sequence[str]], partitions: Mapping[str, Sequence[PartitionId]]
+) -> list[IdleThreads]:
+    """Topics with more threads (in Java's order) than partitions: range leaves the last ones without any."""
+    return [
+        IdleThreads(topic, len(names), len(partitions[topic]), tuple(names[len(partitions[topic]) :]))
+        for topic, names in threads.items()
+        if len(names) > len(partitions.get(topic, ())) > 0
+    ]

@@ -9,7 +9,7 @@ import pytest
 
 from groundwork.output import write
 from kafkawire.model import BrokerPartition, PartitionId
-from zkconsumer.commands.main import COLUMNS, _row
+from zkconsumer.commands.groups import COLUMNS, partition_row
 from zkconsumer.groups import GroupRow
 from zkconsumer.offsets.store import NONE
 
@@ -18,7 +18,7 @@ from zkconsumer.offsets.store import NONE
 def test_a_partition_is_a_number_where_it_is_one(partition: PartitionId, shown: object):
     out = io.StringIO()
     rows = [GroupRow("orders", partition, "g_host-0", 40, 50), GroupRow("orders", partition, None, NONE, None)]
-    write([_row(row) for row in rows], COLUMNS, "json", out)
+    write([partition_row(row) for row in rows], COLUMNS, "json", out)
     first, second = json.loads(out.getvalue())
     assert [first["partition"], second["partition"]] == [shown, shown]
     assert [first["lag"], second["committed"]] == [10, None]

@@ -39,30 +39,29 @@ CODES: dict[type[Exception], int] = {
 }
 
 F = TypeVar("F", bound=Callable[..., Any])
-Decorator = Callable[[F], F]
 
 
 # options ------------------------------------------------------------------------------------------------------------
 
 
-def zookeeper_option(required: bool = True) -> Decorator[F]:
+def zookeeper_option(required: bool = True) -> Callable[[F], F]:
     """-z, as zookeeper: str (None when it is not required and not given)."""
     return click.option(
         "-z", "--zookeeper", required=required, metavar="HOST:PORT/CHROOT", help="ZooKeeper of the cluster."
     )
 
 
-def brokers_option(help: str = "Any brokers of the cluster, instead of ZooKeeper.") -> Decorator[F]:
+def brokers_option(help: str = "Any brokers of the cluster, instead of ZooKeeper.") -> Callable[[F], F]:
     """-b, as brokers: list of (host, port), empty when it is not given."""
     return click.option("-b", "--brokers", metavar="HOST:PORT,…", callback=_addresses, help=help)
 
 
-def group_option(required: bool = True, help: str = "Consumer group.") -> Decorator[F]:
+def group_option(required: bool = True, help: str = "Consumer group.") -> Callable[[F], F]:
     """--group, as group: str (None when it is not required and not given)."""
     return click.option("--group", required=required, help=help)
 
 
-def output_option(forms: tuple[str, ...] = FORMS, default: str = "table") -> Decorator[F]:
+def output_option(forms: tuple[str, ...] = FORMS, default: str = "table") -> Callable[[F], F]:
     """-o, as output: one of the forms."""
     return click.option(
         "-o", "--output", type=click.Choice(forms), default=default, show_default=True, help="Form of the output."
@@ -138,3 +137,8 @@ def quiet(level: str = "error") -> None:
     """Log to stderr from this level on; what kazoo has to say we say in one sentence."""
     set_up_logging(level)
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+
+
+def tell(text: str) -> None:
+    """Beside the data: on stderr."""
+    click.echo(text, err=True)

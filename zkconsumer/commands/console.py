@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 import queue
-import select
 import signal
 import sys
 import threading
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from groundwork.crew import now
-from kafkawire.model import Message
+from zkconsumer.commands import pipes
+from zkconsumer.commands.printing import Printing
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
@@ -22,19 +20,6 @@ from zkconsumer.stream import Stream
 
 LOOK_S = 0.2  # how often it is seen that nobody reads what we print any more
 SWITCH_S = 0.0005  # printing is a tight loop: the hub's thread must get its turns (runtime.md, section 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Printing:
-    """What is printed of a message, as bytes, null as nothing."""
-
-    key: bool = False
-    offset: bool = False
-
-    def line(self, message: Message) -> bytes:
-        at = f"{message.topic}/{message.partition} {message.offset}\t".encode() if self.offset else b""
-        key = (message.key or b"") + b"\t" if self.key else b""
-        return at + key + (message.value or b"") + b"\n"
 
 
 class _Enough(Exception):
@@ -78,7 +63,7 @@ class Console:
                 self._give_up(threads)
         for thread, _ in threads:
             thread.join(1.0)
-        _close(to)
+        pipes.close(to)
 
     def _streams(self, connector: ConsumerConnector) -> list[Stream]:
         if isinstance(self._wanted, str):
@@ -101,7 +86,7 @@ class Console:
             try:
                 said = self._ended.get(timeout=max(0.0, min(LOOK_S, until - now())))
             except queue.Empty:
-                if now() >= until or _nobody_reads(to):
+                if now() >= until or pipes.nobody_reads(to):
                     return
                 continue
             if said is not None:
@@ -133,26 +118,6 @@ class Console:
                 self._left -= 1
             self._ended.put(_Enough() if self._left == 0 else None)
             return True
-
-
-def _nobody_reads(to: BinaryIO) -> bool:
-    """The other end of our pipe is closed; a write would tell, but there may be nothing to write for hours."""
-    try:
-        poll = select.poll()
-        poll.register(to.fileno(), 0)
-        return any(what & (select.POLLERR | select.POLLHUP) for _, what in poll.poll(0))
-    except (OSError, ValueError):  # no file, as in a test
-        return False
-
-
-def _close(to: BinaryIO) -> None:
-    """What nobody took is not written again at the interpreter's exit, which would complain."""
-    try:
-        to.flush()
-    except BrokenPipeError:
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, to.fileno())
-        os.close(nothing)
 
 
 def _stop(number: int, frame: object) -> None:

@@ -1,0 +1,190 @@
+"""The commands of zkconsumer on real clusters: what they print, what they leave behind, their exit codes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from localkafka.client import ClusterClient, started_client
+from localkafka.load import Load, Mixture
+from localkafka.waiting import wait_until
+from tests.integration.readers import Reader, committed
+
+pytestmark = pytest.mark.real
+KINDS = ("owners", "offsets")
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-m", "zkconsumer.commands.main", *args]
+
+
+def run(*args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command(*args), capture_output=True, text=True, timeout=30)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return done
+
+
+def load(cluster: ClusterClient, topic: str, partitions: int, count: int) -> None:
+    producer = Load(cluster.brokers, cluster.version)
+    producer.produce(topic, partitions, count, Mixture(0, (0,)), batch=5)
+    producer.close()
+
+
+def groups_of(cluster: ClusterClient, topic: str) -> set[str]:
+    """Groups that have any node for the topic."""
+    zk = cluster.registry().zk
+    folders = [f"/consumers/{group}/{kind}/{topic}" for group in zk.get_children("/consumers") for kind in KINDS]
+    return {folder.split("/")[2] for folder in folders if zk.exists(folder)}
+
+
+def test_without_a_group_everything_is_read_and_no_node_stays(source, unique):
+    topic = unique.topic()
+    source.create_topic(topic, 2)
+    load(source, topic, 2, 60)
+    mine = unique.group()
+    source.registry().zk.create(f"/consumers/{mine}/offsets/{topic}/0", b"7", makepath=True)
+    done = run(
+        "consume", "-z", source.zookeeper, "--topic", topic, "--from-beginning", "--max-messages", "60", "-o", "json"
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted((row["partition"], row["offset"]) for row in rows) == [(p, o) for p in (0, 1) for o in range(30)]
+    assert groups_of(source, topic) == {mine}
+    assert committed(source, mine, topic) == {0: 7}
+
+
+def test_ctrl_c_removes_the_throwaway_group_too(source, unique):
+    topic = unique.topic()
+    source.create_topic(topic, 1)
+    load(source, topic, 1, 10)
+    argv = command("consume", "-z", source.zookeeper, "--topic", topic, "--from-beginning")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stderr is not None
+            assert all(child.stdout.readline() for _ in range(10))
+            (group,) = groups_of(source, topic)
+            assert group.startswith("console-consumer-")
+            child.send_signal(signal.SIGINT)
+            assert child.wait(15) == 0
+            assert child.stderr.read() == b""
+        finally:
+            child.kill()
+    assert source.registry().zk.exists(f"/consumers/{group}") is None
+
+
+def test_one_partition_is_read_from_an_offset_without_any_group(source, unique):
+    topic = unique.topic()
+    source.create_topic(topic, 2)
+    load(source, topic, 2, 40)
+    for way in (("-z", source.zookeeper), ("-b", source.brokers)):
+        read = ("consume", *way, "--topic", topic, "--partition", "1", "--print-offset", "--timeout-ms", "500")
+        lines = run(*read, "--offset", "15").stdout.splitlines()
+        assert [line.split("\t")[0] for line in lines] == [f"{topic}/1 {n}" for n in range(15, 20)]
+    assert "holds 0 to 20" in run(*read, "--offset", "99", code=1).stderr
+    assert "has 2 partitions" in run("consume", *way, "--topic", topic, "--partition", "7", code=5).stderr
+    assert "does not exist" in run("consume", *way, "--topic", topic + "x", "--partition", "0", code=5).stderr
+    assert groups_of(source, topic) == set()
+
+
+def test_a_group_is_listed_described_and_its_lag_told(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 2)
+    load(source, topic, 2, 100)
+    zk = ("-z", source.zookeeper)
+    with Reader(source.zookeeper, group, {topic: 3}, auto_commit_interval_ms=100) as reader:
+        wait_until(lambda: committed(source, group, topic) == {0: 50, 1: 50}, 10, "all committed")
+        members = json.loads(run("groups", "members", *zk, "--group", group, "-o", "json").stdout)
+        assert [(row["member"], row["streams"], row["pattern"]) for row in members] == [
+            (reader.consumer_id, 3, "static")
+        ]
+        described = run("groups", "describe", *zk, "--group", group, "-o", "json")
+        rows = json.loads(described.stdout)
+        assert [(row["partition"], row["committed"], row["end"], row["lag"]) for row in rows] == [
+            (0, 50, 50, 0),
+            (1, 50, 50, 0),
+            (None, None, None, None),
+        ]
+        assert rows[2]["owner"] == f"{reader.consumer_id}-2"
+        assert "3 partitions, or a multiple" in described.stderr
+        run("verify-rebalance", group, *zk)
+    load(source, topic, 2, 30)
+    listed = {row["group"]: row for row in json.loads(run("groups", "list", *zk, "-o", "json").stdout)}
+    assert listed[group] == {"group": group, "members": 0, "topics": 1}
+    lag = ("lag", *zk, "--group", group, "-b", source.brokers)
+    assert "30 messages behind" in run(*lag, "--threshold", "30").stderr
+    assert "more than 29" in run(*lag, "--threshold", "29", code=6).stderr
+    totals = {row["group"]: row for row in json.loads(run("lag", *zk, "-o", "json").stdout)}
+    assert totals[group] == {"group": group, "members": 0, "partitions": 2, "lag": 30, "unknown": 0}
+
+
+def test_planted_faults_of_a_group_are_found(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 2)
+    zk = source.registry().zk
+    with Reader(source.zookeeper, group, {topic: 1}) as reader:
+        wait_until(lambda: reader.connector.settled and len(reader.owns()) == 2, 10, "both partitions")
+        stranger = f"/consumers/{group}/owners/{topic}/9"
+        zk.create(stranger, b"gone_host-1-0", ephemeral=True)
+        found = json.loads(run("verify-rebalance", group, "-z", source.zookeeper, "-o", "json", code=4).stdout)
+        assert [(row["finding"], row["partition"]) for row in found if row["fault"]] == [("not registered", 9)]
+        zk.delete(stranger)
+        run("verify-rebalance", group, "-z", source.zookeeper)
+    run("verify-rebalance", group + "x", "-z", source.zookeeper, code=5)
+
+
+def test_lag_is_watched_until_ctrl_c(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 1)
+    source.registry().zk.create(f"/consumers/{group}/offsets/{topic}/0", b"0", makepath=True)
+    argv = command("lag", "-z", source.zookeeper, "--group", group, "--watch", "0.2", "-o", "csv")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stderr is not None
+            header = child.stdout.readline()
+            assert header.startswith("time,topic,partition")
+            assert child.stdout.readline().strip().endswith(f"{topic},0,,0,0,0")
+            load(source, topic, 1, 10)
+            until = time.monotonic() + 10
+            while not (line := child.stdout.readline()).strip().endswith("0,10,10"):
+                assert line != header
+                assert time.monotonic() < until
+            child.send_signal(signal.SIGINT)
+            assert child.wait(10) == 0
+            assert "Traceback" not in child.stderr.read()
+        finally:
+            child.kill()
+
+
+def test_a_path_without_brokers_a_missing_one_and_dead_brokers_are_one_sentence(source, unique):
+    server = source.zookeeper.partition("/")[0]
+    topic = unique.topic()
+    zk = started_client(server)
+    try:
+        zk.create(unique.chroot)
+        wrong = server + unique.chroot
+        hint = f"no brokers are registered under {wrong}"
+        assert hint in run("groups", "describe", "-z", wrong, "--group", "g", code=5).stderr
+        assert hint in run("lag", "-z", wrong, code=1).stderr
+        assert hint in run("groups", "list", "-z", wrong).stderr
+        assert hint in run("consume", "-z", wrong, "--topic", topic, "--partition", "0", code=1).stderr
+        zk.create(f"{unique.chroot}/brokers/ids/1", b'{"host":"127.0.0.1","port":9}', makepath=True)
+        zk.create(f"{unique.chroot}/brokers/topics/{topic}", b'{"partitions":{"0":[1]}}', makepath=True)
+        zk.create(
+            f"{unique.chroot}/brokers/topics/{topic}/partitions/0/state", b'{"leader":1,"isr":[1]}', makepath=True
+        )
+        zk.create(f"{unique.chroot}/consumers/g/offsets/{topic}/0", b"3", makepath=True)
+        dead = run("lag", "-z", wrong, "--group", "g", "--threshold", "5", code=4)
+        assert "1 partitions led by broker 1 (127.0.0.1:9)" in dead.stderr
+        assert "Connection refused" in run("consume", "-z", wrong, "--topic", topic, "--partition", "0", code=1).stderr
+    finally:
+        zk.delete(unique.chroot, recursive=True)
+        zk.stop()
+        zk.close()
+    assert "does not exist" in run("groups", "list", "-z", server + unique.chroot, code=1).stderr

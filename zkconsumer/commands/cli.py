@@ -1,0 +1,61 @@
+"""`zkconsumer`: read topics as a member of a ZooKeeper consumer group, look at groups and at the cluster.
+
+    zkconsumer consume -z ZK --topic T --group G            messages to stdout, one a line
+    zkconsumer groups list | describe | members             who owns what, what is committed, how far behind
+    zkconsumer lag -z ZK --watch 5                          of every group
+    zkconsumer verify-rebalance G -z ZK                     is every partition read, by whom it should be
+    zkconsumer topics | brokers                             the cluster, by ZooKeeper or any one broker
+    zkconsumer completion bash                              for the shell
+
+Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT, and 130 after ctrl-C.
+"""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+
+import click
+
+from groundwork.output import run_command
+from kafkawire.columns import kernels
+from zkconsumer.commands.cluster import brokers, topics
+from zkconsumer.commands.completion import PROGRAM, completion
+from zkconsumer.commands.consume import consume
+from zkconsumer.commands.groups import groups
+from zkconsumer.commands.lag import lag
+from zkconsumer.commands.verify import verify_rebalance
+
+DISTRIBUTION = "kafka-legacy-mirror"
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", "show_version", is_flag=True, help="Print the version; with -v, of what it stands on too.")
+@click.option("-v", "--verbose", is_flag=True, help="With --version.")
+@click.pass_context
+def cli(ctx: click.Context, show_version: bool, verbose: bool) -> None:
+    """Consumer groups that live in ZooKeeper: read with one, look at one."""
+    if show_version:
+        click.echo("\n".join(versions() if verbose else versions()[:1]))
+        ctx.exit(0)
+    if ctx.invoked_subcommand is None:
+        raise click.UsageError("a command is missing; zkconsumer --help lists them", ctx)
+
+
+for command in (consume, groups, lag, verify_rebalance, topics, brokers, completion):
+    cli.add_command(command)
+
+
+def versions() -> list[str]:
+    """Our own first; then what decides how it behaves on this machine."""
+    return [
+        f"{PROGRAM} {version(DISTRIBUTION)}",
+        f"column kernels {kernels()}",
+        f"Python {platform.python_version()} ({platform.python_implementation()})",
+        *(f"{name} {version(name)}" for name in ("gevent", "kazoo")),
+    ]
+
+
+def outcome(args: list[str]) -> int:
+    """Run a command line; its exit code."""
+    return run_command(cli, args=args, name=PROGRAM)

@@ -1,0 +1,181 @@
+"""`zkconsumer consume`: messages to stdout, as a member of a group, or of one partition without a group."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from groundwork.output import EXIT, failing
+from kafkawire.cluster.zookeeper import read_brokers
+from zkconsumer.commands.common import (
+    CODES,
+    TIMEOUT_MS,
+    brokers_option,
+    clear_errors,
+    group_option,
+    kafka_version_option,
+    output_option,
+    quiet,
+    reaching,
+    zookeeper_option,
+)
+from zkconsumer.commands.console import Console
+from zkconsumer.commands.partition import LARGEST, SMALLEST, NoSuchPartition, OnePartition
+from zkconsumer.commands.printing import JSON, TEXT, Printing
+from zkconsumer.commands.throwaway import throwaway_group
+from zkconsumer.config import ConsumerConfig, load_consumer
+from zkconsumer.errors import ConsumerError
+from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
+from zkconsumer.groups import no_brokers
+
+Address = tuple[str, int]
+
+
+@click.command()
+@zookeeper_option(required=False)
+@brokers_option("Brokers to ask instead of ZooKeeper; with --partition only: a group lives in ZooKeeper.")
+@group_option(required=False, help="Consumer group to take part in; a throwaway one without.")
+@click.option("--topic", help="Topic to read.")
+@click.option("--whitelist", metavar="REGEX", help="Read every topic whose whole name matches.")
+@click.option("--blacklist", metavar="REGEX", help="Leave out topics whose whole name matches; beside a whitelist too.")
+@click.option("--partition", type=click.IntRange(min=0), help="Read this partition only, without a group.")
+@click.option("--offset", metavar="N|smallest|largest", help="Where to begin, with --partition.")
+@click.option("--num.streams", "num_streams", type=click.IntRange(min=1), default=1, help="Streams (thread ids).")
+@click.option("--from-beginning", is_flag=True, help="Where nothing is committed, start at the smallest offset.")
+@click.option("--max-messages", type=click.IntRange(min=1), help="End after so many.")
+@click.option("--timeout-ms", type=click.IntRange(min=0), help="End when no message comes for so long.")
+@click.option("--print-key", is_flag=True, help="Key and a tab before each value; null is an empty text.")
+@click.option("--print-offset", is_flag=True, help="TOPIC/PARTITION OFFSET and a tab before each message.")
+@click.option("--consumer-property", "properties", multiple=True, metavar="KEY=VALUE", help="An option; repeatable.")
+@kafka_version_option
+@output_option((TEXT, JSON), TEXT)
+def consume(
+    zookeeper: str | None,
+    brokers: list[Address],
+    group: str | None,
+    topic: str | None,
+    whitelist: str | None,
+    blacklist: str | None,
+    partition: int | None,
+    offset: str | None,
+    num_streams: int,
+    from_beginning: bool,
+    max_messages: int | None,
+    timeout_ms: int | None,
+    print_key: bool,
+    print_offset: bool,
+    properties: tuple[str, ...],
+    kafka_version: str,
+    output: str,
+) -> None:
+    """Print messages, one a line, until ctrl-C or SIGTERM.
+
+    With --group, what was printed is committed, and the group's other members get the rest.  Without, a group is made
+    up, and removed from ZooKeeper at the end.  json prints an object a message; what is not UTF-8 is {"base64": "…"}.
+    """
+    quiet("warning")
+    printing = Printing(print_key, print_offset, output)
+    if partition is not None:
+        _only_with_groups(group, whitelist, blacklist, properties, num_streams)
+        if topic is None:
+            raise click.UsageError("--partition needs --topic")
+        start = _start(offset, from_beginning)
+        with failing({NoSuchPartition: EXIT["not found"], **CODES}):
+            found = _brokers(zookeeper, brokers, kafka_version)
+            reader = OnePartition(found, topic, partition, start, kafka_version, TIMEOUT_MS)
+            reader.run(printing, max_messages, timeout_ms)
+        return
+    if offset is not None:
+        raise click.UsageError("--offset needs --partition: in a group the committed offsets say where to begin")
+    if zookeeper is None or brokers:
+        raise click.UsageError("a group lives in ZooKeeper: give -z and not -b (or read one --partition)")
+    wanted = _wanted(topic, whitelist, blacklist)
+    values = {
+        "zookeeper.connect": zookeeper,
+        "auto.offset.reset": "smallest" if from_beginning else "largest",
+        **_properties(properties),
+    }
+    name = group or values.get("group.id")
+    with clear_errors():
+        if name:
+            _run(values | {"group.id": name}, wanted, num_streams, kafka_version, printing, max_messages, timeout_ms)
+            return
+        with throwaway_group(zookeeper) as own:
+            _run(values | {"group.id": own}, wanted, num_streams, kafka_version, printing, max_messages, timeout_ms)
+
+
+def _run(
+    values: dict[str, str],
+    wanted: str | TopicFilter,
+    num_streams: int,
+    kafka_version: str,
+    printing: Printing,
+    max_messages: int | None,
+    timeout_ms: int | None,
+) -> None:
+    config = load_consumer(ConsumerConfig, values, "command line", jvm=True)
+    Console(config, wanted, num_streams, kafka_version).run(printing, max_messages, timeout_ms)
+
+
+def _only_with_groups(
+    group: str | None, whitelist: str | None, blacklist: str | None, properties: tuple[str, ...], num_streams: int
+) -> None:
+    given = {
+        "--group": group,
+        "--whitelist": whitelist,
+        "--blacklist": blacklist,
+        "--consumer-property": properties,
+        "--num.streams": num_streams > 1,
+    }
+    names = [name for name, value in given.items() if value]
+    if names:
+        raise click.UsageError(
+            f"--partition reads one partition without a group: {', '.join(names)} does not go with it"
+        )
+
+
+def _start(offset: str | None, from_beginning: bool) -> int | str:
+    if offset is None:
+        return SMALLEST if from_beginning else LARGEST
+    if from_beginning:
+        raise click.UsageError("give --offset or --from-beginning, not both")
+    if re.fullmatch("[0-9]{1,18}", offset):
+        return int(offset)
+    if offset.lower() not in (SMALLEST, LARGEST):
+        raise click.UsageError(f"--offset {offset!r} is neither a number of 0 or more nor {SMALLEST} or {LARGEST}")
+    return offset.lower()
+
+
+def _brokers(zookeeper: str | None, brokers: list[Address], kafka_version: str) -> list[Address]:
+    """Brokers of the cluster, given or as ZooKeeper has them.  Ends the command when there are none."""
+    if (zookeeper is None) == (not brokers):
+        raise click.UsageError("give either -z or -b")
+    if zookeeper is None:
+        return brokers
+    with reaching(zookeeper, kafka_version) as reach:
+        found = reach.session.ask("read brokers", read_brokers, reach.dialect.znodes)
+        if not found:
+            raise ConsumerError(no_brokers(reach.session) or f"no broker at {zookeeper} has a plain address")
+    return [(broker.host, broker.port) for broker in found.values()]
+
+
+def _properties(given: tuple[str, ...]) -> dict[str, str]:
+    for text in given:
+        if "=" not in text:
+            raise click.UsageError(f"--consumer-property {text!r} is not KEY=VALUE")
+    return dict(text.split("=", 1) for text in given)
+
+
+def _wanted(topic: str | None, whitelist: str | None, blacklist: str | None) -> str | TopicFilter:
+    if (topic is None) == (whitelist is None and blacklist is None):
+        raise click.UsageError("give --topic, or --whitelist, --blacklist or both")
+    if topic is not None:
+        return topic
+    try:
+        if whitelist is None:
+            return Blacklist(str(blacklist))
+        chosen = Whitelist(whitelist)
+        return chosen if blacklist is None else chosen.without(Blacklist(blacklist))
+    except ValueError as e:
+        raise click.UsageError(str(e)) from None

@@ -1,0 +1,115 @@
+"""`zkconsumer groups`: which groups there are, who is in one, and how far each of its partitions is."""
+
+from __future__ import annotations
+
+import click
+
+from groundwork.output import write
+from zkconsumer.commands.common import (
+    brokers_option,
+    group_option,
+    kafka_version_option,
+    output_option,
+    reaching,
+    tell,
+    zookeeper_option,
+)
+from zkconsumer.groups import (
+    GroupMember,
+    GroupRow,
+    IdleThreads,
+    describe,
+    idle_threads,
+    list_groups,
+    no_brokers,
+    read_group,
+)
+from zkconsumer.offsets.store import NONE, Unknown
+
+LIST = ("group", "members", "topics")
+COLUMNS = ("topic", "partition", "owner", "committed", "end", "lag")
+MEMBERS = ("member", "host", "pattern", "subscription", "streams", "session", "problem")
+LEADERS = "Ask these brokers who leads what, instead of ZooKeeper."
+
+
+@click.group()
+def groups() -> None:
+    """Look at consumer groups; nothing is changed."""
+
+
+@groups.command("list")
+@zookeeper_option()
+@kafka_version_option
+@output_option()
+def list_command(zookeeper: str, kafka_version: str, output: str) -> None:
+    """Print all groups that ZooKeeper knows, how many members each has now and how many topics it read."""
+    with reaching(zookeeper, kafka_version) as reach:
+        rows = list_groups(reach.session, reach.dialect)
+        hint = no_brokers(reach.session) if not rows else None
+    if hint:
+        tell(hint)
+    write([(row.group, row.members, row.topics) for row in rows], LIST, output)
+
+
+@groups.command("describe")
+@zookeeper_option()
+@brokers_option(LEADERS)
+@group_option()
+@kafka_version_option
+@output_option()
+def describe_command(
+    zookeeper: str, brokers: list[tuple[str, int]], group: str, kafka_version: str, output: str
+) -> None:
+    """Print topic, partition, owner, committed offset, end of the log and lag of each partition of a group.
+
+    A thread that has nothing to read, because its topic has fewer partitions than threads, is a row without partition.
+    """
+    with reaching(zookeeper, kafka_version) as reach:
+        nodes = read_group(reach.session, reach.dialect, group)
+        rows = describe(reach.session, reach.links, reach.dialect, [nodes], brokers, tell)[group]
+    unreadable = [member for member in nodes.members if member.why is not None]
+    for member in unreadable:
+        tell(f"member {member.consumer_id} cannot be read, so nobody in the group can divide: {member.why}")
+    idle = idle_threads(nodes.threads, nodes.partitions)
+    for each in idle:
+        tell(str(each))
+    write([*map(partition_row, rows), *idle_rows(idle)], COLUMNS, output)
+
+
+@groups.command("members")
+@zookeeper_option()
+@group_option()
+@kafka_version_option
+@output_option()
+def members_command(zookeeper: str, group: str, kafka_version: str, output: str) -> None:
+    """Print who is in a group: host, subscription, streams, the session that holds the node, and why one is unreadable.
+
+    A session of - is a node that outlives its member: somebody has to delete it.
+    """
+    with reaching(zookeeper, kafka_version) as reach:
+        nodes = read_group(reach.session, reach.dialect, group)
+    write([member_row(member) for member in nodes.members], MEMBERS, output)
+
+
+def partition_row(row: GroupRow) -> tuple[object, ...]:
+    """In the order of COLUMNS; why a committed offset is no number goes to stderr."""
+    if isinstance(row.committed, Unknown):
+        tell(f"{row.topic}/{row.partition}: {row.committed.reason}")
+    committed = None if row.committed is NONE or isinstance(row.committed, Unknown) else row.committed
+    partition = row.partition if isinstance(row.partition, int) else str(row.partition)
+    return (row.topic, partition, row.owner, committed, row.end, row.lag)
+
+
+def idle_rows(idle: list[IdleThreads]) -> list[tuple[object, ...]]:
+    """A row without a partition for each thread that gets none."""
+    return [(each.topic, None, thread, None, None, None) for each in idle for thread in each.idle]
+
+
+def member_row(member: GroupMember) -> tuple[object, ...]:
+    """In the order of MEMBERS."""
+    found = member.registration
+    subscription = ",".join(found.subscription) if found is not None else None
+    streams = sum(found.subscription.values()) if found is not None else None
+    session = f"{member.session:#x}" if member.session else None
+    pattern = found.pattern if found is not None else None
+    return (member.consumer_id, member.host, pattern, subscription, streams, session, member.why)

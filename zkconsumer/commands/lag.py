@@ -1,0 +1,136 @@
+"""`zkconsumer lag`: how far groups are behind, once or again and again, with an exit code for a monitor.
+
+A partition that nothing was ever committed for has no lag.  One whose committed offset cannot be read, or the end of
+whose log nobody tells, is unknown: with --threshold that is no success.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+
+from groundwork.crew import sleep
+from groundwork.output import EXIT, fail, write
+from zkconsumer.commands.common import (
+    Reach,
+    brokers_option,
+    group_option,
+    kafka_version_option,
+    output_option,
+    reaching,
+    tell,
+    zookeeper_option,
+)
+from zkconsumer.commands.groups import COLUMNS, LEADERS, partition_row
+from zkconsumer.errors import ZooKeeperAway
+from zkconsumer.groups import GroupRow, describe, list_groups, no_brokers, read_group
+from zkconsumer.offsets.store import NONE
+
+TOTALS = ("group", "members", "partitions", "lag", "unknown")
+
+
+@click.command()
+@zookeeper_option()
+@brokers_option(LEADERS)
+@group_option(required=False, help="Only this group, a row for each partition; a row for each group without.")
+@click.option(
+    "--watch",
+    is_flag=False,
+    flag_value=5.0,
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Look again after so many seconds (5), until ctrl-C.",
+)
+@click.option("--threshold", type=click.IntRange(min=0), help="Exit with 6 when a group's lag is more messages.")
+@kafka_version_option
+@output_option()
+def lag(
+    zookeeper: str,
+    brokers: list[tuple[str, int]],
+    group: str | None,
+    watch: float | None,
+    threshold: int | None,
+    kafka_version: str,
+    output: str,
+) -> None:
+    """Print how many messages are committed by nobody yet: of each group, or of each partition of one.
+
+    With --threshold: exit code 6 when a group is further behind, 4 when none is but some lag is not known.
+    """
+    with reaching(zookeeper, kafka_version) as reach:
+        code, looks = EXIT["done"], 0
+        try:
+            while True:
+                try:
+                    code = _look(reach, group, brokers, threshold, output, watch is not None, looks)
+                except ZooKeeperAway as e:
+                    if watch is None:
+                        raise
+                    tell(f"{e}; looking again in {watch:g} s")
+                if watch is None:
+                    break
+                looks += 1
+                sleep(watch)
+        except KeyboardInterrupt:
+            if watch is None:
+                raise
+    if code:
+        click.get_current_context().exit(code)
+
+
+def _look(
+    reach: Reach,
+    group: str | None,
+    brokers: Sequence[tuple[str, int]],
+    threshold: int | None,
+    output: str,
+    watching: bool,
+    looks: int,
+) -> int:
+    """Print one look at the groups; its exit code."""
+    names = [group] if group is not None else [each.group for each in list_groups(reach.session, reach.dialect)]
+    if not names and (hint := no_brokers(reach.session)):
+        fail(hint, EXIT["runtime"])
+    nodes = [read_group(reach.session, reach.dialect, name) for name in names]
+    rows = describe(reach.session, reach.links, reach.dialect, nodes, brokers, tell)
+    totals = [(each.group, len(each.members), len(rows[each.group]), *total(rows[each.group])) for each in nodes]
+    if group is not None:
+        _print([partition_row(row) for row in rows[group]], COLUMNS, output, watching, looks)
+        tell(f"group {group}: {totals[0][3]} messages behind, in {totals[0][2]} partitions, {totals[0][4]} unknown")
+    else:
+        _print(totals, TOTALS, output, watching, looks)
+    if threshold is None:
+        return EXIT["done"]
+    return verdict([(name, behind, unknown) for name, _, _, behind, unknown in totals], threshold)
+
+
+def total(rows: Sequence[GroupRow]) -> tuple[int, int]:
+    """Messages behind, of the partitions where that is known; how many have a position, and no known lag."""
+    known = [row.lag for row in rows if row.lag is not None]
+    return sum(known), sum(row.lag is None and row.committed is not NONE for row in rows)
+
+
+def verdict(totals: Sequence[tuple[str, int, int]], threshold: int) -> int:
+    """The exit code for (group, lag, unknown) of each group; who is over, or not known, is told."""
+    over = [f"group {name} is {behind} messages behind" for name, behind, _ in totals if behind > threshold]
+    for each in over:
+        tell(f"{each}, more than {threshold}")
+    if over:
+        return EXIT["exceeded"]
+    return EXIT["partly"] if any(unknown for _, _, unknown in totals) else EXIT["done"]
+
+
+def _print(rows: Sequence[Sequence[object]], columns: tuple[str, ...], output: str, watching: bool, looks: int) -> None:
+    """When watching, each row begins with the time; csv has its header once."""
+    if watching:
+        at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        rows, columns = [(at, *row) for row in rows], ("time", *columns)
+    if output == "csv" and looks:
+        csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
+    else:
+        write(rows, columns, output)
+    sys.stdout.flush()

@@ -1,0 +1,170 @@
+"""`zkconsumer consume --partition`: one partition read at its leader, without a group; nothing is written anywhere.
+
+When the leader moves or dies the next one is looked for among all brokers we know, for at most LOOK_S.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, TypeVar
+
+import click
+
+from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.dialects import dialect
+from kafkawire.errors import LinkLost
+from kafkawire.model import Broker, MessageSet, TopicPartition
+from kafkawire.net.links import Links
+from zkconsumer.commands import pipes
+from zkconsumer.commands.printing import Printing
+from zkconsumer.errors import ConsumerError
+from zkconsumer.refusals import MessageTooLarge, NotLeader, OffsetOutOfRange, UnknownPartition
+from zkconsumer.simple import SimpleConsumer
+
+LOOK_S = 30.0  # how long a partition may be without a leader
+PAUSE_S = 0.5  # between two looks
+WAIT_MS = 250  # of a fetch that finds nothing: how late a closed pipe is noticed
+FETCH_BYTES, MOST_BYTES = 1 << 20, 1 << 28
+SMALLEST, LARGEST = "smallest", "largest"
+
+T = TypeVar("T")
+
+
+class NoSuchPartition(ConsumerError):
+    """The cluster has no such topic, or the topic no such partition."""
+
+
+class Stop(Exception):
+    """SIGTERM, or nobody reads what we print."""
+
+
+class OnePartition:
+    """Reads a partition from `start`: an offset, smallest or largest.  brokers: any of the cluster."""
+
+    def __init__(
+        self,
+        brokers: Sequence[tuple[str, int]],
+        topic: str,
+        partition: int,
+        start: int | str,
+        release: str,
+        timeout_ms: int,
+    ) -> None:
+        self._tp = TopicPartition(topic, partition)
+        self._number = partition
+        self._start = start
+        self._release = release
+        self._timeout_ms = timeout_ms
+        self._met = False  # the partition was there once: when it is not, it is on its way back
+        self._links = Links("zkconsumer", timeout_ms=timeout_ms)
+        self._cluster = MetadataSource(brokers, dialect(release), self._links)
+        self._consumer: SimpleConsumer | None = None
+        self._max_bytes = FETCH_BYTES
+
+    def run(
+        self, printing: Printing, max_messages: int | None, timeout_ms: int | None, out: BinaryIO | None = None
+    ) -> None:
+        """Until so many were printed, none came for so long, ctrl-C, SIGTERM, or nobody reads.
+
+        Raises NoSuchPartition, other ConsumerErrors, WireError.
+        """
+        to = sys.stdout.buffer if out is None else out
+        before = signal.signal(signal.SIGTERM, _stop)
+        try:
+            self._print_all(printing, max_messages, timeout_ms, to)
+            pipes.close(to)
+        except (Stop, KeyboardInterrupt, BrokenPipeError):
+            pipes.discard(to)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+            self._leave()
+            self._links.close()
+
+    def _print_all(self, printing: Printing, max_messages: int | None, timeout_ms: int | None, to: BinaryIO) -> None:
+        position = self._begin()
+        printed, since = 0, time.monotonic()
+        while True:
+            if pipes.nobody_reads(to):
+                raise Stop
+            fetched = self._fetch(position)
+            for message in fetched.messages():
+                to.write(printing.line(message))
+                printed, since = printed + 1, time.monotonic()
+                if printed == max_messages:
+                    return
+            to.flush()
+            position = fetched.resume_at
+            if timeout_ms is not None and (time.monotonic() - since) * 1000 >= timeout_ms:
+                return
+
+    def _begin(self) -> int:
+        if isinstance(self._start, int):
+            return self._start
+        return self._ask(lambda at: at.earliest(self._tp) if self._start == SMALLEST else at.latest(self._tp))
+
+    def _fetch(self, position: int) -> MessageSet:
+        while True:
+            try:
+                return self._ask(lambda at: at.fetch(self._tp.topic, self._number, position, self._max_bytes, WAIT_MS))
+            except MessageTooLarge as e:
+                if self._max_bytes >= MOST_BYTES:
+                    raise
+                self._max_bytes = min(MOST_BYTES, max(e.needed, 2 * self._max_bytes))
+            except OffsetOutOfRange:
+                low, high = self._ask(lambda at: (at.earliest(self._tp), at.latest(self._tp)))
+                raise ConsumerError(
+                    f"{self._tp} at {position}: its log holds {low} to {high}; give --offset in between, smallest or"
+                    " largest"
+                ) from None
+
+    # the leader ---------------------------------------------------------------------------------------------------
+
+    def _ask(self, question: Callable[[SimpleConsumer], T]) -> T:
+        """question(the leader), asked again of the next leader while leaders change, for at most LOOK_S."""
+        until = time.monotonic() + LOOK_S
+        while True:
+            try:
+                consumer = self._consumer = self._consumer or self._lead()
+                answer = question(consumer)
+            except (LinkLost, NotLeader, UnknownPartition, Unreachable, _NoLeader) as e:
+                if time.monotonic() >= until or (isinstance(e, Unreachable) and not self._met):
+                    raise
+                click.echo(f"{e}; looking for the leader again", err=True)
+                self._leave()
+                time.sleep(PAUSE_S)
+            else:
+                self._met = True
+                return answer
+
+    def _lead(self) -> SimpleConsumer:
+        leader = self._leader()
+        return SimpleConsumer(leader.host, leader.port, self._release, "zkconsumer", self._timeout_ms)
+
+    def _leader(self) -> Broker:
+        """All topics are asked for: asking by name may create the topic."""
+        view = self._cluster.read(None)
+        partitions = view.topics.get(self._tp.topic)
+        if partitions is None and self._tp.topic not in view.errors and not self._met:
+            raise NoSuchPartition(f"topic {self._tp.topic} does not exist; zkconsumer topics lists those there are")
+        if partitions is not None and self._tp.partition not in partitions and not self._met:
+            raise NoSuchPartition(f"{self._tp}: the topic has {len(partitions)} partitions, from 0 on")
+        leader = view.leader(self._tp)
+        if leader is None:
+            raise _NoLeader(f"{self._tp} has no leader now")
+        return leader
+
+    def _leave(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+
+class _NoLeader(ConsumerError):
+    """No broker leads the partition at the moment."""
+
+
+def _stop(number: int, frame: object) -> None:
+    raise Stop

@@ -1,0 +1,36 @@
+"""The end of what commands write to: a pipe that nobody reads any more, or that is full."""
+
+from __future__ import annotations
+
+import os
+import select
+from typing import BinaryIO
+
+
+def nobody_reads(to: BinaryIO) -> bool:
+    """The other end of our pipe is closed; a write would tell, but there may be nothing to write for hours."""
+    try:
+        poll = select.poll()
+        poll.register(to.fileno(), 0)
+        return any(what & (select.POLLERR | select.POLLHUP) for _, what in poll.poll(0))
+    except (OSError, ValueError):  # no file, as in a test
+        return False
+
+
+def close(to: BinaryIO) -> None:
+    """What nobody took is not written again at the interpreter's exit, which would complain."""
+    try:
+        to.flush()
+    except BrokenPipeError:
+        discard(to)
+
+
+def discard(to: BinaryIO) -> None:
+    """Whatever is still buffered goes nowhere: its reader is gone, or does not read and must not be waited for."""
+    try:
+        number = to.fileno()
+    except (OSError, ValueError):
+        return
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, number)
+    os.close(nothing)

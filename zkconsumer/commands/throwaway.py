@@ -1,0 +1,70 @@
+"""A group for one command: made up at its start, and gone from ZooKeeper after it.
+
+What is removed is below /consumers/NAME of a name nobody else has, and only when nobody registered there meanwhile.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from groundwork.crew import Crew, now, sleep
+from groundwork.output import EXIT, fail
+from kafkawire.v08.znodes import CONSUMERS, ids
+from zkconsumer.commands.common import TIMEOUT_MS
+from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
+from zkconsumer.lease import Lease
+from zkconsumer.zksession import ZkSession
+
+PREFIX = "console-consumer-"  # as the JVM's console consumer calls them
+LEFT_S = 8.0  # a member that could not say goodbye is gone after its session
+
+
+@contextmanager
+def throwaway_group(zookeeper: str) -> Iterator[str]:
+    """The name of a fresh group; its nodes are removed after the block, however that ends.
+
+    Ends the command with a sentence and `partly` when they could not be removed.
+    """
+    group = PREFIX + secrets.token_hex(8)
+    try:
+        yield group
+    except (Unreachable, ChrootMissing):
+        raise  # nothing was created
+    except BaseException:
+        _remove_after(zookeeper, group, lambda text: None)  # the first error is the one to be told
+        raise
+    _remove_after(zookeeper, group, lambda text: fail(text, EXIT["partly"]))
+
+
+def _remove_after(zookeeper: str, group: str, failed: Callable[[str], object]) -> None:
+    crew = Crew()
+    session = ZkSession(zookeeper, TIMEOUT_MS, TIMEOUT_MS, crew, Lease())
+    try:
+        session.start()
+        remove(session, group)
+    except ConsumerError as e:
+        failed(f"the throwaway group {group} is left in ZooKeeper, delete {CONSUMERS}/{group}: {e}")
+    finally:
+        crew.stop(1.0)
+        session.close()
+
+
+def remove(session: ZkSession, group: str) -> None:
+    """Delete /consumers/GROUP once it has no member.  Raises ConsumerError when somebody is in it."""
+    until = now() + LEFT_S
+    while members := session.children(ids(group)):
+        if now() >= until:
+            raise ConsumerError(f"{', '.join(sorted(members))} joined it")
+        sleep(0.2)
+    _delete(session, f"{CONSUMERS}/{group}")
+
+
+def _delete(session: ZkSession, path: str) -> None:
+    """Children first; what somebody creates meanwhile makes ZooKeeper refuse, and stays."""
+    for name in session.children(path) or ():
+        _delete(session, f"{path}/{name}")
+    node = session.stat([path])[path]
+    if node is not None:
+        session.delete({path: node.version})
