@@ -3,13 +3,15 @@
     ours      groupmember.py, so many streams: says when it was handed what
     console   the JVM's ConsoleConsumer: prints what it was handed
     mirror    the JVM's MirrorMaker with three streams: what it was handed arrives at the target
-    perf      the JVM's ConsumerPerformance with three threads: says nothing; its commits tell how far it came
+    perf      the JVM's ConsumerPerformance with three threads: says nothing; its commits tell how far it came.  It
+              deletes the group's nodes, other members' too, before it registers: it can only be the first
 
 Each is stopped with SIGTERM, killed, frozen and thawed alike.  ConsumerPerformance knows no SIGTERM: it just ends.
 """
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import time
@@ -47,7 +49,7 @@ class Process:
         self.child = child
         self.console = console
         self.consumer_id = ""
-        self.frozen = 0  # how often
+        self.gone: list[tuple[float, float]] = []  # when it was frozen, and since when it is dead: monotonic seconds
 
     @property
     def ours(self) -> bool:
@@ -57,8 +59,20 @@ class Process:
     def running(self) -> bool:
         return self.child.running
 
+    @property
+    def frozen(self) -> int:
+        """How often it was."""
+        return sum(until < math.inf for _, until in self.gone)
+
+    def kill(self) -> None:
+        self.gone.append((time.monotonic(), math.inf))
+        self.child.kill()
+
     def stop(self) -> None:
+        began = time.monotonic()
         code = self.child.stop(20)
+        if self.kind == "perf":
+            self.gone.append((began, math.inf))
         assert not self.ours or code == 0, f"{self} ended with {code}; {self.child.log_end()}"
 
     def handed(self) -> list[Handed]:
@@ -102,14 +116,22 @@ class Group:
         self.session_s = session_s
         self.members: list[Process] = []  # the ended ones, too
         self._folder = folder
-        for partition in range(partitions):  # the JVM's console begins at the end where nothing is committed
-            source.registry().zk.create(f"{znodes.offsets(name, topic)}/{partition}", b"0", makepath=True)
+        self._begin_at_zero()
+
+    def _begin_at_zero(self) -> None:
+        """The JVM's console begins at the end where nothing is committed."""
+        zk, folder = self.source.registry().zk, znodes.offsets(self.name, self.topic)
+        zk.ensure_path(folder)
+        for partition in range(self.partitions):
+            if not zk.exists(f"{folder}/{partition}"):
+                zk.create(f"{folder}/{partition}", b"0")
 
     def living(self) -> list[Process]:
         return [member for member in self.members if member.running]
 
     def join(self, kind: str) -> Process:
         """Start a member; it is registered when this comes back."""
+        assert kind != "perf" or not self.members, "ConsumerPerformance would delete the others' nodes"
         before = set(self.ids())
         member = {"ours": self._ours, "console": self._console, "mirror": self._mirror, "perf": self._perf}[kind]()
         self.members.append(member)
@@ -119,6 +141,8 @@ class Group:
             return set(self.ids()) - before
 
         (member.consumer_id,) = wait_until(registered, 25, lambda: f"{kind} to register; {member.child.log_end()}")
+        if kind == "perf":
+            self._begin_at_zero()
         return member
 
     def _properties(self) -> dict[str, object]:
@@ -190,13 +214,14 @@ class Group:
 
     def freeze(self, member: Process) -> None:
         """SIGSTOP until its session has ended and the others have its partitions; then SIGCONT."""
-        member.frozen += 1
+        began = time.monotonic()
         member.child.pause()
         try:
             self.settle(member)
         finally:
             member.child.send(signal.SIGCONT)
             member.child.paused = False
+            member.gone.append((began, time.monotonic()))
 
     def close(self) -> None:
         for member in self.members:

@@ -81,15 +81,15 @@ class OwnerLog:
 
     # what must be true ----------------------------------------------------------------------------------------------
 
-    def longest_without_owner(self) -> tuple[float, int, float]:
+    def longest_without_owner(self, alive: Callable[[str, float], bool]) -> tuple[float, int, float]:
         """(seconds, partition, when), from the first sample in which every partition had an owner; time in which
-        ZooKeeper was away does not count."""
+        ZooKeeper was away does not count.  alive(owner, when): a dead one's node owns nothing."""
         worst = (0.0, -1, 0.0)
         first = next(i for i, sample in enumerate(self.samples) if len(sample.owners) == len(self._partitions))
         for partition in self._partitions:
             since: float | None = None
             for sample in self.samples[first:]:
-                if partition in sample.owners:
+                if partition in sample.owners and alive(sample.owners[partition], sample.began):
                     since = None
                 elif since is None:
                     since = sample.ended
@@ -134,6 +134,16 @@ class OwnerLog:
                 if offset > was and (whose(last[partition]) or whose(new.owners.get(partition, ""))):
                     found[partition].update(range(was, offset))
         return found
+
+    def passed(self, partition: int, offset: int) -> str:
+        """For an error message: when commits went over an offset, and who owned the partition then."""
+        pairs = zip(self.samples, self.samples[1:], strict=False)
+        return "; ".join(
+            f"{new.began:.2f}: {old.offsets.get(partition)} to {new.offsets.get(partition)},"
+            f" owner {old.owners.get(partition)} then {new.owners.get(partition)}"
+            for old, new in pairs
+            if old.offsets.get(partition, 0) <= offset < new.offsets.get(partition, 0)
+        )
 
     def owned_between(self, partition: int, since: float, until: float, whose: Callable[[str], bool]) -> bool:
         """Whether such an owner was seen on the partition in that time."""

@@ -75,9 +75,10 @@ class Verdict:
     orphan: tuple[int, float] = (-1, 0.0)
     messages: int = 0
     by_ours: int = 0
+    why: str = ""
 
     def check(self, longest_orphan_s: float) -> None:
-        assert self.lost == [], f"{len(self.lost)} of {self.messages} messages lost: {self.lost[:20]}"
+        assert self.lost == [], f"{len(self.lost)} of {self.messages} messages lost: {self.lost[:20]}; {self.why}"
         assert self.twice == [], f"{len(self.twice)} messages came twice: {self.twice[:20]}"
         assert self.foreign == [], self.foreign[:20]
         assert self.back == [], self.back[:20]
@@ -110,26 +111,31 @@ class Rounds:
         self.move(f"{member} stops", member.stop, clean=member.kind != "perf")
 
     def kill(self, member: Process) -> None:
-        self.move(f"{member} is killed", member.child.kill, clean=False)
+        self.move(f"{member} is killed", member.kill, clean=False)
 
     def freeze(self, member: Process) -> None:
         self.move(f"{member} freezes past its session", lambda: self.group.freeze(member), clean=False)
 
     def verdict(self) -> Verdict:
-        """End the traffic, wait until all is read and committed, and look at everything.  The members still run."""
+        """End the traffic, wait until all is read and committed, stop mirrors (which commit what they still hold), and
+        look at everything."""
         sent = self.traffic.end()
         ends = {p: sum(1 for q, _ in sent if q == p) for p in range(self.group.partitions)}
         wait_until(lambda: self._committed() == ends, 30, lambda: f"{ends} to be committed, have {self._committed()}")
         self.log.end()
+        for member in self.group.living():
+            if member.kind == "mirror":
+                member.stop()
         handed = {member.consumer_id: member.handed() for member in self.group.members if member.ours}
         found = Verdict(messages=len(sent), by_ours=sum(map(len, handed.values())))
         found.lost = sorted(sent - self._seen(handed))
+        found.why = self.log.passed(*found.lost[0]) if found.lost else ""
         found.twice = self._twice(handed)
         for member in self.group.members:
             wrong = self.log.handed_out_by_others(member.consumer_id, handed.get(member.consumer_id, []))
             found.foreign += wrong if len(wrong) > 2 * member.frozen else []
         found.back = self.log.offsets_that_went_back(self._is_ours)
-        found.orphan_s, partition, when = self.log.longest_without_owner()
+        found.orphan_s, partition, when = self.log.longest_without_owner(self._alive)
         found.orphan = (partition, when)
         return found
 
@@ -138,6 +144,10 @@ class Rounds:
 
     def _is_ours(self, owner: str) -> bool:
         return any(member.ours and owner.startswith(f"{member.consumer_id}-") for member in self.group.members)
+
+    def _alive(self, owner: str, when: float) -> bool:
+        gone = [m.gone for m in self.group.members if owner.startswith(f"{m.consumer_id}-")]
+        return not any(since <= when <= until for spans in gone for since, until in spans)
 
     def _is_jvm(self, owner: str) -> bool:
         return owner != "-" and not self._is_ours(owner)
