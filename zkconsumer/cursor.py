@@ -71,7 +71,7 @@ class Cursor:
         self.epoch = 0
         self.closing = False
         self.dropped = False
-        self._damage = (-1, 0)  # position, and how often it was met
+        self._damage: dict[int, int] = {}  # by position, how often it was met there
         self.on_corrupt = on_corrupt
         self.progress: Progress | None = None
         self.paused = False
@@ -152,7 +152,7 @@ class Cursor:
         if self.position is not None:
             with self._lock:
                 self._jumps[self.position] = to
-                self.position = to
+                self.position = self._behind(to)  # what follows may be known to be damaged already
             self.land()
 
     def land(self) -> None:
@@ -216,8 +216,8 @@ class Cursor:
         if self.closing or self.parked is None or not self.drained:
             return False
         self._parked = None
-        position, times = self._damage
-        self._damage = (position, times - 1)  # known already: found damaged once more it is parked at once
+        # Known already: found damaged once more it is parked at once, in the same words.
+        self._damage = {at: times - 1 for at, times in self._damage.items()}
         at = self.committable()
         if at is not None:
             self.begin(at)
@@ -229,15 +229,11 @@ class Cursor:
             self.taken(share)  # too late: gives its bytes back
 
     def count_damage(self, position: int) -> int:
-        """How many times in a row the entry at this position was found damaged, this one included."""
-        times = self._damage[1] + 1 if self._damage[0] == position else 1
-        self._damage = (position, times)
+        """How many times the entry at this position was found damaged, this one included."""
+        times = self._damage.get(position, 0) + 1
+        done = self.committable() or 0
+        self._damage = {at: count for at, count in self._damage.items() if at >= done} | {position: times}
         return times
-
-    @property
-    def damage_times(self) -> int:
-        """What count_damage said last."""
-        return self._damage[1]
 
     def _end_progress(self) -> None:
         with self._lock:

@@ -93,12 +93,13 @@ class Damage:
     def searching(self, tp: TopicPartition) -> bool:
         return tp in self._searches
 
-    def found(self, cursor: Cursor, position: int, error: CorruptMessage) -> bool:
-        """The entry at position is damaged.  True: fetch it again, after a pause; else the policy was carried out."""
+    def found(self, cursor: Cursor, position: int, error: CorruptMessage) -> int:
+        """The entry at position is damaged.  How many times so far, where it has to be fetched again after a pause; 0:
+        the policy was carried out."""
         tp, times = cursor.tp, cursor.count_damage(position)
         if times <= DAMAGE_TRIES:
             log.warning("%s at %s: %s; fetching it again", tp, position, error)
-            return True
+            return times
         damaged = self._error(tp, position, f"fetched {times} times", error)
         if self._policy == SKIP and self._whole.get(tp) != position:
             self._doomed[tp] = position
@@ -108,7 +109,7 @@ class Damage:
             cursor.deliver(replace(empty, high_watermark=cursor.high_watermark or 0), 0, damaged)
         else:
             cursor.park(damaged)
-        return False
+        return 0
 
     def _error(self, tp: TopicPartition, position: int, what: str, error: CorruptMessage) -> DamagedMessage:
         return DamagedMessage(tp, position, f"damaged in the log of {self._broker}, {what}", error)
@@ -183,6 +184,8 @@ class Damage:
 
 def _entry(raw: memoryview, begin: int) -> _Entry | None:
     """The entry that begins there; None: its size makes no sense, so nobody can tell where it ends."""
+    if len(raw) - begin < _ENTRY.size:
+        return None  # it is found damaged by its size alone then
     offset, size, attributes = _ENTRY.unpack_from(raw, begin)
     return _Entry(offset, bool(attributes & CODEC)) if size >= _LEAST else None
 

@@ -193,8 +193,8 @@ class Fetcher:
 
     def damaged(self, cursor: Cursor, position: int, damage: CorruptMessage) -> None:
         """The entry at position makes no sense, as a fetch or somebody who read it found."""
-        if self._damage.found(cursor, position, damage):
-            times = cursor.damage_times
+        times = self._damage.found(cursor, position, damage)
+        if times:
             self._plan.back_off(cursor.tp, now() + self._pause_s * 2**times)
 
     def _refusal(self, cursor: Cursor, position: int, code: int) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -167,6 +168,21 @@ def test_in_greenlet_tells_who_asks() -> None:
     crew.spawn("w", lambda: seen.append(in_greenlet())).join(5)
     assert seen == [True]
     assert in_greenlet() is False
+
+
+def test_connect_sets_the_receive_buffer_and_0_leaves_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        with connect(address, 5) as usual, connect(address, 5, 16384) as small:
+            sizes = [each.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for each in (usual, small)]
+            assert small.gettimeout() == 5
+    assert sizes[1] == 2 * 16384  # Linux doubles it for its own bookkeeping
+    assert sizes[0] > sizes[1]
+
+
+def test_connect_with_a_receive_buffer_to_a_closed_port_is_an_os_error() -> None:
+    with pytest.raises(OSError, match="refused"):
+        connect(("127.0.0.1", 9), 5, 16384)
 
 
 def test_connect_to_a_closed_port_is_an_os_error() -> None:

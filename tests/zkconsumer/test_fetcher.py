@@ -9,19 +9,21 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from groundwork.crew import Crew, connect, now, sleep
+from groundwork.crew import Crew, Event, connect, now, sleep
 from groundwork.handover import Handover
 from kafkawire.dialects import dialect
+from kafkawire.errors import CorruptMessage
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from tests.fakes.broker import Close, Fail, FakeCluster, entry
 from zkconsumer.budget import Budget
 from zkconsumer.cursor import Cursor, Share
-from zkconsumer.errors import ConsumerTimeout
+from zkconsumer.errors import ConsumerTimeout, MessageTooLarge, OutOfRange
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetcher import Fetcher
 from zkconsumer.fetchplan import FetchPlan
 from zkconsumer.lease import Lease
+from zkconsumer.listeners import NO_HOOKS, Hooks
 from zkconsumer.stream import Stream
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -30,7 +32,14 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 class Fetching:
     """A fetcher at work on a fake broker, and what it told."""
 
-    def __init__(self, cluster: FakeCluster, fetch_bytes: int = 4096, most_bytes: int = 8192) -> None:
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        fetch_bytes: int = 4096,
+        most_bytes: int = 8192,
+        corrupt: str = "park",
+        hooks: Hooks = NO_HOOKS,
+    ) -> None:
         self.events: list[ConsumerEvent] = []
         self.sent_home: list[tuple[TopicPartition, str]] = []
         self.located: list[TopicPartition] = []
@@ -53,6 +62,9 @@ class Fetching:
             finder=self,
             located=lambda cursors: self.located.extend(c.tp for c in cursors),
             on_event=self.events.append,
+            corrupt=corrupt,
+            hooks=hooks,
+            spawn=self.crew.spawn,
         )
         self.crew.spawn("fetcher", self.fetcher.run)
 
@@ -60,11 +72,24 @@ class Fetching:
         self.sent_home += [(cursor.tp, why) for cursor in cursors]
 
     def add(self, tp: TopicPartition, position: int | None, reset: str = "smallest") -> Cursor:
-        cursor = Cursor(tp, "g-0", self.lease, self.budget.lane(1), self.channel, reset)
+        cursor = Cursor(tp, "g-0", self.lease, self.budget.lane(1), self.channel, reset, self._corrupt)
         if position is not None:
             cursor.begin(position)
         self.fetcher.add(cursor)
         return cursor
+
+    def _corrupt(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
+        cursor.go_on(at)
+        self.fetcher.damaged(cursor, at, error)
+
+    def kinds(self, kind: str) -> list[ConsumerEvent]:
+        return [event for event in self.events if event.kind == kind]
+
+    def read(self, count: int) -> list[bytes | None]:
+        """So many values, while the fetcher is at work."""
+        found: list[bytes | None] = []
+        self.until(lambda: found.extend(self.values()) or len(found) >= count)
+        return found
 
     def until(self, there: Callable[[], object], seconds: float = 5) -> None:
         end = now() + seconds
@@ -212,3 +237,90 @@ def test_what_is_let_go_while_the_broker_waits_is_thrown_away(cluster, fetching)
     sleep(0.1)
     assert fetching.values() == []
     assert fetching.budget.used == 0
+
+
+class Listener:
+    """A listener's hooks: what it was asked, and what it says."""
+
+    def __init__(self, says: int | None, waits_for: Event | None = None) -> None:
+        self.says, self.waits_for = says, waits_for
+        self.asked: list[tuple[TopicPartition, int, int, int]] = []
+
+    def out_of_range(self, tp: TopicPartition, requested: int, earliest: int, latest: int) -> int | None:
+        self.asked.append((tp, requested, earliest, latest))
+        if self.waits_for is not None:
+            self.waits_for.wait()
+        return self.says
+
+
+@pytest.mark.parametrize("reset", ["smallest", "largest", "fail"])
+def test_the_listener_says_where_to_go_on_before_the_policy_does(cluster, reset):
+    listener = Listener(says=3)
+    fetching = Fetching(cluster, hooks=listener)
+    cursor = fetching.add(T0, 99, reset)
+    fetching.until(lambda: cursor.position == 5)
+    assert fetching.values() == [b"a3", b"a4"]
+    assert listener.asked == [(T0, 99, 0, 5)]
+    assert [event.kind for event in fetching.events] == ["reset"]
+    assert "going back to 3 (by the listener)" in fetching.events[0].text
+    fetching.close()
+
+
+def test_a_listener_that_says_nothing_leaves_it_to_the_policy(cluster):
+    fetching = Fetching(cluster, hooks=Listener(says=None))
+    cursor = fetching.add(T0, 99, "fail")
+    fetching.until(lambda: cursor.parked)
+    assert isinstance(cursor.undeliverable, OutOfRange)
+    assert (cursor.undeliverable.requested, cursor.undeliverable.latest) == (99, 5)
+    fetching.close()
+
+
+def test_a_slow_listener_holds_up_no_other_partition_and_counts_no_more_once_it_was_let_go(cluster):
+    listener = Listener(says=3, waits_for=Event())
+    fetching = Fetching(cluster, hooks=listener)
+    asked = fetching.add(T0, 99)
+    fetching.until(lambda: listener.asked)
+    neighbour = fetching.add(T1, 0)
+    cluster.append("t", 1, entry(b"b0"))
+    fetching.until(lambda: neighbour.position == 1)
+    fetching.fetcher.remove(T0)
+    asked.drop()
+    listener.waits_for.set()
+    sleep(0.05)
+    assert asked.position is None
+    assert len(listener.asked) == 1
+    fetching.close()
+
+
+def test_what_is_too_large_is_a_named_error_with_its_place_and_size(cluster, fetching):
+    cluster.append("t", 1, entry(b"y" * 20000))
+    cursor = fetching.add(T1, 0)
+    fetching.until(lambda: cursor.parked)
+    assert isinstance(cursor.undeliverable, MessageTooLarge)
+    assert (cursor.undeliverable.tp, cursor.undeliverable.offset, cursor.undeliverable.needed) == (T1, 0, 20026)
+    assert "raise fetch.growth.max.bytes" in str(cursor.parked)
+
+
+def test_a_leader_that_moves_takes_its_partition_along_and_no_buffer_of_others(cluster, fetching):
+    cluster.append("t", 1, entry(b"b0"))
+    moving, staying = fetching.add(T0, 0), fetching.add(T1, 0)
+    fetching.until(lambda: (moving.position, staying.position) == (5, 1))  # fetched, and nobody has read it yet
+    cluster.move("t", 0, 2)
+    fetching.until(lambda: fetching.sent_home)
+    cluster.append("t", 1, entry(b"b1"))
+    fetching.until(lambda: staying.position == 2)
+    assert sorted(fetching.values()) == [b"a0", b"a1", b"a2", b"a3", b"a4", b"b0", b"b1"]
+    assert [tp for tp, _ in fetching.sent_home] == [T0]
+    assert moving.committable() == 5
+
+
+def test_a_new_leader_that_answers_minus_one_is_asked_again_where_we_were(cluster, fetching):
+    cluster.script("fetch", *[Fail(6, ("t", 0))], *[Fail(-1, ("t", 0))] * 5)
+    cursor = fetching.add(T0, 3)
+    fetching.until(lambda: fetching.sent_home)
+    fetching.fetcher.add(cursor)  # the leader finder found the new one
+    fetching.until(lambda: cursor.position == 5)
+    assert fetching.values() == [b"a3", b"a4"]
+    assert cluster.seen("list_offsets") == []
+    asked = [seen.body["wanted"]["t", 0][0] for seen in cluster.seen("fetch") if ("t", 0) in seen.body["wanted"]]
+    assert set(asked[:7]) == {3}

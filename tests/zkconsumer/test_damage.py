@@ -1,0 +1,203 @@
+"""corrupt.message.policy on a fake broker: what is handed out around a damaged entry, and what is said of it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafkawire.errors import CorruptMessage
+from tests.fakes.broker import FakeCluster, entry, gzipped
+from tests.zkconsumer.test_fetcher import T0, T1, Fetching
+from zkconsumer.errors import DamagedMessage
+
+Start = Callable[..., Fetching]
+
+
+class BlindCluster(FakeCluster):
+    """Its broker cannot find these offsets, as one that walks from its index through a damaged size."""
+
+    blind = range(0)
+
+    def _slice(self, broker: int, tp: tuple[str, int], offset: int, max_bytes: int) -> tuple[int, int, bytes]:
+        return (-1, -1, b"") if offset in self.blind else super()._slice(broker, tp, offset, max_bytes)
+
+
+@pytest.fixture
+def cluster() -> Iterator[BlindCluster]:
+    with BlindCluster({"t": 2}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def start(cluster: BlindCluster) -> Iterator[Start]:
+    made = []
+
+    def start(corrupt: str, **options: int) -> Fetching:
+        made.append(Fetching(cluster, corrupt=corrupt, **options))
+        return made[-1]
+
+    yield start
+    for fetching in made:
+        fetching.close()
+
+
+def fill(cluster: FakeCluster, *entries: bytes, partition: int = 0) -> None:
+    """Entries as they are, one offset each, whatever is in them."""
+    with cluster.lock:
+        log = cluster.logs["t", partition]
+        for data in entries:
+            log.entries.append((log.end, struct.pack(">q", log.end) + data[8:]))
+            log.end += 1
+        cluster.changed.notify_all()
+
+
+def good(count: int, first: int = 0) -> list[bytes]:
+    return [entry(b"v%d" % n) for n in range(first, first + count)]
+
+
+def values(*offsets: int) -> list[bytes]:
+    return [b"v%d" % n for n in offsets]
+
+
+def bad_crc(n: int = 0) -> bytes:
+    data = bytearray(entry(b"v%d" % n))
+    data[-1] ^= 0xFF
+    return bytes(data)
+
+
+def bad_magic() -> bytes:
+    data = bytearray(entry(b"v"))
+    data[16] = 9
+    return bytes(data)
+
+
+def bad_size() -> bytes:
+    return struct.pack(">qi", 0, 3) + b"x" * 40
+
+
+@pytest.mark.parametrize(
+    "damaged", [bad_crc(), bad_magic()], ids=["crc, met while iterating", "format, met by the fetch"]
+)
+@pytest.mark.parametrize("at", [0, 2, 5], ids=["first", "between", "last"])
+def test_skip_leaves_out_exactly_the_damaged_message_and_counts_it(cluster, start, damaged, at):
+    fill(cluster, *good(at), damaged, *good(5 - at, at + 1))
+    fetching = start("skip")
+    cursor = fetching.add(T0, 0)
+    assert fetching.read(5) == values(*[n for n in range(6) if n != at])
+    fetching.until(lambda: fetching.values() == [] and cursor.committable() == 6)
+    (gap,) = fetching.kinds("gap")
+    assert (gap.tp, gap.count) == (T0, 1)
+    assert f"t/0 at {at}: damaged in the log of broker 1" in gap.text
+    assert f"skipped the one at offset {at}, 1 message is missing, going on at {at + 1}" in gap.text
+    at_damage = [seen for seen in cluster.seen("fetch") if seen.body["wanted"].get(("t", 0), (-1, 0))[0] == at]
+    assert 4 <= len(at_damage) <= 6  # three times more and the last look, after one that may have begun before it
+
+
+def test_skip_takes_neighbouring_damage_one_by_one(cluster, start):
+    fill(cluster, *good(2), bad_crc(), bad_magic(), bad_crc(), *good(2, 5), bad_crc(), *good(1, 8))
+    fetching = start("skip")
+    cursor = fetching.add(T0, 0)
+    assert fetching.read(5) == values(0, 1, 5, 6, 8)
+    fetching.until(lambda: fetching.values() == [] and cursor.committable() == 9)
+    assert [event.count for event in fetching.kinds("gap")] == [1, 1, 1, 1]
+
+
+def test_a_damaged_wrapper_is_said_as_one_of_unknown_size(cluster, start):
+    fill(cluster, *good(2))
+    wrapper = bytearray(gzipped(*good(3)))
+    wrapper[-9] ^= 0xFF
+    with cluster.lock:
+        log = cluster.logs["t", 0]
+        log.entries.append((2, struct.pack(">q", 4) + bytes(wrapper[8:])))
+        log.end = 5
+    fill(cluster, *good(2, 5))
+    fetching = start("skip")
+    fetching.add(T0, 0)
+    assert fetching.read(4) == values(0, 1, 5, 6)
+    (gap,) = fetching.kinds("gap")
+    assert "skipped a wrapper of unknown size at offset 4, at most 3 messages are missing, going on at 5" in gap.text
+    assert gap.count == 3
+
+
+@pytest.mark.parametrize("findable", range(3, 12))
+def test_behind_a_senseless_size_the_next_offset_the_broker_can_find_is_searched(cluster, start, findable):
+    fill(cluster, *good(2), bad_size(), *good(9, 3))
+    cluster.blind = range(3, findable)
+    fetching = start("skip")
+    cursor = fetching.add(T0, 0)
+    assert fetching.read(2 + 12 - findable) == values(0, 1, *range(findable, 12))
+    fetching.until(lambda: cursor.position == 12)
+    (gap,) = fetching.kinds("gap")
+    assert gap.count == findable - 2
+    assert fetching.kinds("leader") == []
+
+
+def test_where_nothing_can_be_found_behind_it_the_partition_is_parked_and_others_go_on(cluster, start):
+    fill(cluster, *good(2), bad_size(), *good(9, 3))
+    cluster.blind = range(3, 12)
+    fetching = start("skip")
+    cursor = fetching.add(T0, 0)
+    fetching.add(T1, 0)
+    fetching.until(lambda: fetching.values() is not None and cursor.parked)
+    assert "t/0 at 2: damaged in the log of broker 1" in str(cursor.parked)
+    assert "nothing behind it can be found up to 12" in str(cursor.parked)
+    assert cursor.committable() == 2
+    fill(cluster, entry(b"other"), partition=1)
+    assert fetching.read(1) == [b"other"]
+    cluster.blind = range(3, 8)  # the log was mended
+    assert cursor.unpark()
+    fetching.fetcher.wake()
+    assert fetching.read(4) == values(8, 9, 10, 11)
+
+
+def test_what_is_whole_at_the_last_look_is_handed_out(cluster, start):
+    fill(cluster, *good(1), bad_crc(), *good(1, 2))
+    fetching = start("skip")
+    fetching.add(T0, 0)
+
+    def looks() -> int:
+        return sum(seen.body["wanted"].get(("t", 0), (-1, 0))[0] == 1 for seen in cluster.seen("fetch"))
+
+    found: list[bytes | None] = []
+    fetching.until(lambda: found.extend(fetching.values()) or looks() >= 3)
+    with cluster.lock:
+        cluster.logs["t", 0].entries[1] = (1, struct.pack(">q", 1) + entry(b"v1")[8:])
+    fetching.until(lambda: found.extend(fetching.values()) or len(found) == 3)
+    assert found == values(0, 1, 2)
+    assert fetching.kinds("gap") == []
+
+
+@pytest.mark.parametrize("damaged", [bad_crc(), bad_magic(), bad_size()], ids=["crc", "format", "size"])
+def test_fail_raises_where_the_reader_gets_there_and_other_partitions_go_on(cluster, start, damaged):
+    fill(cluster, *good(2), damaged, *good(1, 3))
+    fetching = start("fail")
+    cursor = fetching.add(T0, 0)
+    found: list[bytes | None] = []
+    with pytest.raises(CorruptMessage, match=r"t/0 at 2: damaged in the log of broker 1 .*, fetched 4 times") as raised:
+        fetching.until(lambda: found.extend(fetching.values()) and False)
+    assert found == values(0, 1)
+    assert isinstance(raised.value, DamagedMessage)
+    assert (raised.value.tp, raised.value.offset) == (T0, 2)
+    assert cursor.undeliverable is raised.value
+    assert cursor.committable() == 2
+    fill(cluster, entry(b"other"), partition=1)
+    fetching.add(T1, 0)
+    assert fetching.read(1) == [b"other"]
+    assert cursor.unpark()  # tried again it fails again, at once
+    fetching.fetcher.wake()
+    with pytest.raises(DamagedMessage):
+        fetching.until(lambda: fetching.values() and False)
+
+
+def test_park_after_iterating_keeps_what_came_before(cluster, start):
+    fill(cluster, *good(2), bad_crc(), *good(1, 3))
+    fetching = start("park")
+    cursor = fetching.add(T0, 0)
+    found: list[bytes | None] = []
+    fetching.until(lambda: found.extend(fetching.values()) or cursor.parked)
+    assert found == values(0, 1)
+    assert isinstance(cursor.undeliverable, DamagedMessage)
+    assert "fetched 4 times: entry at byte" in str(cursor.parked)
+    assert cursor.committable() == 2
