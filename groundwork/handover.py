@@ -27,6 +27,10 @@ class Closed(Exception):
     """Nothing more will come through this hand-over; the reason, if there was one, is __cause__."""
 
 
+class Forked(RuntimeError):
+    """Asked in a process that was forked off after the hand-over was made: the hub stayed behind."""
+
+
 class Tokens(Protocol):
     """What getters wait on: queue.SimpleQueue in a plain thread, a hub's queue in a greenlet."""
 
@@ -83,7 +87,8 @@ class Handover(Generic[T]):
     def get(self, timeout_s: float | None = None) -> T:
         """User's side: the next item in order of the puts.  queue.Empty after `timeout_s`, Closed after the last."""
         if os.getpid() != self._pid:
-            raise Closed("this process was forked off the one that fetches: nothing comes through here, start afresh")
+            text = "this process was forked off the one that fetches: nothing comes through here, start afresh"
+            raise Closed(text) from Forked(text)  # with a reason: it is no quiet end
         until = None if timeout_s is None else now() + timeout_s
         while True:
             self._tokens.get(True, None if until is None else max(0.0, until - now()))
@@ -131,4 +136,4 @@ class Handover(Generic[T]):
         return end
 
 
-__all__ = ["Closed", "Empty", "Handover", "Tokens"]
+__all__ = ["Closed", "Empty", "Forked", "Handover", "Tokens"]

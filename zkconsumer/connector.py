@@ -31,7 +31,7 @@ from zkconsumer.engine import Decoders, Engine
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent, log_event
 from zkconsumer.filters import TopicFilter
-from zkconsumer.listeners import ConsumerListener
+from zkconsumer.listeners import ConsumerListener, Listeners
 from zkconsumer.status import PartitionStatus
 from zkconsumer.stream import Decoder, Stream
 
@@ -74,7 +74,24 @@ class ConsumerConnector:
         self._listener = listener if listener is not None else ConsumerListener()
         self._engine: Engine | None = None
         self._lock = threading.Lock()
+        self._ending = False
         self._closed = False
+
+    def listen(self, listener: ConsumerListener) -> ConsumerListener:
+        """Use this listener from now on; returns the one before it, so that calls can be passed on to that.
+
+        Raises ConsumerError once there are streams: it would have missed the first of its calls.
+        """
+        if self._engine is not None:
+            raise ConsumerError("a listener has to be there before the streams are created")
+        before, self._listener = self._listener, listener
+        return before
+
+    def listen(self, listener: ConsumerListener) -> None:
+        """One more listener, asked before those that are there; only before there are streams."""
+        if self._engine is not None:
+            raise ConsumerError("the connector has its streams: give it its listeners before")
+        self._listener = Listeners(listener, self._listener)
 
     # streams ------------------------------------------------------------------------------------------------------
 
@@ -109,7 +126,7 @@ class ConsumerConnector:
 
     def _open(self, registration: Registration, decoders: Decoders) -> Engine:
         with self._lock:
-            if self._closed:
+            if self._ending:
                 raise Closed("the connector was shut down")
             if self._engine is not None:
                 raise ConsumerError("streams can be created once per connector; make another connector")
@@ -217,13 +234,14 @@ class ConsumerConnector:
 
     def _shut_down(self) -> None:
         with self._lock:
-            if self._closed:
+            if self._ending:
                 return
-            self._closed = True
+            self._ending = True
         if self._engine is not None:
             if isinstance(self._hub, OwnThread):
                 self._engine.give_up_own_reading(threading.get_ident())
-            self._hub.call(self._engine.shutdown)
+            self._hub.call(self._engine.shutdown)  # until then a listener may still commit
+        self._closed = True
         self._hub.stop()
 
     def _running(self) -> Engine:

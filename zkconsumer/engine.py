@@ -43,6 +43,7 @@ FIRST_ROUND_S = 10.0  # creating streams waits that long for a first round; the 
 AUDIT_S = 30.0
 TEND_S = 0.2
 LATE_SHARE = 0.25  # of the session's time-out: three more of that, and it is over
+LAST_WORD_MS = 3000  # for a listener during the end, of LEAVE_S
 TOLD_S = 0.5  # for what the listener has not heard yet at the end
 SILENT_SHARE = 3  # of the session's time-out: four beats without an answer
 LEAVE_S = 6.0  # a member that cannot reach ZooKeeper leaves by the end of its session; with the rest, below 10 s
@@ -203,6 +204,7 @@ class Engine:
         for stream, _ in self._streams.values():
             stream.channel.close(self._crew.death)  # readers end, and what they had in their hands is done
         if self._crew.death is None and self._session.started:
+            self.hooks.hurry(LAST_WORD_MS)
             self._member.close()
             self._member.closed.wait(timeout=LEAVE_S)
         for cursor in list(self._cursors.values()):

@@ -23,7 +23,7 @@ from kafkawire.model import TopicPartition
 from zkconsumer.errors import ListenerFailed
 from zkconsumer.events import ConsumerEvent, OnEvent, log_event
 
-__all__ = ["NO_HOOKS", "ConsumerListener", "Hooks", "ListenerFailed"]
+__all__ = ["NO_HOOKS", "ConsumerListener", "Hooks", "ListenerFailed", "Listeners"]
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class ConsumerListener:
 
     def before_release(self, partitions: Sequence[TopicPartition]) -> None:
         """Fetching of them ended and nothing more is handed out; what is in the program's hands may still be done
-        (rebalance.drain.ms, counted from the end of this call).  Then they are committed and released."""
+        (for rebalance.drain.ms, this call included).  Then they are committed and released."""
 
     def before_start(self, assignment: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, int] | None:
         """New partitions are claimed, each with the thread id that reads it.  Returns positions to begin at instead of
@@ -53,6 +53,35 @@ class ConsumerListener:
 
     def session_state(self, state: str) -> None:
         """The session with ZooKeeper is connected, suspended or lost now.  One at a time, in their order."""
+
+
+class Listeners(ConsumerListener):
+    """Several as one, asked in order: the first answer that is one counts, positions of later ones fill what is left."""
+
+    def __init__(self, *listeners: ConsumerListener) -> None:
+        self._listeners = listeners
+
+    def before_release(self, partitions: Sequence[TopicPartition]) -> None:
+        for listener in self._listeners:
+            listener.before_release(partitions)
+
+    def before_start(self, assignment: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, int] | None:
+        positions: dict[TopicPartition, int] = {}
+        for listener in self._listeners:
+            positions = {**(listener.before_start(assignment) or {}), **positions}
+        return positions or None
+
+    def out_of_range(self, tp: TopicPartition, requested: int, earliest: int, latest: int) -> int | None:
+        answers = (listener.out_of_range(tp, requested, earliest, latest) for listener in self._listeners)
+        return next((answer for answer in answers if answer is not None), None)
+
+    def error(self, error: Exception) -> None:
+        for listener in self._listeners:
+            listener.error(error)
+
+    def session_state(self, state: str) -> None:
+        for listener in self._listeners:
+            listener.session_state(state)
 
 
 class _Call:
@@ -152,6 +181,10 @@ class Hooks:
 
     def session_state(self, state: str) -> None:
         self._tell("session_state", state)
+
+    def hurry(self, timeout_ms: int) -> None:
+        """The end has begun: from now on no call is waited for longer than that."""
+        self._timeout_ms = min(self._timeout_ms, timeout_ms)
 
     def close(self, timeout_s: float) -> None:
         """Let it hear the errors and states so far, for that long at most; from then on it is told nothing more."""

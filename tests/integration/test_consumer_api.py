@@ -1,0 +1,262 @@
+"""What a program may do with a connector on real clusters: listeners, pauses, seeks, commits and threads of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from kafkawire.model import TopicPartition
+from localkafka.client import ClusterClient
+from localkafka.load import Load, Mixture
+from localkafka.waiting import wait_until
+from tests.integration.readers import Got, Reader, committed, config, owners, places, wait_for_messages
+from zkconsumer.connector import ConsumerConnector
+from zkconsumer.errors import ConsumerError, ConsumerTimeout
+from zkconsumer.events import ConsumerEvent
+from zkconsumer.listeners import ConsumerListener, ListenerFailed
+from zkconsumer.stream import Stream
+
+pytestmark = pytest.mark.real
+
+
+def topic_with(cluster: ClusterClient, topic: str, partitions: int, count: int) -> str:
+    cluster.create_topic(topic, partitions)
+    add(cluster, topic, partitions, count)
+    return topic
+
+
+def add(cluster: ClusterClient, topic: str, partitions: int, count: int) -> None:
+    producer = Load(cluster.brokers, cluster.version)
+    producer.produce(topic, partitions, count, Mixture(0.5, (0, 1, 2)), batch=max(1, count // partitions // 2))
+    producer.close()
+
+
+def rest(stream: Stream) -> list[Got]:
+    """What comes until nothing came for consumer.timeout.ms."""
+    got = []
+    try:
+        for m in stream:
+            got.append(Got(TopicPartition(m.topic, m.partition), m.offset, m.value, time.monotonic()))
+    except ConsumerTimeout:
+        pass
+    return got
+
+
+def offsets(got: list[Got], partition: int = 0) -> list[int]:
+    return [one.offset for one in got if one.tp.partition == partition]
+
+
+class Told(ConsumerListener):
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, object]] = []
+        self.connector: ConsumerConnector | None = None
+        self.start_at: dict[TopicPartition, int] = {}
+
+    def before_release(self, partitions: Sequence[TopicPartition]) -> None:
+        assert self.connector is not None
+        self.heard.append(("release", tuple(partitions)))
+        self.heard.append(("committed", self.connector.commit_offsets(dict.fromkeys(partitions, 17))))
+
+    def before_start(self, assignment: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, int]:
+        self.heard.append(("start", tuple(sorted(assignment))))
+        return {tp: at for tp, at in self.start_at.items() if tp in assignment}
+
+    def session_state(self, state: str) -> None:
+        self.heard.append(("session", state))
+
+
+def test_a_listener_says_where_to_begin_and_commits_before_the_release(source, unique):
+    topic, group = topic_with(source, unique.topic(), 2, 200), unique.group()
+    one, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    told = Told()
+    told.start_at = {one: 60}
+    options = config(source.zookeeper, group, auto_commit_enable=False, consumer_timeout_ms=1500)
+    told.connector = ConsumerConnector(options, "own", listener=told)
+    with told.connector as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        got = rest(stream)
+        assert offsets(got, 0) == list(range(60, 100))
+        assert offsets(got, 1) == list(range(100))
+    wait_until(lambda: ("session", "connected") in told.heard, 5, "the session's state")
+    assert [fact for kind, fact in told.heard if kind == "start"] == [(one, other)]
+    assert [fact for kind, fact in told.heard if kind == "release"] == [(one, other)]
+    assert [fact for kind, fact in told.heard if kind == "committed"] == [{one: None, other: None}]
+    assert committed(source, group, topic) == {0: 17, 1: 17}
+    assert owners(source, group, topic) == {}
+
+
+def test_a_listener_that_fails_is_heard_of_at_the_next_call_and_costs_no_partition(source, unique):
+    topic, group = topic_with(source, unique.topic(), 1, 50), unique.group()
+
+    class Fails(ConsumerListener):
+        def before_start(self, assignment: Mapping[TopicPartition, str]) -> None:
+            raise LookupError("no positions in our database")
+
+    events: list[ConsumerEvent] = []
+    options = config(source.zookeeper, group, consumer_timeout_ms=1500)
+    with ConsumerConnector(options, "own", on_event=events.append, listener=Fails()) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        with pytest.raises(ListenerFailed, match="before_start failed: LookupError: no positions"):
+            next(stream)
+        assert offsets(rest(stream)) == list(range(50))
+        connector.commit_offsets()  # told once, by the stream
+    assert [e.text for e in events if e.kind == "listener"] == [
+        "listener before_start failed: LookupError: no positions in our database"
+    ]
+
+
+def test_a_pause_holds_through_a_rebalance_while_the_others_of_the_stream_go_on(source, unique):
+    topic, group = topic_with(source, unique.topic(), 2, 200), unique.group()
+    still, flowing = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with Reader(source.zookeeper, group, {topic: 1}) as reader:
+        wait_for_messages(200, reader)
+        reader.connector.pause(still)
+        add(source, topic, 2, 200)
+        wait_until(lambda: len(offsets(reader.got, 1)) == 200, 15, "the partition that is not paused")
+        with Reader(source.zookeeper, group, {topic: 1}) as second:
+            wait_until(lambda: len(reader.owns()) == 1 and len(second.owns()) == 1, 15, "one partition each")
+            second.stop()
+        wait_until(lambda: reader.owns() == {still, flowing}, 15, "both partitions again")
+        wait_until(lambda: {r.state for r in reader.connector.status()} == {"paused", "reading"}, 10, "paused again")
+        assert {row.tp: row.state for row in reader.connector.status()}[still] == "paused"
+        reader.connector.resume(still)
+        wait_until(lambda: len(places(reader, second)) == 400, 15, "what waited")
+        reader.stop()
+    assert set(places(reader, second).values()) == {1}
+
+
+def test_the_message_handed_out_after_a_seek_is_the_one_sought(source, unique):
+    topic, group = topic_with(source, unique.topic(), 1, 300), unique.group()
+    tp = TopicPartition(topic, 0)
+    with ConsumerConnector(config(source.zookeeper, group, consumer_timeout_ms=1500), "own") as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        assert [next(stream).offset for _ in range(5)] == [0, 1, 2, 3, 4]
+        connector.seek(tp, 250)
+        assert next(stream).offset == 250
+        connector.seek(tp, "smallest")
+        assert next(stream).offset == 0
+        connector.seek(tp, "largest")
+        assert rest(stream) == []
+        assert connector.status()[0].done == 300
+        connector.seek(tp, 100)
+        connector.commit_offsets()
+        assert committed(source, group, topic) == {0: 100}
+        with pytest.raises(ConsumerError, match="not owned by this member, so it cannot be moved here"):
+            connector.seek(TopicPartition(topic, 1), 0)
+        with pytest.raises(ValueError, match="smallest or largest is wanted"):
+            connector.seek(tp, "newest")
+
+
+def test_decoders_and_positions_of_the_programs_own(source, unique):
+    topic, group = topic_with(source, unique.topic(), 1, 40), unique.group()
+    tp, foreign = TopicPartition(topic, 0), TopicPartition(topic, 7)
+    options = config(source.zookeeper, group, auto_commit_enable=False)
+    with ConsumerConnector(options, "own") as connector:
+        (stream,) = connector.create_message_streams({topic: 1}, value_decoder=lambda name, data: (name, len(data)))[
+            topic
+        ]
+        message = next(stream)
+        assert isinstance(message.value, tuple)
+        assert message.value[0] == topic
+        results = connector.commit_offsets({tp: 33, foreign: 1})
+        assert results[tp] is None
+        assert "is not owned by this member" in str(results[foreign])
+        assert committed(source, group, topic) == {0: 33}
+        with pytest.raises(ValueError, match="-1 as the position"):
+            connector.commit_offsets({tp: -1})
+    with Reader(source.zookeeper, group, {topic: 1}) as reader:
+        wait_for_messages(7, reader)
+        assert offsets(reader.got) == list(range(33, 40))
+
+
+def test_at_most_once_is_committed_before_it_is_handed_out(source, unique):
+    topic, group = topic_with(source, unique.topic(), 1, 40), unique.group()
+    with ConsumerConnector(config(source.zookeeper, group, delivery="at-most-once"), "own") as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        assert next(stream).offset == 0
+        assert committed(source, group, topic)[0] > 0
+
+
+def test_two_connectors_of_one_process_share_nothing(source, unique):
+    topic, group, other = topic_with(source, unique.topic(), 2, 200), unique.group("one"), unique.group("other")
+    with Reader(source.zookeeper, group, {topic: 1}) as first, Reader(source.zookeeper, other, {topic: 1}) as second:
+        wait_for_messages(200, first)
+        wait_for_messages(200, second)
+        first.connector.pause(topic)
+        first.stop()
+        add(source, topic, 2, 100)
+        wait_for_messages(300, second)
+        assert len(first.got) == 200
+        assert {row.state for row in second.connector.status()} == {"reading"}
+
+
+def in_a_fork(act: object) -> str:
+    """What act() raises in a child process, as `TYPE: text`."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = b"nothing was raised"
+        try:
+            act()  # type: ignore[operator]
+        except BaseException as e:
+            said = f"{type(e).__name__}: {e}".encode()
+        os.write(writing, said)
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as pipe:
+        return pipe.read().decode()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_is_refused_with_a_sentence_and_its_parent_goes_on(source, unique):
+    topic, group = topic_with(source, unique.topic(), 1, 20), unique.group()
+    with ConsumerConnector(config(source.zookeeper, group, consumer_timeout_ms=1500), "own") as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        assert next(stream).offset == 0
+        assert "forked" in in_a_fork(connector.commit_offsets)
+        assert "forked" in in_a_fork(lambda: list(stream))
+        assert "forked" in in_a_fork(connector.shutdown)
+        assert offsets(rest(stream)) == list(range(1, 20))
+        assert connector.commit_offsets() == {TopicPartition(topic, 0): None}
+
+
+def test_a_handler_that_blocks_for_three_sessions_costs_neither_the_session_nor_the_other_stream(source, unique):
+    topic, group = topic_with(source, unique.topic(), 2, 400), unique.group()
+    options = config(source.zookeeper, group, zookeeper_session_timeout_ms=4000, rebalance_max_retries=6)
+    states: list[str] = []
+
+    class Watches(ConsumerListener):
+        def session_state(self, state: str) -> None:
+            states.append(state)
+
+    with ConsumerConnector(options, "own", listener=Watches()) as connector:
+        slow, fast = connector.create_message_streams({topic: 2})[topic]
+        got: list[int] = []
+        reader = threading.Thread(target=lambda: got.extend(m.offset for m in fast), daemon=True)
+        reader.start()
+        wait_until(lambda: {row.state for row in connector.status()} == {"reading"}, 10, "both partitions")
+        held = next(slow)
+        blocked_until = time.monotonic() + 12.5
+        rounds = 0
+        while time.monotonic() < blocked_until:  # `slow` stands still meanwhile, as behind a call that blocks
+            add(source, topic, 2, 40)
+            rounds += 1
+            before = time.monotonic()
+            want = 200 + 20 * rounds
+            wait_until(lambda want=want: connector.status() and _done(connector, held.partition) >= want - 1, 5, "fast")
+            assert time.monotonic() - before < 5
+            time.sleep(0.5)
+        assert next(slow).offset == held.offset + 1
+        assert connector.commit_offsets() == {TopicPartition(topic, p): None for p in (0, 1)}
+    assert rounds >= 5
+    assert states == ["connected"]
+
+
+def _done(connector: ConsumerConnector, slow: object) -> int:
+    """What is done of the partition that the other stream reads."""
+    return max((row.done or 0 for row in connector.status() if row.partition != slow), default=0)
