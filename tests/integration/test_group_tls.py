@@ -1,0 +1,169 @@
+"""TLS towards a real ZooKeeper that speaks it: 3.8 from the jars of Kafka 3.9.1, with a certificate of its own."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from groundwork.crew import Crew, now, sleep
+from groundwork.hub import OwnThread, pick_hub
+from groundwork.options import Secret
+from localkafka import java, ports, releases
+from localkafka.child import Child
+from localkafka.errors import LocalKafkaError
+from localkafka.proxy import Proxy
+from localkafka.waiting import wait_until
+from localkafka.zookeeper import MAIN, four_letters
+from zkconsumer.access import Access, Tls
+from zkconsumer.errors import ConsumerError, Unreachable
+from zkconsumer.lease import Lease
+from zkconsumer.zksession import ZkSession
+
+pytestmark = pytest.mark.real
+PASSWORD = "secret-1"
+NAMES = "san=dns:localhost,ip:127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Secure:
+    """A running server: its TLS port, and what a client that it trusts is configured with."""
+
+    port: int
+    tls: Tls
+    stranger: Path  # a certificate of somebody else
+
+
+def keytool(*arguments: str) -> None:
+    subprocess.run(["keytool", *arguments, "-storepass", PASSWORD], check=True, capture_output=True, timeout=60)
+
+
+def identity(folder: Path, name: str) -> tuple[Path, Path, Path]:
+    """A self-signed identity: PKCS12 store, certificate and key (under the password) in PEM."""
+    store, certificate, key = folder / f"{name}.p12", folder / f"{name}.pem", folder / f"{name}.key"
+    made = ["-genkeypair", "-alias", name, "-keyalg", "RSA", "-dname", f"CN={name}", "-ext", NAMES]
+    keytool(*made, "-keystore", str(store), "-storetype", "PKCS12")
+    keytool("-exportcert", "-rfc", "-alias", name, "-keystore", str(store), "-file", str(certificate))
+    argv = ["openssl", "pkcs12", "-in", str(store), "-nocerts", "-out", str(key)]
+    argv += ["-passin", f"pass:{PASSWORD}", "-passout", f"pass:{PASSWORD}"]
+    subprocess.run(argv, check=True, capture_output=True, timeout=60)
+    return store, certificate, key
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+    """It asks clients for a certificate."""
+    folder = tmp_path_factory.mktemp("secure")
+    server, server_pem, _ = identity(folder, "server")
+    _, client_pem, client_key = identity(folder, "client")
+    _, stranger_pem, _ = identity(folder, "stranger")
+    trusted = folder / "trusted.p12"
+    keytool("-importcert", "-noprompt", "-alias", "client", "-file", str(client_pem), "-keystore", str(trusted))
+    plain, tls = ports.reserve(0), ports.reserve(0)
+    settings = {
+        "dataDir": str(folder / "data"),
+        "clientPort": str(plain.number),
+        "clientPortAddress": ports.HOST,
+        "secureClientPort": str(tls.number),
+        "secureClientPortAddress": ports.HOST,
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": str(server),
+        "ssl.keyStore.password": PASSWORD,
+        "ssl.trustStore.location": str(trusted),
+        "ssl.trustStore.password": PASSWORD,
+        "ssl.clientAuth": "need",
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "srvr",
+        "tickTime": "500",
+    }
+    config = folder / "zk.properties"
+    config.write_text(releases.properties(settings), encoding="utf-8")
+    argv = java.command(releases.release("3.9.1"), MAIN, [str(config)])
+    with Child("ZooKeeper with TLS", argv, folder / "log") as child:
+
+        def serving() -> bool:
+            if not child.running:
+                raise LocalKafkaError(f"{child.name} ended with {child.exit_code}; {child.log_end()}")
+            return "Mode:" in four_letters((ports.HOST, plain.number), "srvr")
+
+        wait_until(serving, 30, lambda: f"it to serve; {child.log_end()}")
+        client = Tls(str(server_pem), str(client_pem), str(client_key), Secret(PASSWORD))
+        yield Secure(tls.number, client, stranger_pem)
+    plain.release()
+    tls.release()
+
+
+def in_session(port: int, tls: Tls, work: Callable[[ZkSession], object], host: str = "127.0.0.1") -> object:
+    """work(session) in a hub of its own."""
+    hub = pick_hub("own")
+    assert isinstance(hub, OwnThread)
+
+    def run() -> object:
+        crew = Crew()
+        session = ZkSession(f"{host}:{port}", 3000, 3000, crew, Lease(), access=Access(tls=tls))
+        try:
+            session.start()
+            return work(session)
+        finally:
+            crew.stop(timeout_s=0.5)
+            session.close()
+
+    hub.start()
+    try:
+        return hub.call(run)
+    finally:
+        hub.stop()
+
+
+def write_and_read(session: ZkSession) -> int:
+    """Many answers in one go: some arrive in one record of the TLS."""
+    paths = {f"/node-{n}": b"x" * 200 for n in range(300)}
+    session.create(paths)
+    found = sum(node is not None and node.data == paths[path] for path, node in session.read(paths).items())
+    session.delete(dict.fromkeys(paths, -1))
+    return found
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_session_works_over_tls_under_every_name_of_the_certificate(secure, host):
+    assert in_session(secure.port, secure.tls, write_and_read, host) == 300
+
+
+def test_a_server_that_is_not_trusted_is_refused_with_the_reason(secure):
+    stranger = replace(secure.tls, ca=str(secure.stranger))
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        in_session(secure.port, stranger, write_and_read)
+    assert in_session(secure.port, replace(stranger, verify=False), write_and_read) == 300
+
+
+def test_files_that_cannot_be_used_are_named_and_the_password_is_not(secure):
+    with pytest.raises(ConsumerError, match=r"zookeeper\.ssl: /nowhere/ca\.pem.* cannot be used: .*No such file"):
+        in_session(secure.port, replace(secure.tls, ca="/nowhere/ca.pem"), write_and_read)
+    with pytest.raises(ConsumerError, match="cannot be used") as caught:
+        in_session(secure.port, replace(secure.tls, password=Secret("wrong-one")), write_and_read)
+    assert "wrong-one" not in str(caught.value) + repr(secure.tls)
+
+
+def test_a_handshake_that_hangs_does_not_stop_the_hub(secure):
+    with Proxy(("127.0.0.1", secure.port)) as proxy:
+
+        def hang(session: ZkSession) -> float:
+            proxy.blackhole()
+            proxy.reset()
+            worst, until = 0.0, now() + 2
+            while now() < until:
+                began = now()
+                sleep(0.01)
+                worst = max(worst, now() - began)
+            proxy.clear()
+            while session.session_id is None and now() < until + 8:
+                sleep(0.05)
+            assert write_and_read(session) == 300
+            return worst
+
+        worst = in_session(proxy.address[1], secure.tls, hang)
+    assert isinstance(worst, float)
+    assert worst < 0.5
