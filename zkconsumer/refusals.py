@@ -54,6 +54,8 @@ class NotLeader(Refused):
 
 
 class MetadataTooLarge(Refused):
+    """0.8.2.2 refuses such a commit and serves its position all the same, as seen; do not count on it, commit again."""
+
     helps = "the metadata text is longer than the broker's offset.metadata.max.bytes; shorten it"
 
 
