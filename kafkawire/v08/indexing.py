@@ -8,25 +8,71 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from kafkawire.columns import Columns
+from kafkawire import columns
+from kafkawire.columns import Column, Columns
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.model import MessageSet, Run
 from kafkawire.v08.scanning import ENTRY_OVERHEAD, LOG_OVERHEAD, LOWEST
 from kafkawire.v08.wrappers import OPEN_LIMIT, Wrapper, opened, wrapper
 
+if TYPE_CHECKING:
+    from kafkawire.v08.kernels import Kernels
+
 _V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length where the key is null
 _V1 = struct.Struct(">qiI2xqii")  # the same with a timestamp before the key length
 _INT32 = struct.Struct(">i")
 _CRC_FROM = 16
+_FAR = 1 << 62  # offsets and shifts below it add up within int64
 
 
 def index(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Columns:
     """The columns of a set.  Raises nothing for what the bytes hold: damage is told beside what comes before it."""
+    return index_by(columns.compiled(), message_set, check_crcs, limit)
+
+
+def index_by(
+    kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT
+) -> Columns:
+    """The same by a form of one's choice; None: in pure Python."""
     plan = _planned(message_set, check_crcs, limit)
-    return _in_python(message_set, plan, b"".join(plan.pieces), check_crcs)
+    data = b"".join(plan.pieces)
+    found = _compiled(kernels, plan, data, check_crcs) if kernels is not None else None
+    if found is None:
+        found = _in_python(plan, data, check_crcs)
+    offsets, key_at, key_size, value_at, value_size, stamps = found.columns
+    damage, pinned = plan.damage, plan.segments[-1].pinned if plan.segments else None
+    if found.damaged is not None:
+        segment = plan.segments[found.damaged[0]]
+        damage, pinned = _damage(data, segment, found.damaged[1], check_crcs), segment.pinned
+    timed = any(segment.magic for segment in plan.segments)
+    return Columns(
+        offsets=offsets,
+        key_at=key_at,
+        key_size=key_size,
+        value_at=value_at,
+        value_size=value_size,
+        timestamps_ms=stamps if timed else None,
+        data=data,
+        resume_at=message_set.resume_at if damage is None else _reached(message_set.start, offsets, pinned),
+        damage=damage,
+    )
+
+
+def _reached(start: int, offsets: Column, pinned: int | None) -> int:
+    """What to commit once all before some damage is done: not past an offset that what is damaged may share."""
+    if not offsets:
+        return start
+    return offsets[-1] if offsets[-1] == pinned else offsets[-1] + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    columns: Sequence[Column]  # offsets, key_at, key_size, value_at, value_size, timestamps
+    damaged: tuple[int, int] | None  # segment and position of the first damage
 
 
 # ---- the plan --------------------------------------------------------------------------------------------------
@@ -137,32 +183,17 @@ class _Lists:
     stamps: list[int] = field(default_factory=list)
 
 
-def _in_python(message_set: MessageSet, plan: _Plan, data: bytes, check_crcs: bool) -> Columns:
-    lists, damage, pinned = _Lists(), plan.damage, None
-    for segment in plan.segments:
+def _in_python(plan: _Plan, data: bytes, check_crcs: bool) -> _Found:
+    lists = _Lists()
+    columns = (lists.offsets, lists.key_at, lists.key_size, lists.value_at, lists.value_size, lists.stamps)
+    for number, segment in enumerate(plan.segments):
         known = len(lists.offsets)
         stopped = _LOOPS[segment.magic](lists, data, segment, check_crcs)
-        if len(lists.offsets) > known:
-            pinned = segment.pinned
-        if pinned is not None:
-            lists.offsets[known:] = [pinned] * (len(lists.offsets) - known)
+        if segment.pinned is not None:
+            lists.offsets[known:] = [segment.pinned] * (len(lists.offsets) - known)
         if stopped >= 0:
-            damage = _damage(data, segment, stopped, check_crcs)
-            break
-    stamps = None if all(segment.magic == 0 for segment in plan.segments) else lists.stamps
-    reached = _reached(message_set, damage, lists.offsets[-1] if lists.offsets else None, pinned)
-    return Columns(
-        lists.offsets, lists.key_at, lists.key_size, lists.value_at, lists.value_size, stamps, data, reached, damage
-    )
-
-
-def _reached(message_set: MessageSet, damage: CorruptMessage | None, last: int | None, pinned: int | None) -> int:
-    """What to commit once all is done; before damage not past an offset that several messages share."""
-    if damage is None:
-        return message_set.resume_at
-    if last is None:
-        return message_set.start
-    return last + 1 if pinned is None else last
+            return _Found(columns, (number, stopped))
+    return _Found(columns, None)
 
 
 def _loop_v0(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
@@ -232,6 +263,34 @@ def _loop_v1(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
 
 _Loop = Callable[[_Lists, bytes, Segment, bool], int]
 _LOOPS: tuple[_Loop, _Loop] = (_loop_v0, _loop_v1)
+
+
+# ---- compiled --------------------------------------------------------------------------------------------------
+
+
+def _compiled(kernels: Kernels, plan: _Plan, data: bytes, check_crcs: bool) -> _Found | None:
+    """None for offsets beyond int64, which only damage makes: the pure form knows larger numbers."""
+    if not all(-_FAR < segment.shift < _FAR for segment in plan.segments):
+        return None
+    rows = [_row(segment) for segment in plan.segments]
+    found = kernels.index(data, rows, sum(segment.entries for segment in plan.segments), check_crcs)
+    return None if found is None else _Found(found.columns, found.damaged)
+
+
+def _row(segment: Segment) -> tuple[int, ...]:
+    """A segment as kernels.py has it."""
+    stamp, pinned = segment.appended_ms, segment.pinned
+    return (
+        segment.begin,
+        segment.end,
+        segment.magic,
+        segment.start,
+        segment.shift,
+        stamp is not None,
+        stamp or 0,
+        pinned is not None,
+        pinned or 0,
+    )
 
 
 # ---- damage ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,308 @@
+"""Columns of sets: both forms against messages(), on whole, cut and damaged sets; which form runs, what is kept."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkawire import columns, compression
+from kafkawire.columns import Columns
+from kafkawire.errors import CorruptMessage
+from kafkawire.model import Message, MessageSet
+from kafkawire.v08 import messages as m
+from kafkawire.v08.indexing import index_by
+from kafkawire.v08.kernels import Kernels, load
+from kafkawire.v08.messages import LOWEST, Row, encode, message_set
+
+LIMIT = 100_000
+CODECS = (0, 1, 2, 3)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Kernels:
+    return load(columns.cache_folder())
+
+
+def entry(offset: int, value: bytes | None, key: bytes | None = None, magic: int = 0, attributes: int = 0) -> bytes:
+    """One entry, packed by hand."""
+    body = struct.pack(">BB", magic, attributes) + (struct.pack(">q", 1000 + offset % (1 << 62)) if magic else b"")
+    for part in (key, value):
+        body += struct.pack(">i", -1 if part is None else len(part)) + (part or b"")
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+def wrapped(offset: int, inner: bytes, codec: int = 1, magic: int = 0, bits: int = 0) -> bytes:
+    return entry(offset, compression.compress(codec, inner, magic), magic=magic, attributes=codec | bits)
+
+
+def set_of(data: bytes, start: int = LOWEST) -> MessageSet:
+    return message_set("t", 0, start, memoryview(data), -1)[0]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a reader says of a set, in a form that can be compared."""
+
+    rows: list[tuple[int, bytes | None, bytes | None, int]]
+    damage: tuple[type, str, int, int | None] | None
+
+
+def by_messages(whole: MessageSet, check_crcs: bool) -> tuple[Told, list[Message]]:
+    found, damage = [], None
+    try:
+        for message in m.messages(whole, check_crcs, LIMIT):
+            found.append(message)
+    except CorruptMessage as exc:
+        damage = exc
+    rows = [(x.offset, x.key, x.value, -1 if x.timestamp_ms is None else x.timestamp_ms) for x in found]
+    return Told(rows, _damage(damage)), found
+
+
+def by_columns(found: Columns) -> Told:
+    stamps = [-1] * len(found) if found.timestamps_ms is None else list(found.timestamps_ms)
+    rows = list(zip(found.offsets, found.keys(), found.values(), stamps, strict=True))
+    return Told(rows, _damage(found.damage))
+
+
+def _damage(damage: CorruptMessage | None) -> tuple[type, str, int, int | None] | None:
+    return None if damage is None else (type(damage), str(damage), damage.position, damage.offset)
+
+
+def agree(kernels: Kernels, data: bytes, start: int = LOWEST) -> None:
+    """messages(), the pure and the compiled form tell the same of a set, with checksums looked at and without."""
+    whole = set_of(data, start)
+    for check_crcs in (True, False):
+        told, found = by_messages(whole, check_crcs)
+        pure = index_by(None, whole, check_crcs, LIMIT)
+        quick = index_by(kernels, whole, check_crcs, LIMIT)
+        assert by_columns(pure) == told
+        assert by_columns(quick) == told
+        for name in ("offsets", "key_at", "key_size", "value_at", "value_size", "timestamps_ms"):
+            one, other = getattr(pure, name), getattr(quick, name)
+            assert one == other or list(one) == list(other), name
+        assert (pure.data, pure.resume_at) == (quick.data, quick.resume_at)
+        if told.damage is None:
+            assert pure.resume_at == whole.resume_at
+        else:
+            safe = found[-1].resume_at if found else whole.start
+            shared = len(found) > 1 and found[-1].offset == found[-2].offset
+            assert pure.resume_at == safe or (shared and pure.resume_at == safe - 1)
+
+
+# ---- every format ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", CODECS)
+def test_columns_of_each_format_and_codec_are_what_was_written(magic: int, codec: int, compiled: Kernels) -> None:
+    rows: list[Row] = [(7, b"k", b"v", 5), (9, None, b"", 6), (10, b"", None, 7), (12, b"key", b"value" * 99, 8)]
+    offsets = [7, 9, 10, 12] if magic == 0 or not codec else [9, 10, 11, 12]
+    for kernels in (None, compiled):
+        found = index_by(kernels, set_of(encode(rows, codec, magic)))
+        assert list(found.offsets) == offsets
+        assert found.keys() == [b"k", None, b"", b"key"]
+        assert found.values() == [b"v", b"", None, b"value" * 99]
+        assert (list(found.timestamps_ms) if found.timestamps_ms else None) == ([5, 6, 7, 8] if magic else None)
+        assert (found.resume_at, found.damage, len(found)) == (13, None, 4)
+        at, size = found.value_at[3], found.value_size[3]
+        assert found.data[at : at + size] == b"value" * 99
+
+
+MIXED = [
+    entry(1, b"a", b"k") + wrapped(5, entry(3, b"b") + entry(5, None)) + entry(6, b"c", magic=1),
+    wrapped(1007, entry(0, b"a", magic=1) + entry(4, b"b", magic=1) + entry(7, b"c", magic=1), 2, magic=1),
+    wrapped(5, entry(0, b"a", magic=1) + entry(1, b"b", magic=1), 3, magic=1, bits=m.LOG_APPEND_TIME),
+    wrapped(5, b"") + entry(6, b"after an empty wrapper"),
+    wrapped(12, entry(9, b"a") + wrapped(11, entry(10, b"b") + entry(11, b"c"), 2) + entry(12, b"d")),
+    wrapped(11, entry(9, b"a") + wrapped(10, entry(0, b"x") + entry(1, b"y") + entry(2, b"z")) + entry(11, b"b")),
+    wrapped(11, wrapped(10, wrapped(4, entry(0, b"x") + entry(1, b"y")) + entry(2, b"z")) + entry(11, b"b")),
+    wrapped(9, wrapped(8, wrapped(8, wrapped(8, wrapped(8, entry(8, b"deep")))))),
+    wrapped(5, entry(4, b"a") + entry(5, b"b", magic=1)),
+    wrapped(5, entry(4, b"a")[:-1]),
+    entry(4, b"a") + entry(5, b"abc", attributes=4) + entry(6, b"b"),
+    entry(4, b"a") + wrapped(5, entry(5, bytes(LIMIT + 1))) + entry(6, b"b"),
+    entry((1 << 63) - 2, b"a") + entry((1 << 63) - 1, b"b"),
+    wrapped((1 << 63) - 1, entry(-(1 << 63), b"a", magic=1) + entry(-5, b"b", magic=1), magic=1),
+    b"",
+]
+
+
+@pytest.mark.parametrize("data", MIXED, ids=range(len(MIXED)))
+def test_wrappers_nested_empty_stamped_too_deep_or_too_large_are_told_alike(data: bytes, compiled: Kernels) -> None:
+    for start in (LOWEST, 0, 4, 5, 10, 11, 1005, 1 << 62):
+        agree(compiled, data, start)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize(
+    ("key_size", "value_size"), [(-2, 3), (1000, 3), (-1, 4), (-1, 2), (-1, -2), (1, -1), (0, 900), ((1 << 31) - 1, 0)]
+)
+def test_lengths_that_do_not_add_up_are_told_alike(
+    magic: int, key_size: int, value_size: int, compiled: Kernels
+) -> None:
+    body = struct.pack(">BB", magic, 0) + bytes(8 * magic) + struct.pack(">i", key_size)
+    body += b"k" * max(0, min(key_size, 3)) + struct.pack(">i", value_size) + b"abc"
+    bad = struct.pack(">qiI", 5, len(body) + 4, zlib.crc32(body)) + body
+    for data in (bad, entry(4, b"good", magic=magic) + bad + entry(6, b"never reached", magic=magic)):
+        agree(compiled, data)
+        assert index_by(compiled, set_of(data)).damage is not None
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=99), st.integers(1, 3)), max_size=30
+    ),
+    first=st.integers(0, 1 << 40),
+    cut=st.integers(0, 60),
+    skipped=st.integers(0, 40),
+    kinds=st.lists(st.sampled_from([(c, g) for c in CODECS for g in (0, 1)]), min_size=1, max_size=3),
+)
+def test_whole_and_cut_sets_of_any_start_are_told_alike(
+    rows: list[tuple[bytes | None, bytes | None, int]],
+    first: int,
+    cut: int,
+    skipped: int,
+    kinds: list[tuple[int, int]],
+    compiled: Kernels,
+) -> None:
+    written: list[Row] = []
+    offset = first
+    for key, value, gap in rows:
+        written.append((offset, key, value, 10_000 + gap))
+        offset += gap
+    step = max(1, len(written) // len(kinds))
+    groups = [written[at : at + step] for at in range(0, len(written), step)]
+    data = b"".join(encode(group, *kinds[n % len(kinds)]) for n, group in enumerate(groups))
+    agree(compiled, data[: max(0, len(data) - cut)], first + skipped)
+
+
+SEEDS = [
+    encode([(n, b"key" if n % 2 else None, b"value %d" % n, n) for n in range(6)], c, g) for c in CODECS for g in (0, 1)
+]
+SEEDS += [piece for piece in MIXED if piece and len(piece) < 1000]
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    seed=st.sampled_from(SEEDS),
+    flips=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=4),
+    cut=st.integers(0, 30),
+    repair=st.booleans(),
+    start=st.sampled_from([LOWEST, 0, 3, 5, 10]),
+)
+def test_damaged_sets_are_told_alike(
+    seed: bytes, flips: list[tuple[int, int]], cut: int, repair: bool, start: int, compiled: Kernels
+) -> None:
+    data = bytearray(seed)
+    for at, byte in flips:
+        data[at % len(data)] = byte
+    if repair:  # a right checksum lets the damage through to what is behind it
+        (size,) = struct.unpack_from(">i", data, 8)
+        if 14 <= size <= len(data) - 12:
+            struct.pack_into(">I", data, 12, zlib.crc32(data[16 : 12 + size]))
+    agree(compiled, bytes(data[: len(data) - cut]), start)
+
+
+@settings(max_examples=150, deadline=None)
+@given(inner=st.sampled_from(SEEDS), at=st.integers(0, 10_000), bit=st.integers(0, 7), magic=st.sampled_from([0, 1]))
+def test_one_flipped_bit_inside_a_wrapper_is_told_alike(
+    inner: bytes, at: int, bit: int, magic: int, compiled: Kernels
+) -> None:
+    data = bytearray(inner)
+    data[at % len(data)] ^= 1 << bit
+    agree(compiled, entry(1, b"before") + wrapped(20, bytes(data), magic=magic) + entry(21, b"behind"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(size=st.integers(0, 70), fill=st.binary(min_size=70, max_size=70))
+def test_the_compiled_checksum_is_zlibs_at_every_length(size: int, fill: bytes, compiled: Kernels) -> None:
+    data = entry(1, fill[:size]) + entry(2, b"second")
+    assert len(index_by(compiled, set_of(data))) == 2
+    for at in range(16, 26 + size):
+        flipped = data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+        damage = index_by(compiled, set_of(flipped)).damage
+        assert damage is None or damage.position == 0
+        agree(compiled, flipped)
+
+
+# ---- which form runs -------------------------------------------------------------------------------------------
+
+SHOWN = """
+import sys
+from kafkawire import columns
+from kafkawire.v08.messages import encode, message_set
+from kafkawire.errors import LocalError
+try:
+    print(columns.kernels())
+    columns.prepare()
+    found = message_set("t", 0, 0, memoryview(encode([(0, b"k", b"v", 1)])), -1)[0].index()
+except LocalError as exc:
+    sys.exit(f"refused: {exc}")
+print(type(found.offsets).__name__, list(found.offsets), found.values(), "numba" in sys.modules)
+"""
+HIDDEN = """
+import importlib.util as u
+real = u.find_spec
+u.find_spec = lambda name, *more: None if name == "numba" else real(name, *more)
+"""
+
+
+def shown(text: str = SHOWN, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("KAFKAWIRE_KERNELS", "NUMBA_CACHE_DIR")}
+    return subprocess.run(
+        [sys.executable, "-c", text], env={**kept, **environment}, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_python_asked_for_never_loads_numba() -> None:
+    assert shown(KAFKAWIRE_KERNELS="python").stdout.split("\n")[:2] == ["python", "list [0] [b'v'] False"]
+
+
+def test_without_numba_auto_runs_in_python_and_numba_asked_for_is_one_sentence() -> None:
+    assert shown(HIDDEN + SHOWN).stdout.split("\n")[:2] == ["python", "list [0] [b'v'] False"]
+    refused = shown(HIDDEN + SHOWN, KAFKAWIRE_KERNELS="numba")
+    assert refused.stderr.strip() == (
+        "refused: KAFKAWIRE_KERNELS=numba: numba is not installed; the extra kafka-legacy-mirror[fast] has it"
+    )
+
+
+def test_an_unknown_choice_is_refused_with_those_there_are() -> None:
+    assert "KAFKAWIRE_KERNELS=cython: known are auto, python, numba" in shown(KAFKAWIRE_KERNELS="cython").stderr
+
+
+def test_what_was_compiled_is_kept_in_the_folder_named_and_found_again(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "cache"
+    first = shown(KAFKAWIRE_CACHE=str(folder))
+    kept = {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb?")}
+    again = shown(KAFKAWIRE_CACHE=str(folder), KAFKAWIRE_KERNELS="numba")
+    for run in (first, again):
+        assert run.stdout.startswith("numba ")
+        assert "memoryview [0] [b'v'] True" in run.stdout
+        assert run.stderr == ""
+    assert kept
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb?")} == kept
+
+
+def test_a_cache_that_cannot_be_written_or_read_costs_a_warning_only(tmp_path: Path) -> None:
+    blocked = tmp_path / "a file"
+    blocked.write_text("")
+    run = shown(KAFKAWIRE_CACHE=str(blocked))
+    assert "memoryview [0] [b'v'] True" in run.stdout
+    assert "KAFKAWIRE_CACHE names another folder" in run.stderr
+    folder = tmp_path / "cache"
+    load(folder)
+    for path in folder.rglob("*.nb?"):
+        path.write_bytes(path.read_bytes()[:50])
+    run = shown(KAFKAWIRE_CACHE=str(folder))
+    assert "memoryview [0] [b'v'] True" in run.stdout
+    assert "Traceback" not in run.stderr
