@@ -56,7 +56,7 @@ class ConsumerListener:
 
 
 class Listeners(ConsumerListener):
-    """Several as one, asked in order: the first answer that is one counts, positions of later ones fill what is left."""
+    """Several as one, asked in order: the first answer counts, and later ones where it says nothing."""
 
     def __init__(self, *listeners: ConsumerListener) -> None:
         self._listeners = listeners
@@ -215,7 +215,11 @@ class Hooks:
         if self._start is None or not self._overridden(name):
             return None
         call = _Call(name, getattr(self._listener, name), args)
-        self._start(call, self._finished)
+        try:
+            self._start(call, self._finished)
+        except RuntimeError as e:  # no more threads can be started
+            self._failed(name, e)
+            return None
         if not call.done.wait(timeout=self._timeout_ms / 1000):
             call.left_behind = True
             text = f"{name} takes longer than listener.timeout.ms ({self._timeout_ms} ms); going on without it"

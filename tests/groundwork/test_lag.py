@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
 from groundwork.crew import Crew, sleep
-from groundwork.lag import HubLag
+from groundwork.lag import HubLag, busy_lines
 
 
 def test_blocked_hub_is_measured_and_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -32,3 +33,18 @@ def test_own_listener_gets_the_lateness() -> None:
     sleep(0.02)
     crew.stop(5)
     assert max(late) >= 50
+
+
+def test_the_line_where_another_thread_stands_is_named() -> None:
+    go_on = threading.Event()
+
+    def waits_for_a_word() -> None:
+        go_on.wait(10)
+
+    thread = threading.Thread(target=waits_for_a_word, name="reader of orders")
+    thread.start()
+    lines = busy_lines()
+    go_on.set()
+    thread.join()
+    assert any(line.startswith("reader of orders in ") for line in lines)
+    assert not any(line.startswith("MainThread") for line in lines)

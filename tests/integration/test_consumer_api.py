@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
@@ -255,6 +256,25 @@ def test_a_handler_that_blocks_for_three_sessions_costs_neither_the_session_nor_
         assert connector.commit_offsets() == {TopicPartition(topic, p): None for p in (0, 1)}
     assert rounds >= 5
     assert states == ["connected"]
+
+
+def test_a_call_that_keeps_the_interpreter_for_long_is_named(source, unique):
+    topic, group = topic_with(source, unique.topic(), 1, 20), unique.group()
+    keeps_the_interpreter = ctypes.PyDLL(None).usleep  # PyDLL, not CDLL: the lock stays with us meanwhile
+    events: list[ConsumerEvent] = []
+    options = config(source.zookeeper, group, zookeeper_session_timeout_ms=5000, rebalance_max_retries=6)
+    with ConsumerConnector(options, "own", on_event=events.append) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        next(stream)
+        keeps_the_interpreter(900_000)
+        time.sleep(0.3)
+        assert not [e.text for e in events if e.kind == "late"]
+        keeps_the_interpreter(1_900_000)
+        wait_until(lambda: [e for e in events if e.kind == "late"], 5, "the warning")
+        assert next(stream).offset == 1
+    (late,) = [e.text for e in events if e.kind == "late"]
+    assert "test_consumer_api.py" in late
+    assert "5000 ms" in late
 
 
 def _done(connector: ConsumerConnector, slow: object) -> int:
