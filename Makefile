@@ -29,8 +29,9 @@ test: check        ## check, then everything against real ZooKeeper, brokers and
 faults: $(STAMP)   ## the longer fault scenarios
 	$(BIN)/python -m pytest -q -m faults
 
-bench: $(STAMP)    ## ratios against the JVM, in the same run
+bench: $(STAMP)    ## ratios against the JVM and other clients, in the same run
 	$(BIN)/python benchmarks/mirror.py
+	$(BIN)/python benchmarks/consume.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,312 @@
+"""Our consumer against kafka-python, confluent-kafka and the JVM's ConsumerPerformance, on one broker, in one run.
+
+    python benchmarks/consume.py [--small] [--sizes 100,1000] [--codecs none,snappy] [--rounds 1]
+
+Each reads the same topics of 4 partitions from their beginning, one after the other, each in a process of its own with
+fetches of the same size.  The time runs from the first ask to the last message; the JVM's is between the two times that
+it prints.  The peers are installed into a virtual environment that is thrown away; one that
+cannot be installed, or reads nothing of 0.8.2, is named and left out.  Every reader's count is checked, and where it
+sees offsets their sum.
+
+    iterator        for message in stream: checksums on; the hub in a thread of its own, or the caller's
+    batches         stream.batches(): offsets, keys and values as lists; without and with checksums, by each kernel
+    sets            stream.sets(): sets of entries as they were fetched
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from groundwork import output
+from localkafka import tools
+from localkafka.cluster import Cluster
+from localkafka.load import Load, Mixture
+from zkconsumer.connector import ConsumerConnector
+from zkconsumer.stream import Stream
+
+VERSION = "0.8.2.2"
+PARTITIONS = 4
+FETCH_BYTES = 4 << 20
+COUNTS = {100: 1_600_000, 1000: 400_000}
+CODECS = {"none": 0, "gzip": 1, "snappy": 2}
+LIMIT_S = 180
+PEERS = {"kafka-python": ["kafka-python==1.4.7", "python-snappy"], "confluent-kafka": ["confluent-kafka"]}
+COLUMNS = ["bytes", "codec", "who", "messages", "seconds", "per second", "checked"]
+HERE = Path(__file__).resolve()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A topic of so many messages of so many bytes."""
+
+    topic: str
+    size: int
+    codec: str
+    count: int
+
+    @property
+    def offsets(self) -> int:
+        """The sum of its offsets."""
+        each = self.count // PARTITIONS
+        return PARTITIONS * each * (each - 1) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    task: Task
+    who: str
+    per_second: float
+    seconds: float
+    checked: bool
+
+    def row(self) -> dict[str, object]:
+        return {
+            "bytes": self.task.size,
+            "codec": self.task.codec,
+            "who": self.who,
+            "messages": self.task.count,
+            "seconds": round(self.seconds, 2),
+            "per second": round(self.per_second),
+            "checked": "yes" if self.checked else "DIFFERS",
+        }
+
+
+# ---- our readers, each in a process of its own -----------------------------------------------------------------
+
+
+def messages(stream: Stream) -> Iterator[tuple[int, int]]:
+    for message in stream:
+        yield 1, message.offset
+
+
+def batches(stream: Stream) -> Iterator[tuple[int, int]]:
+    for batch in stream.batches():
+        offsets, _, _ = batch.offsets, batch.keys, batch.values
+        yield len(offsets), sum(offsets)
+
+
+def sets(stream: Stream) -> Iterator[tuple[int, int]]:
+    for message_set, share in stream.sets():
+        share.ticket(message_set.resume_at).done()
+        yield message_set.resume_at - message_set.start, sum(range(message_set.start, message_set.resume_at))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a reader of ours reads."""
+
+    read: Callable[[Stream], Iterator[tuple[int, int]]]
+    hub: str = "own"
+    check_crcs: bool = True
+    kernels: str = "python"
+
+
+OURS = {
+    "iterator, own hub": Way(messages),
+    "iterator, caller's hub": Way(messages, hub="caller"),
+    "batches, no crc": Way(batches, check_crcs=False),
+    "batches": Way(batches),
+    "batches, numba": Way(batches, kernels="numba"),
+    "sets": Way(sets),
+}
+
+
+def read_ours(way: Way, zookeeper: str, task: Task) -> dict[str, float]:
+    options = {
+        "zookeeper.connect": zookeeper,
+        "group.id": f"bench-{os.getpid()}",
+        "auto.offset.reset": "smallest",
+        "fetch.message.max.bytes": FETCH_BYTES,
+        "check.crcs": way.check_crcs,
+        "consumer.timeout.ms": 20_000,
+    }
+    with ConsumerConnector(options, hub=way.hub) as connector:  # type: ignore[arg-type]
+        (stream,) = connector.create_message_streams({task.topic: 1})[task.topic]
+        if way.read is messages:
+            return iterate(stream, task.count)
+        read = offsets = 0
+        started = time.monotonic()
+        for count, total in way.read(stream):
+            read += count
+            offsets += total
+            if read >= task.count:
+                break
+        return {"read": read, "seconds": time.monotonic() - started, "offsets": offsets}
+
+
+def iterate(stream: Stream, count: int) -> dict[str, float]:
+    """The loop of a user, with nothing around it; the same as in peers.py."""
+    read = offsets = 0
+    started = time.monotonic()
+    for message in stream:
+        offsets += message.offset
+        read += 1
+        if read >= count:
+            break
+    return {"read": read, "seconds": time.monotonic() - started, "offsets": offsets}
+
+
+# ---- the run ---------------------------------------------------------------------------------------------------
+
+
+class Arena:
+    """One cluster, the environment of the peers, and who cannot take part."""
+
+    def __init__(self, folder: Path, cluster: Cluster) -> None:
+        self.folder, self.cluster = folder, cluster
+        self.absent: dict[str, str] = {}
+        self.python = folder / "peers" / "bin" / "python"
+
+    def install(self) -> None:
+        venv.create(self.folder / "peers", with_pip=True)
+        for who, packages in PEERS.items():
+            command = [str(self.python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+            if done.returncode:
+                self.absent[who] = f"not installed: {(done.stderr.strip().splitlines() or ['pip failed'])[-1]}"
+
+    def fill(self, task: Task) -> None:
+        self.cluster.create_topic(task.topic, partitions=PARTITIONS, replication=1)
+        load = Load(self.cluster.brokers, VERSION)
+        batch = max(1, min(task.count // PARTITIONS, 1_000_000 // task.size if task.codec == "none" else 200))
+        load.produce(task.topic, PARTITIONS, task.count, Mixture(0.0, (CODECS[task.codec],), task.size), batch)
+        load.close()
+
+    def readers(self) -> dict[str, Callable[[Task], Result | None]]:
+        ours: dict[str, Callable[[Task], Result | None]] = {
+            who: lambda task, who=who: self.ours(who, task)  # type: ignore[misc]
+            for who, way in OURS.items()
+            if way.kernels != "numba" or find_spec("numba")
+        }
+        peers = {who: lambda task, who=who: self.peer(who, task) for who in PEERS}
+        return {**peers, "JVM ConsumerPerformance": self.jvm, **ours}
+
+    def ours(self, who: str, task: Task) -> Result | None:
+        command = [sys.executable, str(HERE), "--read", who, self.cluster.zookeeper, task.topic]
+        return self._read(who, task, [*command, str(task.size), task.codec, str(task.count)], OURS[who].kernels)
+
+    def peer(self, who: str, task: Task) -> Result | None:
+        script = str(HERE.with_name("peers.py"))
+        broker = self.cluster.brokers.split(",")[0]
+        command = [str(self.python), script, who, broker, task.topic, str(PARTITIONS), str(task.count)]
+        return self._read(who, task, [*command, str(FETCH_BYTES)], "")
+
+    def _read(self, who: str, task: Task, command: Sequence[str], kernels: str) -> Result | None:
+        environment = {**os.environ, "KAFKAWIRE_KERNELS": kernels} if kernels else None
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=environment)
+        except subprocess.TimeoutExpired:
+            return self._without(who, task, f"nothing to show after {LIMIT_S} s")
+        if done.returncode:
+            return self._without(who, task, (done.stderr.strip().splitlines() or ["ended without a word"])[-1])
+        found = json.loads(done.stdout.splitlines()[-1])
+        if not found["read"]:
+            return self._without(who, task, f"reads {found['read']} messages of {VERSION}")
+        checked = (found["read"], found["offsets"]) == (task.count, task.offsets)
+        return Result(task, who, found["read"] / found["seconds"], found["seconds"], checked)
+
+    def _without(self, who: str, task: Task, why: str) -> None:
+        if who in OURS:
+            raise SystemExit(f"{who}, {task.size} bytes, {task.codec}: {why}")
+        self.absent[who] = f"{task.size} bytes, {task.codec}: {why}"
+
+    def jvm(self, task: Task) -> Result | None:
+        """Asked for fewer messages than there are, else it waits for more.  Its own figures are wrong: it takes its
+        time-out off its time though there was none."""
+        asked = task.count * 9 // 10
+        argv = f"--zookeeper {self.cluster.zookeeper} --topic {task.topic} --messages {asked} --threads 1".split()
+        argv += [
+            "--fetch-size",
+            str(FETCH_BYTES),
+            "--hide-header",
+            "--group",
+            f"jvm-{task.topic}-{time.monotonic_ns()}",
+        ]
+        command = tools.java_command(VERSION, "kafka.tools.ConsumerPerformance", argv)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+        lines = [line.split(", ") for line in done.stdout.splitlines() if line.count(", ") >= 5]
+        if not lines:
+            why = (done.stderr.strip().splitlines() or ["printed nothing"])[-1]
+            return self._without("JVM ConsumerPerformance", task, why)
+        began, ended = (datetime.strptime(text, "%Y-%m-%d %H:%M:%S:%f") for text in lines[-1][:2])
+        read, seconds = int(lines[-1][-2]), (ended - began).total_seconds()
+        return Result(task, "JVM ConsumerPerformance", read / seconds, seconds, asked <= read <= task.count)
+
+
+# what is compared, and the ratio that it should have at least (by bytes of a message where that differs)
+WANTED: Sequence[tuple[str, str, dict[int, float]]] = (
+    ("iterator, own hub", "kafka-python", {100: 5.0, 1000: 4.0}),
+    ("iterator, own hub", "iterator, caller's hub", {100: 0.9, 1000: 0.9}),
+    ("batches, no crc", "confluent-kafka", {100: 1.0, 1000: 1.0}),
+    ("batches", "confluent-kafka", {100: 0.8, 1000: 0.8}),
+    ("batches, numba", "confluent-kafka", {100: 2.0, 1000: 2.0}),
+    ("sets", "JVM ConsumerPerformance", {100: 1.0, 1000: 1.0}),
+)
+
+
+def report(results: Sequence[Result], absent: dict[str, str]) -> None:
+    output.write([r.row() for r in results], COLUMNS)
+    print()
+    for task in dict.fromkeys(r.task for r in results):
+        best = {}
+        for r in results:
+            if r.task == task:
+                best[r.who] = max(r.per_second, best.get(r.who, 0.0))
+        for ours, other, wanted in WANTED:
+            if ours in best and other in best:
+                least = f" (at least {wanted[task.size]:g})" if task.size in wanted else ""
+                ratio = best[ours] / best[other]
+                print(f"{task.size} bytes, {task.codec}: {ours} is {ratio:.2f} times {other}{least}")
+    for who, why in absent.items():
+        print(f"without {who}: {why}")
+
+
+@click.command()
+@click.option("--small", is_flag=True, help="A tenth of the messages, to try the benchmark itself.")
+@click.option("--sizes", default="100,1000", help="Bytes of a value.")
+@click.option("--codecs", default="none,snappy", help="none, gzip, snappy.")
+@click.option("--rounds", default=1, help="How often each reads each topic, in turns; the best of each counts.")
+def main(small: bool, sizes: str, codecs: str, rounds: int) -> None:
+    """Read the same topics with our consumer and with others, in turns, and print the ratios."""
+    tasks = []
+    for size, codec in itertools.product(map(int, sizes.split(",")), codecs.split(",")):
+        count = COUNTS.get(size, 400_000) // (10 if small else 1)
+        tasks.append(Task(f"bench-{size}-{codec}", size, codec, count))
+    results: list[Result] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as folder,
+        Cluster(version=VERSION, brokers=1, settings={"log.segment.bytes": 1 << 30}) as cluster,
+    ):
+        arena = Arena(Path(folder), cluster)
+        arena.install()
+        for task in tasks:
+            arena.fill(task)
+        for task, _, (who, read) in itertools.product(tasks, range(rounds), arena.readers().items()):
+            result = None if who in arena.absent else read(task)
+            if result is not None:
+                results.append(result)
+                print(", ".join(f"{k} {v}" for k, v in result.row().items()), file=sys.stderr, flush=True)
+    report(results, arena.absent)
+    sys.exit(0 if results and all(result.checked for result in results) else 1)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--read"]:
+        name, connect, topic_name, value_bytes, codec_name, number = sys.argv[2:]
+        print(json.dumps(read_ours(OURS[name], connect, Task(topic_name, int(value_bytes), codec_name, int(number)))))
+    else:
+        main()

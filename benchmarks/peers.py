@@ -1,0 +1,74 @@
+"""How other clients read a topic, for benchmarks/consume.py; runs in a virtual environment that has nothing but them.
+
+    python peers.py WHO BROKER TOPIC PARTITIONS COUNT FETCH_BYTES
+
+Prints one line of JSON: messages read, seconds from the first ask to the last message, the sum of their offsets.
+"""
+
+import json
+import sys
+import time
+
+
+def kafka_python(broker, topic, partitions, count, fetch_bytes):
+    """The iterator of kafka-python, which checks checksums."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=[broker],
+        api_version=(0, 8, 2),
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=fetch_bytes,
+        consumer_timeout_ms=20_000,
+    )
+    consumer.assign([TopicPartition(topic, partition) for partition in range(partitions)])
+    read = offsets = 0
+    started = time.monotonic()
+    for message in consumer:
+        offsets += message.offset
+        read += 1
+        if read >= count:
+            break
+    return read, time.monotonic() - started, offsets
+
+
+def confluent_kafka(broker, topic, partitions, count, fetch_bytes):
+    """consume(500) of confluent-kafka, checksums off (its default)."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker,
+            "group.id": "bench",
+            "api.version.request": False,
+            "broker.version.fallback": "0.8.2.2",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.message.max.bytes": fetch_bytes,
+            "queued.min.messages": 1_000_000,  # with its defaults it stops fetching for a second at a time
+            "queued.max.messages.kbytes": 512_000,
+            "fetch.queue.backoff.ms": 5,
+            "fetch.error.backoff.ms": 10,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    read = offsets = 0
+    started = time.monotonic()
+    silent_until = started + 20
+    while read < count and time.monotonic() < silent_until:
+        messages = consumer.consume(500, 1.0)
+        good = [message for message in messages if message.error() is None]
+        if good:
+            silent_until = time.monotonic() + 20
+            read += len(good)
+            offsets += sum([message.offset() for message in good])
+    return read, time.monotonic() - started, offsets
+
+
+if __name__ == "__main__":
+    who, broker, topic, partitions, count, fetch_bytes = sys.argv[1:]
+    readers = {"kafka-python": kafka_python, "confluent-kafka": confluent_kafka}
+    result = readers[who](broker, topic, int(partitions), int(count), int(fetch_bytes))
+    print(json.dumps(dict(zip(("read", "seconds", "offsets"), result, strict=True))))
