@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import queue
+import threading
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from kafkawire.model import MessageSet, TopicPartition
 from kafkawire.v08 import messages
 from zkconsumer.budget import Budget
 from zkconsumer.cursor import Cursor, Share
-from zkconsumer.errors import ConsumerTimeout
+from zkconsumer.errors import ConsumerError, ConsumerTimeout, DecodeFailed
 from zkconsumer.lease import Lease
 from zkconsumer.stream import Stream
 
@@ -23,13 +25,13 @@ TP = TopicPartition("orders", 3)
 class World:
     """One stream, its budget and lease, and cursors on it."""
 
-    def __init__(self, limit: int = 1_000_000) -> None:
+    def __init__(self, limit: int = 1_000_000, **how: Any) -> None:
         self.budget = Budget(limit)
         self.lane = self.budget.lane(1)
         self.lease = Lease()
         self.lease.valid_until = math.inf
         self.channel: Handover[Share] = Handover(limit, queue.SimpleQueue())
-        self.stream = Stream("orders-0", self.channel, timeout_ms=0)
+        self.stream = Stream("orders-0", self.channel, timeout_ms=0, **how)
         self.corrupt: list[tuple[int, CorruptMessage]] = []
 
     def cursor(self, position: int = 0, tp: TopicPartition = TP) -> Cursor:
@@ -275,3 +277,297 @@ def test_a_cursor_that_is_being_let_go_is_not_read_again():
     cursor.park("damaged")
     cursor.close()
     assert not cursor.unpark()
+
+
+# what counts as done ----------------------------------------------------------------------------------------------
+
+
+def test_an_acknowledged_message_is_done_at_once_and_those_before_it():
+    world = World()
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 3), 100)
+    first = next(world.stream)
+    first.ack()
+    assert cursor.committable() == 1
+    second = next(world.stream)
+    first.ack()
+    assert cursor.committable() == 1
+    second.ack()
+    assert cursor.committable() == 2
+
+
+def test_a_member_that_leaves_does_not_wait_for_a_reader_whose_last_message_is_acknowledged():
+    world = World()
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 3), 100)
+    message = next(world.stream)
+    cursor.close()
+    assert not cursor.drained
+    message.ack()
+    assert cursor.drained
+    assert world.offsets() == []
+    assert cursor.committable() == 1
+
+
+def test_on_ack_only_acknowledged_messages_count_and_only_the_prefix_is_committable():
+    world = World(delivery="on-ack")
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 2), 100)
+    cursor.deliver(a_set(2, 2), 100)
+    messages = [next(world.stream) for _ in range(4)]
+    assert world.offsets() == []
+    assert (cursor.committable(), cursor.drained) == (0, False)
+    for n, committable in ((1, 0), (3, 0), (0, 2), (0, 2)):
+        messages[n].ack()
+        assert cursor.committable() == committable
+    threads = [threading.Thread(target=messages[2].ack) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (cursor.committable(), cursor.drained, world.budget.used, world.lane.used) == (4, True, 0, 0)
+
+
+def test_on_ack_a_set_that_was_handed_out_gives_its_bytes_back_so_that_late_acks_stop_nobody():
+    world = World(limit=100, delivery="on-ack")
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 2), 100)
+    kept = [next(world.stream), next(world.stream)]
+    assert world.budget.used == 100
+    assert world.offsets() == []
+    assert world.budget.used == 0
+    assert [m.offset for m in kept] == [0, 1]
+    assert cursor.committable() == 0
+
+
+def test_on_ack_a_member_that_leaves_waits_for_what_is_unacknowledged_and_for_nothing_else():
+    world = World(delivery="on-ack")
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 4), 100)
+    first, second = next(world.stream), next(world.stream)
+    cursor.close()
+    second.ack()
+    assert not cursor.drained
+    first.ack()
+    assert cursor.drained  # though the reader sits in the middle of the set
+    assert cursor.committable() == 2
+    assert world.offsets() == []
+    assert world.budget.used == 0
+
+
+def test_on_ack_damage_does_not_count_what_was_not_acknowledged():
+    world = World(delivery="on-ack")
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 4, damage_at=2), 100)
+    first, second = next(world.stream), next(world.stream)
+    assert world.offsets() == []
+    ((at, _error),) = world.corrupt
+    assert (at, cursor.next_out) == (2, 2)
+    cursor.go_on(at)
+    cursor.deliver(a_set(2, 2), 100)
+    assert world.offsets() == [2, 3]
+    assert cursor.committable() == 0
+    second.ack()
+    first.ack()
+    assert cursor.committable() == 2
+
+
+def test_at_most_once_a_set_is_committed_before_any_of_it_is_handed_out():
+    commits: list[tuple[TopicPartition, int]] = []
+    world = World(delivery="at-most-once", commit=lambda tp, at: commits.append((tp, at)))
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 2), 100)
+    cursor.deliver(a_set(2, 2), 100)
+    assert next(world.stream).offset == 0
+    assert commits == [(TP, 2)]
+    assert (cursor.committable(), cursor.drained, world.budget.used) == (2, False, 200)
+    assert world.offsets() == [1, 2, 3]
+    assert commits == [(TP, 2), (TP, 4)]
+    assert (cursor.committable(), cursor.drained, world.budget.used) == (4, True, 0)
+
+
+def test_at_most_once_what_could_not_be_committed_is_not_handed_out_and_not_lost():
+    answers: list[Exception | None] = [ConsumerError("no session"), None]
+    world = World(delivery="at-most-once", commit=lambda tp, at: answers.pop(0))
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 2), 100)
+    assert world.offsets() == []
+    assert (cursor.stranded, world.budget.used) == (True, 0)
+    cursor.read_again()
+    assert (cursor.position, cursor.committable()) == (0, 0)
+    cursor.deliver(a_set(0, 2), 100)
+    assert world.offsets() == [0, 1]
+
+
+def test_at_most_once_a_leaving_member_hands_out_the_rest_of_what_it_committed():
+    world = World(delivery="at-most-once", commit=lambda tp, at: None)
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 3), 100)
+    cursor.deliver(a_set(3, 3), 100)
+    next(world.stream)
+    cursor.close()
+    assert not cursor.drained
+    assert world.offsets() == [1, 2]  # nobody else would; the second set is left to the next owner
+    assert (cursor.drained, cursor.committable()) == (True, 3)
+
+
+def test_at_most_once_needs_somebody_who_commits():
+    with pytest.raises(ValueError, match="at-most-once needs somebody who commits"):
+        World(delivery="at-most-once")
+
+
+# decoders ---------------------------------------------------------------------------------------------------------
+
+
+def test_decoders_get_the_topic_and_what_is_there_and_their_error_ends_nothing():
+    def number(topic: str, data: bytes) -> int:
+        assert topic == "orders"
+        if data.endswith(b"1"):
+            raise ValueError("not that one")
+        return int(data.rpartition(b" ")[2])
+
+    world = World(decoders=(number, number))
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 3), 100)
+    first = next(world.stream)
+    assert (first.key, first.value) == (None, 0)
+    with pytest.raises(
+        DecodeFailed, match=r"orders/3 at 1: the decoder refused the message: ValueError: not that"
+    ) as e:
+        next(world.stream)
+    assert (e.value.tp, e.value.offset, e.value.message.value) == (TP, 1, b"value 1")
+    assert isinstance(e.value.__cause__, ValueError)
+    assert cursor.committable() == 1  # the refused one is in the user's hands
+    assert next(world.stream).value == 2
+    assert cursor.committable() == 2
+
+
+# pauses -----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_paused_partition_is_handed_out_while_others_go_on():
+    world = World()
+    other = TopicPartition("orders", 4)
+    a, b = world.cursor(), world.cursor(7, other)
+    a.deliver(a_set(0, 3), 100)
+    b.deliver(a_set(7, 2, other), 50)
+    assert next(world.stream).offset == 0
+    a.pause()
+    assert not a.fetchable
+    assert world.offsets() == [7, 8]
+    assert (a.committable(), world.budget.used) == (1, 0)
+    a.resume()
+    assert (a.position, a.fetchable, a.stranded) == (1, True, False)
+    a.deliver(a_set(1, 2), 100)
+    assert world.offsets() == [1, 2]
+    assert a.committable() == 3
+
+
+def test_a_set_goes_on_where_it_stood_when_its_reader_did_not_come_back_during_the_pause():
+    world = World()
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 3), 100)
+    cursor.deliver(a_set(3, 2), 100)
+    assert next(world.stream).offset == 0
+    cursor.pause()
+    assert world.budget.used == 100  # what nobody had taken makes room at once
+    cursor.resume()
+    assert cursor.position == 3
+    cursor.deliver(a_set(3, 2), 100)
+    assert world.offsets() == [1, 2, 3, 4]
+    assert cursor.committable() == 5
+
+
+def test_a_set_that_arrives_during_a_pause_is_fetched_again_when_it_came_to_its_turn():
+    world = World()
+    cursor = world.cursor()
+    cursor.pause()
+    cursor.deliver(a_set(0, 2), 100)  # asked for before the pause
+    assert world.offsets() == []
+    cursor.deliver(a_set(2, 2), 100)
+    cursor.resume()
+    assert cursor.position == 0
+    assert world.offsets() == []  # of before
+    cursor.deliver(a_set(0, 4), 100)
+    assert world.offsets() == [0, 1, 2, 3]
+
+
+def test_a_pause_keeps_what_waits_for_its_acknowledgement():
+    world = World(delivery="on-ack")
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 3), 100)
+    first = next(world.stream)
+    cursor.pause()
+    assert world.offsets() == []
+    cursor.resume()
+    cursor.deliver(a_set(1, 2), 100)
+    second, third = next(world.stream), next(world.stream)
+    third.ack()
+    second.ack()
+    assert (second.offset, cursor.committable()) == (1, 0)
+    first.ack()
+    assert cursor.committable() == 3
+
+
+def test_a_seek_makes_what_is_in_the_users_hands_count_no_more():
+    world = World(delivery="on-ack")
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 3), 100)
+    first = next(world.stream)
+    cursor.begin(10)
+    first.ack()
+    assert cursor.committable() == 10
+    cursor.deliver(a_set(10, 1), 100)
+    message = next(world.stream)
+    assert (message.offset, cursor.committable()) == (10, 10)
+
+
+def test_damage_met_before_a_seek_does_not_take_it_back():
+    world = World()
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 2, damage_at=1), 100)
+    next(world.stream)
+    cursor.begin(50)
+    assert world.offsets() == []
+    assert world.corrupt == []
+    assert cursor.next_out == 50
+
+
+# the rest ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_set_that_is_handed_out_is_observed_once():
+    seen: list[MessageSet] = []
+    world = World(observe=seen.append)
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 2), 100)
+    cursor.begin(5)
+    cursor.deliver(a_set(5, 2), 100)
+    assert world.offsets() == [5, 6]
+    assert [s.start for s in seen] == [5]
+
+
+def test_an_error_from_elsewhere_is_raised_once_at_the_next_ask_and_costs_no_message():
+    world = World()
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 2), 100)
+    next(world.stream)
+    world.stream.raise_next(ConsumerError("the listener failed"))
+    with pytest.raises(ConsumerError, match="the listener failed"):
+        next(world.stream)
+    assert world.offsets() == [1]
+
+
+def test_sets_asked_for_in_the_middle_of_an_iteration_leave_nothing_out():
+    world = World()
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 3), 100)
+    next(world.stream)
+    with pytest.raises(ConsumerTimeout):
+        next(world.stream.sets())
+    assert (cursor.committable(), cursor.stranded) == (1, True)
+    cursor.read_again()
+    cursor.deliver(a_set(1, 2), 100)
+    fetched, share = next(world.stream.sets())
+    share.ticket(fetched.resume_at).done()
+    assert (fetched.start, cursor.committable()) == (1, 3)

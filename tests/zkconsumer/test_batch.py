@@ -1,0 +1,204 @@
+"""Batches: the columns of one set, what counts as done, and what follows damage."""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+from typing import Any
+
+import pytest
+
+from groundwork.handover import Handover
+from kafkawire.errors import CorruptMessage
+from kafkawire.model import MessageSet, TopicPartition
+from kafkawire.v08 import messages
+from zkconsumer.budget import Budget
+from zkconsumer.cursor import Cursor, Share
+from zkconsumer.errors import ConsumerTimeout
+from zkconsumer.lease import Lease
+from zkconsumer.stream import Stream
+
+TP = TopicPartition("orders", 3)
+Rows = list[tuple[int, bytes | None, bytes | None, int | None]]
+
+
+class World:
+    """A stream of one partition, begun at 0."""
+
+    def __init__(self, **how: Any) -> None:
+        self.budget = Budget(1_000_000)
+        self.channel: Handover[Share] = Handover(1_000_000, queue.SimpleQueue())
+        self.stream = Stream("orders-0", self.channel, timeout_ms=0, **how)
+        self.corrupt: list[tuple[int, CorruptMessage]] = []
+        lease = Lease()
+        lease.valid_until = math.inf
+        self.cursor = Cursor(
+            TP,
+            "g-0",
+            lease,
+            self.budget.lane(1),
+            self.channel,
+            on_corrupt=lambda c, at, e: self.corrupt.append((at, e)),
+        )
+        self.cursor.begin(0)
+
+
+def fetched(rows: Rows, start: int = 0, codec: int = 0, magic: int = 0, damage: int | None = None) -> MessageSet:
+    data = bytearray(messages.encode(rows, codec, magic))
+    if damage is not None:
+        data[damage] ^= 1
+    return messages.message_set(*TP, start, memoryview(bytes(data)), 1000)[0]
+
+
+def rows(start: int, count: int) -> Rows:
+    return [(n, None, b"value %d" % n, None) for n in range(start, start + count)]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2])
+def test_a_batch_has_the_columns_of_one_set(codec):
+    world = World()
+    world.cursor.deliver(
+        fetched([(0, b"k", b"a", None), (1, None, None, None), (2, b"", b"c", None)], codec=codec), 100
+    )
+    (batch,) = [next(world.stream.batches())]
+    assert (batch.tp, batch.topic, batch.partition, batch.resume_at, len(batch)) == (TP, "orders", 3, 3, 3)
+    assert batch.offsets == [0, 1, 2]
+    assert batch.keys == [b"k", None, b""]
+    assert batch.values == [b"a", None, b"c"]
+    assert batch.timestamps_ms == [None, None, None]
+    assert repr(batch) == "<Batch orders/3 ..3, 3 messages>"
+
+
+def test_timestamps_are_there_where_the_format_has_them():
+    world = World()
+    world.cursor.deliver(fetched([(0, None, b"a", 17), (1, None, b"b", -1)], magic=1), 100)
+    assert next(world.stream.batches()).timestamps_ms == [17, None]
+
+
+def test_a_wrapper_that_is_entered_in_its_middle_gives_what_is_wanted():
+    world = World()
+    world.cursor.begin(3)
+    world.cursor.deliver(fetched(rows(0, 5), start=3, codec=1), 100)
+    assert next(world.stream.batches()).offsets == [3, 4]
+
+
+def test_a_batch_is_done_when_its_successor_is_asked_for():
+    world = World()
+    world.cursor.deliver(fetched(rows(0, 2)), 100)
+    world.cursor.deliver(fetched(rows(2, 2), 2), 100)
+    batches = world.stream.batches()
+    assert next(batches).offsets == [0, 1]
+    assert (world.cursor.committable(), world.cursor.drained) == (0, False)
+    assert next(batches).offsets == [2, 3]
+    assert (world.cursor.committable(), world.budget.used) == (2, 100)
+    with pytest.raises(ConsumerTimeout):
+        next(batches)
+    assert (world.cursor.committable(), world.cursor.drained, world.budget.used) == (4, True, 0)
+
+
+def test_an_acknowledged_batch_is_done_at_once():
+    world = World()
+    world.cursor.deliver(fetched(rows(0, 2)), 100)
+    batch = next(world.stream.batches())
+    batch.ack()
+    batch.ack()
+    assert (world.cursor.committable(), world.cursor.drained) == (2, True)
+
+
+def test_on_ack_batches_count_in_any_order_and_only_when_acknowledged():
+    world = World(delivery="on-ack")
+    world.cursor.deliver(fetched(rows(0, 2)), 100)
+    world.cursor.deliver(fetched(rows(2, 2), 2), 100)
+    batches = world.stream.batches()
+    first, second = next(batches), next(batches)
+    with pytest.raises(ConsumerTimeout):
+        next(batches)
+    second.ack()
+    assert world.cursor.committable() == 0
+    first.ack()
+    assert (world.cursor.committable(), world.budget.used) == (4, 0)
+
+
+def test_at_most_once_a_batch_is_committed_before_it_is_handed_out():
+    commits: list[int] = []
+    world = World(delivery="at-most-once", commit=lambda tp, at: commits.append(at))
+    world.cursor.deliver(fetched(rows(0, 2)), 100)
+    assert next(world.stream.batches()).offsets == [0, 1]
+    assert commits == [2]
+    assert world.cursor.committable() == 2
+
+
+def test_what_comes_before_damage_is_a_batch_and_the_damage_is_told_after_it():
+    world = World()
+    world.cursor.deliver(fetched(rows(0, 3), damage=2 * 33 + 30), 100)
+    batches = world.stream.batches()
+    batch = next(batches)
+    assert (batch.offsets, batch.resume_at, world.corrupt) == ([0, 1], 2, [])
+    with pytest.raises(ConsumerTimeout):
+        next(batches)
+    ((at, _error),) = world.corrupt
+    assert (at, world.cursor.committable(), world.budget.used) == (2, 2, 0)
+    world.cursor.go_on(at)
+    world.cursor.deliver(fetched(rows(2, 1), 2), 100)
+    assert next(batches).offsets == [2]
+
+
+def test_damage_at_the_very_beginning_makes_no_empty_batch():
+    world = World()
+    world.cursor.deliver(fetched(rows(0, 2), damage=30), 100)
+    with pytest.raises(ConsumerTimeout):
+        next(world.stream.batches())
+    assert [at for at, _ in world.corrupt] == [0]
+    assert (world.cursor.committable(), world.budget.used) == (0, 0)
+
+
+def test_checksums_are_left_alone_where_nobody_wants_them():
+    world = World(check_crcs=False)
+    world.cursor.deliver(fetched(rows(0, 2), damage=30), 100)
+    assert next(world.stream.batches()).offsets == [0, 1]
+
+
+def test_batches_asked_for_in_the_middle_of_an_iteration_leave_nothing_out():
+    world = World()
+    world.cursor.deliver(fetched(rows(0, 3)), 100)
+    assert next(world.stream).offset == 0
+    with pytest.raises(ConsumerTimeout):
+        next(world.stream.batches())
+    world.cursor.read_again()
+    world.cursor.deliver(fetched(rows(1, 2), 1), 100)
+    assert next(world.stream.batches()).offsets == [1, 2]
+    assert world.cursor.committable() == 1
+
+
+def test_a_paused_partition_gives_no_batch_and_the_one_in_hand_may_be_done():
+    world = World()
+    world.cursor.deliver(fetched(rows(0, 2)), 100)
+    world.cursor.deliver(fetched(rows(2, 2), 2), 100)
+    batches = world.stream.batches()
+    next(batches)
+    world.cursor.pause()
+    with pytest.raises(ConsumerTimeout):
+        next(batches)
+    assert world.cursor.committable() == 2
+    world.cursor.resume()
+    assert (world.cursor.position, world.cursor.committable()) == (2, 2)
+    world.cursor.deliver(fetched(rows(2, 2), 2), 100)
+    assert next(batches).offsets == [2, 3]
+
+
+def test_a_reader_that_will_not_come_back_keeps_nobody_waiting_and_its_batch_is_not_done():
+    world = World()
+    world.cursor.deliver(fetched(rows(0, 2)), 100)
+    next(world.stream.batches())
+    world.cursor.close()
+    world.stream.give_up(threading.get_ident())
+    assert (world.cursor.drained, world.cursor.committable(), world.budget.used) == (True, 0, 0)
+
+
+def test_done_says_it_for_the_last_batch_of_a_loop():
+    world = World()
+    world.cursor.deliver(fetched(rows(0, 2)), 100)
+    next(world.stream.batches())
+    world.stream.done()
+    assert world.cursor.committable() == 2
