@@ -31,7 +31,7 @@ from zkconsumer.engine import Decoders, Engine
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent, log_event
 from zkconsumer.filters import TopicFilter
-from zkconsumer.listeners import ConsumerListener, Listeners
+from zkconsumer.listeners import ConsumerListener
 from zkconsumer.status import PartitionStatus
 from zkconsumer.stream import Decoder, Stream
 
@@ -86,12 +86,6 @@ class ConsumerConnector:
             raise ConsumerError("a listener has to be there before the streams are created")
         before, self._listener = self._listener, listener
         return before
-
-    def listen(self, listener: ConsumerListener) -> None:
-        """One more listener, asked before those that are there; only before there are streams."""
-        if self._engine is not None:
-            raise ConsumerError("the connector has its streams: give it its listeners before")
-        self._listener = Listeners(listener, self._listener)
 
     # streams ------------------------------------------------------------------------------------------------------
 

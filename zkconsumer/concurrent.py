@@ -1,0 +1,281 @@
+"""At least once with many workers: a handler called in parallel, and only what it finished is committed.
+
+    def handle(message): ...                        # ordinary blocking code; None or Outcome.DONE: done
+    process(connector, handle, {"orders": 1}, workers=8)
+
+Each message has a ticket of its own (delivery on-ack), so the offset that is committed is always the newest one with
+everything before it done, in whichever order the workers finish.  Partitions take turns, and at most
+max_unfinished messages of one are given out from its oldest unfinished one on: a message that is stuck pauses its
+partition, no other, and a restart repeats no more than that (workplan).  When
+partitions leave, what nobody has begun of them is forgotten at once, for their next owner, and what is under way is
+waited for, listener.timeout.ms and then rebalance.drain.ms at most.
+
+What a handler answers: DONE (or None); Retry(after_ms); PARK, deliver nothing more of this partition, from this message
+on; STOP, end all of it, this message not done.  A handler that raises is tried again, each time later, up to
+LONGEST_RETRY_S: a message is neither lost nor passed over because of it.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafkawire.model import Message, TopicPartition
+from zkconsumer.connector import ConsumerConnector
+from zkconsumer.errors import Closed, ConsumerError, ConsumerTimeout, DecodeFailed
+from zkconsumer.filters import TopicFilter
+from zkconsumer.listeners import ConsumerListener, Listeners
+from zkconsumer.progress import ShareTicket
+from zkconsumer.stream import ON_ACK, Stream
+from zkconsumer.workplan import Job, Workplan
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY_S = 0.1
+LONGEST_RETRY_S = 30.0
+LOOK_S = 0.5  # ctrl-C and a stop are answered within that
+
+
+class Outcome(enum.Enum):
+    DONE = "done"
+    PARK = "park"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Call the handler with this message once more, after so many ms."""
+
+    after_ms: int
+
+
+Handler = Callable[[Message], Outcome | Retry | None]
+
+
+class HandlerParked(ConsumerError):
+    """Why a partition is parked: its handler said so."""
+
+
+def process(
+    connector: ConsumerConnector,
+    handler: Handler,
+    topics: Mapping[str, int] | TopicFilter,
+    workers: int = 8,
+    *,
+    streams: int = 1,
+    max_unfinished: int = 1000,
+    order_by_key: bool = False,
+    stop_s: float = 5.0,
+) -> None:
+    """Call handler with every message of topics until it says STOP or the connector is shut down; then shut it down.
+
+    connector        one with delivery on-ack, without streams so far; process makes them: streams counts those of a
+                     filter.  It needs a hub of its own, since workers are threads
+    max_unfinished   messages of one partition from its oldest unfinished one on, at most
+    order_by_key     messages of one partition with the same key one after another
+    stop_s           how long handlers may take to end at a stop
+
+    Raises what ended the streams, and ConsumerError when the connector does not fit.
+    """
+    Processing(connector, handler, workers, max_unfinished, order_by_key, stop_s).run(topics, streams)
+
+
+class Processing(ConsumerListener):
+    """One run of process."""
+
+    def __init__(
+        self,
+        connector: ConsumerConnector,
+        handler: Handler,
+        workers: int,
+        max_unfinished: int,
+        order_by_key: bool,
+        stop_s: float,
+    ) -> None:
+        if connector.config.delivery != ON_ACK:
+            raise ConsumerError(
+                f"option 'delivery' is {connector.config.delivery!r}: workers that finish in any order need 'on-ack'"
+            )
+        if workers < 1:
+            raise ConsumerError(f"{workers} workers: at least 1")
+        self._connector = connector
+        self._handler = handler
+        self._workers = workers
+        self._stop_s = stop_s
+        self._plan: Workplan[TopicPartition, Message] = Workplan(max_unfinished, order_by_key)
+        self._news = threading.Condition()  # guards the plan and what follows
+        self._stopping = False
+        self._error: BaseException | None = None
+        self._full: set[TopicPartition] = set()
+        self._gate = threading.Lock()  # one pause or resume at a time, by what is full then; never taken inside _news
+
+    def run(self, topics: Mapping[str, int] | TopicFilter, streams: int) -> None:
+        before = self._connector.listen(self)
+        self._connector.listen(Listeners(self, before))
+        if isinstance(topics, Mapping):
+            by_topic = self._connector.create_message_streams(topics)
+            made = [stream for each in by_topic.values() for stream in each]
+        else:
+            made = self._connector.create_message_streams_by_filter(topics, streams)
+        readers = [self._thread(f"reader {stream.name}", self._read, stream) for stream in made]
+        workers = [self._thread(f"worker {n}", self._work) for n in range(self._workers)]
+        try:
+            while not self._stopping and any(reader.is_alive() for reader in readers):
+                with self._news:
+                    self._news.wait(LOOK_S)
+        finally:
+            self._end(readers, workers)
+        if self._error is not None:
+            raise self._error
+
+    def _thread(self, name: str, fn: Callable[..., None], *args: object) -> threading.Thread:
+        thread = threading.Thread(target=fn, args=args, name=f"zkconsumer {name}", daemon=True)
+        thread.start()
+        return thread
+
+    def _end(self, readers: Iterable[threading.Thread], workers: Iterable[threading.Thread]) -> None:
+        """Let handlers end, forget what nobody began, and leave the group: what is done is committed there."""
+        self._stop(None)
+        until = time.monotonic() + self._stop_s
+        for worker in workers:
+            worker.join(max(0.0, until - time.monotonic()))
+        self._forget(self._plan.partitions())
+        self._connector.shutdown()
+        for reader in readers:
+            reader.join(LOOK_S)
+
+    def _stop(self, error: BaseException | None) -> None:
+        with self._news:
+            self._stopping = True
+            self._error = self._error or error
+            self._news.notify_all()
+
+    # readers ------------------------------------------------------------------------------------------------------
+
+    def _read(self, stream: Stream) -> None:
+        try:
+            while not self._stopping:
+                try:
+                    for message in stream:
+                        self._admit(message)
+                    break  # the connector was shut down
+                except ConsumerTimeout:
+                    continue
+                except DecodeFailed as e:
+                    log.error("%s; its partition is parked", e)
+                    _ticket(e.message).failed(e, None)
+        except BaseException as e:
+            self._stop(e)
+        with self._news:
+            self._news.notify_all()
+
+    def _admit(self, message: Message) -> None:
+        tp = TopicPartition(message.topic, message.partition)
+        with self._news:
+            full = self._plan.add(tp, message, message.key)
+            if full:
+                self._full.add(tp)
+            self._news.notify()
+        if full:
+            self._let_in(tp)
+
+    def _let_in(self, tp: TopicPartition) -> None:
+        """Pause or resume a partition by what is true now: two threads may have seen it change."""
+        with self._gate:
+            if self._stopping:
+                return
+            try:
+                if tp in self._full:
+                    self._connector.pause(tp)
+                else:
+                    self._connector.resume(tp)
+            except Closed:
+                pass  # shut down by somebody else meanwhile: the streams end, and so do we
+
+    # workers ------------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            while (job := self._take()) is not None:
+                self._settle(job, self._outcome(job))
+        except BaseException as e:
+            self._stop(e)
+
+    def _take(self) -> Job[TopicPartition, Message] | None:
+        with self._news:
+            while not self._stopping:
+                now = time.monotonic()
+                job = self._plan.take(now)
+                if job is not None:
+                    return job
+                due = self._plan.wake_at(now)
+                self._news.wait(LOOK_S if due is None else min(LOOK_S, due - now))
+        return None
+
+    def _outcome(self, job: Job[TopicPartition, Message]) -> Outcome | Retry | None:
+        """What the handler says; None for a message that is not ours any more: nobody asks the handler then."""
+        if not _ticket(job.item).may_send():
+            return None
+        try:
+            said = self._handler(job.item)
+        except Exception:
+            after_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(job.tries - 1, 16))
+            log.exception(
+                "%s at %s: the handler failed (try %d), again in %g s",
+                job.partition, job.item.offset, job.tries, after_s,
+                extra={"key": job.partition},
+            )  # fmt: skip
+            return Retry(int(after_s * 1000))
+        if said is not None and not isinstance(said, Outcome | Retry):
+            raise ConsumerError(f"the handler returned {said!r}: an Outcome, a Retry or None is wanted")
+        return Outcome.DONE if said is None else said
+
+    def _settle(self, job: Job[TopicPartition, Message], outcome: Outcome | Retry | None) -> None:
+        ticket = _ticket(job.item)
+        if isinstance(outcome, Retry):
+            with self._news:
+                self._plan.again(job, time.monotonic() + outcome.after_ms / 1000)
+                self._news.notify()
+            return
+        if outcome is Outcome.DONE:
+            job.item.ack()
+        elif outcome is Outcome.PARK:
+            said = f"{job.partition} at {job.item.offset}: parked by its handler"
+            ticket.failed(HandlerParked(said), job.item.offset)
+        elif outcome is Outcome.STOP:
+            ticket.drop()
+            self._stop(None)
+        with self._news:
+            open_again = self._plan.done(job)
+            if open_again:
+                self._full.discard(job.partition)
+            self._news.notify_all()
+        if open_again:
+            self._let_in(job.partition)
+
+    # partitions that leave ----------------------------------------------------------------------------------------
+
+    def before_release(self, partitions: Sequence[TopicPartition]) -> None:
+        """What nobody began is the next owner's; what is under way is waited for as long as a listener may."""
+        self._forget(partitions)
+        with self._news:
+            while not self._stopping and any(self._plan.unfinished(tp) for tp in partitions):
+                self._news.wait(LOOK_S)
+        for tp in partitions:
+            self._let_in(tp)  # should it come back
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        with self._news:
+            dropped = self._plan.drop(partitions)
+            self._full.difference_update(partitions)
+        for job in dropped:
+            _ticket(job.item).drop()
+
+
+def _ticket(message: Message) -> ShareTicket:
+    assert isinstance(message.handed, ShareTicket)  # delivery on-ack
+    return message.handed
