@@ -35,7 +35,7 @@ class SourceView(NamedTuple):
 def look_at_source(source: Source, mirror: Mirror, timeout_s: float) -> SourceView:
     """A source that is not joined.  Raises Unreachable, ChrootMissing, NoBrokers, ConsumerError."""
     znodes = dialect(source.version).znodes
-    with zookeeper("zookeeper.connect", source.zookeeper_connect, timeout_s) as zk:
+    with zookeeper("zookeeper.connect", source.zookeeper_connect, timeout_s, source.access) as zk:
         brokers = read_brokers(zk, znodes)
         if not brokers:
             raise NoBrokers(

@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
 from groundwork.crew import deadline, kazoo_handler
+from zkconsumer.access import OPEN, Access
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
 
 SESSION_S = 10.0
@@ -20,14 +21,17 @@ GOODBYE_S = 3.0
 
 
 @contextmanager
-def zookeeper(option: str, connect: str, timeout_s: float) -> Iterator[Any]:
-    """A started kazoo client, for as long as the block runs.  option: what the connect string was given as.
+def zookeeper(option: str, connect: str, timeout_s: float, access: Access = OPEN) -> Iterator[Any]:
+    """A started kazoo client, for as long as the block runs.
+
+    option: what the connect string was given as; access: who we are there, and TLS.
 
     Raises Unreachable when nobody answers in time, ChrootMissing, and ConsumerError for any other refusal.
     """
     hosts, _, chroot = connect.partition("/")
+    handler = kazoo_handler(access.tls.context() if access.tls is not None else None)
     try:
-        client = KazooClient(hosts=connect, timeout=SESSION_S, handler=kazoo_handler())
+        client = KazooClient(hosts=connect, timeout=SESSION_S, handler=handler, **access.for_kazoo())
     except ValueError as exc:
         raise ConsumerError(f"{option} '{connect}' is not host:port,host:port/chroot: {exc}") from None
     try:

@@ -339,6 +339,8 @@ class ConsumerConfig(Options):
         files = (self.zookeeper_ssl_ca, self.zookeeper_ssl_certificate, self.zookeeper_ssl_key)
         if not self.zookeeper_ssl and any(files):
             yield "files of 'zookeeper.ssl' are given, but 'zookeeper.ssl.client.enable' is false: nothing would be TLS"
+        if self.zookeeper_ssl_key is not None and self.zookeeper_ssl_certificate is None:
+            yield "'zookeeper.ssl.key.location' needs 'zookeeper.ssl.certificate.location'"
         if self.socket_timeout_ms < self.fetch_wait_max_ms:
             yield (
                 f"'socket.timeout.ms' ({self.socket_timeout_ms}) must be at least 'fetch.wait.max.ms'"
