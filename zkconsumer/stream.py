@@ -223,7 +223,7 @@ class Stream:
                 raise ConsumerTimeout(f"stream {self.name}: no message within {self._timeout_ms} ms") from None
             except Closed as end:
                 if end.__cause__ is not None:
-                    raise end.__cause__ from None
+                    raise end.__cause__ from end.__cause__.__cause__  # a death keeps its reason
                 raise StopIteration from None
             taken = share.cursor.taken(share)
             if taken and share.failure is not None:

@@ -15,6 +15,7 @@ from kafkawire.model import TopicPartition
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
 from tests.integration.readers import Reader
+from zkconsumer.errors import FilterUnknown
 from zkconsumer.filters import Blacklist, Whitelist
 
 _spec = importlib.util.spec_from_file_location(
@@ -161,6 +162,8 @@ def test_a_filter_that_cannot_be_translated_makes_us_leave_with_the_reason(plant
         wait_until(lambda: ours.errors, 10, lambda: f"the stream to say why; {ours.events}")
         (error,) = ours.errors
         assert "FilterUnknown: member g_x subscribes by '(?x) t | u'" in str(error)
+        assert isinstance(error.__cause__, FilterUnknown)
+        assert error.__cause__.member == "g_x"
         wait_until(lambda: planted.ids() == ["g_x"] and not planted.owners(), 5, "our nodes to go")
 
 
