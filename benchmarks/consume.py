@@ -219,10 +219,11 @@ class Arena:
         checked = (found["read"], found["offsets"]) == (task.count, task.offsets)
         return Result(task, who, found["read"] / found["seconds"], found["seconds"], checked)
 
-    def _without(self, who: str, task: Task, why: str) -> None:
+    def _without(self, who: str, task: Task, why: str) -> Result | None:
         if who in OURS:
             raise SystemExit(f"{who}, {task.size} bytes, {task.codec}: {why}")
         self.absent[who] = f"{task.size} bytes, {task.codec}: {why}"
+        return None
 
     def jvm(self, task: Task) -> Result | None:
         """Asked for fewer messages than there are, else it waits for more.  Its own figures are wrong: it takes its
@@ -262,7 +263,7 @@ def report(results: Sequence[Result], absent: dict[str, str]) -> None:
     output.write([r.row() for r in results], COLUMNS)
     print()
     for task in dict.fromkeys(r.task for r in results):
-        best = {}
+        best: dict[str, float] = {}
         for r in results:
             if r.task == task:
                 best[r.who] = max(r.per_second, best.get(r.who, 0.0))
