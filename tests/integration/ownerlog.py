@@ -89,13 +89,13 @@ class OwnerLog:
         for partition in self._partitions:
             since: float | None = None
             for sample in self.samples[first:]:
+                if since is not None:  # up to the sample that shows an owner again
+                    away = sum(max(0.0, min(b, sample.began) - max(a, since)) for a, b in self.away)
+                    worst = max(worst, (sample.began - since - away, partition, since))
                 if partition in sample.owners and alive(sample.owners[partition], sample.began):
                     since = None
                 elif since is None:
                     since = sample.ended
-                else:
-                    away = sum(max(0.0, min(b, sample.began) - max(a, since)) for a, b in self.away)
-                    worst = max(worst, (sample.began - since - away, partition, since))
         return worst
 
     def handed_out_by_others(self, consumer_id: str, handed: Iterable[tuple[float, int, int]]) -> list[str]:
