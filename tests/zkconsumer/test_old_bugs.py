@@ -131,6 +131,10 @@ ROWS: dict[str, tuple[str, ...]] = {
     "4521 mirror commits a record it did not send yet": (
         "consumer_reading:sets_are_done_when_their_tickets_are_and_not_before",
     ),
+    "1648 roundrobin with no topics": ("assignor:nobody_reads_anything_and_nothing_is_dealt",),
+    "2434 roundrobin's constraint on subscriptions": (
+        "assignor:roundrobin_refuses_members_with_other_topics_until_0_10_2",
+    ),
     "4409 deadlock of topic event and shutdown": ("story:closing_while_reading.txt",),
 }
 
