@@ -26,12 +26,12 @@ import venv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from groundwork import output
+from kafkawire import columns
 from localkafka import tools
 from localkafka.cluster import Cluster
 from localkafka.load import Load, Mixture
@@ -126,6 +126,8 @@ OURS = {
 
 
 def read_ours(way: Way, zookeeper: str, task: Task) -> dict[str, float]:
+    if not columns.kernels().startswith(way.kernels):
+        raise SystemExit(f"kernels of {way.kernels} asked for, but {columns.kernels()} runs")
     options = {
         "zookeeper.connect": zookeeper,
         "group.id": f"bench-{os.getpid()}",
@@ -189,8 +191,7 @@ class Arena:
     def readers(self) -> dict[str, Callable[[Task], Result | None]]:
         ours: dict[str, Callable[[Task], Result | None]] = {
             who: lambda task, who=who: self.ours(who, task)  # type: ignore[misc]
-            for who, way in OURS.items()
-            if way.kernels != "numba" or find_spec("numba")
+            for who in OURS
         }
         peers = {who: lambda task, who=who: self.peer(who, task) for who in PEERS}
         return {**peers, "JVM ConsumerPerformance": self.jvm, **ours}
@@ -220,7 +221,7 @@ class Arena:
         return Result(task, who, found["read"] / found["seconds"], found["seconds"], checked)
 
     def _without(self, who: str, task: Task, why: str) -> Result | None:
-        if who in OURS:
+        if who in OURS and OURS[who].kernels != "numba":
             raise SystemExit(f"{who}, {task.size} bytes, {task.codec}: {why}")
         self.absent[who] = f"{task.size} bytes, {task.codec}: {why}"
         return None
