@@ -1,7 +1,6 @@
 """The columns of a set of formats v0 and v1, without an object a message.  The layout is that of messages.py.
 
-First a plan: wrappers are opened, and every stretch of plain entries becomes a Segment of the bytes they all were laid
-into.  Then one pass over the segments; it only says where damage is, and what it is is read there once more.
+One pass over the segments of a plan (planning.py).  It only says where damage is: what it is is read there once more.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from kafkawire import columns
 from kafkawire.columns import Column, Columns
-from kafkawire.errors import CorruptMessage, RemoteError
-from kafkawire.model import MessageSet, Run
-from kafkawire.v08.scanning import ENTRY_OVERHEAD, LOG_OVERHEAD, LOWEST
-from kafkawire.v08.wrappers import OPEN_LIMIT, Wrapper, opened, wrapper
+from kafkawire.errors import CorruptMessage
+from kafkawire.model import MessageSet
+from kafkawire.v08.planning import Plan, Segment, planned, within
+from kafkawire.v08.scanning import ENTRY_OVERHEAD, LOG_OVERHEAD
+from kafkawire.v08.wrappers import OPEN_LIMIT
 
 if TYPE_CHECKING:
     from kafkawire.v08.kernels import Kernels
@@ -38,13 +38,13 @@ def index_by(
     kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT
 ) -> Columns:
     """The same by a form of one's choice; None: in pure Python."""
-    plan = _planned(message_set, check_crcs, limit)
+    plan = planned(message_set, check_crcs, limit)
     data = b"".join(plan.pieces)
     found = _compiled(kernels, plan, data, check_crcs) if kernels is not None else None
     if found is None:
         found = _in_python(plan, data, check_crcs)
     offsets, key_at, key_size, value_at, value_size, stamps = found.columns
-    damage, pinned = plan.damage, plan.segments[-1].pinned if plan.segments else None
+    damage, pinned = plan.damage, plan.pinned
     if found.damaged is not None:
         segment = plan.segments[found.damaged[0]]
         damage, pinned = _damage(data, segment, found.damaged[1], check_crcs), segment.pinned
@@ -75,101 +75,6 @@ class _Found:
     damaged: tuple[int, int] | None  # segment and position of the first damage
 
 
-# ---- the plan --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """Plain entries of one format side by side in the joined pieces."""
-
-    begin: int
-    end: int
-    magic: int
-    entries: int  # some of them may be before start
-    start: int  # offsets before it are not wanted, and not checked
-    shift: int  # what to add to offsets
-    appended_ms: int | None  # the time of a wrapper that was stamped by its broker, for all in it
-    pinned: int | None  # the offset all of them get: see messages._at_one_offset
-    behind: int  # what to take off a position to get that of the bytes the entries came in
-    wrapper_at: int | None  # where the top-level wrapper around them stands in the set
-
-
-@dataclass(slots=True)
-class _Plan:
-    """Segments in the order of their messages, up to the first wrapper that cannot be opened."""
-
-    check_crcs: bool
-    pieces: list[bytes] = field(default_factory=list)
-    size: int = 0
-    segments: list[Segment] = field(default_factory=list)
-    damage: CorruptMessage | None = None
-
-    def lay(self, data: bytes) -> int:
-        """Append bytes; where they begin."""
-        begin = self.size
-        self.pieces.append(data)
-        self.size += len(data)
-        return begin
-
-
-def _planned(message_set: MessageSet, check_crcs: bool, limit: int) -> _Plan:
-    plan = _Plan(check_crcs)
-    for run in message_set.runs:
-        if run.codec:
-            plan.damage = _outermost(plan, message_set, run, limit)
-            if plan.damage is not None:
-                break
-        else:
-            at = plan.lay(bytes(message_set.buffer[run.begin : run.end]))
-            plan.segments.append(
-                Segment(at, plan.size, run.magic, run.entries, message_set.start, 0, None, None, at - run.begin, None)
-            )
-    return plan
-
-
-def _outermost(plan: _Plan, message_set: MessageSet, run: Run, limit: int) -> CorruptMessage | None:
-    try:
-        outer = wrapper(message_set.buffer, run.begin, run.end, plan.check_crcs)
-    except CorruptMessage as exc:
-        return exc
-    try:
-        _inside(plan, outer, outer.offset, 1, [limit], message_set.start, None, run.begin)
-    except CorruptMessage as exc:
-        return _within(exc, run.begin)
-    except RemoteError as exc:
-        return CorruptMessage(str(exc), run.begin, outer.offset)
-    return None
-
-
-def _within(damage: CorruptMessage, wrapper_at: int) -> CorruptMessage:
-    """Damage in a wrapper is reported at the wrapper's own position."""
-    return type(damage)(f"inside the wrapper, {damage}", wrapper_at, damage.offset)
-
-
-def _inside(
-    plan: _Plan, outer: Wrapper, offset: int, depth: int, left: list[int], start: int, pinned: int | None, at: int
-) -> None:
-    """What a wrapper holds, as messages._inside has it.  offset: its absolute one; at: of the top-level wrapper."""
-    data, found = opened(outer, depth, left)
-    if not found.runs:
-        return
-    last = found.resume_at - 1
-    shift = offset - last if outer.magic else 0
-    if depth > 1 and last + shift != offset:
-        if offset < start:
-            return
-        pinned = offset if pinned is None else pinned
-        start, shift = LOWEST, 0
-    base = plan.lay(data)
-    for run in found.runs:
-        if run.codec:
-            nested = wrapper(data, run.begin, run.end, plan.check_crcs)
-            _inside(plan, nested, nested.offset + shift, depth + 1, left, start, pinned, at)
-        else:
-            begin, end, stamp = base + run.begin, base + run.end, outer.appended_ms
-            plan.segments.append(Segment(begin, end, run.magic, run.entries, start, shift, stamp, pinned, base, at))
-
-
 # ---- in pure Python --------------------------------------------------------------------------------------------
 
 
@@ -183,7 +88,7 @@ class _Lists:
     stamps: list[int] = field(default_factory=list)
 
 
-def _in_python(plan: _Plan, data: bytes, check_crcs: bool) -> _Found:
+def _in_python(plan: Plan, data: bytes, check_crcs: bool) -> _Found:
     lists = _Lists()
     columns = (lists.offsets, lists.key_at, lists.key_size, lists.value_at, lists.value_size, lists.stamps)
     for number, segment in enumerate(plan.segments):
@@ -268,7 +173,7 @@ _LOOPS: tuple[_Loop, _Loop] = (_loop_v0, _loop_v1)
 # ---- compiled --------------------------------------------------------------------------------------------------
 
 
-def _compiled(kernels: Kernels, plan: _Plan, data: bytes, check_crcs: bool) -> _Found | None:
+def _compiled(kernels: Kernels, plan: Plan, data: bytes, check_crcs: bool) -> _Found | None:
     """None for offsets beyond int64, which only damage makes: the pure form knows larger numbers."""
     if not all(-_FAR < segment.shift < _FAR for segment in plan.segments):
         return None
@@ -299,7 +204,7 @@ def _row(segment: Segment) -> tuple[int, ...]:
 def _damage(data: bytes, segment: Segment, at: int, check_crcs: bool) -> CorruptMessage:
     """What is wrong with the entry at `at`, in the words of messages()."""
     found = _entry_damage(data, segment, at, check_crcs)
-    return found if segment.wrapper_at is None else _within(found, segment.wrapper_at)
+    return found if segment.wrapper_at is None else within(found, segment.wrapper_at)
 
 
 def _entry_damage(data: bytes, segment: Segment, at: int, check_crcs: bool) -> CorruptMessage:

@@ -223,20 +223,30 @@ def _at_one_offset(
     """
     if offset < walk.start:
         return
-    every = replace(walk, start=LOWEST)
     held: Message | None = None
-    for run in found.runs:
-        if run.codec:
-            nested = wrapper(data, run.begin, run.end, walk.check_crcs)
-            inner = _inside(every, nested, nested.offset, depth + 1, left)
-        else:
-            inner = _PLAIN[run.magic](every, data, run.begin, run.end, 0, 0, outer.appended_ms)
-        for message in inner:
+    try:
+        for message in _unnumbered(replace(walk, start=LOWEST), outer, data, found, depth, left):
             if held is not None:
                 yield held
             held = replace(message, offset=offset, resume_at=offset)
+    except CorruptMessage:
+        if held is not None:
+            yield held  # it is before the damage, and not known to be the last
+        raise
     if held is not None:
         yield replace(held, resume_at=offset + 1)
+
+
+def _unnumbered(
+    walk: _Walk, outer: Wrapper, data: bytes, found: Scan, depth: int, left: list[int]
+) -> Iterator[Message]:
+    """What such a wrapper holds, with the offsets its producer gave."""
+    for run in found.runs:
+        if run.codec:
+            nested = wrapper(data, run.begin, run.end, walk.check_crcs)
+            yield from _inside(walk, nested, nested.offset, depth + 1, left)
+        else:
+            yield from _PLAIN[run.magic](walk, data, run.begin, run.end, 0, 0, outer.appended_ms)
 
 
 # ---- looking into entries that are to be sent ------------------------------------------------------------------

@@ -77,7 +77,7 @@ def _damage(damage: CorruptMessage | None) -> tuple[type, str, int, int | None] 
     return None if damage is None else (type(damage), str(damage), damage.position, damage.offset)
 
 
-def agree(kernels: Kernels, data: bytes, start: int = LOWEST) -> None:
+def agree(kernels: Kernels, data: bytes, start: int = LOWEST, exact: bool = False) -> None:
     """messages(), the pure and the compiled form tell the same of a set, with checksums looked at and without."""
     whole = set_of(data, start)
     for check_crcs in (True, False):
@@ -94,8 +94,8 @@ def agree(kernels: Kernels, data: bytes, start: int = LOWEST) -> None:
             assert pure.resume_at == whole.resume_at
         else:
             safe = found[-1].resume_at if found else whole.start
-            shared = len(found) > 1 and found[-1].offset == found[-2].offset
-            assert pure.resume_at == safe or (shared and pure.resume_at == safe - 1)
+            assert pure.resume_at in (safe, found[-1].offset if found else safe)  # the latter repeats some
+            assert pure.resume_at == safe or not exact
 
 
 # ---- every format ----------------------------------------------------------------------------------------------
@@ -117,6 +117,7 @@ def test_columns_of_each_format_and_codec_are_what_was_written(magic: int, codec
         assert found.data[at : at + size] == b"value" * 99
 
 
+BAD = entry(2, b"flipped")[:-1] + b"D"
 MIXED = [
     entry(1, b"a", b"k") + wrapped(5, entry(3, b"b") + entry(5, None)) + entry(6, b"c", magic=1),
     wrapped(1007, entry(0, b"a", magic=1) + entry(4, b"b", magic=1) + entry(7, b"c", magic=1), 2, magic=1),
@@ -125,6 +126,12 @@ MIXED = [
     wrapped(12, entry(9, b"a") + wrapped(11, entry(10, b"b") + entry(11, b"c"), 2) + entry(12, b"d")),
     wrapped(11, entry(9, b"a") + wrapped(10, entry(0, b"x") + entry(1, b"y") + entry(2, b"z")) + entry(11, b"b")),
     wrapped(11, wrapped(10, wrapped(4, entry(0, b"x") + entry(1, b"y")) + entry(2, b"z")) + entry(11, b"b")),
+    wrapped(11, wrapped(10, entry(0, b"x") + entry(1, b"y") + BAD) + entry(11, b"b")),
+    wrapped(11, wrapped(10, wrapped(4, entry(0, b"x") + BAD) + entry(2, b"z")) + entry(11, b"b")),
+    wrapped(11, wrapped(10, entry(0, b"x") + entry(1, b"y")) + BAD + entry(11, b"b")),
+    wrapped(11, wrapped(10, entry(0, b"x") + entry(1, b"y")) + wrapped(11, b"short")),
+    wrapped(11, wrapped(10, entry(0, b"x") + wrapped(1, b"short")) + entry(11, b"b")),
+    wrapped(11, wrapped(10, entry(0, b"x") + entry(1, b"y")) + entry(11, b"b")) + wrapped(12, BAD),
     wrapped(9, wrapped(8, wrapped(8, wrapped(8, wrapped(8, entry(8, b"deep")))))),
     wrapped(5, entry(4, b"a") + entry(5, b"b", magic=1)),
     wrapped(5, entry(4, b"a")[:-1]),
@@ -139,7 +146,7 @@ MIXED = [
 @pytest.mark.parametrize("data", MIXED, ids=range(len(MIXED)))
 def test_wrappers_nested_empty_stamped_too_deep_or_too_large_are_told_alike(data: bytes, compiled: Kernels) -> None:
     for start in (LOWEST, 0, 4, 5, 10, 11, 1005, 1 << 62):
-        agree(compiled, data, start)
+        agree(compiled, data, start, exact=True)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
