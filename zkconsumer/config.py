@@ -298,6 +298,11 @@ class ConsumerConfig(Options):
     dual_commit: bool = option(
         "dual.commit.enabled", False, "offsets in both stores while a group moves (false)", kind=_no_dual_commit
     )
+    metrics_enable: bool = option(
+        "metrics.enable",
+        False,
+        "show counts, lag, buffers and the session of this consumer through prometheus-client's default registry",
+    )
     consumer_timeout_ms: int = option(
         "consumer.timeout.ms", -1, "how long an iterator waits before it raises ConsumerTimeout; -1: for ever", "ms"
     )

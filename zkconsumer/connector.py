@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
-from groundwork.hub import Hub, OwnThread, Which, pick_hub
+from groundwork.hub import Hub, HubStopped, OwnThread, Which, pick_hub
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
@@ -32,6 +32,7 @@ from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent, log_event
 from zkconsumer.filters import TopicFilter
 from zkconsumer.listeners import ConsumerListener
+from zkconsumer.metrics import ConsumerMetrics, Look
 from zkconsumer.status import PartitionStatus
 from zkconsumer.stream import Decoder, Stream
 
@@ -73,6 +74,7 @@ class ConsumerConnector:
         self._on_death = on_death
         self._listener = listener if listener is not None else ConsumerListener()
         self._engine: Engine | None = None
+        self._metrics: ConsumerMetrics | None = None
         self._lock = threading.Lock()
         self._ending = False
         self._closed = False
@@ -124,6 +126,8 @@ class ConsumerConnector:
                 raise Closed("the connector was shut down")
             if self._engine is not None:
                 raise ConsumerError("streams can be created once per connector; make another connector")
+            if self.config.metrics_enable:
+                self._metrics = ConsumerMetrics(self.config.group_id, self.consumer_id, self._look)
             self._hub.start()
             self._engine = self._hub.call(  # its queues and events belong to the hub they are made in
                 Engine,
@@ -137,6 +141,7 @@ class ConsumerConnector:
                 self._on_death,
                 self._listener,
                 decoders,
+                self._metrics.observe if self._metrics is not None else None,
             )
         try:
             self._hub.call(self._engine.start)
@@ -231,12 +236,23 @@ class ConsumerConnector:
             if self._ending:
                 return
             self._ending = True
+        if self._metrics is not None:
+            self._metrics.close()
         if self._engine is not None:
             if isinstance(self._hub, OwnThread):
                 self._engine.give_up_own_reading(threading.get_ident())
             self._hub.call(self._engine.shutdown)  # until then a listener may still commit
         self._closed = True
         self._hub.stop()
+
+    def _look(self) -> Look | None:
+        """For a scrape, from any thread; one that comes during the end sees nothing."""
+        if self._engine is None or self._ending:
+            return None
+        try:
+            return self._hub.call(self._engine.look)
+        except HubStopped:
+            return None
 
     def _running(self) -> Engine:
         if self._engine is None or self._closed:

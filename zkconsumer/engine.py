@@ -12,7 +12,7 @@ from groundwork.hub import Hub, HubStopped, OwnThread
 from groundwork.lag import HubLag, busy_lines
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage
-from kafkawire.model import Broker, TopicPartition
+from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.v08.znodes import STATIC, Registration
 from zkconsumer.budget import Budget, Lane
@@ -32,6 +32,7 @@ from zkconsumer.listeners import ConsumerListener, Hooks, ListenerFailed
 from zkconsumer.logends import EARLIEST, LATEST, log_ends
 from zkconsumer.member import Member
 from zkconsumer.membership import Event as GroupEvent
+from zkconsumer.metrics import Look
 from zkconsumer.offsets.zookeeper import ZookeeperOffsets
 from zkconsumer.parkings import Parkings
 from zkconsumer.stream import Decoder, Stream
@@ -64,6 +65,7 @@ class Engine:
         on_death: Callable[[str, BaseException], object],
         listener: ConsumerListener,
         decoders: Decoders = (None, None),
+        observe: Callable[[MessageSet], object] | None = None,
     ) -> None:
         self._config = config
         self._dialect = dialect
@@ -79,7 +81,7 @@ class Engine:
         )
         self._budget = Budget(config.queued_max_bytes, self._room)
         self._streams: dict[tuple[str | None, int], tuple[Stream, Lane]] = {}
-        self._make_streams(registration, decoders)
+        self._make_streams(registration, decoders, observe)
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._lease = Lease()
         dial = partial(connect, receive_buffer_bytes=config.receive_buffer_bytes)
@@ -124,7 +126,9 @@ class Engine:
 
     # making -------------------------------------------------------------------------------------------------------
 
-    def _make_streams(self, registration: Registration, decoders: Decoders) -> None:
+    def _make_streams(
+        self, registration: Registration, decoders: Decoders, observe: Callable[[MessageSet], object] | None
+    ) -> None:
         """A stream per topic and thread; with a filter, thread n of every topic is stream n."""
         static = registration.pattern == STATIC
         wanted = [(t if static else None, n) for t, count in registration.subscription.items() for n in range(count)]
@@ -139,7 +143,8 @@ class Engine:
                 self._config.check_crcs,
                 self._config.delivery,
                 decoders,
-                commit=self._commit_one,
+                observe,
+                self._commit_one,
             )
             self._streams[topic, n] = (stream, self._budget.lane(len(wanted)))
 
@@ -238,6 +243,10 @@ class Engine:
     @property
     def settled(self) -> bool:
         return self._member.settled
+
+    def look(self) -> Look:
+        """What metrics show, of one moment."""
+        return Look(self._session.state.value, self._member.rounds, self.controls.status())
 
     @property
     def silent_s(self) -> float:

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from prometheus_client import REGISTRY
 
 from localkafka.client import ClusterClient, started_client
 from localkafka.load import Load, Mixture
@@ -188,3 +189,21 @@ def test_a_path_without_brokers_a_missing_one_and_dead_brokers_are_one_sentence(
         zk.stop()
         zk.close()
     assert "does not exist" in run("groups", "list", "-z", server + unique.chroot, code=1).stderr
+
+
+def test_metrics_are_shown_while_a_connector_lives_and_not_after(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 1)
+    load(source, topic, 1, 20)
+    with Reader(source.zookeeper, group, {topic: 1}, metrics_enable=True) as reader:
+        wait_until(lambda: len(reader.got) == 20, 10, "all messages")
+        labels = {"group": group, "consumer": reader.consumer_id}
+        assert REGISTRY.get_sample_value("zkconsumer_messages_total", labels) == 20
+        assert REGISTRY.get_sample_value("zkconsumer_session", {**labels, "state": "connected"}) == 1
+        where = {**labels, "topic": topic, "partition": "0"}
+        wait_until(lambda: REGISTRY.get_sample_value("zkconsumer_lag", where) in (0, 1), 10, "the lag")
+        rounds = REGISTRY.get_sample_value("zkconsumer_rebalances_total", labels)
+        assert rounds is not None
+        assert rounds >= 1
+        reader.stop()
+    assert REGISTRY.get_sample_value("zkconsumer_messages_total", labels) is None

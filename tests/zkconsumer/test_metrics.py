@@ -1,0 +1,82 @@
+"""What a scrape gets: each connector under its own labels, and nothing of one that ended."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from kafkawire.dialects import dialect
+from kafkawire.model import MessageSet
+from kafkawire.v08.writing import encode
+from zkconsumer.metrics import ConsumerMetrics, Look
+from zkconsumer.status import PartitionStatus
+
+READING = PartitionStatus("orders", 3, "g_a-0", "reading", 90, 40, 30, 100, 60, 4096, None)
+STARTING = PartitionStatus("orders", 4, "g_a-0", "starting", None, None, None, None, None, 0, None)
+
+
+def fetched(*values: bytes | None) -> MessageSet:
+    entries = encode([(n, None, value, None) for n, value in enumerate(values)])
+    found, _ = dialect("0.8.2").messages.message_set("orders", 3, 0, memoryview(entries), 10)
+    assert isinstance(found, MessageSet)
+    return found
+
+
+def shown(registry: CollectorRegistry) -> list[str]:
+    lines = generate_latest(registry).decode().splitlines()
+    return [line for line in lines if not line.startswith("#")]
+
+
+def test_what_was_handed_out_is_counted_and_measured():
+    registry = CollectorRegistry(auto_describe=True)
+    metrics = ConsumerMetrics("g", "g_a", lambda: None, registry)
+    metrics.observe(fetched(b"x" * 64, None, b"y" * 65))
+    lines = shown(registry)
+    where = '{consumer="g_a",group="g"}'
+    assert f"zkconsumer_messages_total{where} 3.0" in lines
+    assert f"zkconsumer_bytes_total{where} 129.0" in lines
+    assert 'zkconsumer_message_size_bytes_bucket{consumer="g_a",group="g",le="64.0"} 2.0' in lines
+    assert 'zkconsumer_message_size_bytes_bucket{consumer="g_a",group="g",le="256.0"} 3.0' in lines
+    assert 'zkconsumer_message_size_bytes_bucket{consumer="g_a",group="g",le="+Inf"} 3.0' in lines
+    assert f"zkconsumer_message_size_bytes_sum{where} 129.0" in lines
+
+
+def test_gauges_are_what_the_connector_says_at_the_scrape():
+    registry = CollectorRegistry(auto_describe=True)
+    looks = [Look("connected", 2, [READING, STARTING]), Look("lost", 3, [])]
+    ConsumerMetrics("g", "g_a", lambda: looks.pop(0), registry)
+    first, second = shown(registry), shown(registry)
+    assert 'zkconsumer_lag{consumer="g_a",group="g",partition="3",topic="orders"} 60.0' in first
+    assert not [line for line in first if line.startswith("zkconsumer_lag") and 'partition="4"' in line]
+    assert 'zkconsumer_buffer_bytes{consumer="g_a",group="g",partition="3",topic="orders"} 4096.0' in first
+    assert 'zkconsumer_session{consumer="g_a",group="g",state="connected"} 1.0' in first
+    assert 'zkconsumer_session{consumer="g_a",group="g",state="lost"} 1.0' in second
+    assert 'zkconsumer_rebalances_total{consumer="g_a",group="g"} 3.0' in second
+    assert not [line for line in second if line.startswith("zkconsumer_lag")]
+
+
+def test_two_connectors_share_a_registry_and_no_number():
+    registry = CollectorRegistry(auto_describe=True)
+    one = ConsumerMetrics("g", "g_a", lambda: None, registry)
+    two = ConsumerMetrics("g", "g_b", lambda: None, registry)
+    one.observe(fetched(b"only one"))
+    counts = [line for line in shown(registry) if line.startswith("zkconsumer_messages_total")]
+    assert counts == [
+        'zkconsumer_messages_total{consumer="g_a",group="g"} 1.0',
+        'zkconsumer_messages_total{consumer="g_b",group="g"} 0.0',
+    ]
+    one.close()
+    one.close()
+    assert not [line for line in shown(registry) if 'consumer="g_a"' in line]
+    assert [line for line in shown(registry) if 'consumer="g_b"' in line]
+    two.close()
+    assert shown(registry) == []
+
+
+def test_a_name_that_somebody_else_shows_is_refused_by_the_registry():
+    from prometheus_client import Counter
+
+    registry = CollectorRegistry(auto_describe=True)
+    Counter("zkconsumer_messages", "of somebody else", registry=registry)
+    with pytest.raises(ValueError, match="Duplicated timeseries"):
+        ConsumerMetrics("g", "g_a", lambda: None, registry)

@@ -1,0 +1,175 @@
+"""Numbers of connectors for Prometheus, through prometheus-client's registry; off unless metrics.enable is set.
+
+    zkconsumer_messages_total, zkconsumer_bytes_total       handed out (bytes: keys and values)
+    zkconsumer_message_size_bytes                           histogram of the same messages, key and value together
+    zkconsumer_rebalances_total                             rounds, also those that have to be tried again
+    zkconsumer_lag, zkconsumer_buffer_bytes                 of each owned partition: topic, partition
+    zkconsumer_session                                      1 for the state it is in: connected, suspended, lost
+
+Each has the labels group and consumer (the member's id).  Gauges are read when somebody scrapes; a connector that was
+shut down is gone from the next scrape on.  Needs prometheus-client (the extra `metrics`).
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from groundwork.options import OptionError
+from kafkawire.model import MessageSet
+from zkconsumer.status import PartitionStatus
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import CollectorRegistry
+
+SIZES = (64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)  # upper bounds of the histogram, bytes
+STATES = ("connected", "suspended", "lost")
+LABELS = ("group", "consumer")
+
+
+class Look(NamedTuple):
+    """What is read of a connector at a scrape.  rounds: rebalances so far."""
+
+    session: str
+    rounds: int
+    partitions: Sequence[PartitionStatus]
+
+
+class ConsumerMetrics:
+    """The numbers of one connector; shown by `registry` (the default one) from the making of it to close().
+
+    look() is called at a scrape, in the scraper's thread; None: there is nothing to see (yet, or any more).
+    Raises OptionError when prometheus-client is not installed.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        consumer_id: str,
+        look: Callable[[], Look | None],
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self.labels = (group, consumer_id)
+        self.look = look
+        self._messages = self._bytes = 0
+        self._buckets = [0] * (len(SIZES) + 1)
+        self._lock = threading.Lock()
+        self._shown_by = _collector(registry)
+        self._shown_by.add(self)
+
+    def observe(self, message_set: MessageSet) -> None:
+        """Count a set that was handed out; from any thread."""
+        columns = message_set.index(check_crcs=False)
+        sizes = [max(0, key) + max(0, value) for key, value in zip(columns.key_size, columns.value_size, strict=True)]
+        with self._lock:
+            self._messages += len(sizes)
+            self._bytes += sum(sizes)
+            for size in sizes:
+                self._buckets[bisect_left(SIZES, size)] += 1
+
+    def counts(self) -> tuple[int, int, list[int]]:
+        """Messages, bytes and the histogram's buckets, of one moment."""
+        with self._lock:
+            return self._messages, self._bytes, list(self._buckets)
+
+    def close(self) -> None:
+        """Show nothing of it any more; a second call changes nothing."""
+        self._shown_by.remove(self)
+
+
+class Collector:
+    """All connectors that one registry shows: a name may be there only once, whoever has numbers for it."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._shown: list[ConsumerMetrics] = []
+        self._lock = threading.Lock()
+
+    def add(self, metrics: ConsumerMetrics) -> None:
+        with self._lock:
+            self._shown.append(metrics)
+            if len(self._shown) == 1:
+                self._registry.register(self)
+
+    def remove(self, metrics: ConsumerMetrics) -> None:
+        with self._lock:
+            if metrics in self._shown:
+                self._shown.remove(metrics)
+                if not self._shown:
+                    self._registry.unregister(self)
+
+    def describe(self) -> list[Any]:
+        """The names, for the registry's check that nobody else has them."""
+        return list(_families().values())
+
+    def collect(self) -> Iterator[Any]:
+        """What a scrape gets."""
+        with self._lock:
+            shown = list(self._shown)
+        families = _families()
+        for metrics in shown:
+            _add_counts(families, metrics)
+            _add_gauges(families, metrics)
+        yield from families.values()
+
+
+def _families() -> dict[str, Any]:
+    from prometheus_client import core
+
+    partition = (*LABELS, "topic", "partition")
+    made = (
+        core.CounterMetricFamily("zkconsumer_messages", "Messages handed out.", labels=LABELS),
+        core.CounterMetricFamily("zkconsumer_bytes", "Bytes of their keys and values.", labels=LABELS),
+        core.CounterMetricFamily("zkconsumer_rebalances", "Rounds of the group, tries included.", labels=LABELS),
+        core.HistogramMetricFamily("zkconsumer_message_size_bytes", "Key and value of a message.", labels=LABELS),
+        core.GaugeMetricFamily("zkconsumer_lag", "Messages not done, as of the last fetch.", labels=partition),
+        core.GaugeMetricFamily("zkconsumer_buffer_bytes", "Fetched and not done.", labels=partition),
+        core.GaugeMetricFamily("zkconsumer_session", "1: the ZooKeeper session's state.", labels=(*LABELS, "state")),
+    )
+    return {family.name: family for family in made}
+
+
+def _add_counts(families: dict[str, Any], metrics: ConsumerMetrics) -> None:
+    messages, nbytes, counts = metrics.counts()
+    families["zkconsumer_messages"].add_metric(metrics.labels, messages)
+    families["zkconsumer_bytes"].add_metric(metrics.labels, nbytes)
+    buckets, so_far = [], 0
+    for bound, count in zip((*map(float, SIZES), "+Inf"), counts, strict=True):
+        so_far += count
+        buckets.append((str(bound), so_far))
+    families["zkconsumer_message_size_bytes"].add_metric(metrics.labels, buckets, sum_value=nbytes)
+
+
+def _add_gauges(families: dict[str, Any], metrics: ConsumerMetrics) -> None:
+    seen = metrics.look()
+    if seen is None:
+        return
+    families["zkconsumer_rebalances"].add_metric(metrics.labels, seen.rounds)
+    for state in STATES:
+        families["zkconsumer_session"].add_metric((*metrics.labels, state), int(state == seen.session))
+    for row in seen.partitions:
+        where = (*metrics.labels, row.topic, str(row.partition))
+        if row.lag is not None:
+            families["zkconsumer_lag"].add_metric(where, row.lag)
+        families["zkconsumer_buffer_bytes"].add_metric(where, row.buffered_bytes)
+
+
+_collectors: dict[int, Collector] = {}  # by registry: one for each, as long as the process lives
+_making = threading.Lock()
+
+
+def _collector(registry: CollectorRegistry | None) -> Collector:
+    try:
+        from prometheus_client import REGISTRY
+    except ImportError:
+        raise OptionError(
+            ["option 'metrics.enable' needs prometheus-client: pip install 'kafka-legacy-mirror[metrics]'"]
+        ) from None
+    shown_by = registry if registry is not None else REGISTRY
+    with _making:
+        found = _collectors.get(id(shown_by))
+        if found is None:
+            found = _collectors[id(shown_by)] = Collector(shown_by)
+        return found
