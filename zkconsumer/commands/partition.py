@@ -74,16 +74,23 @@ class OnePartition:
         to = sys.stdout.buffer if out is None else out
         before = signal.signal(signal.SIGTERM, _stop)
         try:
-            self._print_all(printing, max_messages, timeout_ms, to)
+            self.print_all(printing, max_messages, timeout_ms, to)
             pipes.close(to)
-        except (Stop, KeyboardInterrupt, BrokenPipeError):
+        except (Stop, KeyboardInterrupt):
+            pipes.leave(to)
+        except BrokenPipeError:
             pipes.discard(to)
         finally:
             signal.signal(signal.SIGTERM, before)
-            self._leave()
-            self._links.close()
+            self.close()
 
-    def _print_all(self, printing: Printing, max_messages: int | None, timeout_ms: int | None, to: BinaryIO) -> None:
+    def close(self) -> None:
+        """Close all connections."""
+        self._leave()
+        self._links.close()
+
+    def print_all(self, printing: Printing, max_messages: int | None, timeout_ms: int | None, to: BinaryIO) -> None:
+        """The reading itself, which ends by itself only."""
         position = self._begin()
         printed, since = 0, time.monotonic()
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import stat
 from typing import BinaryIO
 
 
@@ -23,6 +24,16 @@ def close(to: BinaryIO) -> None:
         to.flush()
     except BrokenPipeError:
         discard(to)
+
+
+def leave(to: BinaryIO) -> None:
+    """We were told to end: a file gets its last whole line, a pipe, which may be full, is not waited for."""
+    try:
+        if stat.S_ISREG(os.fstat(to.fileno()).st_mode):
+            to.flush()
+    except (OSError, ValueError):
+        pass  # no file, as in a test, or a disk that takes no more
+    discard(to)
 
 
 def discard(to: BinaryIO) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from groundwork.crew import Crew, now, sleep
+from groundwork.options import OptionError
 from groundwork.output import EXIT, fail
 from kafkawire.v08.znodes import CONSUMERS, ids
 from zkconsumer.commands.common import TIMEOUT_MS
@@ -30,7 +31,7 @@ def throwaway_group(zookeeper: str) -> Iterator[str]:
     group = PREFIX + secrets.token_hex(8)
     try:
         yield group
-    except (Unreachable, ChrootMissing):
+    except (OptionError, Unreachable, ChrootMissing):
         raise  # nothing was created
     except BaseException:
         _remove_after(zookeeper, group, lambda text: None)  # the first error is the one to be told
