@@ -15,6 +15,7 @@ from groundwork.options import OptionError
 from localkafka.load import Load, Mixture
 from producer.producer import Producer
 from tests.fakes.broker import FakeCluster
+from zkconsumer.concurrent import Outcome
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
 
@@ -76,7 +77,7 @@ def test_the_consumer_example_runs(source, unique, capsys: pytest.CaptureFixture
     load.produce(topic, 2, 20, Mixture(0.5, (0, 1)), batch=5)
     load.close()
     example = python_block(
-        "ConsumerConnector",
+        "Whitelist",
         zookeeper=("zk1:2181", source.zookeeper),
         group=("billing", unique.group()),
         topics=("orders.*", f"{topic}.*"),
@@ -94,3 +95,26 @@ def test_a_wrong_option_of_a_mapping_is_named():
         ConsumerConnector({"zookeeper.connect": "zk1:2181", "grup.id": "billing", "auto.offset.reset": "smallest"})
     with pytest.raises(OptionError, match=r"Producer: option 'metadata.broker.list' is missing"):
         Producer({"request.required.acks": -1})
+
+
+@pytest.mark.real
+def test_the_example_with_many_workers_runs(source, unique):
+    topic, seen = unique.topic("orders"), []
+    source.create_topic(topic, 2)
+    load = Load(source.brokers, source.version)
+    load.produce(topic, 2, 20, Mixture(0.5, (0, 1)), batch=5)
+    load.close()
+
+    def handle(message) -> Outcome | None:
+        seen.append((message.partition, message.offset))
+        return Outcome.STOP if len(seen) >= 20 else None
+
+    example = python_block(
+        "process(",
+        zookeeper=("zk1:2181", source.zookeeper),
+        group=("billing", unique.group()),
+        topic=("orders", topic),
+        handler=("print(message.value)", "return handle(message)"),
+    )
+    exec(example, {"handle": handle})
+    assert set(seen) == {(p, n) for p in range(2) for n in range(10)}
