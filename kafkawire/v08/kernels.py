@@ -1,4 +1,4 @@
-"""The pass over plain entries as a compiled loop (numba, extra `fast`).  Imported only where numba is; holds no GIL.
+"""The loops over plain entries, compiled (numba, extra `fast`).  Imported only where numba is; they hold no GIL.
 
     segments    one row each: begin, end, magic, start, shift, stamped (0|1), appended_ms, is pinned (0|1), pinned
     out         offsets, key_at, key_size, value_at, value_size, timestamps: rows as long as there can be messages
@@ -21,13 +21,17 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from kafkawire.primitives import Bytes
+
 log = logging.getLogger(__name__)
 
 DONE, DAMAGED, TOO_LARGE = range(3)  # TOO_LARGE: an offset that int64 may not hold once it is shifted
 COLUMNS, FIELDS = 6, 9
+_SMALL = 512  # bytes of a slice; larger ones are copied twice for nothing
 _FAR = np.int64(1 << 62)
 
 Index = Callable[[Any, Any, Any, bool, Any], tuple[int, int, int, int]]
+Hop = Callable[[Any, int, int, int], tuple[int, int, int]]
 
 
 def _tables() -> Any:
@@ -138,11 +142,42 @@ def _index(data: Any, segments: Any, out: Any, check: bool, table: Any) -> tuple
     return n, DONE, 0, 0
 
 
-class Kernels:
-    """The compiled loops, with the memory they read from."""
+def _hop(data: Any, at: Any, kind: int, least: int) -> tuple[int, int, int]:
+    """(where complete entries of one kind end, how many, offset of the last): the inner loop of scanning.scan."""
+    total = data.shape[0]
+    entries = last = 0
+    while at + 26 <= total:
+        size = np.int64(_i32(data, at + 8))
+        end = at + 12 + size
+        if np.int64(data[at + 16]) << 8 | np.int64(data[at + 17]) != kind or size < least or end > total:
+            break
+        entries += 1
+        last = _i64(data, at)
+        at = end
+    return at, entries, last
 
-    def __init__(self, index: Index) -> None:
+
+class Kernels:
+    """The compiled loops, called with what Python has."""
+
+    def __init__(self, index: Index, hop: Hop) -> None:
         self._index = index
+        self._hop = hop
+
+    def hop(self, buffer: Bytes, at: int, kind: int, least: int) -> tuple[int, int, int]:
+        """Past complete entries of one kind (magic and attributes) of a size from least on: see _hop."""
+        return self._hop(_octets(buffer), at, kind, least)
+
+    def cut(self, data: bytes, starts: memoryview, sizes: memoryview) -> list[bytes | None] | None:
+        """Slices of one small size, in a third of the time slices take; None where sizes differ or are none."""
+        every = np.asarray(sizes)
+        size = int(every[0]) if len(every) else 0
+        if not 0 < size <= _SMALL or (every != size).any():
+            return None
+        # An item of `size` bytes at every byte: taking some of them copies each at once.
+        windows = np.ndarray((len(data) - size + 1,), f"V{size}", data, 0, (1,))
+        taken: list[bytes | None] = windows[np.asarray(starts)].tolist()
+        return taken
 
     def index(self, data: bytes, rows: list[tuple[int, ...]], most: int, check: bool) -> Found | None:
         """The messages of segments, of which there are `most` at most; None: an offset does not fit int64."""
@@ -151,7 +186,7 @@ class Kernels:
         except OverflowError:
             return None
         out = np.empty((COLUMNS, most), dtype=np.int64)
-        count, outcome, segment, at = self._index(np.frombuffer(data, np.uint8), segments, out, check, _TABLES)
+        count, outcome, segment, at = self._index(_octets(data), segments, out, check, _TABLES)
         if outcome == TOO_LARGE:
             return None
         columns = [row[:count].data for row in out]
@@ -161,6 +196,13 @@ class Kernels:
 class Found(NamedTuple):
     columns: list[memoryview]
     damaged: tuple[int, int] | None  # segment and position of the first damage
+
+
+def _octets(buffer: Bytes) -> Any:
+    """A buffer as the kernels were compiled for: read only."""
+    octets = np.frombuffer(buffer, np.uint8)
+    octets.flags.writeable = False
+    return octets
 
 
 def load(cache: Path | None) -> Kernels:
@@ -180,7 +222,7 @@ def load(cache: Path | None) -> Kernels:
     return _checked(_build(cache=False))
 
 
-def _build(cache: bool) -> Index:
+def _build(cache: bool) -> Kernels:
     global _crc
     octets = types.Array(types.uint8, 1, "C", readonly=True)
     table = types.Array(types.uint32, 2, "C")
@@ -189,19 +231,21 @@ def _build(cache: bool) -> Index:
     _crc = numba.njit(types.uint64(octets, types.int64, types.int64, table), **options)(_crc32)
     found = types.UniTuple(types.int64, 4)
     index: Index = numba.njit(found(octets, numbers, numbers, types.boolean, table), **options)(_index)
-    return index
+    three = types.UniTuple(types.int64, 3)
+    hop: Hop = numba.njit(three(octets, types.int64, types.int64, types.int64), **options)(_hop)
+    return Kernels(index, hop)
 
 
 _crc: Any = None  # the compiled _crc32: what _index calls
 
 
-def _checked(index: Index) -> Kernels:
+def _checked(made: Kernels) -> Kernels:
     """Held against zlib once: what a cache gives back was compiled somewhere else."""
     body = b"\x00\x00\xff\xff\xff\xff\x00\x00\x00\x31" + bytes(range(2, 51))
     start = (7).to_bytes(8, "big") + (len(body) + 4).to_bytes(4, "big")
     entry = start + zlib.crc32(body).to_bytes(4, "big") + body
-    made = Kernels(index)
     found = made.index(entry, [(0, len(entry), 0, 0, 0, 0, 0, 0, 0)], 1, True)
-    if found is None or found.damaged or [column[0] for column in found.columns] != [7, 22, -1, 26, 49, -1]:
+    right = found is not None and not found.damaged and [x[0] for x in found.columns] == [7, 22, -1, 26, 49, -1]
+    if not right or made.hop(entry, 0, 0, 14) != (len(entry), 1, 7):
         raise RuntimeError("a compiled kernel computes nonsense")
     return made

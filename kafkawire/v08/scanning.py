@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from kafkawire.columns import ready
 from kafkawire.errors import CorruptMessage, UnknownMagic
 from kafkawire.model import Run
 from kafkawire.primitives import Bytes
@@ -23,6 +24,7 @@ LOG_APPEND_TIME = 0x08
 
 _HEAD = struct.Struct(">qi4xH")  # offset, size, magic and attributes in one
 _START = struct.Struct(">qi")
+_WORTH = 4096  # bytes: for less a call of the compiled loop costs more than it saves
 _SMALLEST = ENTRY_OVERHEAD[0]
 _LEAST = (ENTRY_OVERHEAD[0] - LOG_OVERHEAD, ENTRY_OVERHEAD[1] - LOG_OVERHEAD)  # the smallest size field, by format
 
@@ -51,6 +53,7 @@ def scan(buffer: Bytes, start: int) -> Scan:
     plain = -1  # magic and attributes of the run we are in; -1: in none
     least = entries = 0
     damage = None
+    quick = ready()
     while at + _SMALLEST <= total:
         offset, size, kind = unpack(buffer, at)
         end = at + LOG_OVERHEAD + size
@@ -72,6 +75,10 @@ def scan(buffer: Bytes, start: int) -> Scan:
             plain, least, entries = kind, _LEAST[kind >> 8], entries + 1
         last = offset
         at = end
+        if quick is not None and plain >= 0 and total - at > _WORTH:
+            at, more, reached = quick.hop(buffer, at, plain, least)
+            if more:
+                entries, last = entries + more, reached
     else:
         damage = _short_tail(buffer, at)
     if entries:

@@ -7,7 +7,9 @@ import struct
 import subprocess
 import sys
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet
 from kafkawire.v08 import messages as m
+from kafkawire.v08 import scanning
 from kafkawire.v08.indexing import index_by
 from kafkawire.v08.kernels import Kernels, load
 from kafkawire.v08.messages import LOWEST, Row, encode, message_set
@@ -42,6 +45,17 @@ def entry(offset: int, value: bytes | None, key: bytes | None = None, magic: int
 
 def wrapped(offset: int, inner: bytes, codec: int = 1, magic: int = 0, bits: int = 0) -> bytes:
     return entry(offset, compression.compress(codec, inner, magic), magic=magic, attributes=codec | bits)
+
+
+@contextmanager
+def running(kernels: Kernels | None) -> Iterator[None]:
+    """Everything by this form, also the loops of small sets."""
+    before = columns._CHOICE.kernels, scanning._WORTH
+    columns._CHOICE.kernels, scanning._WORTH = kernels, 0
+    try:
+        yield
+    finally:
+        columns._CHOICE.kernels, scanning._WORTH = before
 
 
 def set_of(data: bytes, start: int = LOWEST) -> MessageSet:
@@ -79,13 +93,18 @@ def _damage(damage: CorruptMessage | None) -> tuple[type, str, int, int | None] 
 
 def agree(kernels: Kernels, data: bytes, start: int = LOWEST, exact: bool = False) -> None:
     """messages(), the pure and the compiled form tell the same of a set, with checksums looked at and without."""
-    whole = set_of(data, start)
+    whole, found = message_set("t", 0, start, memoryview(data), -1)
+    with running(kernels):
+        _, again = message_set("t", 0, start, memoryview(bytearray(data)), -1)
+    assert replace(again, damage=None) == replace(found, damage=None)
+    assert _damage(again.damage) == _damage(found.damage)
     for check_crcs in (True, False):
-        told, found = by_messages(whole, check_crcs)
+        told, read = by_messages(whole, check_crcs)
         pure = index_by(None, whole, check_crcs, LIMIT)
         quick = index_by(kernels, whole, check_crcs, LIMIT)
         assert by_columns(pure) == told
-        assert by_columns(quick) == told
+        with running(kernels):
+            assert by_columns(quick) == told
         for name in ("offsets", "key_at", "key_size", "value_at", "value_size", "timestamps_ms"):
             one, other = getattr(pure, name), getattr(quick, name)
             assert one == other or list(one) == list(other), name
@@ -93,8 +112,8 @@ def agree(kernels: Kernels, data: bytes, start: int = LOWEST, exact: bool = Fals
         if told.damage is None:
             assert pure.resume_at == whole.resume_at
         else:
-            safe = found[-1].resume_at if found else whole.start
-            assert pure.resume_at in (safe, found[-1].offset if found else safe)  # the latter repeats some
+            safe = read[-1].resume_at if read else whole.start
+            assert pure.resume_at in (safe, read[-1].offset if read else safe)  # the latter repeats some
             assert pure.resume_at == safe or not exact
 
 
@@ -240,6 +259,32 @@ def test_the_compiled_checksum_is_zlibs_at_every_length(size: int, fill: bytes, 
         damage = index_by(compiled, set_of(flipped)).damage
         assert damage is None or damage.position == 0
         agree(compiled, flipped)
+
+
+@pytest.mark.parametrize("size", [0, 1, 16, 512, 513])
+def test_slices_of_one_size_are_the_bytes_that_stand_there(size: int, compiled: Kernels) -> None:
+    rows: list[Row] = [(n, bytes([n]) * 8, bytes([n, 0]) * (size // 2) + b"\0" * (size % 2), 0) for n in range(50)]
+    for codec in (0, 2):
+        found = index_by(compiled, set_of(encode(rows, codec)))
+        with running(compiled):
+            assert found.keys() == [row[1] for row in rows]
+            assert found.values() == [row[2] for row in rows]
+            assert {type(value) for value in found.values()} == {bytes}
+
+
+def test_a_long_set_is_hopped_over_as_entry_by_entry(compiled: Kernels) -> None:
+    long = encode([(n, b"k", b"v" * (n % 300), n) for n in range(400)])
+    newer = encode([(n, b"k", b"v" * (n % 300), n) for n in range(400, 800)], 0, 1)
+    packed = encode([(n, None, b"v", n) for n in range(800, 900)], 2, 1)
+    data = long + newer + packed + newer
+    assert len(index_by(compiled, set_of(data))) == 1300
+    for cut in (0, 1, 20, 100, 330, len(newer), len(newer) + len(packed) + 5):
+        agree(compiled, data[: len(data) - cut], 13)
+    for at in (8, 11, 16, 17):  # size and kind of an entry in the middle
+        for bit in range(8):
+            flipped = bytearray(data)
+            flipped[len(long) + at] ^= 1 << bit
+            agree(compiled, bytes(flipped))
 
 
 # ---- which form runs -------------------------------------------------------------------------------------------
