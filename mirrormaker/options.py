@@ -31,6 +31,12 @@ class Source(ConsumerConfig):
         old="autooffset.reset",
         choices=("smallest", "largest", "fail"),
     )
+    corrupt_policy: str = option(
+        "corrupt.message.policy",
+        "park",
+        "a mirror leaves nothing out: a damaged message parks its partition, and is tried again (parked.retry.ms)",
+        choices=("park",),
+    )
     version: str = option("version", "0.8.2", "Kafka release of the brokers", kind=release)
 
 
