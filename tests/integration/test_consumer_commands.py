@@ -174,6 +174,8 @@ def test_a_path_without_brokers_a_missing_one_and_dead_brokers_are_one_sentence(
         assert hint in run("groups", "describe", "-z", wrong, "--group", "g", code=5).stderr
         assert hint in run("lag", "-z", wrong, code=1).stderr
         assert hint in run("groups", "list", "-z", wrong).stderr
+        assert hint in run("topics", "-z", wrong, code=1).stderr
+        assert hint in run("brokers", "-z", wrong, code=1).stderr
         assert hint in run("consume", "-z", wrong, "--topic", topic, "--partition", "0", code=1).stderr
         zk.create(f"{unique.chroot}/brokers/ids/1", b'{"host":"127.0.0.1","port":9}', makepath=True)
         zk.create(f"{unique.chroot}/brokers/topics/{topic}", b'{"partitions":{"0":[1]}}', makepath=True)

@@ -30,6 +30,7 @@ from zkconsumer.commands.common import (
     reaching,
     zookeeper_option,
 )
+from zkconsumer.groups import no_brokers
 
 TOPIC_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "error")
 BROKER_COLUMNS = ("broker", "host", "port", "leads", "replicas", "in_sync", "error")
@@ -93,6 +94,8 @@ def read_cluster(zookeeper: str | None, brokers: Sequence[Address], kafka_versio
     if zookeeper is not None:
         with reaching(zookeeper, kafka_version) as reach:
             names = reach.session.ask("read topics", read_topics, reach.dialect.znodes)
+            if not names and (hint := no_brokers(reach.session)):
+                fail(hint, EXIT["runtime"])
             return reach.session.ask("read partitions", read_view, reach.dialect.znodes, names)
     quiet()
     with clear_errors(), link_pool() as links:
