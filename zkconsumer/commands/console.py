@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import os
 import queue
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import BinaryIO
 
 from groundwork.crew import now
 from zkconsumer.commands import pipes
+from zkconsumer.commands.common import INTERRUPTED
 from zkconsumer.commands.printing import Printing
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ConsumerConnector
@@ -42,12 +47,15 @@ class Console:
     def run(
         self, printing: Printing, max_messages: int | None, timeout_ms: int | None, out: BinaryIO | None = None
     ) -> None:
-        """Until so many were printed, none came for so long, ctrl-C, or a stream's error, which is raised."""
+        """Until so many were printed, none came for so long, ctrl-C, or a stream's error, which is raised.
+
+        KeyboardInterrupt when ctrl-C or SIGTERM came before there were streams.
+        """
         sys.setswitchinterval(SWITCH_S)
         to = sys.stdout.buffer if out is None else out
         self._left = max_messages
         threads: list[tuple[threading.Thread, Stream]] = []
-        with ConsumerConnector(self._config, "own", self._release) as connector:
+        with ConsumerConnector(self._config, "own", self._release) as connector, _interrupts():
             signal.signal(signal.SIGTERM, _stop)
             try:
                 for stream in self._streams(connector):
@@ -56,7 +64,8 @@ class Console:
                     thread.start()
                 self._wait(timeout_ms, to)
             except (_Enough, KeyboardInterrupt):
-                pass
+                if not threads:
+                    raise KeyboardInterrupt from None
             finally:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # we are leaving already
                 self._stopping = True
@@ -118,6 +127,27 @@ class Console:
                 self._left -= 1
             self._ended.put(_Enough() if self._left == 0 else None)
             return True
+
+
+@contextmanager
+def _interrupts() -> Iterator[None]:
+    """The first ctrl-C ends us in order; a second one, when that takes too long, at once."""
+
+    def first(number: int, frame: object) -> None:
+        logging.getLogger("groundwork.hub").setLevel(logging.CRITICAL)  # nobody waits for a start that goes on there
+        signal.signal(signal.SIGINT, second)
+        raise KeyboardInterrupt
+
+    def second(number: int, frame: object) -> None:
+        os.write(2, b"interrupted twice: the session with ZooKeeper ends by its time-out\n")
+        os._exit(INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, first)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is first:
+            signal.signal(signal.SIGINT, before)  # else we are leaving: `second` stays until the process ends
 
 
 def _stop(number: int, frame: object) -> None:

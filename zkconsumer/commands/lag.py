@@ -10,6 +10,7 @@ import csv
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import count
 
 import click
 
@@ -17,6 +18,7 @@ from groundwork.crew import sleep
 from groundwork.output import EXIT, fail, write
 from zkconsumer.commands.common import (
     Reach,
+    at_interrupt,
     brokers_option,
     group_option,
     kafka_version_option,
@@ -62,22 +64,17 @@ def lag(
     With --threshold: exit code 6 when a group is further behind, 4 when none is but some lag is not known.
     """
     with reaching(zookeeper, kafka_version) as reach:
-        code, looks = EXIT["done"], 0
-        try:
-            while True:
-                try:
-                    code = _look(reach, group, brokers, threshold, output, watch is not None, looks)
-                except ZooKeeperAway as e:
-                    if watch is None:
-                        raise
-                    tell(f"{e}; looking again in {watch:g} s")
-                if watch is None:
-                    break
-                looks += 1
-                sleep(watch)
-        except KeyboardInterrupt:
-            if watch is None:
-                raise
+        if watch is None:
+            code = _look(reach, group, brokers, threshold, output)
+        else:
+            code = EXIT["done"]
+            with at_interrupt("", lambda: code):
+                for looks in count():
+                    try:
+                        code = _look(reach, group, brokers, threshold, output, looks)
+                    except ZooKeeperAway as e:
+                        tell(f"{e}; looking again in {watch:g} s")
+                    sleep(watch)
     if code:
         click.get_current_context().exit(code)
 
@@ -88,10 +85,9 @@ def _look(
     brokers: Sequence[tuple[str, int]],
     threshold: int | None,
     output: str,
-    watching: bool,
-    looks: int,
+    looks: int | None = None,
 ) -> int:
-    """Print one look at the groups; its exit code."""
+    """Print one look at the groups; its exit code.  looks: how many came before it, when watching."""
     names = [group] if group is not None else [each.group for each in list_groups(reach.session, reach.dialect)]
     if not names and (hint := no_brokers(reach.session)):
         fail(hint, EXIT["runtime"])
@@ -99,10 +95,10 @@ def _look(
     rows = describe(reach.session, reach.links, reach.dialect, nodes, brokers, tell)
     totals = [(each.group, len(each.members), len(rows[each.group]), *total(rows[each.group])) for each in nodes]
     if group is not None:
-        _print([partition_row(row) for row in rows[group]], COLUMNS, output, watching, looks)
+        _print([partition_row(row) for row in rows[group]], COLUMNS, output, looks)
         tell(f"group {group}: {totals[0][3]} messages behind, in {totals[0][2]} partitions, {totals[0][4]} unknown")
     else:
-        _print(totals, TOTALS, output, watching, looks)
+        _print(totals, TOTALS, output, looks)
     if threshold is None:
         return EXIT["done"]
     return verdict([(name, behind, unknown) for name, _, _, behind, unknown in totals], threshold)
@@ -124,9 +120,9 @@ def verdict(totals: Sequence[tuple[str, int, int]], threshold: int) -> int:
     return EXIT["partly"] if any(unknown for _, _, unknown in totals) else EXIT["done"]
 
 
-def _print(rows: Sequence[Sequence[object]], columns: tuple[str, ...], output: str, watching: bool, looks: int) -> None:
+def _print(rows: Sequence[Sequence[object]], columns: tuple[str, ...], output: str, looks: int | None) -> None:
     """When watching, each row begins with the time; csv has its header once."""
-    if watching:
+    if looks is not None:
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         rows, columns = [(at, *row) for row in rows], ("time", *columns)
     if output == "csv" and looks:

@@ -6,19 +6,20 @@ What is removed is below /consumers/NAME of a name nobody else has, and only whe
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from groundwork.crew import Crew, now, sleep
 from groundwork.options import OptionError
 from groundwork.output import EXIT, fail
 from kafkawire.v08.znodes import CONSUMERS, ids
-from zkconsumer.commands.common import TIMEOUT_MS
+from zkconsumer.commands.common import TIMEOUT_MS, at_interrupt, tell
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
 from zkconsumer.lease import Lease
 from zkconsumer.zksession import ZkSession
 
 PREFIX = "console-consumer-"  # as the JVM's console consumer calls them
+HASTE_MS = 1500  # after ctrl-C: how long ZooKeeper may take to answer
 LEFT_S = 8.0  # a member that could not say goodbye is gone after its session
 
 
@@ -34,22 +35,33 @@ def throwaway_group(zookeeper: str) -> Iterator[str]:
     except (OptionError, Unreachable, ChrootMissing):
         raise  # nothing was created
     except BaseException:
-        _remove_after(zookeeper, group, lambda text: None)  # the first error is the one to be told
+        left = _remove_after(zookeeper, group, HASTE_MS)
+        if left is not None and not isinstance(left, Unreachable):  # without ZooKeeper nothing was created either
+            tell(_left(group, left))
         raise
-    _remove_after(zookeeper, group, lambda text: fail(text, EXIT["partly"]))
+    left = _remove_after(zookeeper, group, TIMEOUT_MS)
+    if left is not None:
+        fail(_left(group, left), EXIT["partly"])
 
 
-def _remove_after(zookeeper: str, group: str, failed: Callable[[str], object]) -> None:
+def _left(group: str, why: ConsumerError) -> str:
+    return f"the throwaway group {group} is left in ZooKeeper, delete {CONSUMERS}/{group}: {why}"
+
+
+def _remove_after(zookeeper: str, group: str, connect_ms: int) -> ConsumerError | None:
+    """None: it is gone.  Ctrl-C ends the process, and says what is left."""
     crew = Crew()
-    session = ZkSession(zookeeper, TIMEOUT_MS, TIMEOUT_MS, crew, Lease())
-    try:
-        session.start()
-        remove(session, group)
-    except ConsumerError as e:
-        failed(f"the throwaway group {group} is left in ZooKeeper, delete {CONSUMERS}/{group}: {e}")
-    finally:
-        crew.stop(1.0)
-        session.close()
+    session = ZkSession(zookeeper, TIMEOUT_MS, connect_ms, crew, Lease())
+    with at_interrupt(f"interrupted; {_left(group, ConsumerError('it was being removed'))}"):
+        try:
+            session.start()
+            remove(session, group)
+        except ConsumerError as e:
+            return e
+        finally:
+            crew.stop(1.0)
+            session.close()
+    return None
 
 
 def remove(session: ZkSession, group: str) -> None:
