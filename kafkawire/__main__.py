@@ -1,4 +1,4 @@
-"""`python -m kafkawire decode …`: any frame or message set as one JSON document.
+"""`python -m kafkawire decode …`: any frame or message set as one JSON document; `--version -v`: what runs here.
 
 Exit codes: 0 decoded; 1 the bytes make no sense (stderr says where); 2 the command line does not.
 """
@@ -9,11 +9,13 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
+from kafkawire import columns
 from kafkawire.dialects import DIALECTS
 from kafkawire.errors import WireError
 from kafkawire.v08.apis import APIS, Api
@@ -25,9 +27,22 @@ _HEX = re.compile(r"(?:[0-9a-fA-F]{2}\s*)+")
 _DECIMALS = re.compile(r"(?:<<|\[)?\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*)*(?:>>|\])?")
 
 
-@click.group(help="Kafka's bytes, for people.", context_settings={"help_option_names": ["-h", "--help"]})
-def main() -> None:
+@click.group(
+    help="Kafka's bytes, for people.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+)
+@click.option("--version", "show_version", is_flag=True, help="Print the version; with -v, which kernels run too.")
+@click.option("-v", "--verbose", is_flag=True, help="With --version.")
+@click.pass_context
+def main(ctx: click.Context, show_version: bool, verbose: bool) -> None:
     """Kafka's bytes, for people."""
+    if show_version:
+        _print_version(verbose)
+        ctx.exit(0)
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+        ctx.exit(2)
 
 
 @main.command()
@@ -66,6 +81,15 @@ def decode(
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     if damage is not None:
         _fail(damage)
+
+
+def _print_version(verbose: bool) -> None:
+    click.echo(f"kafkawire {version('kafka-legacy-mirror')}")
+    if verbose:
+        try:
+            click.echo(f"column kernels {columns.kernels()}")
+        except WireError as exc:
+            _fail(exc)
 
 
 def _guarded(decode: Callable[[], tuple[Document, WireError | None]]) -> tuple[Document, WireError | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -13,10 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire import columns, compression
+from kafkawire.__main__ import main
 from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet
@@ -280,7 +283,11 @@ def test_a_long_set_is_hopped_over_as_entry_by_entry(compiled: Kernels) -> None:
     assert len(index_by(compiled, set_of(data))) == 1300
     for cut in (0, 1, 20, 100, 330, len(newer), len(newer) + len(packed) + 5):
         agree(compiled, data[: len(data) - cut], 13)
-    for at in (8, 11, 16, 17):  # size and kind of an entry in the middle
+    middle = m.scan(memoryview(long[: len(long) // 2]), 0).end
+    for size in (13, 14, 0, -1, -(1 << 31), (1 << 31) - 1):
+        agree(compiled, data[: middle + 8] + struct.pack(">i", size) + data[middle + 12 :])
+        agree(compiled, data[: len(long) + middle + 8] + struct.pack(">i", size) + data[len(long) + middle + 12 :])
+    for at in (8, 11, 16, 17):  # size and kind of the entry where the format changes
         for bit in range(8):
             flipped = bytearray(data)
             flipped[len(long) + at] ^= 1 << bit
@@ -358,3 +365,15 @@ def test_a_cache_that_cannot_be_written_or_read_costs_a_warning_only(tmp_path: P
     run = shown(KAFKAWIRE_CACHE=str(folder))
     assert "memoryview [0] [b'v'] True" in run.stdout
     assert "Traceback" not in run.stderr
+
+
+def test_the_version_tells_which_kernels_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKAWIRE_KERNELS", "python")
+    told = CliRunner().invoke(main, ["--version", "-v"])
+    assert told.exit_code == 0
+    assert re.fullmatch(r"kafkawire \S+\ncolumn kernels python\n", told.output)
+    monkeypatch.setenv("KAFKAWIRE_KERNELS", "numba")
+    assert re.search(r"\ncolumn kernels numba \d+\.\d+", CliRunner().invoke(main, ["--version", "-v"]).output)
+    monkeypatch.setenv("KAFKAWIRE_KERNELS", "fortran")
+    refused = CliRunner().invoke(main, ["--version", "-v"])
+    assert (refused.exit_code, "known are auto, python, numba" in refused.output) == (1, True)
