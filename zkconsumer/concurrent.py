@@ -222,12 +222,12 @@ class Processing(ConsumerListener):
             return None
         try:
             said = self._handler(job.item)
-        except Exception:
+        except Exception as e:
             after_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(job.tries - 1, 16))
-            log.exception(
-                "%s at %s: the handler failed (try %d), again in %g s",
-                job.partition, job.item.offset, job.tries, after_s,
-                extra={"key": job.partition},
+            log.error(
+                "%s at %s: the handler failed (try %d), again in %g s: %s",
+                job.partition, job.item.offset, job.tries, after_s, e,
+                exc_info=job.tries == 1, extra={"key": job.partition},  # where it happened is told once
             )  # fmt: skip
             return Retry(int(after_s * 1000))
         if said is not None and not isinstance(said, Outcome | Retry):
