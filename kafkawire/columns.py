@@ -20,6 +20,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import stat
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -173,15 +174,18 @@ class _Choice:
 
 
 def cache_folder() -> Path | None:
-    """The folder for what was compiled, made where it is missing; None when nothing can be written there."""
+    """The folder for what was compiled, made where it is missing; None when we cannot write there, or everybody can."""
     named = os.environ.get("KAFKAWIRE_CACHE") or os.environ.get("NUMBA_CACHE_DIR")
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(named or os.path.join(base, "kafkawire"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK | os.X_OK):
+        if folder.stat().st_mode & stat.S_IWOTH:
+            why: object = "anybody may write there, and what is kept there is run"
+        elif os.access(folder, os.W_OK | os.X_OK):
             return folder
-        why: object = "it is not writable"
+        else:
+            why = "it is not writable"
     except OSError as exc:
         why = exc
     log.warning("compiled kernels are not kept in %s: %s; KAFKAWIRE_CACHE names another folder", folder, why)

@@ -48,14 +48,13 @@ def index_by(
     if found.damaged is not None:
         segment = plan.segments[found.damaged[0]]
         damage, pinned = _damage(data, segment, found.damaged[1], check_crcs), segment.pinned
-    timed = any(segment.magic for segment in plan.segments)
     return Columns(
         offsets=offsets,
         key_at=key_at,
         key_size=key_size,
         value_at=value_at,
         value_size=value_size,
-        timestamps_ms=stamps if timed else None,
+        timestamps_ms=stamps if plan.timed else None,
         data=data,
         resume_at=message_set.resume_at if damage is None else _reached(message_set.start, offsets, pinned),
         damage=damage,
@@ -91,21 +90,25 @@ class _Lists:
 def _in_python(plan: Plan, data: bytes, check_crcs: bool) -> _Found:
     lists = _Lists()
     columns = (lists.offsets, lists.key_at, lists.key_size, lists.value_at, lists.value_size, lists.stamps)
+    timed = plan.timed
     for number, segment in enumerate(plan.segments):
         known = len(lists.offsets)
         stopped = _LOOPS[segment.magic](lists, data, segment, check_crcs)
+        added = len(lists.offsets) - known
         if segment.pinned is not None:
-            lists.offsets[known:] = [segment.pinned] * (len(lists.offsets) - known)
+            lists.offsets[known:] = [segment.pinned] * added
+        if segment.magic == 0 and timed:
+            lists.stamps += [-1] * added
         if stopped >= 0:
             return _Found(columns, (number, stopped))
     return _Found(columns, None)
 
 
 def _loop_v0(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
-    """Add a segment of format v0; where it is damaged, or -1."""
+    """Add a segment of format v0, but for timestamps; where it is damaged, or -1."""
     unpack, unpack_int32, crc32 = _V0.unpack_from, _INT32.unpack_from, zlib.crc32
     offsets, key_at, key_sizes = lists.offsets.append, lists.key_at.append, lists.key_size.append
-    values, value_sizes, stamps = lists.value_at.append, lists.value_size.append, lists.stamps.append
+    values, value_sizes = lists.value_at.append, lists.value_size.append
     at, end, start, shift = segment.begin, segment.end, segment.start, segment.shift
     while at < end:
         offset, size, crc, key_size, value_size = unpack(data, at)
@@ -128,13 +131,12 @@ def _loop_v0(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
         key_sizes(key_size)
         values(value_at)
         value_sizes(value_size)
-        stamps(-1)
         at = after
     return -1
 
 
 def _loop_v1(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
-    """The same for format v1."""
+    """The same for format v1, with them."""
     unpack, unpack_int32, crc32 = _V1.unpack_from, _INT32.unpack_from, zlib.crc32
     offsets, key_at, key_sizes = lists.offsets.append, lists.key_at.append, lists.key_size.append
     values, value_sizes, stamps = lists.value_at.append, lists.value_size.append, lists.stamps.append

@@ -39,6 +39,11 @@ class Plan:
     pinned: int | None = None  # of the nested wrapper we are in, and were in when damage was met
     _size: int = 0
 
+    @property
+    def timed(self) -> bool:
+        """Whether any of its messages may have a timestamp."""
+        return any(segment.magic for segment in self.segments)
+
     def lay(self, data: bytes) -> int:
         """Append bytes; where they begin."""
         begin = self._size

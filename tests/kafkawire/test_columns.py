@@ -352,13 +352,21 @@ def test_what_was_compiled_is_kept_in_the_folder_named_and_found_again(tmp_path:
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb?")} == kept
 
 
-def test_a_cache_that_cannot_be_written_or_read_costs_a_warning_only(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_or_read_costs_a_warning_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     blocked = tmp_path / "a file"
     blocked.write_text("")
     run = shown(KAFKAWIRE_CACHE=str(blocked))
     assert "memoryview [0] [b'v'] True" in run.stdout
     assert "KAFKAWIRE_CACHE names another folder" in run.stderr
     folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o777)
+    monkeypatch.setenv("KAFKAWIRE_CACHE", str(folder))
+    assert columns.cache_folder() is None
+    folder.chmod(0o755)
+    assert columns.cache_folder() == folder
     load(folder)
     for path in folder.rglob("*.nb?"):
         path.write_bytes(path.read_bytes()[:50])
