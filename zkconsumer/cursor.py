@@ -158,8 +158,11 @@ class Cursor:
     def land(self) -> None:
         """Everything before a jump is done, and nothing was fetched behind it yet: what is done moves behind it too."""
         done = self.committable() if self._jumps else None
-        if done is not None and self.position is not None and done != self.position == self._behind(done):
-            self.begin(self.position)
+        to = self.position
+        if done is not None and to is not None and done != to == self._behind(done):
+            ahead = {begin: end for begin, end in self._jumps.items() if begin >= to}
+            self.begin(to)
+            self._jumps = ahead  # damage that the fetch met already, behind what a reader met
 
     def _behind(self, position: int) -> int:
         """Where to go on for one who is at position and has to jump."""

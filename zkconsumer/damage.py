@@ -32,6 +32,7 @@ PARK, SKIP, FAIL = "park", "skip", "fail"
 DAMAGE_TRIES = 3
 
 _ENTRY = struct.Struct(">qi5xB")  # offset, size, attributes
+_HEAD = struct.Struct(">qi")
 _LEAST = ENTRY_OVERHEAD[0] - LOG_OVERHEAD  # what size is at least
 
 
@@ -182,12 +183,35 @@ class Damage:
         self._gap(cursor, search.first, count, f"what the broker cannot find, at most {count}", search.error)
 
 
+def cut_short(raw: memoryview, scan: Scan, position: int, asked: int) -> CorruptMessage | None:
+    """A first entry that says it is larger than all that the broker has, though more was asked for.
+
+    A broker of 0.8 and later gives what is asked for, or all up to the end of a segment, and no entry goes on in the
+    next one.  Not so the padding of newer brokers, which has offset -1.
+    """
+    left = len(raw) - scan.end
+    if scan.runs or scan.damage or left < LOG_OVERHEAD or len(raw) >= asked:
+        return None
+    offset, size = _HEAD.unpack_from(raw, scan.end)
+    if offset < position:
+        return None
+    text = f"it says {LOG_OVERHEAD + size} bytes, and the log ends after {left}"
+    return CorruptMessage(text, scan.end, offset)
+
+
 def _entry(raw: memoryview, begin: int) -> _Entry | None:
-    """The entry that begins there; None: its size makes no sense, so nobody can tell where it ends."""
+    """The entry that begins there; None: nobody can tell where it ends, for its size leads to no other entry."""
     if len(raw) - begin < _ENTRY.size:
-        return None  # it is found damaged by its size alone then
+        return None
     offset, size, attributes = _ENTRY.unpack_from(raw, begin)
-    return _Entry(offset, bool(attributes & CODEC)) if size >= _LEAST else None
+    end = begin + LOG_OVERHEAD + size
+    if size < _LEAST or end > len(raw):
+        return None
+    if len(raw) - end >= LOG_OVERHEAD:
+        following, its_size = _HEAD.unpack_from(raw, end)
+        if following <= offset or its_size < _LEAST:
+            return None
+    return _Entry(offset, bool(attributes & CODEC))
 
 
 def _first_entry(fetched: MessageSet) -> MessageSet:

@@ -15,6 +15,7 @@ What a broker may answer, and what follows:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from groundwork.crew import Event, now
@@ -25,7 +26,7 @@ from kafkawire.net.links import Links
 from kafkawire.v08.requests import FetchedPartition
 from zkconsumer.budget import Budget
 from zkconsumer.cursor import Cursor, Seek
-from zkconsumer.damage import PARK, Damage
+from zkconsumer.damage import PARK, Damage, cut_short
 from zkconsumer.errors import MessageTooLarge
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetchplan import Asked, FetchPlan
@@ -178,6 +179,8 @@ class Fetcher:
         message_set, scan = self._dialect.messages.message_set(
             tp.topic, tp.partition, position, fetched.buffer, fetched.high_watermark
         )
+        damage = cut_short(fetched.buffer, scan, position, size)
+        scan = scan if damage is None else replace(scan, damage=damage)
         if self._damage.searching(tp):
             if scan.runs or scan.damage or not self._plan.too_small(tp, size, scan.needed):
                 self._damage.looked(cursor, position, message_set)

@@ -134,7 +134,8 @@ class FetchPlan:
         """
         if max(needed, asked + 1) > self.most_bytes:
             return False
-        self._grown[tp] = min(self.most_bytes, needed or 2 * asked)
+        # Where enough was asked for and did not come, needed is not to be trusted.
+        self._grown[tp] = min(self.most_bytes, needed if needed > asked else 2 * asked)
         return True
 
     def whole(self, tp: TopicPartition) -> None:

@@ -107,6 +107,15 @@ def test_a_message_of_unknown_size_is_asked_for_by_twice_as_much_up_to_the_cap()
     assert sizes == [2, 4, 8, 16, 32]
 
 
+def test_a_size_that_does_not_come_though_it_was_asked_for_ends_at_the_cap():
+    plan = plan_of(cursors(1))
+    asked = FETCH
+    while plan.too_small(TopicPartition("t", 0), asked, FETCH):
+        assert plan.next(64 * FETCH, 0.0)[0][2] > asked
+        asked = plan.next(64 * FETCH, 0.0)[0][2]
+    assert asked == 32 * FETCH
+
+
 def test_a_message_above_the_cap_is_said_at_once():
     plan = plan_of(cursors(1))
     assert not plan.too_small(TopicPartition("t", 0), FETCH, 32 * FETCH + 1)
