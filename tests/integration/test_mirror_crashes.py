@@ -151,6 +151,7 @@ def test_a_second_signal_ends_a_drain_at_once_and_commits_nothing_unacknowledged
         mirror.wait_all_committed([topic])
         target.node(0).pause()  # takes what is sent, answers nothing
         load.produce(topic, 1, 100, MIXED)
+        mirror.wait_said("lag 100")  # it has seen them: a stop before that has nothing to drain
         mirror.signal(signal.SIGTERM)
         mirror.wait_said("stopping: nothing more is fetched")
         mirror.signal(signal.SIGTERM)
