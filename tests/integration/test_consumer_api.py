@@ -270,7 +270,9 @@ def test_a_call_that_keeps_the_interpreter_for_long_is_named(source, unique):
         time.sleep(0.3)
         assert not [e.text for e in events if e.kind == "late"]
         keeps_the_interpreter(1_900_000)
-        wait_until(lambda: [e for e in events if e.kind == "late"], 5, "the warning")
+        until = time.monotonic() + 5
+        while not [e for e in events if e.kind == "late"] and time.monotonic() < until:
+            pass  # here, not in a helper: on a busy machine the hub may look around a while after the call is over
         assert next(stream).offset == 1
     (late,) = [e.text for e in events if e.kind == "late"]
     assert "test_consumer_api.py" in late
