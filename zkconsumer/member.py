@@ -26,6 +26,7 @@ from zkconsumer.groupread import GroupReader
 from zkconsumer.listeners import NO_HOOKS, Hooks
 from zkconsumer.membership import Event as GroupEvent
 from zkconsumer.membership import Surplus, Unreadable, Unregistered, Untranslatable
+from zkconsumer.memberstate import State as MemberState
 from zkconsumer.offsets.store import NONE, OffsetStore, Unknown
 from zkconsumer.steps import (
     Action,
@@ -159,7 +160,7 @@ class Member:
         if self._hopeless is not None:
             raise self._hopeless
 
-    def _follow(self, state: rebalance.State, actions: list[Action]) -> None:
+    def _follow(self, state: MemberState, actions: list[Action]) -> None:
         before, self._state = self._state, state
         for action in actions:
             if action.do is Do.DROP:
@@ -171,7 +172,7 @@ class Member:
         if state.phase is not before.phase:
             self._entered(state)
 
-    def _entered(self, state: rebalance.State) -> None:
+    def _entered(self, state: MemberState) -> None:
         if state.phase is Phase.SETTLED:
             self._on_event(ConsumerEvent("rebalance", self._summary(state)))
         elif state.phase is Phase.WAITING:
@@ -182,7 +183,7 @@ class Member:
             self.rounds += 1
             self.first_round.set()
 
-    def _summary(self, state: rebalance.State) -> str:
+    def _summary(self, state: MemberState) -> str:
         topics = len({tp.topic for tp in state.owned})
         return f"reading {len(state.owned)} partitions of {topics} topics; {self._group.members} members in the group"
 

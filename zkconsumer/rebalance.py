@@ -28,13 +28,12 @@ that stays for ever does not keep a whole share unread.  It is not settled by th
 
 from __future__ import annotations
 
-from collections.abc import Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from kafkawire.model import TopicPartition
+from zkconsumer.memberstate import NOTHING, State, held, only, without
 from zkconsumer.steps import (
     Action,
-    Assignment,
     Changed,
     Close,
     Do,
@@ -52,8 +51,6 @@ from zkconsumer.steps import (
     SessionLost,
 )
 
-NOTHING: Assignment = {}
-TOLD = 8
 P = Phase
 
 # What follows when a report comes in; a Failed that has no row leads to WAITING.
@@ -79,36 +76,6 @@ RESTING = {P.SETTLED, P.CLOSED}
 ALWAYS = {P.REGISTERING, P.READING, P.WAITING, P.LEAVING}  # done also without a partition to do it to
 MAY_FAIL = {P.REGISTERING, P.READING, P.COMMITTING, P.RELEASING, P.CLAIMING, P.LOCATING, P.LEAVING}
 ON_ITS_WAY = {P.DRAINING, P.COMMITTING, P.RELEASING, P.CLOSED}  # where a member that closes goes on as it is
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """All that is known between two events.  wanted and owned are by partition: the thread id that reads it."""
-
-    max_retries: int
-    backoff_ms: int
-    phase: Phase = Phase.REGISTERING
-    turn: int = 0
-    asked: Assignment = field(default_factory=dict)  # what the action under way is about
-    registered: bool = False
-    closing: bool = False
-    stale: bool = False  # the group changed after this round began to read it
-    wanted: Assignment = field(default_factory=dict)  # by the group as last read
-    owned: Assignment = field(default_factory=dict)  # owner nodes of ours
-    running: frozenset[TopicPartition] = frozenset()  # owned, and its fetching began and was not yet stopped for good
-    located: frozenset[TopicPartition] = frozenset()  # owned, its offset read in this round
-    suspect: Assignment = field(
-        default_factory=dict
-    )  # an attempt broke off: may be ours; released before anything is claimed
-    lost: frozenset[TopicPartition] = frozenset()  # owner nodes lost while this round was claiming
-    blocked: str = ""  # why this round does not give us all of our share
-    contested: Assignment = field(default_factory=dict)  # who holds what we want
-    tries: int = 0  # rounds in a row that did not
-
-    @property
-    def settled(self) -> bool:
-        """We read all of our share, and nothing is known to have changed."""
-        return self.phase is Phase.SETTLED
 
 
 def begin(max_retries: int, backoff_ms: int) -> tuple[State, list[Action]]:
@@ -150,12 +117,12 @@ def _again_if_idle(state: State) -> tuple[State, list[Action]]:
 
 
 def _owner_lost(state: State, tps: frozenset[TopicPartition]) -> tuple[State, list[Action]]:
-    gone = _only(state.owned, tps)
+    gone = only(state.owned, tps)
     if not gone and state.phase is not P.CLAIMING:
         return state, []
     state = replace(
         state,
-        owned=_without(state.owned, tps),
+        owned=without(state.owned, tps),
         running=state.running - tps,
         lost=state.lost | tps,
         stale=True,
@@ -218,14 +185,14 @@ def _learn(state: State, report: Report) -> State:
         case P.COMMITTING, _:  # stopped, whether or not its offsets could be written
             return replace(state, running=state.running - asked.keys())
         case P.RELEASING, Finished():
-            return replace(state, owned=_without(state.owned, asked.keys()), suspect=NOTHING)
+            return replace(state, owned=without(state.owned, asked.keys()), suspect=NOTHING)
         case P.RELEASING, Failed(_, why):
-            return replace(state, owned=_without(state.owned, asked.keys()), suspect=asked, blocked=why)
+            return replace(state, owned=without(state.owned, asked.keys()), suspect=asked, blocked=why)
         case P.CLAIMING, Finished():
-            return replace(state, owned={**state.owned, **_without(asked, state.lost)})
+            return replace(state, owned={**state.owned, **without(asked, state.lost)})
         case P.CLAIMING, Refused(_, contested, won):
-            owned = {**state.owned, **_only(asked, won - state.lost)}
-            return replace(state, owned=owned, blocked=f"held by others: {_held(contested)}", contested=contested)
+            owned = {**state.owned, **only(asked, won - state.lost)}
+            return replace(state, owned=owned, blocked=f"held by others: {held(contested)}", contested=contested)
         case P.CLAIMING, Failed(_, why):
             return replace(state, blocked=why, suspect=asked)
         case P.LOCATING, Located(_, tps):
@@ -246,9 +213,9 @@ def _learn(state: State, report: Report) -> State:
 def _enter(state: State, phase: Phase) -> tuple[State, list[Action]]:
     """Go to a phase, or on to the first one behind it that has something to do."""
     state, phase = _detour(state, phase)
-    while phase not in RESTING | ALWAYS and not _work(state, phase):
+    while phase not in RESTING | ALWAYS and not state.work(phase):
         state, phase = _detour(state, NEXT[phase, Located if phase is P.LOCATING else Finished])
-    state = replace(state, phase=phase, turn=state.turn + 1, asked=_work(state, phase))
+    state = replace(state, phase=phase, turn=state.turn + 1, asked=state.work(phase))
     match phase:
         case P.READING:
             state = replace(state, stale=False, blocked="", contested=NOTHING, located=frozenset(), lost=frozenset())
@@ -286,26 +253,7 @@ def _way_out(state: State, phase: Phase) -> tuple[State, Phase]:
     if phase in ON_ITS_WAY:
         return state, phase
     state = replace(state, wanted=NOTHING)
-    return state, P.STOPPING if _to_release(state) else P.LEAVING
-
-
-def _work(state: State, phase: Phase) -> Assignment:
-    """The partitions a phase is about."""
-    match phase:
-        case P.STOPPING | P.DRAINING | P.COMMITTING:
-            return _only(_leaving(state), state.running)
-        case P.RELEASING:
-            return _to_release(state)
-        case P.CLAIMING:
-            return _missing(state)
-        case P.LOCATING:
-            return _to_start(state)
-        case P.STARTING:
-            return _only(_to_start(state), state.located)
-        case P.WAITING:
-            return state.contested
-        case _:
-            return NOTHING
+    return state, P.STOPPING if state.to_release else P.LEAVING
 
 
 def _wait(state: State) -> tuple[State, list[Action]]:
@@ -316,41 +264,3 @@ def _wait(state: State) -> tuple[State, list[Action]]:
         return state, [wait]
     text = f"no full share after {state.tries} tries, still trying: {state.blocked}"
     return state, [Action(Do.ALARM, text=text), wait]
-
-
-# Shares --------------------------------------------------------------------------------------------------------------
-
-
-def _held(contested: Assignment) -> str:
-    """The first few, and who holds them: of a thousand nobody reads the rest."""
-    told = [f"{tp} by {who}" for tp, who in list(contested.items())[:TOLD]]
-    return ", ".join(told) + (f" and {len(contested) - TOLD} more" if len(contested) > TOLD else "")
-
-
-def _staying(state: State) -> Assignment:
-    """Owned, and to be read by the same thread as before."""
-    return {tp: thread for tp, thread in state.owned.items() if state.wanted.get(tp) == thread}
-
-
-def _leaving(state: State) -> Assignment:
-    return _without(state.owned, _staying(state).keys())
-
-
-def _to_release(state: State) -> Assignment:
-    return {**_leaving(state), **_without(state.suspect, _staying(state).keys())}
-
-
-def _missing(state: State) -> Assignment:
-    return _without(state.wanted, _staying(state).keys())
-
-
-def _to_start(state: State) -> Assignment:
-    return _without(_staying(state), state.running)
-
-
-def _only(share: Assignment, tps: frozenset[TopicPartition]) -> Assignment:
-    return {tp: thread for tp, thread in share.items() if tp in tps}
-
-
-def _without(share: Assignment, tps: Set[TopicPartition]) -> Assignment:
-    return {tp: thread for tp, thread in share.items() if tp not in tps}

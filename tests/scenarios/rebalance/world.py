@@ -19,7 +19,8 @@ from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import STATIC, WHITE_LIST, Registration, registration_text, thread_ids
 from zkconsumer.membership import Event, Group, Unregistered, Untranslatable, read_group, share_of
 from zkconsumer.membership import Refused as StrategyRefuses
-from zkconsumer.rebalance import State, begin, step
+from zkconsumer.memberstate import State
+from zkconsumer.rebalance import begin, step
 from zkconsumer.steps import (
     Action,
     Changed,
