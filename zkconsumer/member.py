@@ -1,4 +1,4 @@
-"""The doer: carries out what the step machine (rebalance) says, and reports back.
+"""A member of a group at work: events go to the step machine (rebalance), its actions to the doer, reports back.
 
 One greenlet takes events off a queue and feeds the machine; each action runs in a greenlet of its own, one at a time,
 so that a lost session is heard while something is drained or waited for.  Watches and session callbacks only put
@@ -8,48 +8,28 @@ events on the queue, and mark what must not be believed for one more message.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from groundwork.crew import Crew, Event, Queue, Worker, now, sleep
-from kafkawire.errors import WireError
+from groundwork.crew import Crew, Event, Queue, Worker
 from kafkawire.model import TopicPartition
-from zkconsumer import membership, rebalance, steps
+from zkconsumer import rebalance, steps
+from zkconsumer.audit import Audit
 from zkconsumer.claims import Claims
 from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.cursor import Cursor
-from zkconsumer.errors import ConsumerError, FilterUnknown
+from zkconsumer.doer import Doer
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetchers import Fetchers
 from zkconsumer.groupread import GroupReader
 from zkconsumer.listeners import NO_HOOKS, Hooks
 from zkconsumer.membership import Event as GroupEvent
-from zkconsumer.membership import Surplus, Unreadable, Unregistered, Untranslatable
-from zkconsumer.memberstate import State as MemberState
-from zkconsumer.offsets.store import NONE, OffsetStore, Unknown
-from zkconsumer.steps import (
-    Action,
-    Do,
-    Failed,
-    Finished,
-    GroupRead,
-    Located,
-    NotRegistered,
-    NoWay,
-    Phase,
-    Refused,
-    Report,
-)
-from zkconsumer.verify import NO_OWNER, Finding, verify
-from zkconsumer.zksession import State, ZkSession
+from zkconsumer.memberstate import State
+from zkconsumer.offsets.store import OffsetStore
+from zkconsumer.steps import Action, Do, Phase, Report
+from zkconsumer.zksession import ZkSession
 
 log = logging.getLogger(__name__)
-
-DRAIN_LOOK_S = 0.01
-DRAIN_AT_END_S = 4.0  # a stop takes 10 s at most, with commit and release
-SESSION_LOOK_S = 0.05
-TELL_AFTER_S = 3.0  # an id node in our way is news only when it stays
 
 
 class Member:
@@ -75,41 +55,28 @@ class Member:
         self.first_round = Event()
         self.closed = Event()
         self.audit_due = Event()
-        self._session = session
         self._group = group
         self._claims = claims
-        self._fetchers = fetchers
-        self._commits = commits
-        self._store = store
         self._crew = crew
-        self._make_cursor = make_cursor
-        self._config = config
         self._on_event = on_event
-        self._hooks = hooks
         self._state, self._first_actions = rebalance.begin(config.rebalance_max_retries, config.backoff_ms)
         self._events: Queue[steps.Happening | Report] = Queue()
         self._acting: Worker | None = None
-        self._freed = Event()  # a contested owner node went away
-        self._located: dict[TopicPartition, int | None] = {}
-        self._seen_at_start: frozenset[TopicPartition] | None = None
-        self._told_absent: set[str] = set()
-        self._told_surplus: set[Surplus] = set()
-        self._suspicions: set[Finding] = set()  # of the last audit, and
-        self._told_findings: set[Finding] = set()
-        self._hopeless: FilterUnknown | None = None
-        self._do: dict[Do, Callable[[Action], Report]] = {
-            Do.REGISTER: self._register,
-            Do.READ: self._read,
-            Do.STOP: self._stop,
-            Do.DRAIN: self._drain,
-            Do.COMMIT: self._commit,
-            Do.RELEASE: self._release,
-            Do.CLAIM: self._claim,
-            Do.LOCATE: self._locate,
-            Do.START: self._start,
-            Do.WAIT: self._wait,
-            Do.LEAVE: self._leave,
-        }
+        self._audit = Audit(group, config.assignment_strategy, on_event)
+        self._doer = Doer(
+            session,
+            group,
+            claims,
+            fetchers,
+            commits,
+            store,
+            make_cursor,
+            cursors,
+            config,
+            on_event,
+            hooks,
+            lambda: self._state.closing,
+        )
 
     # events, from anywhere in the hub -----------------------------------------------------------------------------
 
@@ -145,7 +112,7 @@ class Member:
         self.audit_due.set()
 
     def freed(self) -> None:
-        self._freed.set()
+        self._doer.freed.set()
 
     def close(self) -> None:
         self.note(steps.Close())
@@ -157,14 +124,14 @@ class Member:
         self._follow(self._state, self._first_actions)
         while not self.closed.is_set():
             self._follow(*rebalance.step(self._state, self._events.get()))
-        if self._hopeless is not None:
-            raise self._hopeless
+        if self._doer.hopeless is not None:
+            raise self._doer.hopeless
 
-    def _follow(self, state: MemberState, actions: list[Action]) -> None:
+    def _follow(self, state: State, actions: list[Action]) -> None:
         before, self._state = self._state, state
         for action in actions:
             if action.do is Do.DROP:
-                self._drop(action)
+                self._doer.drop(action.share)
             elif action.do is Do.ALARM:
                 self._on_event(ConsumerEvent("rebalance", action.text))
             else:
@@ -172,7 +139,7 @@ class Member:
         if state.phase is not before.phase:
             self._entered(state)
 
-    def _entered(self, state: MemberState) -> None:
+    def _entered(self, state: State) -> None:
         if state.phase is Phase.SETTLED:
             self._on_event(ConsumerEvent("rebalance", self._summary(state)))
         elif state.phase is Phase.WAITING:
@@ -183,7 +150,7 @@ class Member:
             self.rounds += 1
             self.first_round.set()
 
-    def _summary(self, state: MemberState) -> str:
+    def _summary(self, state: State) -> str:
         topics = len({tp.topic for tp in state.owned})
         return f"reading {len(state.owned)} partitions of {topics} topics; {self._group.members} members in the group"
 
@@ -194,173 +161,7 @@ class Member:
         self._acting = self._crew.spawn(f"rebalance-{action.do.value.replace(' ', '-')}", self._act, action)
 
     def _act(self, action: Action) -> None:
-        try:
-            report = self._do[action.do](action)
-        except (ConsumerError, WireError) as e:
-            report = Failed(action.turn, str(e))
-        self.note(report)
-
-    # actions ------------------------------------------------------------------------------------------------------
-
-    def _register(self, action: Action) -> Report:
-        began = now()
-        while self._session.state is not State.CONNECTED or self._session.fenced:
-            if self._state.closing:
-                return Failed(action.turn, "ZooKeeper is away, and we are to end")
-            sleep(SESSION_LOOK_S)
-        while (holder := self._group.register(int(time.time() * 1000))) is not None:
-            if now() - began > TELL_AFTER_S:
-                began = now()
-                text = f"id node {self._group.consumer_id} is held by {holder}; waiting until it ends"
-                self._on_event(ConsumerEvent("rebalance", text))
-            if self._state.closing:
-                return Failed(action.turn, f"id node {self._group.consumer_id} is held by {holder}, and we are to end")
-            self._group.wait_for_id(1.0)
-        self._sweep()
-        return Finished(action.turn)
-
-    def _sweep(self) -> None:
-        """Owner nodes of our session that we do not hold: an attempt broke off, or the lease was over for a while."""
-        paths = self._claims.sweep()
-        if paths:
-            text = f"{len(paths)} owner nodes were left over from us and are deleted, the first {paths[0]}"
-            self._on_event(ConsumerEvent("claim", text))
-
-    def _read(self, action: Action) -> Report:
-        share = self._group.read(self._config.assignment_strategy, action.settle_for_less)
-        if isinstance(share, Unregistered):
-            return NotRegistered(action.turn)
-        if isinstance(share, Untranslatable):
-            self._hopeless = FilterUnknown(share.member, share.pattern, share.why)
-            self._on_event(ConsumerEvent("rebalance", str(self._hopeless)))
-            return NoWay(action.turn, str(self._hopeless))
-        if isinstance(share, Unreadable | membership.Refused):
-            return Failed(action.turn, str(share))
-        if self._seen_at_start is None:
-            seen = {TopicPartition(topic, p) for topic, ids in self._group.partitions.items() for p in ids}
-            self._seen_at_start = frozenset(seen)
-        self._tell_absent()
-        self._tell_surplus()
-        left_out = "; ".join(f"{one}, so it is not counted" for one in self._group.left_out)
-        return GroupRead(action.turn, share, left_out)
-
-    def _tell_surplus(self) -> None:
-        """Once for each number of threads and partitions of a topic: some of its threads have nothing to read."""
-        for one in self._group.surplus:
-            if one not in self._told_surplus:
-                self._on_event(ConsumerEvent("idle", str(one)))
-        self._told_surplus = set(self._group.surplus)
-
-    def _tell_absent(self) -> None:
-        """Once each time a topic that was asked for is not there: perhaps its name is wrong."""
-        absent = set(self._group.absent)
-        for topic in sorted(absent - self._told_absent):
-            self._on_event(ConsumerEvent("missing", f"topic {topic} does not exist (yet); waiting for it"))
-        self._told_absent = absent
-
-    def _stop(self, action: Action) -> Report:
-        self._fetchers.remove(action.share)
-        for tp in action.share:
-            if tp in self.cursors:
-                self.cursors[tp].close()
-        return Finished(action.turn)
-
-    def _drain(self, action: Action) -> Report:
-        drain_s = self._config.rebalance_drain_ms / 1000
-        if self._state.closing:
-            drain_s = min(drain_s, DRAIN_AT_END_S)
-        until = now() + drain_s  # with what the listener takes: a JVM member waits about 6 s for its share
-        waiting = [self.cursors[tp] for tp in action.share if tp in self.cursors]
-        for cursor in waiting:
-            cursor.discard_fetched()
-        self._hooks.before_release(sorted(action.share))
-        waiting = [cursor for cursor in waiting if not cursor.drained and not cursor.dropped]
-        while waiting and now() < until:
-            waiting = [cursor for cursor in waiting if not cursor.drained and not cursor.dropped]
-            if waiting:
-                sleep(DRAIN_LOOK_S)
-        if waiting:
-            log.info("not all of %d partitions was done within %g s; the rest is read again", len(waiting), drain_s)
-        return Finished(action.turn)
-
-    def _commit(self, action: Action) -> Report:
-        leaving = [self.cursors[tp] for tp in action.share if tp in self.cursors]
-        results = self._commits.commit(leaving) if self._config.auto_commit else {}
-        for cursor in leaving:
-            cursor.drop()  # what is done from here on is done again by the next owner
-        failed = [f"{tp}: {e}" for tp, e in results.items() if e is not None]
-        return Failed(action.turn, f"not committed: {failed[0]}") if failed else Finished(action.turn)
-
-    def _release(self, action: Action) -> Report:
-        self._forget(action.share)
-        self._claims.release(action.share)
-        return Finished(action.turn)
-
-    def _claim(self, action: Action) -> Report:
-        self._freed.clear()
-        contested = self._claims.claim(action.share, keep=action.settle_for_less)
-        if not contested:
-            return Finished(action.turn)
-        won = frozenset(action.share) - contested.keys() if action.settle_for_less else frozenset()
-        return Refused(action.turn, contested, won)
-
-    def _locate(self, action: Action) -> Report:
-        """Read the committed offsets, now that they are ours to move."""
-        found = self._store.read(self._config.group_id, action.share)
-        known: dict[TopicPartition, int | None] = {}
-        for tp, at in found.items():
-            if isinstance(at, Unknown):
-                self._on_event(ConsumerEvent("offset", f"{tp} is not read: {at.reason}", tp))
-            else:
-                known[tp] = None if at is NONE else at
-        self._located = known
-        return Located(action.turn, frozenset(known))
-
-    def _start(self, action: Action) -> Report:
-        held = {tp: thread for tp, thread in action.share.items() if tp in self._claims.held}
-        chosen = self._hooks.before_start(held) or {}  # where the program wants some of them to begin
-        fresh = []
-        for tp, thread in action.share.items():
-            if tp not in self._claims.held:
-                continue  # lost while its offset was read or a listener was asked; the machine hears of it next
-            cursor = self._make_cursor(tp, thread, self._reset_of(tp))
-            cursor.committed = self._located[tp]
-            at = chosen.get(tp, cursor.committed)
-            if at is not None:
-                cursor.begin(at)
-            self.cursors[tp] = cursor
-            fresh.append(cursor)
-        self._fetchers.add(fresh)
-        return Finished(action.turn)
-
-    def _reset_of(self, tp: TopicPartition) -> str:
-        """Partitions that appear while we run are read from the start: nobody skipped them on purpose."""
-        appeared = self._seen_at_start is not None and tp not in self._seen_at_start
-        return "smallest" if appeared else self._config.auto_offset_reset
-
-    def _wait(self, action: Action) -> Report:
-        self._freed.wait(timeout=action.wait_ms / 1000)
-        return Finished(action.turn)
-
-    def _leave(self, action: Action) -> Report:
-        self._group.leave()
-        return Finished(action.turn)
-
-    def _drop(self, action: Action) -> None:
-        """Let go at once."""
-        self._fetchers.remove(action.share)
-        for tp in action.share:
-            if tp in self.cursors:
-                self.cursors[tp].drop()
-        self._forget(action.share)
-        self._claims.forget(action.share)
-
-    def _forget(self, share: Mapping[TopicPartition, str]) -> None:
-        for tp in share:
-            cursor = self.cursors.pop(tp, None)
-            if cursor is not None:
-                cursor.drop()
-                cursor.discard_fetched()
+        self.note(self._doer.do(action))
 
     # upkeep -------------------------------------------------------------------------------------------------------
 
@@ -371,32 +172,6 @@ class Member:
         for tp in self._claims.lost():
             self.owner_lost(tp)
         if self._state.phase in (Phase.SETTLED, Phase.WAITING):
-            self._sweep()
-        if self.settled:
-            self._compare()
-
-    def _compare(self) -> None:
-        """The group as ZooKeeper has it against our picture of it.  Another share, or one of ours that has no owner: a
-        watch was missed, so go round.  What is wrong elsewhere is told once it is seen twice: the others move too.
-        """
-        turn = self._state.turn
-        try:
-            facts = self._group.facts(self._config.assignment_strategy)
-        except WireError as e:
-            self._on_event(ConsumerEvent("rebalance", f"the audit cannot read the group: {e}"))
-            return
-        if facts is None or self._state.turn != turn:
-            return  # a round began meanwhile, or one is needed that says why
-        found, share = facts
-        if share != self._state.wanted:
-            self._on_event(ConsumerEvent("rebalance", "the audit finds another share for us than we know of"))
+            self._doer.sweep()
+        if self.settled and self._audit.must_go_round(lambda: self._state):
             self.changed(GroupEvent.IDS)
-            return
-        findings = {one for one in verify(found, self._config.assignment_strategy, self._group.relaxed) if one.fault}
-        if any(one.kind == NO_OWNER and one.tp in share for one in findings):
-            self.changed(GroupEvent.IDS)
-        self._told_findings &= findings
-        for one in sorted(findings & self._suspicions - self._told_findings, key=str):
-            self._told_findings.add(one)
-            self._on_event(ConsumerEvent("claim", f"the audit finds: {one}", one.tp))
-        self._suspicions = findings

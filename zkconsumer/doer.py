@@ -1,0 +1,258 @@
+"""The doer: carries out one action of the step machine (rebalance), and reports.  In the hub, one at a time.
+
+Each method is the action of its name (steps.Do says what each is to do and what it may report).  What fails because
+ZooKeeper, a store or a broker does is a report, too: `Failed`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from groundwork.crew import Event, now, sleep
+from kafkawire.errors import WireError
+from kafkawire.model import TopicPartition
+from zkconsumer import membership
+from zkconsumer.claims import Claims
+from zkconsumer.commits import Commits
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.cursor import Cursor
+from zkconsumer.errors import ConsumerError, FilterUnknown
+from zkconsumer.events import ConsumerEvent, OnEvent
+from zkconsumer.fetchers import Fetchers
+from zkconsumer.groupread import GroupReader
+from zkconsumer.listeners import Hooks
+from zkconsumer.membership import Surplus, Unreadable, Unregistered, Untranslatable
+from zkconsumer.offsets.store import NONE, OffsetStore, Unknown
+from zkconsumer.steps import Action, Do, Failed, Finished, GroupRead, Located, NotRegistered, NoWay, Refused, Report
+from zkconsumer.zksession import State, ZkSession
+
+log = logging.getLogger(__name__)
+
+DRAIN_LOOK_S = 0.01
+DRAIN_AT_END_S = 4.0  # a stop takes 10 s at most, with commit and release
+SESSION_LOOK_S = 0.05
+TELL_AFTER_S = 3.0  # an id node in our way is news only when it stays
+
+
+class Doer:
+    """cursors: what the member owns and reads, by partition; made, begun and dropped here.
+
+    closing() says whether the member is to end.  hopeless: why the group can never be read here, once it is known.
+    """
+
+    def __init__(
+        self,
+        session: ZkSession,
+        group: GroupReader,
+        claims: Claims,
+        fetchers: Fetchers,
+        commits: Commits,
+        store: OffsetStore,
+        make_cursor: Callable[[TopicPartition, str, str], Cursor],
+        cursors: dict[TopicPartition, Cursor],
+        config: ConsumerConfig,
+        on_event: OnEvent,
+        hooks: Hooks,
+        closing: Callable[[], bool],
+    ) -> None:
+        self.cursors = cursors
+        self.freed = Event()  # a contested owner node went away
+        self.hopeless: FilterUnknown | None = None
+        self._session = session
+        self._group = group
+        self._claims = claims
+        self._fetchers = fetchers
+        self._commits = commits
+        self._store = store
+        self._make_cursor = make_cursor
+        self._config = config
+        self._on_event = on_event
+        self._hooks = hooks
+        self._closing = closing
+        self._located: dict[TopicPartition, int | None] = {}
+        self._seen_at_start: frozenset[TopicPartition] | None = None
+        self._told_absent: set[str] = set()
+        self._told_surplus: set[Surplus] = set()
+        self._do: dict[Do, Callable[[Action], Report]] = {
+            Do.REGISTER: self._register,
+            Do.READ: self._read,
+            Do.STOP: self._stop,
+            Do.DRAIN: self._drain,
+            Do.COMMIT: self._commit,
+            Do.RELEASE: self._release,
+            Do.CLAIM: self._claim,
+            Do.LOCATE: self._locate,
+            Do.START: self._start,
+            Do.WAIT: self._wait,
+            Do.LEAVE: self._leave,
+        }
+
+    def do(self, action: Action) -> Report:
+        try:
+            return self._do[action.do](action)
+        except (ConsumerError, WireError) as e:
+            return Failed(action.turn, str(e))
+
+    def drop(self, share: Mapping[TopicPartition, str]) -> None:
+        """Let go at once."""
+        self._fetchers.remove(share)
+        for tp in share:
+            if tp in self.cursors:
+                self.cursors[tp].drop()
+        self._forget(share)
+        self._claims.forget(share)
+
+    def sweep(self) -> None:
+        """Owner nodes of our session that we do not hold: an attempt broke off, or the lease was over for a while."""
+        paths = self._claims.sweep()
+        if paths:
+            text = f"{len(paths)} owner nodes were left over from us and are deleted, the first {paths[0]}"
+            self._on_event(ConsumerEvent("claim", text))
+
+    # one action each ----------------------------------------------------------------------------------------------
+
+    def _register(self, action: Action) -> Report:
+        began = now()
+        while self._session.state is not State.CONNECTED or self._session.fenced:
+            if self._closing():
+                return Failed(action.turn, "ZooKeeper is away, and we are to end")
+            sleep(SESSION_LOOK_S)
+        while (holder := self._group.register(int(time.time() * 1000))) is not None:
+            if now() - began > TELL_AFTER_S:
+                began = now()
+                text = f"id node {self._group.consumer_id} is held by {holder}; waiting until it ends"
+                self._on_event(ConsumerEvent("rebalance", text))
+            if self._closing():
+                return Failed(action.turn, f"id node {self._group.consumer_id} is held by {holder}, and we are to end")
+            self._group.wait_for_id(1.0)
+        self.sweep()
+        return Finished(action.turn)
+
+    def _read(self, action: Action) -> Report:
+        share = self._group.read(self._config.assignment_strategy, action.settle_for_less)
+        if isinstance(share, Unregistered):
+            return NotRegistered(action.turn)
+        if isinstance(share, Untranslatable):
+            self.hopeless = FilterUnknown(share.member, share.pattern, share.why)
+            self._on_event(ConsumerEvent("rebalance", str(self.hopeless)))
+            return NoWay(action.turn, str(self.hopeless))
+        if isinstance(share, Unreadable | membership.Refused):
+            return Failed(action.turn, str(share))
+        if self._seen_at_start is None:
+            seen = {TopicPartition(topic, p) for topic, ids in self._group.partitions.items() for p in ids}
+            self._seen_at_start = frozenset(seen)
+        self._tell_absent()
+        self._tell_surplus()
+        left_out = "; ".join(f"{one}, so it is not counted" for one in self._group.left_out)
+        return GroupRead(action.turn, share, left_out)
+
+    def _tell_surplus(self) -> None:
+        """Once for each number of threads and partitions of a topic: some of its threads have nothing to read."""
+        for one in self._group.surplus:
+            if one not in self._told_surplus:
+                self._on_event(ConsumerEvent("idle", str(one)))
+        self._told_surplus = set(self._group.surplus)
+
+    def _tell_absent(self) -> None:
+        """Once each time a topic that was asked for is not there: perhaps its name is wrong."""
+        absent = set(self._group.absent)
+        for topic in sorted(absent - self._told_absent):
+            self._on_event(ConsumerEvent("missing", f"topic {topic} does not exist (yet); waiting for it"))
+        self._told_absent = absent
+
+    def _stop(self, action: Action) -> Report:
+        self._fetchers.remove(action.share)
+        for tp in action.share:
+            if tp in self.cursors:
+                self.cursors[tp].close()
+        return Finished(action.turn)
+
+    def _drain(self, action: Action) -> Report:
+        drain_s = self._config.rebalance_drain_ms / 1000
+        if self._closing():
+            drain_s = min(drain_s, DRAIN_AT_END_S)
+        until = now() + drain_s  # with what the listener takes: a JVM member waits about 6 s for its share
+        waiting = [self.cursors[tp] for tp in action.share if tp in self.cursors]
+        for cursor in waiting:
+            cursor.discard_fetched()
+        self._hooks.before_release(sorted(action.share))
+        waiting = [cursor for cursor in waiting if not cursor.drained and not cursor.dropped]
+        while waiting and now() < until:
+            waiting = [cursor for cursor in waiting if not cursor.drained and not cursor.dropped]
+            if waiting:
+                sleep(DRAIN_LOOK_S)
+        if waiting:
+            log.info("not all of %d partitions was done within %g s; the rest is read again", len(waiting), drain_s)
+        return Finished(action.turn)
+
+    def _commit(self, action: Action) -> Report:
+        leaving = [self.cursors[tp] for tp in action.share if tp in self.cursors]
+        results = self._commits.commit(leaving) if self._config.auto_commit else {}
+        for cursor in leaving:
+            cursor.drop()  # what is done from here on is done again by the next owner
+        failed = [f"{tp}: {e}" for tp, e in results.items() if e is not None]
+        return Failed(action.turn, f"not committed: {failed[0]}") if failed else Finished(action.turn)
+
+    def _release(self, action: Action) -> Report:
+        self._forget(action.share)
+        self._claims.release(action.share)
+        return Finished(action.turn)
+
+    def _claim(self, action: Action) -> Report:
+        self.freed.clear()
+        contested = self._claims.claim(action.share, keep=action.settle_for_less)
+        if not contested:
+            return Finished(action.turn)
+        won = frozenset(action.share) - contested.keys() if action.settle_for_less else frozenset()
+        return Refused(action.turn, contested, won)
+
+    def _locate(self, action: Action) -> Report:
+        """Read the committed offsets, now that they are ours to move."""
+        found = self._store.read(self._config.group_id, action.share)
+        known: dict[TopicPartition, int | None] = {}
+        for tp, at in found.items():
+            if isinstance(at, Unknown):
+                self._on_event(ConsumerEvent("offset", f"{tp} is not read: {at.reason}", tp))
+            else:
+                known[tp] = None if at is NONE else at
+        self._located = known
+        return Located(action.turn, frozenset(known))
+
+    def _start(self, action: Action) -> Report:
+        held = {tp: thread for tp, thread in action.share.items() if tp in self._claims.held}
+        chosen = self._hooks.before_start(held) or {}  # where the program wants some of them to begin
+        fresh = []
+        for tp, thread in action.share.items():
+            if tp not in self._claims.held:
+                continue  # lost while its offset was read or a listener was asked; the machine hears of it next
+            cursor = self._make_cursor(tp, thread, self._reset_of(tp))
+            cursor.committed = self._located[tp]
+            at = chosen.get(tp, cursor.committed)
+            if at is not None:
+                cursor.begin(at)
+            self.cursors[tp] = cursor
+            fresh.append(cursor)
+        self._fetchers.add(fresh)
+        return Finished(action.turn)
+
+    def _reset_of(self, tp: TopicPartition) -> str:
+        """Partitions that appear while we run are read from the start: nobody skipped them on purpose."""
+        appeared = self._seen_at_start is not None and tp not in self._seen_at_start
+        return "smallest" if appeared else self._config.auto_offset_reset
+
+    def _wait(self, action: Action) -> Report:
+        self.freed.wait(timeout=action.wait_ms / 1000)
+        return Finished(action.turn)
+
+    def _leave(self, action: Action) -> Report:
+        self._group.leave()
+        return Finished(action.turn)
+
+    def _forget(self, share: Mapping[TopicPartition, str]) -> None:
+        for tp in share:
+            cursor = self.cursors.pop(tp, None)
+            if cursor is not None:
+                cursor.drop()
+                cursor.discard_fetched()
