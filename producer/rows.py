@@ -1,13 +1,14 @@
-"""Messages of a program, gathered per target partition and encoded into parts.  Pure: no clock, no socket, no lock."""
+"""Messages of a program: how large each is, and how a partition's are encoded into parts.  No clock, no socket."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect
 from kafkawire.model import Part, TopicPartition
+from producer.config import ProducerConfig
 
 ENTRY_OVERHEAD = (26, 34)  # bytes of an entry besides key and value, by message format
 WRAPPED_SHARE = 0.9  # what does not compress may grow a little, here and when the broker compresses anew
@@ -25,12 +26,10 @@ def size_of(row: Row, magic: int) -> int:
     return ENTRY_OVERHEAD[magic] + len(row.key or b"") + len(row.value or b"")
 
 
-@dataclass(slots=True)
-class Bucket:
-    """What waits for one partition."""
-
-    rows: list[Row] = field(default_factory=list)
-    size: int = 0
+def codec_of(config: ProducerConfig, topic: str) -> int:
+    """The codec a topic's messages are sent with: compression.codec, or none where compressed.topics leaves it out."""
+    named = config.compressed_topics
+    return CODECS[config.codec] if not named or topic in named else 0
 
 
 def limit_of(dialect: Dialect, codec: int, batch_bytes: int, message_max_bytes: int) -> int:

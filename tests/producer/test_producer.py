@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from groundwork.crew import Crew
-from groundwork.options import OptionError, load, warnings_of
 from kafkawire.errors import BrokerError, LocalError
 from producer.config import ProducerConfig
 from producer.errors import Closed, QueueFull, SendFailed, Undeliverable
@@ -262,55 +261,3 @@ for n in range(100):
         done = subprocess.run([sys.executable, "-c", program, str(cluster.ports[1])], capture_output=True, timeout=30)
         assert done.returncode == 0, done.stderr
         assert cluster.values("t", 0) == [b"%d" % n for n in range(100)]
-
-
-# options
-
-
-def test_a_jvm_file_is_read_as_it_is():
-    values = {
-        "metadata.broker.list": "h1:9092, h2:9093",
-        "producer.type": "async",
-        "compression.codec": "2",
-        "serializer.class": "kafka.serializer.StringEncoder",
-        "partitioner.class": "kafka.producer.ByteArrayPartitioner",
-        "request.required.acks": "1",
-    }
-    config = load(ProducerConfig, values, "p.properties", jvm=True)
-    assert (config.brokers, config.codec, config.acks) == ((("h1", 9092), ("h2", 9093)), "snappy", 1)
-    assert (config.encoder, config.partitioner) == (
-        "producer.encoders:as_text",
-        "producer.partitioners:byte_array_partitioner",
-    )
-    assert any("producer.type" in warning for warning in warnings_of(config))
-
-
-def test_0_7_names_are_read_too():
-    values = {"broker.list": "0:h1:9092,1:h2:9092", "queue.time": "100", "batch.size": "50", "num.retries": "7"}
-    config = load(ProducerConfig, values, "old.properties", jvm=True)
-    assert config.brokers == (("h1", 9092), ("h2", 9092))
-    assert (config.linger_ms, config.batch_messages, config.retries) == (100, 50, 7)
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({}, "metadata.broker.list"),
-        ({"metadata.broker.list": "h1"}, "'h1' is not host:port"),
-        ({"metadata.broker.list": "h1:0"}, "port '0'"),
-        ({"metadata.broker.list": "h:1", "compression.codec": "zip"}, "none, gzip, snappy, lz4"),
-        ({"metadata.broker.list": "h:1", "compression.codec": "lz4", "kafka.version": "0.8.1"}, "lz4 is not known to"),
-        ({"metadata.broker.list": "h:1", "batch.num.messages": "20000"}, "larger than queue.buffering.max.messages"),
-        ({"metadata.broker.list": "h:1", "request.required.ack": "1"}, "did you mean 'request.required.acks'"),
-    ],
-)
-def test_wrong_options_are_named(values: dict[str, str], said: str):
-    with pytest.raises(OptionError) as raised:
-        load(ProducerConfig, values, "p.properties", jvm=True)
-    assert said in str(raised.value)
-
-
-def test_an_encoder_that_is_not_there_is_named():
-    config = ProducerConfig(brokers=(("h", 1),), encoder="producer.encoders:as_xml")
-    with pytest.raises(LocalError, match=r"producer\.encoders:as_xml"):
-        Producer(config)
