@@ -88,8 +88,8 @@ def _print_version(verbose: bool) -> None:
     if verbose:
         try:
             click.echo(f"column kernels {columns.kernels()}")
-        except WireError as exc:
-            _fail(exc)
+        except WireError as exc:  # KAFKAWIRE_KERNELS says what is not there
+            raise click.UsageError(str(exc)) from None
 
 
 def _guarded(decode: Callable[[], tuple[Document, WireError | None]]) -> tuple[Document, WireError | None]:

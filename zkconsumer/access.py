@@ -18,7 +18,7 @@ from groundwork.crew import tls_context
 from groundwork.options import Secret
 from zkconsumer.errors import ConsumerError
 
-__all__ = ["OPEN", "OPEN_ACL", "Access", "Tls"]
+__all__ = ["OPEN", "OPEN_ACL", "Access", "Tls", "ZooKeeper", "identity"]
 
 OPEN_ACL = OPEN_ACL_UNSAFE
 
@@ -62,5 +62,41 @@ class Access:
             found["default_acl"] = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
         return found
 
+    def options(self) -> dict[str, object]:
+        """The options of a consumer that say the same, as texts; what is a default is left out."""
+        tls = self.tls
+        files = {"ca": tls.ca, "certificate": tls.certificate, "key": tls.key} if tls is not None else {}
+        found: dict[str, object] = {f"zookeeper.ssl.{name}.location": file for name, file in files.items() if file}
+        if self.auth is not None:
+            found["zookeeper.auth"] = self.auth.text
+        if self.set_acl:
+            found["zookeeper.set.acl"] = "true"
+        if tls is not None:
+            found["zookeeper.ssl.client.enable"] = "true"
+            found["zookeeper.ssl.verify"] = str(tls.verify).lower()
+            if tls.password is not None:
+                found["zookeeper.ssl.key.password"] = tls.password.text
+        return found
+
 
 OPEN = Access()
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeper:
+    """A cluster's ZooKeeper: connect is `host:port,host:port/chroot`; access: who we are there, and TLS."""
+
+    connect: str
+    access: Access = OPEN
+
+    def __str__(self) -> str:
+        return self.connect
+
+
+def identity(raw: object) -> Secret:
+    """The kind of the options that hold `digest:USER:PASSWORD`.  Raises ValueError, which does not quote it."""
+    scheme, _, who = raw.strip().partition(":") if isinstance(raw, str) else ("", "", "")
+    user, _, password = who.partition(":")
+    if scheme != "digest" or not user or not password:
+        raise ValueError("digest:USER:PASSWORD")
+    return Secret(f"{scheme}:{who}")

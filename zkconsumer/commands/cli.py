@@ -19,6 +19,7 @@ import click
 
 from groundwork.output import run_command
 from kafkawire.columns import kernels
+from kafkawire.errors import LocalError
 from zkconsumer.commands.cluster import brokers, topics
 from zkconsumer.commands.completion import PROGRAM, completion
 from zkconsumer.commands.consume import consume
@@ -36,7 +37,10 @@ DISTRIBUTION = "kafka-legacy-mirror"
 def cli(ctx: click.Context, show_version: bool, verbose: bool) -> None:
     """Consumer groups that live in ZooKeeper: read with one, look at one."""
     if show_version:
-        click.echo("\n".join(versions() if verbose else versions()[:1]))
+        try:
+            click.echo("\n".join([own_version(), *(foundations() if verbose else ())]))
+        except LocalError as e:  # KAFKAWIRE_KERNELS says what is not there
+            raise click.UsageError(str(e), ctx) from None
         ctx.exit(0)
     if ctx.invoked_subcommand is None:
         raise click.UsageError("a command is missing; zkconsumer --help lists them", ctx)
@@ -46,10 +50,13 @@ for command in (consume, groups, lag, verify_rebalance, topics, brokers, complet
     cli.add_command(command)
 
 
-def versions() -> list[str]:
-    """Our own first; then what decides how it behaves on this machine."""
+def own_version() -> str:
+    return f"{PROGRAM} {version(DISTRIBUTION)}"
+
+
+def foundations() -> list[str]:
+    """What decides how it behaves on this machine.  Raises LocalError for kernels that are asked for and not there."""
     return [
-        f"{PROGRAM} {version(DISTRIBUTION)}",
         f"column kernels {kernels()}",
         f"Python {platform.python_version()} ({platform.python_implementation()})",
         *(f"{name} {version(name)}" for name in ("gevent", "kazoo")),

@@ -20,16 +20,9 @@ from kafkawire.cluster.zookeeper import read_topics, read_view
 from kafkawire.dialects import dialect
 from kafkawire.errors import error_info
 from kafkawire.model import TopicPartition
-from zkconsumer.commands.common import (
-    brokers_option,
-    clear_errors,
-    kafka_version_option,
-    link_pool,
-    output_option,
-    quiet,
-    reaching,
-    zookeeper_option,
-)
+from zkconsumer.access import ZooKeeper
+from zkconsumer.commands.common import clear_errors, link_pool, quiet, reaching
+from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.groups import no_brokers
 
 TOPIC_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "error")
@@ -48,7 +41,7 @@ Address = tuple[str, int]
 @kafka_version_option
 @output_option()
 def topics(
-    zookeeper: str | None,
+    zookeeper: ZooKeeper | None,
     brokers: list[Address],
     names: tuple[str, ...],
     under_replicated: bool,
@@ -79,7 +72,7 @@ def topics(
 @brokers_option()
 @kafka_version_option
 @output_option()
-def brokers(zookeeper: str | None, brokers: list[Address], kafka_version: str, output: str) -> None:
+def brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version: str, output: str) -> None:
     """Print address and share of work of each broker; one that has replicas and does not live has an error.
 
     Asked of brokers up to 0.8.1, one without any partition is not told.
@@ -87,7 +80,7 @@ def brokers(zookeeper: str | None, brokers: list[Address], kafka_version: str, o
     write(broker_rows(read_cluster(zookeeper, brokers, kafka_version)), BROKER_COLUMNS, output)
 
 
-def read_cluster(zookeeper: str | None, brokers: Sequence[Address], kafka_version: str) -> ClusterView:
+def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_version: str) -> ClusterView:
     """All topics and brokers.  Ends the command with a sentence when that cannot be read."""
     if (zookeeper is None) == (not brokers):
         raise click.UsageError("give one of -z (ZooKeeper) and -b (brokers)")

@@ -1,10 +1,12 @@
-"""What the commands of zkconsumer share: options that look the same everywhere, a way to the cluster, its exit codes.
+"""What the commands of zkconsumer stand on: a way to the cluster, and their end (options: commands.options).
 
-    @zookeeper_option() @brokers_option() @kafka_version_option @group_option() @output_option()
     with reaching(zookeeper, kafka_version) as reach: ...    a ZooKeeper session and links to brokers, closed after it
+    with link_pool() as links: ...                            brokers alone, for -b
     with clear_errors(): ...                                  what we raise on purpose: one sentence and its exit code
+    tell(text)                                                to stderr
 
-Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT.
+Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT; groundwork.output.fail(text,
+EXIT["refused"]) ends a command.
 """
 
 from __future__ import annotations
@@ -13,21 +15,21 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import click
 
 from groundwork.crew import Crew, connect
 from groundwork.logs import set_up_logging
 from groundwork.options import OptionError
-from groundwork.output import EXIT, FORMS, failing
-from kafkawire.cluster.fixed import parse_addresses
+from groundwork.output import EXIT, failing
 from kafkawire.dialects import Dialect, dialect
-from kafkawire.errors import LocalError, WireError
+from kafkawire.errors import WireError
 from kafkawire.net.links import Links
+from zkconsumer.access import ZooKeeper
+from zkconsumer.commands import pipes
 from zkconsumer.errors import ConsumerError
 from zkconsumer.groups import NoSuchGroup
 from zkconsumer.lease import Lease
@@ -42,59 +44,6 @@ CODES: dict[type[Exception], int] = {
     WireError: EXIT["runtime"],
 }
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-# options ------------------------------------------------------------------------------------------------------------
-
-
-def zookeeper_option(required: bool = True) -> Callable[[F], F]:
-    """-z, as zookeeper: str (None when it is not required and not given)."""
-    return click.option(
-        "-z", "--zookeeper", required=required, metavar="HOST:PORT/CHROOT", help="ZooKeeper of the cluster."
-    )
-
-
-def brokers_option(help: str = "Any brokers of the cluster, instead of ZooKeeper.") -> Callable[[F], F]:
-    """-b, as brokers: list of (host, port), empty when it is not given."""
-    return click.option("-b", "--brokers", metavar="HOST:PORT,…", callback=_addresses, help=help)
-
-
-def group_option(required: bool = True, help: str = "Consumer group.") -> Callable[[F], F]:
-    """--group, as group: str (None when it is not required and not given)."""
-    return click.option("--group", required=required, help=help)
-
-
-def output_option(forms: tuple[str, ...] = FORMS, default: str = "table") -> Callable[[F], F]:
-    """-o, as output: one of the forms."""
-    return click.option(
-        "-o", "--output", type=click.Choice(forms), default=default, show_default=True, help="Form of the output."
-    )
-
-
-def kafka_version_option(command: F) -> F:
-    """--kafka-version, as kafka_version: str that kafkawire.dialects.dialect knows."""
-    option: Callable[[F], F] = click.option(
-        "--kafka-version", default="0.8.2", show_default=True, callback=_release, help="Release of the brokers."
-    )
-    return option(command)
-
-
-def _addresses(ctx: click.Context, param: click.Parameter, text: str | None) -> list[tuple[str, int]]:
-    try:
-        return parse_addresses(text, "-b") if text is not None else []
-    except LocalError as e:
-        raise click.UsageError(str(e), ctx) from None
-
-
-def _release(ctx: click.Context, param: click.Parameter, text: str) -> str:
-    try:
-        dialect(text)
-    except (LocalError, ValueError) as e:
-        raise click.UsageError(str(e), ctx) from None
-    return text
-
-
 # reaching a cluster -------------------------------------------------------------------------------------------------
 
 
@@ -108,12 +57,12 @@ class Reach:
 
 
 @contextmanager
-def reaching(zookeeper: str, kafka_version: str = "0.8.2") -> Iterator[Reach]:
+def reaching(zookeeper: ZooKeeper, kafka_version: str = "0.8.2") -> Iterator[Reach]:
     """A session with ZooKeeper and links to brokers.  What fails in the block, too, ends the command in a sentence."""
     quiet()
     with at_interrupt(), clear_errors(), link_pool() as links:
         crew = Crew()
-        session = ZkSession(zookeeper, TIMEOUT_MS, TIMEOUT_MS, crew, Lease())
+        session = ZkSession(zookeeper.connect, TIMEOUT_MS, TIMEOUT_MS, crew, Lease(), access=zookeeper.access)
         try:
             session.start()
             yield Reach(session, links, dialect(kafka_version))
@@ -123,22 +72,29 @@ def reaching(zookeeper: str, kafka_version: str = "0.8.2") -> Iterator[Reach]:
 
 
 @contextmanager
-def at_interrupt(said: str = "interrupted", code: Callable[[], int] = lambda: INTERRUPTED) -> Iterator[None]:
+def at_interrupt(
+    said: str = "interrupted", code: Callable[[], int] = lambda: INTERRUPTED, also: Sequence[signal.Signals] = ()
+) -> Iterator[None]:
     """Ctrl-C in the block ends the process at once: for blocks that hold nothing which would have to be given back.
 
-    (A KeyboardInterrupt would be raised in whatever greenlet runs, and told with a traceback by the hub.)
+    (A KeyboardInterrupt would be raised in whatever greenlet runs, and told with a traceback by the hub.)  also: other
+    signals that do the same; without, SIGTERM ends the process as it does any.
     """
 
     def end(number: int, frame: object) -> None:
-        sys.stdout.flush()
+        try:
+            pipes.leave(sys.stdout)
+        except RuntimeError:
+            pass  # the signal came in the middle of a write
         os.write(2, said.encode() + b"\n" * bool(said))
         os._exit(code())
 
-    before = signal.signal(signal.SIGINT, end)
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, *also)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 
 import click
 
-from groundwork.output import EXIT, failing
-from kafkawire.cluster.zookeeper import read_brokers
-from zkconsumer.commands.common import (
-    CODES,
-    TIMEOUT_MS,
+from groundwork.output import EXIT, fail, failing
+from kafkawire.cluster.topics import check_name
+from kafkawire.cluster.zookeeper import read_brokers, read_topics
+from kafkawire.errors import LocalError
+from kafkawire.v08.znodes import CONSUMERS
+from zkconsumer.access import ZooKeeper
+from zkconsumer.commands.common import CODES, TIMEOUT_MS, clear_errors, quiet, reaching, tell
+from zkconsumer.commands.console import Console
+from zkconsumer.commands.options import (
     brokers_option,
-    clear_errors,
     group_option,
     kafka_version_option,
     output_option,
-    quiet,
-    reaching,
     zookeeper_option,
 )
-from zkconsumer.commands.console import Console
 from zkconsumer.commands.partition import LARGEST, SMALLEST, NoSuchPartition, OnePartition
 from zkconsumer.commands.printing import JSON, TEXT, Printing
-from zkconsumer.commands.throwaway import throwaway_group
+from zkconsumer.commands.throwaway import removed_after, throwaway_name
 from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
@@ -32,11 +33,20 @@ from zkconsumer.groups import no_brokers
 Address = tuple[str, int]
 
 
+def _topic(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+    try:
+        if name is not None:
+            check_name(name)
+    except LocalError as e:
+        raise click.UsageError(str(e), ctx) from None
+    return name
+
+
 @click.command()
 @zookeeper_option(required=False)
 @brokers_option("Brokers to ask instead of ZooKeeper; with --partition only: a group lives in ZooKeeper.")
 @group_option(required=False, help="Consumer group to take part in; a throwaway one without.")
-@click.option("--topic", help="Topic to read.")
+@click.option("--topic", callback=_topic, help="Topic to read.")
 @click.option("--whitelist", metavar="REGEX", help="Read every topic whose whole name matches.")
 @click.option("--blacklist", metavar="REGEX", help="Leave out topics whose whole name matches; beside a whitelist too.")
 @click.option("--partition", type=click.IntRange(min=0), help="Read this partition only, without a group.")
@@ -51,7 +61,7 @@ Address = tuple[str, int]
 @kafka_version_option
 @output_option((TEXT, JSON), TEXT)
 def consume(
-    zookeeper: str | None,
+    zookeeper: ZooKeeper | None,
     brokers: list[Address],
     group: str | None,
     topic: str | None,
@@ -91,31 +101,33 @@ def consume(
     if zookeeper is None or brokers:
         raise click.UsageError("a group lives in ZooKeeper: give -z and not -b (or read one --partition)")
     wanted = _wanted(topic, whitelist, blacklist)
-    values = {
-        "zookeeper.connect": zookeeper,
+    given = _properties(properties)
+    own = None if group or given.get("group.id") or given.get("groupid") else throwaway_name()
+    values: dict[str, object] = {
+        "zookeeper.connect": zookeeper.connect,
+        **zookeeper.access.options(),
         "auto.offset.reset": "smallest" if from_beginning else "largest",
-        **_properties(properties),
+        **given,
+        **({"group.id": group or own} if group or own else {}),
     }
-    name = group or values.get("group.id")
     with clear_errors():
-        if name:
-            _run(values | {"group.id": name}, wanted, num_streams, kafka_version, printing, max_messages, timeout_ms)
-            return
-        with throwaway_group(zookeeper) as own:
-            _run(values | {"group.id": own}, wanted, num_streams, kafka_version, printing, max_messages, timeout_ms)
+        config = load_consumer(ConsumerConfig, values, "command line", jvm=True)
+        at = ZooKeeper(config.zookeeper_connect, config.access)
+        there = _look(at, wanted, kafka_version)
+        console = Console(config, wanted, num_streams, kafka_version)
+        with removed_after(at, own, there) if own else nullcontext():
+            console.run(printing, max_messages, timeout_ms)
 
 
-def _run(
-    values: dict[str, str],
-    wanted: str | TopicFilter,
-    num_streams: int,
-    kafka_version: str,
-    printing: Printing,
-    max_messages: int | None,
-    timeout_ms: int | None,
-) -> None:
-    config = load_consumer(ConsumerConfig, values, "command line", jvm=True)
-    Console(config, wanted, num_streams, kafka_version).run(printing, max_messages, timeout_ms)
+def _look(zookeeper: ZooKeeper, wanted: str | TopicFilter, kafka_version: str) -> bool:
+    """Whether there is a folder of groups.  Ends the command where no brokers are: a group would be made nowhere."""
+    with reaching(zookeeper, kafka_version) as reach:
+        if hint := no_brokers(reach.session):
+            fail(hint, EXIT["runtime"])
+        topics = reach.session.ask("read topics", read_topics, reach.dialect.znodes)
+        if isinstance(wanted, str) and wanted not in topics:
+            tell(f"topic {wanted} does not exist; waiting for it (zkconsumer topics lists those there are)")
+        return reach.session.stat([CONSUMERS])[CONSUMERS] is not None
 
 
 def _only_with_groups(
@@ -147,7 +159,7 @@ def _start(offset: str | None, from_beginning: bool) -> int | str:
     return offset.lower()
 
 
-def _brokers(zookeeper: str | None, brokers: list[Address], kafka_version: str) -> list[Address]:
+def _brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version: str) -> list[Address]:
     """Brokers of the cluster, given or as ZooKeeper has them.  Ends the command when there are none."""
     if (zookeeper is None) == (not brokers):
         raise click.UsageError("give either -z or -b")

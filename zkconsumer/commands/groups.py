@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from groundwork.output import write
-from zkconsumer.commands.common import (
+from zkconsumer.access import ZooKeeper
+from zkconsumer.commands.common import reaching, tell
+from zkconsumer.commands.options import (
     brokers_option,
     group_option,
     kafka_version_option,
     output_option,
-    reaching,
-    tell,
     zookeeper_option,
 )
 from zkconsumer.groups import (
@@ -41,7 +41,7 @@ def groups() -> None:
 @zookeeper_option()
 @kafka_version_option
 @output_option()
-def list_command(zookeeper: str, kafka_version: str, output: str) -> None:
+def list_command(zookeeper: ZooKeeper, kafka_version: str, output: str) -> None:
     """Print all groups that ZooKeeper knows, how many members each has now and how many topics it read."""
     with reaching(zookeeper, kafka_version) as reach:
         rows = list_groups(reach.session, reach.dialect)
@@ -58,7 +58,7 @@ def list_command(zookeeper: str, kafka_version: str, output: str) -> None:
 @kafka_version_option
 @output_option()
 def describe_command(
-    zookeeper: str, brokers: list[tuple[str, int]], group: str, kafka_version: str, output: str
+    zookeeper: ZooKeeper, brokers: list[tuple[str, int]], group: str, kafka_version: str, output: str
 ) -> None:
     """Print topic, partition, owner, committed offset, end of the log and lag of each partition of a group.
 
@@ -81,7 +81,7 @@ def describe_command(
 @group_option()
 @kafka_version_option
 @output_option()
-def members_command(zookeeper: str, group: str, kafka_version: str, output: str) -> None:
+def members_command(zookeeper: ZooKeeper, group: str, kafka_version: str, output: str) -> None:
     """Print who is in a group: host, subscription, streams, the session that holds the node, and why one is unreadable.
 
     A session of - is a node that outlives its member: somebody has to delete it.

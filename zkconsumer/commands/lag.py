@@ -7,6 +7,7 @@ whose log nobody tells, is unknown: with --threshold that is no success.
 from __future__ import annotations
 
 import csv
+import signal
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,18 +17,16 @@ import click
 
 from groundwork.crew import sleep
 from groundwork.output import EXIT, fail, write
-from zkconsumer.commands.common import (
-    Reach,
-    at_interrupt,
+from zkconsumer.access import ZooKeeper
+from zkconsumer.commands.common import Reach, at_interrupt, reaching, tell
+from zkconsumer.commands.groups import COLUMNS, LEADERS, partition_row
+from zkconsumer.commands.options import (
     brokers_option,
     group_option,
     kafka_version_option,
     output_option,
-    reaching,
-    tell,
     zookeeper_option,
 )
-from zkconsumer.commands.groups import COLUMNS, LEADERS, partition_row
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.groups import GroupRow, describe, list_groups, no_brokers, read_group
 from zkconsumer.offsets.store import NONE
@@ -45,13 +44,13 @@ TOTALS = ("group", "members", "partitions", "lag", "unknown")
     flag_value=5.0,
     type=click.FloatRange(min=0.1),
     metavar="SECONDS",
-    help="Look again after so many seconds (5), until ctrl-C.",
+    help="Look again after so many seconds (5), until ctrl-C or SIGTERM.",
 )
 @click.option("--threshold", type=click.IntRange(min=0), help="Exit with 6 when a group's lag is more messages.")
 @kafka_version_option
 @output_option()
 def lag(
-    zookeeper: str,
+    zookeeper: ZooKeeper,
     brokers: list[tuple[str, int]],
     group: str | None,
     watch: float | None,
@@ -68,7 +67,7 @@ def lag(
             code = _look(reach, group, brokers, threshold, output)
         else:
             code = EXIT["done"]
-            with at_interrupt("", lambda: code):
+            with at_interrupt("", lambda: code, (signal.SIGTERM,)):
                 for looks in count():
                     try:
                         code = _look(reach, group, brokers, threshold, output, looks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import stat
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
 
 def nobody_reads(to: BinaryIO) -> bool:
@@ -26,7 +26,7 @@ def close(to: BinaryIO) -> None:
         discard(to)
 
 
-def leave(to: BinaryIO) -> None:
+def leave(to: IO[Any]) -> None:
     """We were told to end: a file gets its last whole line, a pipe, which may be full, is not waited for."""
     try:
         if stat.S_ISREG(os.fstat(to.fileno()).st_mode):
@@ -36,7 +36,7 @@ def leave(to: BinaryIO) -> None:
     discard(to)
 
 
-def discard(to: BinaryIO) -> None:
+def discard(to: IO[Any]) -> None:
     """Whatever is still buffered goes nowhere: its reader is gone, or does not read and must not be waited for."""
     try:
         number = to.fileno()

@@ -13,6 +13,7 @@ from groundwork.crew import Crew, now, sleep
 from groundwork.options import OptionError
 from groundwork.output import EXIT, fail
 from kafkawire.v08.znodes import CONSUMERS, ids
+from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import TIMEOUT_MS, at_interrupt, tell
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
 from zkconsumer.lease import Lease
@@ -23,23 +24,28 @@ HASTE_MS = 1500  # after ctrl-C: how long ZooKeeper may take to answer
 LEFT_S = 8.0  # a member that could not say goodbye is gone after its session
 
 
-@contextmanager
-def throwaway_group(zookeeper: str) -> Iterator[str]:
-    """The name of a fresh group; its nodes are removed after the block, however that ends.
+def throwaway_name() -> str:
+    """A group's name that nobody else has."""
+    return PREFIX + secrets.token_hex(8)
 
+
+@contextmanager
+def removed_after(zookeeper: ZooKeeper, group: str, keep_folder: bool) -> Iterator[None]:
+    """A group that nobody else has; its nodes are removed after the block, however that ends.
+
+    keep_folder: the folder of all groups was there before; else it goes too, unless it is in use by then.
     Ends the command with a sentence and `partly` when they could not be removed.
     """
-    group = PREFIX + secrets.token_hex(8)
     try:
-        yield group
+        yield
     except (OptionError, Unreachable, ChrootMissing):
         raise  # nothing was created
     except BaseException:
-        left = _remove_after(zookeeper, group, HASTE_MS)
+        left = _remove_after(zookeeper, group, keep_folder, HASTE_MS)
         if left is not None and not isinstance(left, Unreachable):  # without ZooKeeper nothing was created either
             tell(_left(group, left))
         raise
-    left = _remove_after(zookeeper, group, TIMEOUT_MS)
+    left = _remove_after(zookeeper, group, keep_folder, TIMEOUT_MS)
     if left is not None:
         fail(_left(group, left), EXIT["partly"])
 
@@ -48,14 +54,16 @@ def _left(group: str, why: ConsumerError) -> str:
     return f"the throwaway group {group} is left in ZooKeeper, delete {CONSUMERS}/{group}: {why}"
 
 
-def _remove_after(zookeeper: str, group: str, connect_ms: int) -> ConsumerError | None:
+def _remove_after(zookeeper: ZooKeeper, group: str, keep_folder: bool, connect_ms: int) -> ConsumerError | None:
     """None: it is gone.  Ctrl-C ends the process, and says what is left."""
     crew = Crew()
-    session = ZkSession(zookeeper, TIMEOUT_MS, connect_ms, crew, Lease())
+    session = ZkSession(zookeeper.connect, TIMEOUT_MS, connect_ms, crew, Lease(), access=zookeeper.access)
     with at_interrupt(f"interrupted; {_left(group, ConsumerError('it was being removed'))}"):
         try:
             session.start()
             remove(session, group)
+            if not keep_folder:
+                remove_folder(session)
         except ConsumerError as e:
             return e
         finally:
@@ -72,6 +80,18 @@ def remove(session: ZkSession, group: str) -> None:
             raise ConsumerError(f"{', '.join(sorted(members))} joined it")
         sleep(0.2)
     _delete(session, f"{CONSUMERS}/{group}")
+
+
+def remove_folder(session: ZkSession) -> None:
+    """Delete /consumers when no group is in it.  Raises ConsumerError when ZooKeeper does not do that."""
+    node = session.stat([CONSUMERS])[CONSUMERS]
+    if node is None or session.children(CONSUMERS):
+        return
+    try:
+        session.delete({CONSUMERS: node.version})
+    except ConsumerError:
+        if not session.children(CONSUMERS):
+            raise  # else somebody began to use it meanwhile: it stays
 
 
 def _delete(session: ZkSession, path: str) -> None:

@@ -6,7 +6,9 @@ import click
 
 from groundwork.crew import sleep
 from groundwork.output import EXIT, write
-from zkconsumer.commands.common import Reach, kafka_version_option, output_option, reaching, tell, zookeeper_option
+from zkconsumer.access import ZooKeeper
+from zkconsumer.commands.common import Reach, reaching, tell
+from zkconsumer.commands.options import kafka_version_option, output_option, zookeeper_option
 from zkconsumer.groups import GroupNodes, read_group
 from zkconsumer.verify import Finding, GroupFacts, verify
 
@@ -28,7 +30,7 @@ STRATEGIES = ("range", "roundrobin")
 @kafka_version_option
 @output_option()
 def verify_rebalance(
-    group: str, zookeeper: str, strategy: str | None, settle_s: float, kafka_version: str, output: str
+    group: str, zookeeper: ZooKeeper, strategy: str | None, settle_s: float, kafka_version: str, output: str
 ) -> None:
     """Compare the owners of a group with its members and with who should own what; print what is wrong.
 

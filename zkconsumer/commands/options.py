@@ -1,0 +1,222 @@
+"""Options that are the same at every command of zkconsumer, and what each hands to the command.  Loads nothing heavy.
+
+    @zookeeper_option()       -z, --zk-config, --zk-auth, --zk-tls, --zk-tls-ca    zookeeper: ZooKeeper, or None
+    @brokers_option()         -b                                                   brokers: list of (host, port)
+    @group_option()           --group                                              group: str, or None
+    @kafka_version_option     --kafka-version                                      kafka_version: str
+    @output_option()          -o                                                   output: table, json or csv
+    @execute_option           --execute                                            execute: bool, for go_ahead()
+
+    plan is shown;  if go_ahead(execute, "write 12 offsets of group billing"): ...
+
+What is wrong on a command line is a click.UsageError, exit code 2.  All codes: groundwork.output.EXIT.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from groundwork.output import FORMS
+
+if TYPE_CHECKING:
+    from zkconsumer.access import ZooKeeper
+
+AUTH_VARIABLE = "ZKCONSUMER_ZK_AUTH"
+LOOK_S = 0.05  # how soon an answer at the terminal is noticed
+F = TypeVar("F", bound=Callable[..., Any])
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+# ZooKeeper ------------------------------------------------------------------------------------------------------------
+
+
+def zookeeper_option(required: bool = True) -> Callable[[F], F]:
+    """-z and who we are there, as one argument, zookeeper: ZooKeeper(connect, access) for common.reaching().
+
+    None when it is not required and not given.  The password is never printed, and not visible in ps when it comes from
+    --zk-config or the environment; the command line wins over the file.
+    """
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def with_zookeeper(
+            *args: Any,
+            zookeeper: str | None,
+            zk_config: Path | None,
+            zk_auth: str | None,
+            zk_tls: bool,
+            zk_tls_ca: Path | None,
+            **others: Any,
+        ) -> Any:
+            found = _zookeeper(zookeeper, zk_config, zk_auth, zk_tls, zk_tls_ca, required)
+            return command(*args, zookeeper=found, **others)
+
+        wrapped: Any = with_zookeeper
+        for option in reversed(_ZOOKEEPER):
+            wrapped = option(wrapped)
+        return cast(F, wrapped)
+
+    return decorate
+
+
+def _identity(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    if text is None:
+        return None
+    from zkconsumer.access import identity
+
+    try:
+        return identity(text).text
+    except ValueError as e:
+        by = "--zk-auth" if ctx.get_parameter_source("zk_auth") is _COMMAND_LINE else AUTH_VARIABLE
+        raise click.UsageError(f"{by} is ***, expected {e}", ctx) from None
+
+
+_COMMAND_LINE = click.core.ParameterSource.COMMANDLINE
+_ZOOKEEPER = (
+    click.option("-z", "--zookeeper", metavar="HOST:PORT/CHROOT", help="ZooKeeper of the cluster."),
+    click.option(
+        "--zk-config",
+        type=_FILE,
+        help="A consumer's options, .yaml or .properties: zookeeper.auth, .set.acl, .ssl.*, and .connect without -z.",
+    ),
+    click.option(
+        "--zk-auth",
+        metavar="digest:USER:PASSWORD",
+        envvar=AUTH_VARIABLE,
+        show_envvar=True,
+        callback=_identity,
+        help="Who we are to ZooKeeper.",
+    ),
+    click.option("--zk-tls", is_flag=True, help="The connection to ZooKeeper is TLS."),
+    click.option("--zk-tls-ca", type=_FILE, help="TLS, with the authorities of this PEM file instead of the system's."),
+)
+
+
+def _zookeeper(
+    connect: str | None, file: Path | None, auth: str | None, tls: bool, ca: Path | None, required: bool
+) -> ZooKeeper | None:
+    from zkconsumer.access import ZooKeeper
+    from zkconsumer.commands.zkconfig import read_values, zookeeper_of
+
+    values, jvm = read_values(file) if file is not None else ({}, True)
+    flags: dict[str, object] = {"zookeeper.auth": auth} if auth is not None else {}
+    if tls or ca is not None:
+        flags["zookeeper.ssl.client.enable"] = "true" if jvm else True
+    if ca is not None:
+        flags["zookeeper.ssl.ca.location"] = str(ca)
+    if connect is not None and not values and not flags:
+        return ZooKeeper(connect)
+    found = zookeeper_of(connect, {**values, **flags}, file.name if file is not None else "command line", jvm)
+    if found is not None:
+        return found
+    ctx = click.get_current_context()
+    if required:
+        raise click.UsageError("-z (ZooKeeper) is missing", ctx)
+    names = [f"--{name.replace('_', '-')}" for name in ctx.params if name.startswith("zk_")]
+    given = [name for name in names if ctx.get_parameter_source(name[2:].replace("-", "_")) is _COMMAND_LINE]
+    if given:
+        raise click.UsageError(f"{', '.join(given)} says how ZooKeeper is reached: give -z too", ctx)
+    return None
+
+
+# brokers, groups, output ----------------------------------------------------------------------------------------------
+
+
+def brokers_option(
+    help: str = "Any brokers of the cluster, instead of ZooKeeper.", required: bool = False
+) -> Callable[[F], F]:
+    """-b, as brokers: list of (host, port), empty when it is not given."""
+    return click.option("-b", "--brokers", metavar="HOST:PORT,…", callback=_addresses, required=required, help=help)
+
+
+def group_option(required: bool = True, help: str = "Consumer group.") -> Callable[[F], F]:
+    """--group, as group: str (None when it is not required and not given)."""
+    return click.option("--group", required=required, metavar="GROUP", callback=_not_empty, help=help)
+
+
+def output_option(forms: tuple[str, ...] = FORMS, default: str = "table") -> Callable[[F], F]:
+    """-o, as output: one of the forms, for groundwork.output.write."""
+    return click.option(
+        "-o", "--output", type=click.Choice(forms), default=default, show_default=True, help="Form of the output."
+    )
+
+
+def kafka_version_option(command: F) -> F:
+    """--kafka-version, as kafka_version: str that kafkawire.dialects.dialect knows."""
+    option: Callable[[F], F] = click.option(
+        "--kafka-version", default="0.8.2", show_default=True, callback=_release, help="Release of the brokers."
+    )
+    return option(command)
+
+
+def _addresses(ctx: click.Context, param: click.Parameter, text: str | None) -> list[tuple[str, int]]:
+    from kafkawire.cluster.fixed import parse_addresses
+    from kafkawire.errors import LocalError
+
+    try:
+        return parse_addresses(text, "-b") if text is not None else []
+    except LocalError as e:
+        raise click.UsageError(str(e), ctx) from None
+
+
+def _not_empty(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not text.strip():
+        raise click.UsageError(f"{param.opts[0]} is empty", ctx)
+    return text
+
+
+def _release(ctx: click.Context, param: click.Parameter, text: str) -> str:
+    from kafkawire.dialects import dialect
+    from kafkawire.errors import LocalError
+
+    try:
+        dialect(text)
+    except (LocalError, ValueError) as e:
+        raise click.UsageError(str(e), ctx) from None
+    return text
+
+
+# writing --------------------------------------------------------------------------------------------------------------
+
+
+def execute_option(command: F) -> F:
+    """--execute, as execute: bool: for commands that write, which show their plan first and then ask go_ahead()."""
+    option: Callable[[F], F] = click.option(
+        "--execute", is_flag=True, help="Do it; without, only the plan is shown, and on a terminal you are asked."
+    )
+    return option(command)
+
+
+def go_ahead(execute: bool, what: str) -> bool:
+    """Whether to do what the plan showed; when not, that is told on stderr.  what: `write 12 offsets of group billing`.
+
+    With --execute: yes.  On a terminal: as the user answers.  Else no.  While the user thinks, ZooKeeper sessions are
+    kept alive; what was looked at may have changed all the same.
+    """
+    if execute:
+        return True
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        sys.stdout.flush()
+        click.echo(f"{what}? [y/N] ", err=True, nl=False)
+        if _answer().strip().lower() in ("y", "yes"):
+            return True
+        click.echo("nothing was done", err=True)
+    else:
+        click.echo(f"only a plan, nothing was done; with --execute: {what}", err=True)
+    return False
+
+
+def _answer() -> str:
+    """A line of the terminal.  input() would stand in the way of the greenlets that keep our sessions."""
+    from groundwork.crew import sleep
+
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        sleep(LOOK_S)
+    return sys.stdin.readline()

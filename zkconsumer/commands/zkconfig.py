@@ -1,0 +1,69 @@
+"""--zk-config: how a ZooKeeper is reached, out of a consumer's own configuration, so that a password stands once.
+
+The file may be the whole configuration of a consumer or its zookeeper.* options alone; it is checked as a consumer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+import yaml
+
+from groundwork.java import read_properties
+from groundwork.options import OptionError
+from zkconsumer.access import ZooKeeper
+from zkconsumer.config import ConsumerConfig, load_consumer
+
+CONNECT = ("zookeeper.connect", "zk.connect")
+OF_NO_CONCERN = frozenset(  # what a consumer has to choose, and a look at a cluster does not have
+    (
+        "group.id",
+        "groupid",
+        "auto.offset.reset",
+        "autooffset.reset",
+        "partitions",
+        "metadata.broker.list",
+        "offsets.file",
+    )
+)
+
+
+def read_values(file: Path) -> tuple[dict[str, object], bool]:
+    """A file's options, and whether they are a JVM's (.properties: all is text).  Raises click.UsageError."""
+    jvm = file.suffix not in (".yaml", ".yml")
+    try:
+        raw = file.read_bytes()
+        values = read_properties(raw) if jvm else yaml.safe_load(raw.decode())
+    except OSError as e:
+        raise click.UsageError(f"--zk-config {file}: cannot be read: {e.strerror}") from None
+    except yaml.YAMLError as e:  # its text may quote the line, and the line a password
+        at = getattr(e, "problem_mark", None)
+        raise click.UsageError(f"--zk-config {file}: not YAML{f' in line {at.line + 1}' if at else ''}") from None
+    except ValueError:
+        kind = "a .properties file" if jvm else "YAML in UTF-8"
+        raise click.UsageError(f"--zk-config {file}: not {kind}") from None
+    if values is None:
+        return {}, jvm
+    if not isinstance(values, Mapping):
+        raise click.UsageError(f"--zk-config {file}: expected options, each with its value")
+    return dict(values), jvm
+
+
+def zookeeper_of(connect: str | None, values: Mapping[str, object], where: str, jvm: bool) -> ZooKeeper | None:
+    """The ZooKeeper that connect, or else the file, names; None when neither does.  Raises click.UsageError.
+
+    where: the file's name, first in every sentence.
+    """
+    left = {key: value for key, value in values.items() if key not in OF_NO_CONCERN}
+    if connect is not None:
+        left = {key: value for key, value in left.items() if key not in CONNECT}
+        left[CONNECT[0]] = connect
+    elif not any(key in left for key in CONNECT):
+        return None
+    try:
+        config = load_consumer(ConsumerConfig, {**left, "group.id": "-", "auto.offset.reset": "smallest"}, where, jvm)
+    except OptionError as e:
+        raise click.UsageError(str(e)) from None
+    return ZooKeeper(config.zookeeper_connect, config.access)
