@@ -116,7 +116,7 @@ class GroupReader:
         partitions = self._read_partitions(topics, session_id)
         ours = {topic: partitions[topic] for topic in group.topics_of(self.consumer_id) if topic in partitions}
         self.members, self.left_out, self.partitions = len(group.members), group.left_out, ours
-        self.surplus = surplus(group, ours)
+        self.surplus = surplus(group.threads, ours)
         return share_of(self.consumer_id, group, partitions, strategy, self.relaxed)
 
     def facts(self, strategy: str = RANGE) -> tuple[GroupFacts, Mapping[TopicPartition, str]] | None:

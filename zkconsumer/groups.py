@@ -3,7 +3,6 @@
 list_groups   a row for each group
 read_group    one group as its nodes are now: members and what they subscribe to, partitions, owners
 describe      a row for each partition of groups: owner, committed offset, end of the log
-idle_threads  pure: topics with more threads than partitions
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from zkconsumer.assignor import java_order
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import streams_by_topic
 from zkconsumer.logends import log_ends, log_ends_by
-from zkconsumer.membership import Surplus
 from zkconsumer.offsets.store import Committed
 from zkconsumer.offsets.zookeeper import position
 from zkconsumer.zksession import ZkSession
@@ -96,19 +94,6 @@ class GroupRow:
         if not isinstance(self.committed, int) or self.end is None:
             return None
         return max(0, self.end - self.committed)
-
-
-@dataclass(frozen=True, slots=True)
-class IdleThreads:
-    """A topic that is read by more threads than it has partitions: the last ones, in Java's order, get nothing."""
-
-    topic: str
-    threads: int
-    partitions: int
-    idle: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return str(Surplus(self.topic, self.threads, self.partitions))
 
 
 # groups and members ---------------------------------------------------------------------------------------------------
@@ -238,14 +223,3 @@ def _in_order(dialect: Dialect, nodes: GroupNodes) -> list[TopicPartition]:
     for tp in (*nodes.owners, *nodes.committed):
         ids.setdefault(tp.topic, set()).add(tp.partition)
     return [TopicPartition(topic, partition) for topic in sorted(ids) for partition in dialect.in_order(ids[topic])]
-
-
-def idle_threads(
-    threads: Mapping[str, Sequence[str]], partitions: Mapping[str, Sequence[PartitionId]]
-) -> list[IdleThreads]:
-    """Topics with more threads (in Java's order) than partitions: range leaves the last ones without any."""
-    return [
-        IdleThreads(topic, len(names), len(partitions[topic]), tuple(names[len(partitions[topic]) :]))
-        for topic, names in threads.items()
-        if len(names) > len(partitions.get(topic, ())) > 0
-    ]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from groundwork.java import PatternRefused
 from kafkawire.model import PartitionId, TopicPartition
@@ -154,11 +154,12 @@ def share_of(
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """A topic with more threads than partitions; whoever comes last in Java's order reads nothing of it."""
+    """A topic with more threads than partitions; whoever comes last in Java's order reads nothing of it: the idle."""
 
     topic: str
     threads: int
     partitions: int
+    idle: tuple[str, ...] = field(default=(), compare=False)  # others of the same number are no news
 
     def __str__(self) -> str:
         return (
@@ -168,7 +169,10 @@ class Surplus:
         )
 
 
-def surplus(group: Group, partitions: Mapping[str, Sequence[PartitionId]]) -> list[Surplus]:
-    """Topics that have partitions, but fewer than the group has threads for them."""
-    counts = [(topic, len(group.threads.get(topic, ())), len(ids)) for topic, ids in sorted(partitions.items())]
-    return [Surplus(topic, threads, there) for topic, threads, there in counts if threads > there > 0]
+def surplus(threads: Mapping[str, Sequence[str]], partitions: Mapping[str, Sequence[PartitionId]]) -> list[Surplus]:
+    """Topics that have partitions, but fewer than threads (thread ids in Java's order), sorted."""
+    return [
+        Surplus(topic, len(names), len(there), tuple(names[len(there) :]))
+        for topic, names in sorted(threads.items())
+        if len(names) > len(there := partitions.get(topic, ())) > 0
+    ]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.v08.znodes import thread_ids
 from zkconsumer.assignor import RANGE, ROUNDROBIN, StrategyRefused, assign, java_order
-from zkconsumer.membership import Surplus
+from zkconsumer.membership import surplus
 
 NO_OWNER = "no owner"
 
@@ -72,7 +72,7 @@ def _verify(facts: GroupFacts, strategy: str, relaxed: bool) -> list[Finding]:
     wanted = {tp: thread for thread, tps in given.items() for tp in tps}
     findings += _owners(facts, threads, wanted)
     findings += _idle_members(facts, wanted)
-    return findings + _surplus(facts, threads)
+    return findings + [Finding("idle", str(one), fault=False) for one in surplus(threads, facts.partitions)]
 
 
 def _threads(facts: GroupFacts) -> dict[str, list[str]]:
@@ -130,8 +130,3 @@ def _idle_members(facts: GroupFacts, wanted: Mapping[TopicPartition, str]) -> li
 
 def _some(tps: Sequence[TopicPartition]) -> str:
     return f"{tps[0]}" if len(tps) == 1 else f"{len(tps)} partitions, the first {tps[0]}"
-
-
-def _surplus(facts: GroupFacts, threads: Mapping[str, Sequence[str]]) -> list[Finding]:
-    counts = [Surplus(topic, len(names), len(facts.partitions.get(topic, ()))) for topic, names in threads.items()]
-    return [Finding("idle", str(one), fault=False) for one in counts if one.threads > one.partitions > 0]

@@ -11,7 +11,7 @@ from kafkawire.model import Message
 from zkconsumer.commands.cli import outcome
 from zkconsumer.commands.lag import total, verdict
 from zkconsumer.commands.printing import Printing
-from zkconsumer.groups import GroupRow, host_of, idle_threads
+from zkconsumer.groups import GroupRow, host_of
 from zkconsumer.offsets.store import NONE, Unknown
 
 BINARY = b"\xff\x00"
@@ -100,12 +100,6 @@ def test_a_partition_without_a_commit_is_no_lag_and_one_that_cannot_be_read_is_u
 )
 def test_a_threshold_is_exceeded_above_it_and_unknown_lag_is_no_success(lag: int, unknown: int, code: str):
     assert verdict([("quiet", 0, 0), ("g", lag, unknown)], 10) == EXIT[code]
-
-
-def test_idle_threads_are_the_last_ones_in_javas_order():
-    (idle,) = idle_threads({"t": ["a-0", "a-1", "b-0"], "u": ["a-0"], "gone": ["a-0"]}, {"t": [0, 1], "u": [0]})
-    assert (idle.topic, idle.idle) == ("t", ("b-0",))
-    assert "3 partitions, or a multiple of 3" in str(idle)
 
 
 @pytest.mark.parametrize(

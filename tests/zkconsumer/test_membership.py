@@ -119,13 +119,14 @@ def test_roundrobin_refuses_a_group_that_reads_different_topics():
 
 def test_more_threads_than_partitions_are_counted_with_what_would_serve():
     group = read_group("a", {"a": node(STATIC, t=4, u=2), "b": node(STATIC, t=2)}, ["t", "u"])
-    found = surplus(group, {"t": [0, 1, 2, 3], "u": [0, 1]})
+    found = surplus(group.threads, {"t": [0, 1, 2, 3], "u": [0, 1]})
     assert found == [Surplus("t", 6, 4)]
+    assert found[0].idle == ("b-0", "b-1")
     assert str(found[0]) == (
         "topic t has 4 partitions for 6 threads of this group: 2 threads read nothing of it; "
         "6 partitions, or a multiple of 6, would serve all alike, and 4 threads are enough"
     )
-    assert surplus(group, {"t": []}) == []
+    assert surplus(group.threads, {"t": []}) == []
 
 
 def test_a_member_that_went_while_we_read_is_gone():

@@ -17,13 +17,12 @@ from zkconsumer.commands.options import (
 from zkconsumer.groups import (
     GroupMember,
     GroupRow,
-    IdleThreads,
     describe,
-    idle_threads,
     list_groups,
     no_brokers,
     read_group,
 )
+from zkconsumer.membership import Surplus, surplus
 from zkconsumer.offsets.store import NONE, Unknown
 
 LIST = ("group", "members", "topics")
@@ -70,7 +69,7 @@ def describe_command(
     unreadable = [member for member in nodes.members if member.why is not None]
     for member in unreadable:
         tell(f"member {member.consumer_id} cannot be read, so nobody in the group can divide: {member.why}")
-    idle = idle_threads(nodes.threads, nodes.partitions)
+    idle = surplus(nodes.threads, nodes.partitions)
     for each in idle:
         tell(str(each))
     write([*map(partition_row, rows), *idle_rows(idle)], COLUMNS, output)
@@ -100,7 +99,7 @@ def partition_row(row: GroupRow) -> tuple[object, ...]:
     return (row.topic, partition, row.owner, committed, row.end, row.lag)
 
 
-def idle_rows(idle: list[IdleThreads]) -> list[tuple[object, ...]]:
+def idle_rows(idle: list[Surplus]) -> list[tuple[object, ...]]:
     """A row without a partition for each thread that gets none."""
     return [(each.topic, None, thread, None, None, None) for each in idle for thread in each.idle]
 
