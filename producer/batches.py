@@ -1,9 +1,5 @@
 """Parts on their way to target partitions: what is due, in what company, what is in flight.  Pure: no clock, no socket.
 
-    Item     a part as it was submitted, and its ticket
-    Piece    what travels: an item's part, or, once that had to be split, one of its pieces in order
-    Batch    the pieces of one partition that go into one request
-
 A partition's pieces form one queue and at most one batch of them is unacknowledged (a later one could be stored before
 an earlier one is sent again).  A batch that failed goes back to the head of the queue.  A ticket is asked each time its
 piece is about to be sent: what may not be sent is dropped without a word.
@@ -20,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kafkawire.model import Part, Ticket, TopicPartition
+from producer.pieces import Batch, Item, Piece
 
 WRAPPERS_SHARE = 0.8
 WHOLE_SET_SHARE = 0.95  # format v2 adds a header to the set it measures
@@ -46,57 +43,6 @@ class Limits:
     @property
     def wrapped_bytes(self) -> int:
         return min(self.batch_bytes, int(self.max_message_bytes * WRAPPERS_SHARE))
-
-
-@dataclass(eq=False, slots=True)
-class Item:
-    part: Part
-    ticket: Ticket
-    added: float
-    reached: int | None = None  # source position that its stored pieces come to
-    over: bool = False  # its ticket was told the end
-    dropped: bool = False  # nothing of it is sent any more; what is in flight may still be stored, and its ticket told
-
-    @property
-    def gone(self) -> bool:
-        return self.over or self.dropped
-
-
-@dataclass(eq=False, slots=True)
-class Piece:
-    part: Part
-    item: Item
-    last: bool = True  # of its item
-    alone: bool = False  # a batch it was in was too large, or damaged
-    tries: int = 0  # failed ones, for whatever reason
-    refusals: int = 0  # in a row, of a kind that is most likely repeated
-    missing_since: float | None = None  # answered "unknown topic or partition" ever since
-    doom: Exception | None = None  # once this is stored its item fails: why what follows it can never be stored
-
-    @property
-    def size(self) -> int:
-        return len(self.part.entries)
-
-
-@dataclass(eq=False, slots=True)
-class Batch:
-    tp: TopicPartition
-    pieces: list[Piece]
-
-    @property
-    def size(self) -> int:
-        return sum(piece.size for piece in self.pieces)
-
-    @property
-    def count(self) -> int:
-        return sum(piece.part.count for piece in self.pieces)
-
-    @property
-    def tries(self) -> int:
-        return max(piece.tries for piece in self.pieces)
-
-    def buffers(self) -> list[bytes | memoryview]:
-        return [piece.part.entries for piece in self.pieces]
 
 
 @dataclass(eq=False, slots=True)

@@ -20,9 +20,10 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
 from kafkawire.v08.requests import ProducedPartition, Request
-from producer.batches import Batch, Batches
+from producer.batches import Batches
 from producer.leaders import Leaders
 from producer.outcomes import Outcomes
+from producer.pieces import Batch
 
 if TYPE_CHECKING:
     from kafkawire.dialects import Dialect

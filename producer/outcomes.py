@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from struct import Struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Protocol, runtime_checkable
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, error_info
-from kafkawire.model import Broker, Part, TopicPartition
-from producer.batches import Batch, Batches, Item, Piece
+from kafkawire.model import Broker, TopicPartition
+from producer.batches import Batches
 from producer.errors import Undeliverable
+from producer.pieces import Batch, Item, Piece, before, position, split_into
+from producer.troubles import Troubles, why_waiting
 from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes
 
 NEVER = frozenset({17, 29})  # metadata errors of a topic that waiting does not cure
-SIZE = Struct(">i")
 
 
 @runtime_checkable
@@ -55,15 +55,6 @@ class Counters:
     errors: Counter[int] = field(default_factory=Counter)
 
 
-@dataclass(slots=True)
-class _Trouble:
-    """A partition that does not flow, from its first failure until something of it is stored."""
-
-    since: float
-    reason: str
-    tries: int = 0
-
-
 class Outcomes:
     """Applies verdicts to `batches`.  events gets one sentence each time the state of a partition changes."""
 
@@ -75,7 +66,7 @@ class Outcomes:
         self._patience = patience
         self._messages = messages
         self._events = events
-        self._troubles: dict[TopicPartition, _Trouble] = {}
+        self._troubles = Troubles(events)
         self._missing: dict[TopicPartition, float] = {}  # since when the cluster does not know them
         self._rng = random.Random()
 
@@ -105,7 +96,7 @@ class Outcomes:
         self._batches.settled(batch)
         self.counters.messages += batch.count
         self.counters.bytes += batch.size
-        self._flows(batch.tp, now)
+        self._troubles.flows(batch.tp, now)
         for piece in batch.pieces:
             self._piece_stored(piece)
 
@@ -140,7 +131,7 @@ class Outcomes:
             self._fail(batch, reason, now)
             return
         self.counters.retries += 1
-        self._troubled(batch.tp, reason, now)
+        self._troubles.met(batch.tp, reason, now)
         pause = backoff_s(batch.tries, self._patience.backoff_s, self._rng)
         self._batches.put_back(batch, batch.pieces, now + pause)
 
@@ -171,7 +162,7 @@ class Outcomes:
             return
         if piece.part is piece.item.part:
             self._events(f"{batch.tp} on {broker}: {piece.size} bytes are too large together; sending smaller pieces")
-        self._batches.put_back(batch, _chain(piece, halves), now)
+        self._batches.put_back(batch, split_into(piece, halves), now)
 
     def _too_large(self, batch: Batch, reason: Undeliverable, now: float) -> None:
         """The end of its item; of this message only, where the ticket can do without one."""
@@ -195,11 +186,11 @@ class Outcomes:
                 pieces.append(piece)
                 continue
             found = CorruptMessage(f"{damage.why} (on its way to {where})", damage.position, damage.offset)
-            before = _before(piece, damage, found)
-            if before is None:
-                self._end(piece.item, found, _position(piece, damage))
+            good = before(piece, damage, found)
+            if good is None:
+                self._end(piece.item, found, position(piece, damage))
             else:
-                pieces.append(before)
+                pieces.append(good)
         if (
             found is None
         ):  # good when it left us: damaged on the way, or refused for another reason (null key, compaction)
@@ -254,72 +245,11 @@ class Outcomes:
         waited = now - self._missing.setdefault(tp, now) if missing else 0.0
         late = self._patience.retries >= 0 and now - head.item.added >= self._patience.delivery_s
         if (missing and waited >= self._patience.topic_wait_s) or late:
-            self._end(head.item, Undeliverable(self._why_waiting(tp, view)), head.item.reached)
+            self._end(head.item, Undeliverable(why_waiting(tp, view)), head.item.reached)
         leaderless = view.leader(tp) is None
         if answered and leaderless and self._batches.head(tp) is not None:
-            self._troubled(tp, Undeliverable(self._why_waiting(tp, view)), now)
+            self._troubles.met(tp, Undeliverable(why_waiting(tp, view)), now)
         return leaderless
-
-    def _why_waiting(self, tp: TopicPartition, view: ClusterView) -> str:
-        if tp.topic not in view.topics:
-            code = view.errors.get(tp.topic, 0)
-            said = f" ({error_info(code).name})" if code else ""
-            return f"{tp}: the target has no topic {tp.topic}{said}; create it there"
-        partitions = view.partitions(tp.topic)
-        if tp.partition not in partitions:
-            return f"{tp}: the target's topic {tp.topic} has {len(partitions)} partitions; add partitions there"
-        leader = view.leader(tp)
-        return f"{tp}: no leader at the target" if leader is None else f"{tp}: {leader} cannot be reached"
-
-    def _troubled(self, tp: TopicPartition, reason: Exception, now: float) -> None:
-        trouble = self._troubles.get(tp)
-        said = reason.info.name if isinstance(reason, BrokerError) else type(reason).__name__
-        if trouble is None or trouble.reason != said:
-            if not isinstance(reason, LinkLost):  # one sentence per connection is enough, and its lane says it
-                self._events(f"{reason}; it is sent again")
-            self._troubles[tp] = trouble = _Trouble(
-                trouble.since if trouble else now, said, trouble.tries if trouble else 0
-            )
-        trouble.tries += 1
-
-    def _flows(self, tp: TopicPartition, now: float) -> None:
-        trouble = self._troubles.pop(tp, None)
-        if trouble is not None:
-            self._events(
-                f"{tp}: flows again after {now - trouble.since:.1f} s ({trouble.reason}, {trouble.tries} times)"
-            )
-
-
-def _chain(piece: Piece, halves: Sequence[Part]) -> list[Piece]:
-    """The pieces that take one's place; what ends with it ends with the last of them."""
-    chain = [Piece(part, piece.item, last=False, alone=True) for part in halves]
-    chain[-1].last, chain[-1].doom = piece.last, piece.doom
-    return chain
-
-
-def _before(piece: Piece, damage: CorruptMessage, doom: Exception) -> Piece | None:
-    """What precedes the damage, as a piece that ends its item once it is stored; None when nothing does."""
-    part = piece.part
-    if damage.position <= 0 or part.codec:
-        return None
-    good = memoryview(part.entries)[: damage.position]
-    part = replace(part, entries=good, count=_entries(good), resume_at=_position(piece, damage))
-    return Piece(part, piece.item, last=False, alone=True, doom=doom)
-
-
-def _position(piece: Piece, damage: CorruptMessage) -> int | None:
-    """The source position just before the damage, where entries carry source offsets."""
-    if piece.item.part.resume_at is None:
-        return None
-    return piece.item.reached if piece.part.codec or damage.offset is None else damage.offset
-
-
-def _entries(data: memoryview) -> int:
-    count = at = 0
-    while at < len(data):
-        at += 12 + SIZE.unpack_from(data, at + 8)[0]
-        count += 1
-    return count
 
 
 def _too_large(piece: Piece, code: int, broker: Broker) -> str:
