@@ -29,6 +29,7 @@ from localkafka import tools
 from localkafka.child import Child
 from localkafka.cluster import Cluster
 from localkafka.load import Load, Mixture
+from localkafka.logends import log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 
@@ -113,7 +114,7 @@ class Arena:
         def there() -> bool:
             if not child.running:
                 raise SystemExit(f"{child.name} ended with {child.exit_code}; {child.log_end()}")
-            return sum(tools.log_end_offsets(self.target, [topic]).values()) >= count
+            return sum(log_end_offsets(self.target, [topic]).values()) >= count
 
         wait_until(there, 300, lambda: f"{count} messages of {topic}; {child.log_end()}")
         return time.monotonic()

@@ -27,6 +27,7 @@ from localkafka.cluster import Cluster
 from localkafka.compare import Comparison, Logged, compare
 from localkafka.errors import LocalKafkaError
 from localkafka.load import GZIP, PLAIN, SNAPPY, Load, Mixture
+from localkafka.logends import log_end_offsets
 from localkafka.mirror import MirrorProcess, Positions, committed
 from localkafka.waiting import wait_until
 
@@ -99,7 +100,7 @@ class Demo:
 
     def wait_for_all(self) -> None:
         def caught_up() -> bool:
-            ends = tools.log_end_offsets(self.source, [*TOPICS, LATE_TOPIC])
+            ends = log_end_offsets(self.source, [*TOPICS, LATE_TOPIC])
             return committed(self.source, GROUP, self.partitions()) == ends
 
         wait_until(caught_up, 60, lambda: f"the mirror to have copied everything; {self.mirror.last_words()}")
@@ -108,7 +109,7 @@ class Demo:
         return [TopicPartition(topic, p) for topic in [*TOPICS, LATE_TOPIC] for p in range(PARTITIONS)]
 
     def arrived(self) -> int:
-        return sum(tools.log_end_offsets(self.target, [*TOPICS, LATE_TOPIC]).values())
+        return sum(log_end_offsets(self.target, [*TOPICS, LATE_TOPIC]).values())
 
     def compare(self) -> list[Comparison]:
         """Both clusters' logs, read by the JVM's DumpLogSegments."""

@@ -19,6 +19,7 @@ from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.compare import compare
 from localkafka.load import GZIP, PLAIN, SNAPPY, Load, Mixture
+from localkafka.logends import log_end_offsets
 from localkafka.mirror import MirrorProcess, committed
 from localkafka.waiting import wait_until
 
@@ -111,7 +112,7 @@ def test_a_storm_of_faults_loses_nothing(tmp_path: Path, own_cluster: Callable[.
 
 def wait_for_all(source: ClusterClient, said: Callable[[], str]) -> None:
     def caught_up() -> bool:
-        ends = tools.log_end_offsets(source, TOPICS)
+        ends = log_end_offsets(source, TOPICS)
         return committed(source, "storm", list(ends)) == ends
 
     wait_until(caught_up, 90, said)

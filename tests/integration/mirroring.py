@@ -20,6 +20,7 @@ from localkafka.child import Child
 from localkafka.client import ClusterClient
 from localkafka.compare import Comparison, compare
 from localkafka.load import GZIP, PLAIN, SNAPPY, Load, Mixture
+from localkafka.logends import log_end_offsets
 from localkafka.mirror import COMMAND, Positions
 from localkafka.waiting import wait_until
 
@@ -97,7 +98,7 @@ class Mirror:
         )
 
     def arrived(self, topic: str) -> int:
-        return sum(tools.log_end_offsets(self.target, [topic]).values())
+        return sum(log_end_offsets(self.target, [topic]).values())
 
     def wait_arrived(self, topic: str, count: int, timeout_s: float = 20) -> None:
         wait_until(lambda: self.arrived(topic) >= count, timeout_s, lambda: f"{count} of {topic}; log\n{self.said()}")
@@ -106,14 +107,14 @@ class Mirror:
         """What the group has committed in ZooKeeper; a partition without a position is left out."""
         zk = self.source.registry().zk
         positions = {}
-        for tp in tools.log_end_offsets(self.source, topics):
+        for tp in log_end_offsets(self.source, topics):
             path = znodes.offset(self.group, tp)
             if zk.exists(path) is not None:
                 positions[tp] = int(zk.get(path)[0])
         return positions
 
     def wait_all_committed(self, topics: list[str], timeout_s: float = 30) -> None:
-        ends = tools.log_end_offsets(self.source, topics)
+        ends = log_end_offsets(self.source, topics)
         wait_until(
             lambda: self.committed(topics) == ends,
             timeout_s,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.load import Load, Mixture
+from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 from tests.integration.mixed import Group, Handed, Process
 from tests.integration.ownerlog import OwnerLog
@@ -47,7 +48,7 @@ class Traffic:
         self.load.close()
         if self._error is not None:
             raise self._error
-        ends = tools.log_end_offsets(self._cluster, [self._topic])
+        ends = log_end_offsets(self._cluster, [self._topic])
         assert sum(ends.values()) == self.load.sent  # no batch was sent twice: a message's number is its offset
         return {(int(str(tp.partition)), offset) for tp, end in ends.items() for offset in range(end)}
 

@@ -11,6 +11,7 @@ import pytest
 from localkafka import tools
 from localkafka.child import Child
 from localkafka.client import ClusterClient
+from localkafka.logends import log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
@@ -45,7 +46,7 @@ def test_everything_arrives_once_also_across_a_clean_stop_and_start(
         for topic, partitions, count in ((mixed, 4, 8000), (keyed, 3, 6000), (plain, 1, 3000)):
             found = totals(compared(mirror, topic, partitions))
             assert found == {"source": count, "target": count, "lost": 0, "duplicates": 0, "outside": 0, "phantoms": 0}
-            assert len(tools.log_end_offsets(target, [topic])) == partitions
+            assert len(log_end_offsets(target, [topic])) == partitions
 
 
 def test_a_clean_stop_leaves_no_node_of_ours_behind(
@@ -73,7 +74,7 @@ def test_a_new_topic_is_mirrored_within_five_seconds_of_its_creation(
         created = time.monotonic()
         filled(source, {late: 3}, 300)
         mirror.wait_arrived(late, 300, 5 - (time.monotonic() - created))
-        assert tools.log_end_offsets(target, [other]) == {}
+        assert log_end_offsets(target, [other]) == {}
 
 
 HANDLER = """
@@ -138,7 +139,7 @@ def test_the_flags_of_the_original_run_the_same_mirror(
     command = [str(COMMAND), "run", "--consumer.config", str(consumer), "--producer.config", str(producer)]
     command += ["--whitelist", topic, "--num.streams", "2", "--offset.commit.interval.ms", "500"]
     with Child("the mirror", command, tmp_path / "log") as child:
-        wait_until(lambda: sum(tools.log_end_offsets(target, [topic]).values()) == 400, 20, "all to arrive")
+        wait_until(lambda: sum(log_end_offsets(target, [topic]).values()) == 400, 20, "all to arrive")
         said = (tmp_path / "log").read_text()
         assert "option 'num.consumer.fetchers' has no effect here" in said
         assert child.stop(15) == 0

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import TopicPartition
-from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
+from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mirroring import MIXED, Mirror, close_loads, compared, filled, totals
@@ -75,7 +75,7 @@ def test_a_target_leader_that_dies_costs_no_message(
         assert mirror.stop()[0] == 0
     found = totals(compared(mirror, topic, 4))
     assert (found["source"], found["lost"], found["phantoms"]) == (40_000, 0, 0)
-    assert tools.log_end_offsets(source, [topic])[TopicPartition(topic, 0)] == 10_000
+    assert log_end_offsets(source, [topic])[TopicPartition(topic, 0)] == 10_000
 
 
 def test_a_mirror_that_was_frozen_past_its_session_sends_and_commits_nothing_it_does_not_own(

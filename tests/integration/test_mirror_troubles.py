@@ -17,6 +17,7 @@ from localkafka import ports, tools
 from localkafka.client import ClusterClient, started_client
 from localkafka.cluster import Cluster
 from localkafka.load import GZIP, PLAIN, Mixture
+from localkafka.logends import log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
@@ -35,7 +36,7 @@ LARGE = Mixture(keyed=0.0, codecs=(PLAIN,), value_bytes=200_000)
 
 
 def arrivals(mirror: Mirror, topic: str) -> dict[int, int]:
-    return {int(str(tp.partition)): end for tp, end in tools.log_end_offsets(mirror.target, [topic]).items()}
+    return {int(str(tp.partition)): end for tp, end in log_end_offsets(mirror.target, [topic]).items()}
 
 
 def test_a_message_larger_than_the_target_takes_parks_its_partition_and_no_other(
@@ -392,4 +393,4 @@ def test_check_online_shows_what_a_start_would_find_and_creates_nothing(
         f"dc1 {here} 3 missing, created with 3 pass-through: same format, partition kept",
         f"dc1 {both} 2 1 re-encode: partition chosen by key, as the target has 1 partitions, the source 2",
     ]
-    assert tools.log_end_offsets(target, [here]) == {}
+    assert log_end_offsets(target, [here]) == {}

@@ -20,6 +20,7 @@ from localkafka import releases, tools
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.errors import LocalKafkaError
+from localkafka.logends import log_end_offsets
 from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
@@ -161,7 +162,7 @@ def test_flip_byte_damages_one_message_and_recovery_does_not_cut_the_log(own_clu
     rows = list(tools.dump_partition(cluster, "t", 0))
     assert [row.offset for row in rows] == list(range(60))
     assert [row.offset for row in rows if not row.valid] == [7]
-    assert tools.log_end_offsets(cluster, ["t"]) == {TopicPartition("t", 0): 60}
+    assert log_end_offsets(cluster, ["t"]) == {TopicPartition("t", 0): 60}
 
 
 def test_flip_byte_refuses_the_segment_that_is_being_written(own_cluster: Start) -> None:
@@ -190,12 +191,12 @@ def test_clients_of_a_proxied_cluster_feel_its_faults(own_cluster: Start) -> Non
     assert node.proxy.counters.bytes_to_target > sum(map(len, LINES))
     node.proxy.blackhole()
     with pytest.raises(LocalKafkaError, match=r"in vain for the log end of t/0"):
-        tools.log_end_offsets(cluster, ["t"], timeout_s=0.3)
+        log_end_offsets(cluster, ["t"], timeout_s=0.3)
     node.proxy.clear()
     address = node.address
     node.restart(port=0)
     assert node.address == address, "the proxy keeps its address, the broker has moved behind it"
-    assert tools.log_end_offsets(cluster, ["t"]) == {TopicPartition("t", 0): 60}
+    assert log_end_offsets(cluster, ["t"]) == {TopicPartition("t", 0): 60}
 
 
 def test_a_proxy_before_zookeeper_keeps_the_chroot(own_cluster: Start) -> None:
@@ -289,6 +290,6 @@ def test_every_version_starts_takes_messages_and_comes_back_after_kill(version: 
         cluster.node(0).kill()
         cluster.node(0).restart()
         cluster.wait_in_sync("t")
-        assert sum(tools.log_end_offsets(cluster, ["t"]).values()) == len(LINES)
+        assert sum(log_end_offsets(cluster, ["t"]).values()) == len(LINES)
         with tools.console_consumer(cluster, "t") as consumer:
             assert sorted(consumer.wait_for(len(LINES))) == sorted(line.encode() for line in LINES)

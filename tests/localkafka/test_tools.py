@@ -11,6 +11,7 @@ from kafkawire.model import TopicPartition
 from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
+from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 
 pytestmark = pytest.mark.real
@@ -27,7 +28,7 @@ def test_what_the_console_producer_sends_is_dumped_and_consumed(source: ClusterC
         (3 * batch + n, f"k{n}", f"ä {codec} {n}") for batch, codec in enumerate(CODECS) for n in range(3)
     ]
     assert all(row.valid for row in rows)
-    assert tools.log_end_offsets(source, [topic]) == {TopicPartition(topic, 0): 12}
+    assert log_end_offsets(source, [topic]) == {TopicPartition(topic, 0): 12}
     with tools.console_consumer(source, topic, group, key_separator=":") as consumer:
         lines = consumer.wait_for(12)
         assert lines[0].decode() == "k0:ä none 0"
@@ -37,7 +38,7 @@ def test_what_the_console_producer_sends_is_dumped_and_consumed(source: ClusterC
 
 
 def test_topics_that_are_not_there_have_no_log_ends(source: ClusterClient, unique: Any) -> None:
-    assert tools.log_end_offsets(source, [unique.topic()]) == {}
+    assert log_end_offsets(source, [unique.topic()]) == {}
     assert unique.topic() not in tools.topic_command(source, "--list")
 
 
@@ -51,7 +52,5 @@ def test_the_jvms_mirror_copies_everything(
     lines = [f"line {number}" for number in range(100)]
     tools.console_producer(source, topic, lines)
     with tools.mirror_maker([source], target, topic, unique.group()) as mirror:
-        wait_until(
-            lambda: tools.log_end_offsets(target, [topic])[TopicPartition(topic, 0)] >= len(lines), 40, mirror.log_end
-        )
+        wait_until(lambda: log_end_offsets(target, [topic])[TopicPartition(topic, 0)] >= len(lines), 40, mirror.log_end)
     assert [row.payload for row in tools.dump_partition(target, topic, 0)] == lines
