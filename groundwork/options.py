@@ -90,6 +90,7 @@ class Option:
     required: bool
     least: float | None
     secret: bool = False
+    instead: str = ""
 
     def show(self, value: object) -> str:
         """A value of it, as an error message may quote it."""
@@ -107,6 +108,7 @@ def option(
     required: bool = False,
     least: float | None = None,
     secret: bool = False,
+    instead: str = "",
 ) -> Any:
     """A field of an Options class.
 
@@ -117,10 +119,11 @@ def option(
     required  the default is not used: load insists on the key, and the class on the argument
     least     the smallest number allowed
     secret    its value is masked wherever it is printed; kind makes a Secret of it
+    instead   a key that takes its place: where that one is given, a required option has its default
     """
     olds = (old,) if isinstance(old, str) else tuple(old or ())
-    spec = Option(key, meaning, unit, olds, kind, tuple(choices or ()), required, least, secret)
-    if required:
+    spec = Option(key, meaning, unit, olds, kind, tuple(choices or ()), required, least, secret, instead)
+    if required and not instead:
         return dataclasses.field(kw_only=True, metadata={"option": spec})
     if isinstance(default, (dict, list)):
         return dataclasses.field(
@@ -185,8 +188,8 @@ class _Reading:
         if len(self.problems) > before:
             return None
         instance = cls(**found)
-        self.problems.extend(f"{where}: {sentence}" for sentence in instance.problems())
         object.__setattr__(instance, "_given", frozenset(by_field[name].key for name in found))
+        self.problems.extend(f"{where}: {sentence}" for sentence in instance.problems())
         return instance
 
     def _unknown(
@@ -219,7 +222,7 @@ class _Reading:
         found: dict[str, Any],
     ) -> None:
         keys = [key for key in (spec.key, *spec.old) if key in values]
-        if not keys and spec.required:
+        if not keys and spec.required and spec.instead not in values:
             self.problems.append(f"{where}: option '{spec.key}' is missing: {spec.meaning}")
         for key in keys:
             try:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from groundwork.options import Options, option
+from kafkawire.model import TopicPartition
 from mirrormaker.handler import NoHandler, load_handler
 from producer.config import ProducerConfig, release
 from zkconsumer.config import ConsumerConfig
@@ -17,6 +18,10 @@ def replication(raw: object) -> int:
     if isinstance(raw, bool) or not text.isdigit():
         raise ValueError("a whole number; 0 takes the source's")
     return int(text)
+
+
+def no_partitions(raw: object) -> tuple[TopicPartition, ...]:
+    raise ValueError("nothing: a mirror shares the topics of its source with the other mirrors of its group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,10 @@ class Source(ConsumerConfig):
         old="autooffset.reset",
         choices=("smallest", "largest", "fail"),
     )
+    partitions: tuple[TopicPartition, ...] = option(
+        "partitions", (), "not for a mirror, nor the two that go with it: programs may read fixed ones",
+        kind=no_partitions,
+    )  # fmt: skip
     corrupt_policy: str = option(
         "corrupt.message.policy",
         "park",

@@ -7,57 +7,17 @@ end and skips what is there.  So auto.offset.reset has no default here, but a JV
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from groundwork.options import Options, Secret, load, option, warnings_of
-from zkconsumer.access import Access, Tls
+from kafkawire.model import TopicPartition
+from zkconsumer import optionkinds as kinds
+from zkconsumer import optionrules
+from zkconsumer.access import Access, Tls, identity
 
-NAME = re.compile(r"[a-zA-Z0-9._-]+")  # kafka.common.Config of 0.8.2.2; an empty name would be no path
-
-
-def _name(raw: object) -> str:
-    if not isinstance(raw, str) or not NAME.fullmatch(raw.strip()):
-        raise ValueError("ASCII letters, digits, '.', '_' and '-'")
-    return raw.strip()
-
-
-def _only(allowed: str, later: Mapping[str, str]) -> Callable[[object], str]:
-    """An option of which one value works yet; the others would be ignored silently, so they are refused."""
-
-    def kind(raw: object) -> str:
-        text = (str(raw).lower() if isinstance(raw, bool) else str(raw)).strip().lower()
-        if text != allowed:
-            raise ValueError(f"{allowed}{'; ' + later[text] if text in later else ''}")
-        return text
-
-    return kind
-
-
-def _text(raw: object) -> str:
-    if not isinstance(raw, str) or not raw.strip():
-        raise ValueError("text that is not empty")
-    return raw.strip()
-
-
-def _ms(raw: object) -> int:
-    if isinstance(raw, bool) or not re.fullmatch(r"[0-9]{1,9}", str(raw).strip()) or int(str(raw)) < 1:
-        raise ValueError("a whole number of ms, at least 1")
-    return int(str(raw))
-
-
-def _identity(raw: object) -> Secret:
-    scheme, _, who = raw.strip().partition(":") if isinstance(raw, str) else ("", "", "")
-    user, _, password = who.partition(":")
-    if scheme != "digest" or not user or not password:
-        raise ValueError("digest:USER:PASSWORD")
-    return Secret(f"{scheme}:{who}")
-
-
-def _secret(raw: object) -> Secret:
-    return Secret(_text(raw))
+NOT_YET = "offsets in Kafka do not come before the offset-store release: use zookeeper"
 
 
 def _no_dual_commit(raw: object) -> bool:
@@ -66,52 +26,41 @@ def _no_dual_commit(raw: object) -> bool:
     return False
 
 
-NOT_YET = "offsets in Kafka do not come before the offset-store release: use zookeeper"
-KAFKA_STORE = "offsets are stored in ZooKeeper"
-
-
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig(Options):
     """What a ConsumerConnector is made from.  Make it with load_consumer, or by keyword in Python."""
 
-    JVM_ONLY: ClassVar[Mapping[str, str]] = {
-        "num.consumer.fetchers": "there is one fetcher for each source broker",
-        "fetcher.backoff.ms": "the broker holds a fetch that has nothing new, see fetch.wait.max.ms",
-        "backoff.increment.ms": "the broker holds a fetch that has nothing new, see fetch.wait.max.ms",
-        "shallowiterator.enable": "compressed sets are passed on whole where that is possible",
-        "mirror.topics.whitelist": "topics are chosen by the whitelist of the mirror or of the streams",
-        "mirror.topics.blacklist": "topics are chosen by the blacklist of the mirror or of the streams",
-        "mirror.consumer.numthreads": "streams are counted by num.streams",
-        "offsets.channel.backoff.ms": KAFKA_STORE,
-        "offsets.channel.socket.timeout.ms": KAFKA_STORE,
-        "offsets.commit.max.retries": KAFKA_STORE,
-    }
+    JVM_ONLY: ClassVar[Mapping[str, str]] = optionrules.JVM_ONLY
+    NEWER: ClassVar[Mapping[str, str]] = optionrules.NEWER
 
-    NEWER: ClassVar[Mapping[str, str]] = {
-        "bootstrap.servers": "zookeeper.connect",
-        "session.timeout.ms": "zookeeper.session.timeout.ms",
-        "enable.auto.commit": "auto.commit.enable",
-        "max.partition.fetch.bytes": "fetch.message.max.bytes",
-        "fetch.max.bytes": "queued.max.bytes",
-        "fetch.max.wait.ms": "fetch.wait.max.ms",
-        "max.poll.records": "queued.max.bytes bounds what is fetched ahead",
-        "max.poll.interval.ms": "nothing: a slow reader keeps its partitions",
-        "heartbeat.interval.ms": "nothing: it follows from zookeeper.session.timeout.ms",
-        "request.timeout.ms": "socket.timeout.ms",
-        "key.deserializer": "nothing: keys are bytes",
-        "value.deserializer": "nothing: values are bytes",
-        "security.protocol": "nothing: connections are plain ones",
-        "isolation.level": "nothing: transactions came with 0.11",
-    }
-
-    group_id: str = option("group.id", "", "the consumer group", old="groupid", kind=_name, required=True)
+    group_id: str = option("group.id", "", "the consumer group", old="groupid", kind=kinds.name, required=True)
     zookeeper_connect: str = option(
         "zookeeper.connect",
         "",
         "ZooKeeper of the cluster that is read: host:port,host:port/chroot",
         old="zk.connect",
-        kind=_text,
+        kind=kinds.text,
         required=True,
+        instead="partitions",
+    )
+    partitions: tuple[TopicPartition, ...] = option(
+        "partitions",
+        (),
+        "read just these, without a group and without ZooKeeper: {orders: [0, 3], payments: [1]}, or as text"
+        " orders:0,3;payments:1",
+        kind=kinds.partitions,
+    )
+    brokers: tuple[tuple[str, int], ...] = option(
+        "metadata.broker.list",
+        (),
+        "with partitions: brokers that are asked for the leaders of all topics, host:port,…",
+        kind=kinds.brokers,
+    )
+    offsets_file: str | None = option(
+        "offsets.file",
+        None,
+        "with partitions: the file that keeps their positions, under the name of the group; its folder must exist",
+        kind=kinds.text,
     )
     auto_offset_reset: str = option(
         "auto.offset.reset",
@@ -128,7 +77,7 @@ class ConsumerConfig(Options):
         "fixed part of the member's id instead of host, time and a random number; only for tests: a restart within the"
         " session time-out meets its own old nodes",
         old="consumerid",
-        kind=_name,
+        kind=kinds.name,
     )
     client_id: str | None = option("client.id", None, "how brokers' logs name us; the group when empty")
 
@@ -146,13 +95,13 @@ class ConsumerConfig(Options):
         "how long ZooKeeper may take to answer at start; the session time-out when empty",
         "ms",
         old="zk.connectiontimeout.ms",
-        kind=_ms,
+        kind=kinds.ms,
     )
     zookeeper_auth: Secret | None = option(  # noqa: RUF009  # a Secret never changes
         "zookeeper.auth",
         None,
         "who we are to ZooKeeper: digest:USER:PASSWORD; masked wherever it is printed",
-        kind=_identity,
+        kind=identity,
         secret=True,
     )
     zookeeper_set_acl: bool = option(
@@ -162,25 +111,28 @@ class ConsumerConfig(Options):
     )
     zookeeper_ssl: bool = option("zookeeper.ssl.client.enable", False, "connections to ZooKeeper are TLS")
     zookeeper_ssl_ca: str | None = option(
-        "zookeeper.ssl.ca.location", None, "PEM file of the authorities to trust; the system's when empty", kind=_text
+        "zookeeper.ssl.ca.location",
+        None,
+        "PEM file of the authorities to trust; the system's when empty",
+        kind=kinds.text,
     )
     zookeeper_ssl_certificate: str | None = option(
         "zookeeper.ssl.certificate.location",
         None,
         "PEM file of our certificate, where the server asks for one",
-        kind=_text,
+        kind=kinds.text,
     )
     zookeeper_ssl_key: str | None = option(
         "zookeeper.ssl.key.location",
         None,
         "PEM file of its key; the certificate's file when empty",
-        kind=_text,
+        kind=kinds.text,
     )
     zookeeper_ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
         "zookeeper.ssl.key.password",
         None,
         "password of the key; masked wherever it is printed",
-        kind=_secret,
+        kind=kinds.secret,
         secret=True,
     )
     zookeeper_ssl_verify: bool = option(
@@ -202,7 +154,7 @@ class ConsumerConfig(Options):
         "longest wait before the next round, ended sooner when the partition is let go; zookeeper.sync.time.ms when"
         " empty",
         "ms",
-        kind=_ms,
+        kind=kinds.ms,
     )
     rebalance_drain_ms: int = option(
         "rebalance.drain.ms",
@@ -293,7 +245,7 @@ class ConsumerConfig(Options):
         "offsets.storage",
         "zookeeper",
         "where offsets are kept (zookeeper)",
-        kind=_only("zookeeper", {"kafka": NOT_YET}),
+        kind=kinds.only("zookeeper", {"kafka": NOT_YET}),
     )
     dual_commit: bool = option(
         "dual.commit.enabled", False, "offsets in both stores while a group moves (false)", kind=_no_dual_commit
@@ -332,31 +284,7 @@ class ConsumerConfig(Options):
         return self.client_id or self.group_id
 
     def problems(self) -> Iterable[str]:
-        tries, backoff, session = self.rebalance_max_retries, self.backoff_ms, self.session_timeout_ms
-        if tries * backoff <= session:
-            yield (
-                f"'rebalance.max.retries' ({tries}) times 'rebalance.backoff.ms' ({backoff}) is {tries * backoff} ms,"
-                f" which must be more than 'zookeeper.session.timeout.ms' ({session}): a dead member holds its share"
-                " that long"
-            )
-        if self.zookeeper_set_acl and self.zookeeper_auth is None:
-            yield "'zookeeper.set.acl' needs 'zookeeper.auth': there is no identity to close the nodes for"
-        files = (self.zookeeper_ssl_ca, self.zookeeper_ssl_certificate, self.zookeeper_ssl_key)
-        if not self.zookeeper_ssl and any(files):
-            yield "files of 'zookeeper.ssl' are given, but 'zookeeper.ssl.client.enable' is false: nothing would be TLS"
-        if self.zookeeper_ssl_key is not None and self.zookeeper_ssl_certificate is None:
-            yield "'zookeeper.ssl.key.location' needs 'zookeeper.ssl.certificate.location'"
-        if self.socket_timeout_ms < self.fetch_wait_max_ms:
-            yield (
-                f"'socket.timeout.ms' ({self.socket_timeout_ms}) must be at least 'fetch.wait.max.ms'"
-                f" ({self.fetch_wait_max_ms}): every quiet fetch would look like a dead broker"
-            )
-        largest = max(self.fetch_message_max_bytes, self.fetch_growth_max_bytes)
-        if largest > self.queued_max_bytes:
-            yield (
-                f"'queued.max.bytes' ({self.queued_max_bytes}) must hold the largest fetch, {largest} bytes by"
-                " 'fetch.message.max.bytes' and 'fetch.growth.max.bytes': it would never be asked for"
-            )
+        return optionrules.problems(self)
 
 
 C = TypeVar("C", bound=ConsumerConfig)
@@ -369,11 +297,17 @@ def load_consumer(cls: type[C], values: Mapping[str, object], where: str, jvm: b
     with a warning: smallest where 0.7's names are used, else largest, which skips what is there when no offset is
     stored.
     """
-    if not jvm or any(key in values for key in ("auto.offset.reset", "autooffset.reset")):
-        return load(cls, values, where, jvm)
+    chosen = any(key in values for key in ("auto.offset.reset", "autooffset.reset"))
+    if not jvm or chosen:
+        return _warned(load(cls, values, where, jvm), where)
     kept = "smallest" if "zk.connect" in values or "groupid" in values else "largest"
-    config = load(cls, {**values, "auto.offset.reset": kept}, where, jvm)
     skips = ": where no offset is stored, what is there already is skipped" if kept == "largest" else ""
-    warning = f"{where}: option 'auto.offset.reset' is not given, '{kept}' as in the JVM's consumer{skips}"
-    object.__setattr__(config, "_warnings", (*warnings_of(config), warning))
+    said = f"option 'auto.offset.reset' is not given, '{kept}' as in the JVM's consumer{skips}"
+    return _warned(load(cls, {**values, "auto.offset.reset": kept}, where, jvm), where, said)
+
+
+def _warned(config: C, where: str, *said: str) -> C:
+    """The same with what else there is to say of its options."""
+    more = (f"{where}: {sentence}" for sentence in (*said, *optionrules.without_effect(config)))
+    object.__setattr__(config, "_warnings", (*warnings_of(config), *more))
     return config

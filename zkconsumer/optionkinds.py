@@ -1,0 +1,99 @@
+"""What values the options of a consumer take: functions from a file's value, text or not, to the option's own.
+
+Each raises ValueError with what it expected; groundwork.options makes the sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from groundwork.options import Secret
+from kafkawire.cluster.fixed import parse_addresses
+from kafkawire.errors import LocalError
+from kafkawire.model import TopicPartition
+
+NAME = re.compile(r"[a-zA-Z0-9._-]+")  # kafka.common.Config of 0.8.2.2; an empty name would be no path
+
+
+def name(raw: object) -> str:
+    if not isinstance(raw, str) or not NAME.fullmatch(raw.strip()):
+        raise ValueError("ASCII letters, digits, '.', '_' and '-'")
+    return raw.strip()
+
+
+def only(allowed: str, later: Mapping[str, str]) -> Callable[[object], str]:
+    """An option of which one value works yet; the others would be ignored silently, so they are refused."""
+
+    def kind(raw: object) -> str:
+        said = (str(raw).lower() if isinstance(raw, bool) else str(raw)).strip().lower()
+        if said != allowed:
+            raise ValueError(f"{allowed}{'; ' + later[said] if said in later else ''}")
+        return said
+
+    return kind
+
+
+def text(raw: object) -> str:
+    if not isinstance(raw, str) or not raw.strip():
+        raise ValueError("text that is not empty")
+    return raw.strip()
+
+
+def ms(raw: object) -> int:
+    if isinstance(raw, bool) or not re.fullmatch(r"[0-9]{1,9}", str(raw).strip()) or int(str(raw)) < 1:
+        raise ValueError("a whole number of ms, at least 1")
+    return int(str(raw))
+
+
+def secret(raw: object) -> Secret:
+    return Secret(text(raw))
+
+
+def brokers(raw: object) -> tuple[tuple[str, int], ...]:
+    """`host:port,host:port`."""
+    try:
+        return tuple(parse_addresses(str(raw)))
+    except LocalError as exc:
+        raise ValueError(f"host:port, several separated by commas ({exc})") from exc
+
+
+PARTITIONS = "topics with their partitions: {orders: [0, 3], payments: [1]}, or as text orders:0,3;payments:1"
+
+
+def partitions(raw: object) -> tuple[TopicPartition, ...]:
+    """A mapping of topics to lists of partition numbers, or `orders:0,3;payments:1`; sorted, and each only once."""
+    found: list[TopicPartition] = []
+    for topic, ids in _by_topic(raw).items():
+        if not isinstance(topic, str) or not NAME.fullmatch(topic):
+            raise ValueError(f"{PARTITIONS}; {topic!r} is no topic")
+        if isinstance(ids, str) or not isinstance(ids, Sequence) or not ids:
+            raise ValueError(f"{PARTITIONS}; topic {topic} has no list of partitions")
+        found += [TopicPartition(topic, _number(topic, one)) for one in ids]
+    twice = [tp for n, tp in enumerate(found) if tp in found[:n]]
+    if twice:
+        raise ValueError(f"each partition once; {twice[0]} is there twice")
+    if not found:
+        raise ValueError(PARTITIONS)
+    return tuple(sorted(found))
+
+
+def _by_topic(raw: object) -> Mapping[object, object]:
+    if isinstance(raw, Mapping):
+        return raw
+    if not isinstance(raw, str):
+        raise ValueError(PARTITIONS)
+    found: dict[object, object] = {}
+    for part in filter(None, (piece.strip() for piece in raw.split(";"))):
+        topic, _, ids = (piece.strip() for piece in part.partition(":"))
+        if topic in found:
+            raise ValueError(f"{PARTITIONS}; topic {topic} is there twice")
+        found[topic] = [one.strip() for one in ids.split(",") if one.strip()]
+    return found
+
+
+def _number(topic: str, raw: object) -> int:
+    said = str(raw)
+    if isinstance(raw, bool) or not re.fullmatch(r"[0-9]{1,9}", said):
+        raise ValueError(f"{PARTITIONS}; {raw!r} is no partition of {topic}")
+    return int(said)

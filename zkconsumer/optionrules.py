@@ -1,0 +1,126 @@
+"""What is wrong between options of a consumer that are each right, and which of them mean nothing here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from groundwork.options import given
+
+if TYPE_CHECKING:
+    from zkconsumer.config import ConsumerConfig
+
+_KAFKA_STORE = "offsets are stored in ZooKeeper"
+
+JVM_ONLY: Final = {
+    "num.consumer.fetchers": "there is one fetcher for each source broker",
+    "fetcher.backoff.ms": "the broker holds a fetch that has nothing new, see fetch.wait.max.ms",
+    "backoff.increment.ms": "the broker holds a fetch that has nothing new, see fetch.wait.max.ms",
+    "shallowiterator.enable": "compressed sets are passed on whole where that is possible",
+    "mirror.topics.whitelist": "topics are chosen by the whitelist of the mirror or of the streams",
+    "mirror.topics.blacklist": "topics are chosen by the blacklist of the mirror or of the streams",
+    "mirror.consumer.numthreads": "streams are counted by num.streams",
+    "offsets.channel.backoff.ms": _KAFKA_STORE,
+    "offsets.channel.socket.timeout.ms": _KAFKA_STORE,
+    "offsets.commit.max.retries": _KAFKA_STORE,
+}
+
+NEWER: Final = {
+    "bootstrap.servers": "zookeeper.connect (metadata.broker.list beside 'partitions')",
+    "session.timeout.ms": "zookeeper.session.timeout.ms",
+    "enable.auto.commit": "auto.commit.enable",
+    "max.partition.fetch.bytes": "fetch.message.max.bytes",
+    "fetch.max.bytes": "queued.max.bytes",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.poll.records": "queued.max.bytes bounds what is fetched ahead",
+    "max.poll.interval.ms": "nothing: a slow reader keeps its partitions",
+    "heartbeat.interval.ms": "nothing: it follows from zookeeper.session.timeout.ms",
+    "request.timeout.ms": "socket.timeout.ms",
+    "key.deserializer": "nothing: keys are bytes",
+    "value.deserializer": "nothing: values are bytes",
+    "security.protocol": "nothing: connections are plain ones",
+    "isolation.level": "nothing: transactions came with 0.11",
+}
+
+GROUP_ONLY: Final = {  # options that fixed partitions have no use for: a warning when a file gives one
+    **dict.fromkeys(("partition.assignment.strategy", "exclude.internal.topics"), "the list says what is read"),
+    **dict.fromkeys(("rebalance.max.retries", "rebalance.backoff.ms"), "there is no group to share with"),
+    **dict.fromkeys(
+        (
+            "zookeeper.session.timeout.ms",
+            "zookeeper.connection.timeout.ms",
+            "zookeeper.sync.time.ms",
+            "zookeeper.auth",
+            "zookeeper.set.acl",
+            "zookeeper.ssl.client.enable",
+            "zookeeper.ssl.ca.location",
+            "zookeeper.ssl.certificate.location",
+            "zookeeper.ssl.key.location",
+            "zookeeper.ssl.key.password",
+            "zookeeper.ssl.verify",
+        ),
+        "there is no ZooKeeper",
+    ),
+}
+
+
+def problems(config: ConsumerConfig) -> Iterator[str]:
+    """Sentences without the file's name."""
+    if config.partitions:
+        yield from _of_fixed(config)
+    else:
+        yield from _of_group(config)
+    if config.socket_timeout_ms < config.fetch_wait_max_ms:
+        yield (
+            f"'socket.timeout.ms' ({config.socket_timeout_ms}) must be at least 'fetch.wait.max.ms'"
+            f" ({config.fetch_wait_max_ms}): every quiet fetch would look like a dead broker"
+        )
+    largest = max(config.fetch_message_max_bytes, config.fetch_growth_max_bytes)
+    if largest > config.queued_max_bytes:
+        yield (
+            f"'queued.max.bytes' ({config.queued_max_bytes}) must hold the largest fetch, {largest} bytes by"
+            " 'fetch.message.max.bytes' and 'fetch.growth.max.bytes': it would never be asked for"
+        )
+
+
+def _of_fixed(config: ConsumerConfig) -> Iterator[str]:
+    if config.zookeeper_connect:
+        yield (
+            "'partitions' and 'zookeeper.connect' exclude each other: fixed partitions are read without ZooKeeper and"
+            " shared with no group; keep one of them"
+        )
+    if not config.brokers:
+        yield "'partitions' needs 'metadata.broker.list': brokers that are asked for the leaders"
+    if {"offsets.storage", "dual.commit.enabled"} & given(config):
+        yield (
+            "'offsets.storage' and 'dual.commit.enabled' are for groups: the positions of fixed 'partitions' are kept"
+            " in 'offsets.file', or by the program's own store"
+        )
+
+
+def _of_group(config: ConsumerConfig) -> Iterator[str]:
+    for key, value in (("metadata.broker.list", config.brokers), ("offsets.file", config.offsets_file)):
+        if value:
+            yield f"'{key}' is for fixed 'partitions', which are not given"
+    tries, backoff, session = config.rebalance_max_retries, config.backoff_ms, config.session_timeout_ms
+    if tries * backoff <= session:
+        yield (
+            f"'rebalance.max.retries' ({tries}) times 'rebalance.backoff.ms' ({backoff}) is {tries * backoff} ms,"
+            f" which must be more than 'zookeeper.session.timeout.ms' ({session}): a dead member holds its share"
+            " that long"
+        )
+    if config.zookeeper_set_acl and config.zookeeper_auth is None:
+        yield "'zookeeper.set.acl' needs 'zookeeper.auth': there is no identity to close the nodes for"
+    files = (config.zookeeper_ssl_ca, config.zookeeper_ssl_certificate, config.zookeeper_ssl_key)
+    if not config.zookeeper_ssl and any(files):
+        yield "files of 'zookeeper.ssl' are given, but 'zookeeper.ssl.client.enable' is false: nothing would be TLS"
+    if config.zookeeper_ssl_key is not None and config.zookeeper_ssl_certificate is None:
+        yield "'zookeeper.ssl.key.location' needs 'zookeeper.ssl.certificate.location'"
+
+
+def without_effect(config: ConsumerConfig) -> Iterable[str]:
+    """Sentences, without the file's name, on what it gives and fixed partitions have no use for."""
+    if not config.partitions:
+        return ()
+    needless = sorted(GROUP_ONLY.keys() & given(config))
+    return [f"option '{key}' has no effect with fixed 'partitions': {GROUP_ONLY[key]}" for key in needless]
