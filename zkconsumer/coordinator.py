@@ -1,191 +1,200 @@
 """Committed offsets asked of brokers, in either store.  Plain blocking calls; knows no greenlet, no ZooKeeper client.
 
     zookeeper   OffsetCommit and OffsetFetch v0: any broker writes and reads the node /consumers/GROUP/offsets/TOPIC/N
-    kafka       v1 and later: the group's coordinator, which GroupCoordinator names
+    kafka       v1 and later: the group's coordinator, which GroupCoordinator names; any broker that answers is asked
 
-    code             what is done
-    14               the coordinator still loads: wait, ask the same one again
-    15, 16           there is none, or another one: wait, look it up again
-    a lost link      of a coordinator: look it up again; of the broker we were given: told at once
+Waiting is bounded, and what is told at its end says why (zkconsumer.asking).  A commit that is repeated after a lost
+link writes the same position twice, which changes nothing.
 
-Asked again only for the partitions that need it, at most `retries` times and not after `timeout_ms`.  A commit that is
-repeated after a lost link writes the same position twice, which changes nothing.
+How long Kafka keeps an offset:  the broker's offsets.retention from the commit on, unless retention_ms says more.  v2
+(0.9) has a field for it; v1 (0.8.2) has only the time of the commit, so it is moved: now + retention_ms - the broker's.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from kafkawire.dialects import Dialect, Store
-from kafkawire.errors import LinkLost, RemoteError, WireError
+from kafkawire.errors import LinkLost, LocalError, WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.v08 import apis
 from kafkawire.v08.requests import Request
+from zkconsumer.asking import Answer, Asking
 from zkconsumer.offsets.store import NONE, Committed, Unknown
-from zkconsumer.refusals import CoordinatorAway, Refused, refusal
+from zkconsumer.refusals import MetadataTooLong, Refused, refusal
 
-PURPOSE = "offsets"
-LOADING = 14
-ELSEWHERE = (15, 16)
 NOTHING_IN_ZOOKEEPER = 3  # OffsetFetch v0 says "nothing committed" with the code of an unknown partition
+METADATA_LIMIT = 4096  # offset.metadata.max.bytes of 0.8.2 and later, which counts Java's characters
+BROKER_RETENTION_MS = 24 * 3600 * 1000  # offsets.retention.minutes of 0.8.2 to 1.1
+
+Positions = Mapping[TopicPartition, tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """One partition's row of a reply, or the error that came instead of one."""
+class CommittedRow:
+    """What a store holds for one partition; metadata is "" where there is none."""
 
-    broker: Broker
-    row: Mapping[str, Any] | None
-    error: WireError | None = None
-    again: bool = False
+    at: Committed
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A group as its coordinator has it, from 0.9 on: members are those that coordinate through brokers.
+
+    state: Stable, PreparingRebalance, AwaitingSync, Empty (0.10.1), Dead (also: never heard of)
+    members: member id, client id, host
+    """
+
+    state: str
+    protocol_type: str
+    members: tuple[tuple[str, str, str], ...]
 
 
 class Coordinator:
-    """Commits and reads offsets of any group, starting from one broker.  One caller at a time."""
+    """Commits and reads offsets of any group.  One caller at a time, unless `lock` is a lock.
+
+    brokers      one, or a call that tells whom to ask now (the registry's, or bootstrap addresses)
+    sleep, now   the waiting: groundwork.crew's in the hub
+    lock         held for the time of one question, never while waiting to ask again
+    """
 
     def __init__(
         self,
-        broker: Broker,
+        brokers: Broker | Callable[[], Sequence[Broker]],
         links: Links,
         dialect: Dialect,
         retries: int = 10,
         backoff_ms: int = 1000,
         timeout_ms: int = 30000,
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
+        lock: AbstractContextManager[Any] | None = None,
+        broker_retention_ms: int = BROKER_RETENTION_MS,
+        metadata_limit: int = METADATA_LIMIT,
+        clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
-        self._broker = broker
-        self._links = links
+        """broker_retention_ms: what the brokers' offsets.retention is, which 0.8.2 cannot be asked for; one that is
+        really shorter makes an explicit retention shorter, too.  clock_ms: ms since the epoch."""
+        whom = (lambda: [brokers]) if isinstance(brokers, Broker) else brokers
+        self._asking = Asking(whom, links, dialect, retries, backoff_ms, timeout_ms, sleep, now, lock)
         self._dialect = dialect
-        self._retries = retries
-        self._backoff_s = backoff_ms / 1000
-        self._timeout_s = timeout_ms / 1000
-        self._known: dict[str, Broker] = {}  # group -> its coordinator, until it says that it is not
+        self._broker_retention_ms = broker_retention_ms
+        self._metadata_limit = metadata_limit
+        self._clock_ms = clock_ms
 
     def find(self, group: str) -> Broker:
         """Who coordinates a group, asked anew.  Raises CoordinatorAway, LinkLost, LocalError (older than 0.8.2).
 
         The first such request a cluster ever gets creates the topic __consumer_offsets.
         """
-        self._known.pop(group, None)
-        for last in self._tries():
-            try:
-                return self._look_up(group)
-            except CoordinatorAway:
-                if last:
-                    raise
-        raise AssertionError("the last try returns or raises")
+        return self._asking.find(group)
+
+    def describe(self, group: str) -> GroupState:
+        """Its members of the new consumer protocol.  Raises as find, and LocalError before 0.9."""
+        request = self._dialect.requests.describe_groups(self._dialect, [group])
+        broker, reply = self._asking.ask_coordinator(group, request)
+        (row,) = reply["groups"]
+        if row["error"]:
+            raise refusal(row["error"], broker, group=group)
+        members = tuple((m["member_id"], m["client_id"], m["client_host"]) for m in row["members"])
+        return GroupState(row["state"], row["protocol_type"], members)
 
     def commit(
-        self, group: str, positions: Mapping[TopicPartition, tuple[int, str]], store: Store
+        self,
+        group: str,
+        positions: Positions,
+        store: Store,
+        retention_ms: int | None = None,
+        before_send: Callable[[], object] = lambda: None,
     ) -> dict[TopicPartition, WireError | None]:
         """Write (position, metadata) each.  Per partition None, or why it is not known to be written.
 
-        Raises LocalError when the release has no such store.
+        retention_ms: how long Kafka is to keep the offset from now on; None leaves that to the broker.
+        before_send is called just before each request goes out; what it raises ends the commit and goes to the caller.
+        Raises LocalError when the release has no such store, for a position below 0, for a retention in ZooKeeper.
         """
-        requests = self._dialect.requests
+        self._check(group, positions, store, retention_ms)
+        too_long = self._too_long(group, positions) if store == "kafka" else {}  # brokers drop what is for ZooKeeper
 
         def request(left: Sequence[TopicPartition]) -> Request:
-            return requests.offset_commit(self._dialect, group, {tp: positions[tp] for tp in left}, store)  # type: ignore[no-any-return]
+            before_send()
+            rows = {tp: positions[tp] for tp in left}
+            kept = self._retention(retention_ms)
+            return self._dialect.requests.offset_commit(self._dialect, group, rows, store, **kept)  # type: ignore[no-any-return]
 
-        answers = self._ask(group, store, list(positions), request)
-        return {tp: self._failure(group, tp, positions[tp][0], answers[tp]) for tp in positions}
+        answers = self._asking.ask(group, store, [tp for tp in positions if tp not in too_long], request)
+        return {tp: too_long.get(tp) or _failure(group, tp, positions[tp][0], answers[tp]) for tp in positions}
 
     def fetch(self, group: str, tps: Sequence[TopicPartition], store: Store) -> dict[TopicPartition, Committed]:
         """Read what is committed.  Raises LinkLost or Refused when nobody could be asked, LocalError."""
+        return {tp: row.at for tp, row in self.fetch_rows(group, tps, store).items()}
+
+    def fetch_rows(self, group: str, tps: Sequence[TopicPartition], store: Store) -> dict[TopicPartition, CommittedRow]:
+        """The same with the metadata."""
+        self._dialect.speaks(apis.OFFSET_FETCH.key, store)
         requests = self._dialect.requests
 
         def request(left: Sequence[TopicPartition]) -> Request:
             return requests.offset_fetch(self._dialect, group, left, store)  # type: ignore[no-any-return]
 
-        answers = self._ask(group, store, list(tps), request)
+        answers = self._asking.ask(group, store, tps, request)
         for answer in answers.values():
-            if isinstance(answer.error, (LinkLost, Refused)):
-                raise answer.error
-        return {tp: self._committed(group, tp, store, answers[tp]) for tp in tps}
+            error = answer.told()
+            if isinstance(error, (LinkLost, Refused)):
+                raise error
+        return {tp: _committed(group, tp, store, answers[tp]) for tp in tps}
 
-    # ---- asking ------------------------------------------------------------------------------------------------
+    def _check(self, group: str, positions: Positions, store: Store, retention_ms: int | None) -> None:
+        self._dialect.speaks(apis.OFFSET_COMMIT.key, store)
+        if retention_ms is not None and (store == "zookeeper" or retention_ms <= 0):
+            raise LocalError(
+                f"group {group}: a retention of {retention_ms} ms in {store} makes no sense: "
+                "it is more than 0, and offsets in ZooKeeper never expire"
+            )
+        for tp, (at, _) in positions.items():
+            if at < 0:
+                raise LocalError(f"group {group}: {at} is no position to commit for {tp}")
 
-    def _tries(self) -> Any:
-        """One False per try, with the back-off between them; True for the last."""
-        deadline = time.monotonic() + self._timeout_s
-        for number in range(self._retries + 1):
-            last = number == self._retries or time.monotonic() + self._backoff_s >= deadline
-            yield last
-            if last:
-                return
-            time.sleep(self._backoff_s)
+    def _too_long(self, group: str, positions: Positions) -> dict[TopicPartition, WireError]:
+        """Not sent at all, because 0.8.2.2 refuses such a commit and serves its position all the same."""
+        most = self._metadata_limit
+        sizes = {tp: len(text.encode("utf-16-le", "surrogatepass")) // 2 for tp, (_, text) in positions.items()}
+        return {tp: MetadataTooLong(group, tp, positions[tp][0], n, most) for tp, n in sizes.items() if n > most}
 
-    def _ask(
-        self,
-        group: str,
-        store: Store,
-        tps: list[TopicPartition],
-        request: Callable[[Sequence[TopicPartition]], Request],
-    ) -> dict[TopicPartition, _Answer]:
-        answers: dict[TopicPartition, _Answer] = {}
-        left = tps
-        if not left:
-            return answers
-        for _ in self._tries():
-            answers |= self._once(group, store, left, request(left))
-            left = [tp for tp in left if answers[tp].again]
-            if not left:
-                break
-        return answers
+    def _retention(self, wanted_ms: int | None) -> dict[str, int]:
+        """Arguments of offset_commit."""
+        if wanted_ms is None:
+            return {}
+        if self._dialect.speaks(apis.OFFSET_COMMIT.key) >= 2:
+            return {"retention_ms": wanted_ms}
+        return {"timestamp_ms": self._clock_ms() + wanted_ms - self._broker_retention_ms}
 
-    def _once(
-        self, group: str, store: Store, tps: Sequence[TopicPartition], request: Request
-    ) -> dict[TopicPartition, _Answer]:
-        broker = self._broker
-        try:
-            if store == "kafka":
-                broker = self._known.get(group) or self._look_up(group)
-            reply = self._links.link(broker, PURPOSE).call(request)
-        except (LinkLost, Refused) as error:
-            self._known.pop(group, None)
-            again = isinstance(error, CoordinatorAway) or broker != self._broker
-            return dict.fromkeys(tps, _Answer(broker, None, error, again))
-        rows = {TopicPartition(t["topic"], row["partition"]): row for t in reply["topics"] for row in t["partitions"]}
-        if any(row["error"] in ELSEWHERE for row in rows.values()):
-            self._known.pop(group, None)
-        return {tp: self._answer(group, tp, broker, rows.get(tp)) for tp in tps}
 
-    def _answer(self, group: str, tp: TopicPartition, broker: Broker, row: Mapping[str, Any] | None) -> _Answer:
-        if row is None:
-            missing = RemoteError(f"group {group}, {tp} on {broker}: the answer leaves this partition out")
-            return _Answer(broker, None, missing)
-        return _Answer(broker, row, again=row["error"] == LOADING or row["error"] in ELSEWHERE)
+def _failure(group: str, tp: TopicPartition, position: int, answer: Answer) -> WireError | None:
+    if answer.row is None:
+        return answer.told()
+    code = answer.row["error"]
+    return refusal(code, answer.broker, tp, position, group, answer.tried) if code else None
 
-    def _look_up(self, group: str) -> Broker:
-        """Ask once.  Raises CoordinatorAway (15), another Refused, LinkLost, LocalError."""
-        request = self._dialect.requests.group_coordinator(self._dialect, group)
-        reply = self._links.link(self._broker, PURPOSE).call(request)
-        if reply["error"]:
-            raise refusal(reply["error"], self._broker, group=group)
-        found = reply["coordinator"]
-        self._known[group] = Broker(found["node_id"], found["host"], found["port"])
-        return self._known[group]
 
-    # ---- reading answers ---------------------------------------------------------------------------------------
-
-    def _failure(self, group: str, tp: TopicPartition, position: int, answer: _Answer) -> WireError | None:
-        if answer.row is None:
-            return answer.error
-        code = answer.row["error"]
-        return refusal(code, answer.broker, tp, position, group) if code else None
-
-    def _committed(self, group: str, tp: TopicPartition, store: Store, answer: _Answer) -> Committed:
-        """NONE only where the broker says so; every other code, and every number that is none, is Unknown."""
-        if answer.row is None:
-            return Unknown(str(answer.error))
-        code, offset = answer.row["error"], answer.row["offset"]
-        if code == 0 and offset >= 0:
-            return int(offset)
-        nothing = NOTHING_IN_ZOOKEEPER if store == "zookeeper" else 0
-        if code == nothing and offset == -1:
-            return NONE
-        if code:
-            return Unknown(str(refusal(code, answer.broker, tp, group=group)))
-        return Unknown(f"group {group}, {tp} on {answer.broker}: the committed offset is {offset}, which is none")
+def _committed(group: str, tp: TopicPartition, store: Store, answer: Answer) -> CommittedRow:
+    """NONE only where the broker says so; every other code, and every number that is none, is Unknown."""
+    if answer.row is None:
+        return CommittedRow(Unknown(str(answer.error)))
+    code, offset, metadata = answer.row["error"], answer.row["offset"], answer.row["metadata"] or ""
+    if code == 0 and offset >= 0:
+        return CommittedRow(int(offset), metadata)
+    if offset == -1 and code == (NOTHING_IN_ZOOKEEPER if store == "zookeeper" else 0):
+        return CommittedRow(NONE)
+    if code:
+        return CommittedRow(Unknown(str(refusal(code, answer.broker, tp, group=group, tried=answer.tried))))
+    return CommittedRow(
+        Unknown(f"group {group}, {tp} on {answer.broker}: the committed offset is {offset}, no position")
+    )

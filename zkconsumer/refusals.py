@@ -7,6 +7,9 @@ Refused                     any other code; .tp .position .broker beside BrokerE
     MetadataTooLarge        12  of a commit
     CoordinatorAway         14, 15, 16, after they were asked again
     GroupActive             22, 25, 27: the group has members, who commit for it
+    CommitTooLarge          28  of one partition alone
+    NotAllowed              29, 30, 31: the brokers' access control lists
+MetadataTooLong             the same as 12, found out before anything was sent
 MessageTooLarge             the fetch was smaller than the first message wanted (.needed bytes at least, 0: not known)
 Damaged                     the first entry wanted is damaged
 """
@@ -25,16 +28,18 @@ class Refused(BrokerError):
     def __init__(
         self,
         code: int,
-        broker: Broker,
+        broker: Broker | None,
         tp: TopicPartition | None = None,
         position: int | None = None,
         group: str | None = None,
+        tried: str = "",
     ) -> None:
+        """tried: how often it was asked, in words."""
         about = [f"group {group}"] if group is not None else []
         about += [f"{tp} at {position}" if position is not None else str(tp)] if tp is not None else []
         super().__init__(code, f"{', '.join(about)} on {broker}")
-        if self.helps:
-            self.args = (f"{self.args[0]}: {self.helps}",)
+        helps = HELPS_A_GROUP.get(code, self.helps) if group is not None else self.helps
+        self.args = (f"{self.args[0]}{tried}" + (f": {helps}" if helps else ""),)
         self.broker = broker
         self.tp = tp
         self.position = position
@@ -64,7 +69,30 @@ class CoordinatorAway(Refused):
 
 
 class GroupActive(Refused):
-    helps = "the group is active: its members commit for it; stop them before committing from outside"
+    helps = (
+        "the group is active: members that coordinate through the brokers (the new consumer) commit for it, and "
+        "ZooKeeper does not show them; stop them before committing from outside, or take another group"
+    )
+
+
+class CommitTooLarge(Refused):
+    helps = "the commit does not fit into a message of __consumer_offsets; shorten the metadata"
+
+
+class NotAllowed(Refused):
+    helps = "the brokers' access control lists forbid it; a commit needs Read on the group and on the topic"
+
+
+class MetadataTooLong(LocalError):
+    """The metadata of a commit is longer than brokers take; the position was not sent either."""
+
+    def __init__(self, group: str, tp: TopicPartition, position: int, characters: int, most: int) -> None:
+        super().__init__(
+            f"group {group}, {tp} at {position}: the metadata text has {characters} characters and the brokers' "
+            f"offset.metadata.max.bytes is taken to be {most}; shorten it; nothing was committed for this partition"
+        )
+        self.tp = tp
+        self.position = position
 
 
 class MessageTooLarge(LocalError):
@@ -99,15 +127,32 @@ _KINDS: dict[int, type[Refused]] = {
     22: GroupActive,
     25: GroupActive,
     27: GroupActive,
+    28: CommitTooLarge,
+    29: NotAllowed,
+    30: NotAllowed,
+    31: NotAllowed,
+}
+
+# What helps where a group's offsets were asked for or committed.
+HELPS_A_GROUP = {
+    3: "the coordinator knows no such partition: it was deleted, or made a moment ago",
+    14: "the coordinator is still reading __consumer_offsets after it took over; try later",
+    15: (
+        "there is no coordinator: the group's partition of __consumer_offsets has no leader, or the topic cannot be "
+        "made (fewer brokers are alive than offsets.topic.replication.factor says)"
+    ),
+    16: "another broker coordinates the group, and the brokers do not agree which; try later",
+    24: "this release takes no such group name; an empty one least of all",
 }
 
 
 def refusal(
     code: int,
-    broker: Broker,
+    broker: Broker | None,
     tp: TopicPartition | None = None,
     position: int | None = None,
     group: str | None = None,
+    tried: str = "",
 ) -> Refused:
     """The error of a code other than 0, to be raised or handed on."""
-    return _KINDS.get(code, Refused)(code, broker, tp, position, group)
+    return _KINDS.get(code, Refused)(code, broker, tp, position, group, tried)

@@ -146,17 +146,22 @@ def offset_commit(
     generation: int = -1,
     member_id: str = "",
     retention_ms: int = -1,
+    timestamp_ms: int = -1,
 ) -> Request:
     """Commit (offset, metadata) each; offset is the next one wanted.
 
     zookeeper: any broker takes it (and drops the metadata).  kafka: the group's coordinator; generation -1 and an
-    empty member id commit without a group.  retention_ms -1 is the broker's own and is only sent by v2.
+    empty member id commit without a group.  retention_ms -1 is the broker's own and is only sent by v2; timestamp_ms
+    is only sent by v1: -1 is the broker's clock, any other is taken for when the offset was committed.
     """
     version = d.speaks(apis.OFFSET_COMMIT.key, store)
     if retention_ms != -1 and version != 2:
         raise LocalError(f"OffsetCommit v{version} (Kafka {d.release}) knows no retention")
-    # v1: any timestamp but -1 is taken for the offset's age, and a stale one makes the offset vanish
-    extra = {"timestamp": -1} if version == 1 else {}
+    if timestamp_ms != -1 and version != 1:
+        raise LocalError(f"OffsetCommit v{version} (Kafka {d.release}) knows no timestamp")
+    if timestamp_ms == 0 or timestamp_ms < -1:
+        raise LocalError(f"a timestamp of {timestamp_ms} in OffsetCommit v1 would make the offset vanish at once")
+    extra = {"timestamp": timestamp_ms} if version == 1 else {}
     topics = _grouped((tp, {"offset": at, "metadata": text, **extra}) for tp, (at, text) in offsets.items())
     fields: dict[str, Any] = {"group": group, "topics": topics}
     if version >= 1:

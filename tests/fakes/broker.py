@@ -1,7 +1,7 @@
 """A fake Kafka 0.8.2 cluster that speaks real bytes on 127.0.0.1: a plain thread a connection, no gevent, no kafkawire.
 
     speaks       Produce v0, Fetch v0, ListOffsets v0, Metadata v0, GroupCoordinator v0, OffsetCommit and OffsetFetch
-                 v0 (as if in ZooKeeper) and v1; message format v0, plain and gzip wrappers
+                 v0 (as if in ZooKeeper), v1 and v2 (commit only); message format v0, plain and gzip wrappers
     does         offsets renumbered on append, outer CRCs checked (2), message.max.bytes (10; wrappers of one set are
                  measured together, because 0.8 merges them), leadership (6), auto-creation by name, acks 0 without an
                  answer, partial sets at the end of a fetch, one request at a time per connection; one coordinator
@@ -489,9 +489,12 @@ def _decode(frame: bytes) -> tuple[str, dict[str, Any], int]:
         body["topics"] = [r.string() for _ in range(r.take("i"))]
     elif key == 8:
         body["group"] = r.string()
-        if version == 1:
+        if version >= 1:
             body["generation"], body["member_id"] = r.take("i"), r.string()
-        body["offsets"] = r.partitions(lambda: _offset_row(r, version))
+        if version == 2:
+            body["retention_ms"] = r.take("q")
+        body["timestamps"] = []  # v1: one a partition
+        body["offsets"] = r.partitions(lambda: _offset_row(r, version, body["timestamps"]))
     elif key == 9:
         body["group"] = r.string()
         body["wanted"] = list(r.partitions(lambda: None))
@@ -502,10 +505,11 @@ def _decode(frame: bytes) -> tuple[str, dict[str, Any], int]:
     return APIS[key], body, correlation
 
 
-def _offset_row(r: _Bytes, version: int) -> tuple[int, str]:
+def _offset_row(r: _Bytes, version: int, timestamps: list[int]) -> tuple[int, str]:
     offset = r.take("q")
     if version == 1:
-        assert r.take("q") == -1, "a timestamp other than -1 is taken for the offset's age"
+        timestamps.append(r.take("q"))
+        assert timestamps[-1] == -1 or timestamps[-1] > 1_000_000_000_000, "taken for the offset's age: gone at once"
     return offset, r.string()
 
 

@@ -271,7 +271,7 @@ def test_members_of_an_active_group_commit_for_it(cluster: FakeCluster, simple: 
 
 def test_each_partition_has_its_own_result(cluster: FakeCluster, simple: SimpleConsumer):
     cluster.script("offset_commit", Fail(12, ("t", 1)))
-    found = simple.commit_offsets("g", {T0: 5, T1: (6, "x" * 5000)}, "kafka")
+    found = simple.commit_offsets("g", {T0: 5, T1: (6, "x" * 4000)}, "kafka")
     assert found[T0] is None
     assert isinstance(found[T1], MetadataTooLarge)
 

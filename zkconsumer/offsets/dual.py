@@ -1,0 +1,127 @@
+r"""Offsets in both stores, for a group on its way from ZooKeeper to Kafka, or back: members of either kind may run.
+
+    read     the larger of the two.  Where it lies outside the log it is handed on all the same: the fetch finds it out
+             of range, and auto.offset.reset decides.  (The smaller may belong to a topic that was made anew, or may be
+             weeks old; nobody can tell, so nothing is clamped in silence: it is told.)
+    commit   Kafka first, then ZooKeeper for what Kafka accepted.  So ZooKeeper is never ahead of Kafka by our doing,
+             and a crash between the two costs a member that reads ZooKeeper alone one commit interval, read twice
+
+    Kafka \ ZooKeeper   none     20       unreadable
+    none                 none     20       Unknown
+    70                   70       70       Unknown
+    error, left out      Unknown  Unknown  Unknown       the JVM takes ZooKeeper's here, and resets where it has none
+
+Kafka is given every partition each time (idle ones would expire), ZooKeeper writes only what moved; each store does
+so by itself.  The stores are asked one after the other, in the caller's thread or greenlet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from groundwork.failpoints import failpoint
+from kafkawire.model import TopicPartition
+from zkconsumer.errors import ConsumerError
+from zkconsumer.lease import Lease
+from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
+
+BETWEEN = "between kafka and zookeeper commit"
+
+Bounds = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, tuple[int, int]]]
+"""First offset and end of the logs; left out where nobody can tell."""
+
+
+class HalfWritten(ConsumerError):
+    """Kafka has the new position and ZooKeeper does not; .tp, .position, and the reason as __cause__."""
+
+    def __init__(self, group: str, tp: TopicPartition, position: int, why: Exception) -> None:
+        super().__init__(
+            f"group {group}, {tp}: {position} was written to Kafka and not to ZooKeeper ({why}); as long as they "
+            "differ the larger of the two counts: write both again"
+        )
+        self.tp = tp
+        self.position = position
+        self.__cause__ = why
+
+
+class DualOffsets:
+    """The offset store of `offsets.storage=kafka` with `dual.commit.enabled`."""
+
+    def __init__(
+        self,
+        kafka: OffsetStore,
+        zookeeper: OffsetStore,
+        bounds: Bounds = lambda tps: {},
+        tell: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
+    ) -> None:
+        """bounds: asked for partitions whose stores disagree.  tell(tp, sentence): such a position is out of range."""
+        self._kafka = kafka
+        self._zookeeper = zookeeper
+        self._bounds = bounds
+        self._tell = tell
+
+    def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """The larger of both, see above.  Raises ConsumerError when one of the stores cannot be asked."""
+        wanted = list(tps)
+        kafka = self._kafka.read(group, wanted)
+        zookeeper = self._zookeeper.read(group, wanted)
+        differ = [tp for tp in wanted if disagree(kafka[tp], zookeeper[tp])]
+        bounds = self._bounds(differ) if differ else {}
+        for tp in differ:
+            doubt = doubtful(tp, kafka[tp], zookeeper[tp], bounds.get(tp))
+            if doubt is not None:
+                self._tell(tp, f"group {group}, {doubt}")
+        return {tp: larger(kafka[tp], zookeeper[tp]) for tp in wanted}
+
+    def commit(
+        self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
+    ) -> dict[TopicPartition, Exception | None]:
+        """Per partition None when both have it, else why the first that failed has not."""
+        results = dict(self._kafka.commit(group, positions, lease))
+        accepted = {tp: at for tp, at in positions.items() if results[tp] is None}
+        if accepted:
+            failpoint(BETWEEN)
+            results |= self._zookeeper.commit(group, accepted, lease)
+        return results
+
+    def write_both(
+        self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
+    ) -> dict[TopicPartition, Exception | None]:
+        """Set positions by order of somebody (seek, reset), also back: both stores, since the larger would win.
+
+        Per partition None, HalfWritten, or why neither has it.
+        """
+        results = dict(self._kafka.commit(group, positions, lease))
+        accepted = {tp: at for tp, at in positions.items() if results[tp] is None}
+        if accepted:
+            failpoint(BETWEEN)
+            for tp, why in self._zookeeper.commit(group, accepted, lease).items():
+                results[tp] = HalfWritten(group, tp, positions[tp], why) if why is not None else None
+        return results
+
+
+def larger(kafka: Committed, zookeeper: Committed) -> Committed:
+    """Where to begin.  What cannot be read may be the larger one: Unknown."""
+    if isinstance(kafka, Unknown):
+        return kafka
+    if isinstance(zookeeper, Unknown):
+        return zookeeper
+    if kafka is NONE or zookeeper is NONE:
+        return zookeeper if kafka is NONE else kafka
+    return max(kafka, zookeeper)
+
+
+def disagree(kafka: Committed, zookeeper: Committed) -> bool:
+    """Have both a position, and not the same?"""
+    return isinstance(kafka, int) and isinstance(zookeeper, int) and kafka != zookeeper
+
+
+def doubtful(tp: TopicPartition, kafka: Committed, zookeeper: Committed, bounds: tuple[int, int] | None) -> str | None:
+    """A sentence where the larger position lies outside the log (first offset, end), else None."""
+    at = larger(kafka, zookeeper)
+    if bounds is None or not isinstance(at, int) or bounds[0] <= at <= bounds[1]:
+        return None
+    return (
+        f"{tp}: Kafka has {kafka} and ZooKeeper {zookeeper}, but the log holds {bounds[0]} to {bounds[1]}: "
+        "auto.offset.reset decides where to begin; if the topic was made anew, set both stores"
+    )

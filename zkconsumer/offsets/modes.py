@@ -1,0 +1,168 @@
+"""Where a group keeps its positions while it moves from ZooKeeper to Kafka or back.  Pure.
+
+    zookeeper  <->  dual  <->  kafka          one step at a time, one member after the other
+
+    zookeeper   reads and writes ZooKeeper alone            offsets.storage=zookeeper
+    dual        reads the larger, writes Kafka, then ZooKeeper      kafka, dual.commit.enabled=true
+    kafka       reads and writes Kafka alone                kafka, dual.commit.enabled=false
+
+Refused: zookeeper -> kafka and kafka -> zookeeper in one bounce, and members of both kinds beside each other: the one
+does not see what the other committed.  Leaving dual needs one thing more: the store that is to count alone must hold
+everything the other one holds (`behind`), for an idle partition as well.
+
+Each member of ours shows its mode in an ephemeral node of its own (the registration stays what the JVM writes):
+
+    /consumers/GROUP/modes/MEMBER   {"version":"1","mode":"dual","zookeeper":{"committed_at_ms":"..","partitions":".."},
+                                     "kafka":{"committed_at_ms":"..","partitions":".."}}
+
+A store that was not committed to yet is left out.  JVM members have no such node: their mode is not known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from kafkawire.v08.znodes import CONSUMERS
+from zkconsumer.errors import ConsumerError
+from zkconsumer.offsets.store import NONE, Committed, Unknown
+
+Mode = Literal["zookeeper", "dual", "kafka"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+VERSION = "1"
+STEPS = {("zookeeper", "dual"), ("dual", "zookeeper"), ("dual", "kafka"), ("kafka", "dual")}
+
+
+class ModeRefused(ConsumerError):
+    """The group may not go into this mode from where it is; the sentence says what would be lost and what to do."""
+
+
+class ModeUnreadable(ConsumerError):
+    """A mode node holds what no release of ours writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCommit:
+    """A member's last commit to one store that was accepted."""
+
+    committed_at_ms: int  # since the epoch, by the member's clock
+    partitions: int  # how many
+
+
+@dataclass(frozen=True, slots=True)
+class MemberMode:
+    """What a member's mode node says."""
+
+    mode: Mode
+    zookeeper: StoreCommit | None = None
+    kafka: StoreCommit | None = None
+
+
+# rules ---------------------------------------------------------------------------------------------------------------
+
+
+def mode_of(storage: str, dual: bool | None) -> Mode:
+    """The mode of `offsets.storage` and `dual.commit.enabled`; dual None is its default, true where storage is kafka.
+
+    dual is ignored with zookeeper, as the JVM does.  Raises ModeRefused for another storage.
+    """
+    if storage == "zookeeper":
+        return "zookeeper"
+    if storage == "kafka":
+        return "kafka" if dual is False else "dual"
+    raise ModeRefused(f"offsets.storage={storage}: it is zookeeper or kafka")
+
+
+def check_step(before: Mode, after: Mode) -> None:
+    """May a member, or the group, go from one mode to another in one bounce?  Raises ModeRefused."""
+    if before != after and (before, after) not in STEPS:
+        raise ModeRefused(
+            f"{before} -> {after} in one bounce is refused: {after} would begin at what it held when it was last "
+            f"written, if ever; go to dual first (offsets.storage=kafka, dual.commit.enabled=true), let every member "
+            "commit, then go on"
+        )
+
+
+def check_beside(mode: Mode, others: Mapping[str, Mode]) -> None:
+    """May a member of this mode run beside the others (member id -> mode)?  Raises ModeRefused naming one."""
+    for member, other in sorted(others.items()):
+        if {mode, other} == {"zookeeper", "kafka"}:
+            raise ModeRefused(
+                f"a member that keeps offsets in {mode} alone beside {member}, which keeps them in {other} alone, is "
+                "refused: neither sees what the other committed; take that one to dual first"
+            )
+
+
+def behind(mode: Mode, kafka: Committed, zookeeper: Committed) -> str | None:
+    """Why one partition may not begin in this mode: the store it is to read alone lacks what the other has.  Or None."""
+    if mode == "dual":
+        return None
+    alone, other = (kafka, zookeeper) if mode == "kafka" else (zookeeper, kafka)
+    there = "ZooKeeper" if mode == "kafka" else "Kafka"
+    here = "Kafka" if mode == "kafka" else "ZooKeeper"
+    if other is NONE:
+        return None
+    if isinstance(other, Unknown):
+        return f"{there} cannot be read: {other.reason}"
+    if isinstance(alone, Unknown):
+        return f"{here} cannot be read: {alone.reason}"
+    if alone is NONE or alone < other:
+        return f"{there} has {other} and {here} {'nothing' if alone is NONE else alone}: what {there} has would be lost"
+    return None
+
+
+# nodes ---------------------------------------------------------------------------------------------------------------
+
+
+def modes_path(group: str) -> str:
+    """The folder of the mode nodes."""
+    return f"{CONSUMERS}/{group}/modes"
+
+
+def mode_path(group: str, consumer_id: str) -> str:
+    return f"{modes_path(group)}/{consumer_id}"
+
+
+def mode_text(member: MemberMode) -> str:
+    """What a mode node holds; numbers are text, as in the JVM's nodes."""
+    document: dict[str, object] = {"version": VERSION, "mode": member.mode}
+    for name, commit in (("zookeeper", member.zookeeper), ("kafka", member.kafka)):
+        if commit is not None:
+            document[name] = {
+                "committed_at_ms": str(commit.committed_at_ms),
+                "partitions": str(commit.partitions),
+            }
+    return json.dumps(document, separators=(",", ":"))
+
+
+def read_mode(text: str | bytes, where: str = "mode node") -> MemberMode:
+    """The other way round.  Fields we do not know are passed over.  Raises ModeUnreadable."""
+    try:
+        document = json.loads(text)
+    except ValueError as why:
+        raise ModeUnreadable(f"{where}: no JSON ({why})") from None
+    if not isinstance(document, dict):
+        raise ModeUnreadable(f"{where}: an object is expected, {text!r} is there")
+    mode = document.get("mode")
+    if document.get("version") != VERSION or mode not in MODES:
+        raise ModeUnreadable(f"{where}: version {document.get('version')!r} and mode {mode!r} are none we know")
+    stores = {name: _commit(document.get(name), where) for name in ("zookeeper", "kafka")}
+    return MemberMode(mode, stores["zookeeper"], stores["kafka"])
+
+
+def group_modes(members: Iterable[str], nodes: Mapping[str, MemberMode]) -> dict[str, Mode | None]:
+    """Each member's mode; None where it shows none (a JVM's: ask whoever runs it)."""
+    return {member: nodes[member].mode if member in nodes else None for member in members}
+
+
+def _commit(row: object, where: str) -> StoreCommit | None:
+    if row is None:
+        return None
+    if not isinstance(row, dict):
+        raise ModeUnreadable(f"{where}: {row!r} is no commit")
+    numbers = [row.get(name) for name in ("committed_at_ms", "partitions")]
+    if not all(isinstance(text, str) and text.isascii() and text.isdigit() for text in numbers):
+        raise ModeUnreadable(f"{where}: {row!r} is no commit: committed_at_ms and partitions are numbers as text")
+    return StoreCommit(*(int(str(text)) for text in numbers))
