@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from groundwork.javaregex import PatternRefused, to_python
+from groundwork.javachars import PatternRefused
+from groundwork.javaregex import to_python
 
 __all__ = ["PatternRefused", "bytes_hash", "filter_text", "read_properties", "string_hash", "topic_filter"]
 

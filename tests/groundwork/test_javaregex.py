@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwork.java import PatternRefused, topic_filter
-from groundwork.javaregex import POSIX, to_python
+from groundwork.javachars import POSIX
+from groundwork.javaregex import to_python
 
 NAME = st.text(st.sampled_from("abAB01._-"), min_size=1, max_size=6)
 

@@ -1,0 +1,212 @@
+"""The characters of a Java pattern: escapes, POSIX classes and [..], as Python writes the same ones.
+
+    Text           the pattern, read from left to right
+    one_char       the character that an escape stands for
+    class_escape   the characters that \\d, \\h, \\p{Alpha} and their kin stand for
+    bracketed      a whole [..]
+
+What Python might read differently is refused (javaregex says what, and why that matters).
+"""
+
+from __future__ import annotations
+
+import re
+
+LAST = 0x10FFFF
+Ranges = tuple[tuple[int, int], ...]
+
+
+def _ranges(text: str) -> Ranges:
+    """`AZ az __` in pairs."""
+    return tuple((ord(pair[0]), ord(pair[1])) for pair in text.split(" "))
+
+
+POSIX: dict[str, Ranges] = {
+    "Lower": _ranges("az"),
+    "Upper": _ranges("AZ"),
+    "ASCII": ((0, 0x7F),),
+    "Alpha": _ranges("AZ az"),
+    "Digit": _ranges("09"),
+    "Alnum": _ranges("09 AZ az"),
+    "Punct": _ranges("!/ :@ [` {~"),
+    "Graph": _ranges("!~"),
+    "Print": ((0x20, 0x7E),),
+    "Blank": ((9, 9), (0x20, 0x20)),
+    "Cntrl": ((0, 0x1F), (0x7F, 0x7F)),
+    "XDigit": _ranges("09 AF af"),
+    "Space": ((9, 13), (0x20, 0x20)),
+}
+HORIZONTAL: Ranges = (
+    (9, 9), (0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x180E, 0x180E), (0x2000, 0x200A), (0x202F, 0x202F),
+    (0x205F, 0x205F), (0x3000, 0x3000),
+)  # fmt: skip
+CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
+ANCHORS = {"b": r"\b", "B": r"\B", "A": r"\A", "z": r"\Z", "Z": r"\Z"}
+REFUSED_ESCAPES = {
+    "G": "the end of the previous match: a name is matched once",
+    "R": "a line end, which no topic name has, and unknown to the Java of those days",
+    "X": "a grapheme, which Python has no pattern for",
+    "N": "a character by its Unicode name, which older Java does not know",
+    "v": "a vertical tab in older Java and any vertical space in newer",
+    "V": "unknown to older Java",
+}
+
+
+class PatternRefused(ValueError):
+    """No Java pattern, or one that Python might read differently; says which part and why."""
+
+
+class Text:
+    """The pattern, and how far it is read."""
+
+    __slots__ = ("_at", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    @property
+    def ended(self) -> bool:
+        return self._at >= len(self._text)
+
+    def match(self, pattern: str) -> re.Match[str] | None:
+        """A Python pattern, right here."""
+        return re.compile(pattern).match(self._text, self._at)
+
+    def peek(self, n: int = 1) -> str:
+        return self._text[self._at : self._at + n]
+
+    def take(self, n: int = 1) -> str:
+        """The next n characters.  Raises PatternRefused when there are fewer."""
+        taken = self.peek(n)
+        if len(taken) < n:
+            raise PatternRefused("it ends too early")
+        self._at += n
+        return taken
+
+    def took(self, expected: str) -> bool:
+        """Take it, if it is what comes now."""
+        if not self._text.startswith(expected, self._at):
+            return False
+        self._at += len(expected)
+        return True
+
+    def until(self, end: str, what: str) -> str:
+        """What stands before `end`, which is taken too; what: the name of it in the refusal when there is none."""
+        stop = self._text.find(end, self._at)
+        if stop < 0:
+            raise PatternRefused(f"{what} without its {end}")
+        taken = self._text[self._at : stop]
+        self._at = stop + len(end)
+        return taken
+
+
+def char(code: int) -> str:
+    """One character, safe inside and outside of a class."""
+    return re.escape(chr(code)) if 0x20 < code < 0x7F else f"\\U{code:08x}"
+
+
+def members(ranges: Ranges) -> str:
+    return "".join(char(low) if low == high else f"{char(low)}-{char(high)}" for low, high in ranges)
+
+
+def complement(ranges: Ranges) -> Ranges:
+    edges = [-1, *(edge for low_high in ranges for edge in low_high), LAST + 1]
+    pairs = zip(edges[::2], edges[1::2], strict=True)
+    return tuple((below + 1, above - 1) for below, above in pairs if below + 1 <= above - 1)
+
+
+def class_escape(text: Text, c: str, ignore_case: bool) -> Ranges | str:
+    """The characters of a class escape; text for \\d and its kin, which Python writes alike; () for all others."""
+    if c in "dDsSwW":
+        return "\\" + c
+    if c in "hH":
+        return HORIZONTAL if c == "h" else complement(HORIZONTAL)
+    if c not in "pP":
+        return ()
+    name = text.until("}", "\\p{") if text.took("{") else text.take()
+    if name not in POSIX:
+        raise PatternRefused(f"\\{c}{{{name}}}: only Java's ASCII classes are read alike; write the characters out")
+    if ignore_case and name in ("Lower", "Upper"):
+        raise PatternRefused(f"\\{c}{{{name}}} under (?i): versions of Java differ; write the characters out")
+    return POSIX[name] if c == "p" else complement(POSIX[name])
+
+
+def one_char(text: Text, c: str) -> int:
+    """The character that an escape stands for, its letter being taken already."""
+    if c in CONTROL:
+        return ord(CONTROL[c])
+    if c == "c":
+        return ord(text.take()) ^ 64
+    if c == "0":
+        return _octal(text)
+    if c == "x":
+        return _hex(text.until("}", "\\x{") if text.took("{") else text.take(2))
+    if c == "u":
+        return _hex(text.take(4))
+    if c in REFUSED_ESCAPES:
+        raise PatternRefused(f"\\{c}: {REFUSED_ESCAPES[c]}")
+    if c.isascii() and c.isalpha():
+        raise PatternRefused(f"\\{c} is no escape in Java")
+    return ord(c)
+
+
+def _octal(text: Text) -> int:
+    digits = text.match("[0-3][0-7]{0,2}|[4-7][0-7]?")
+    if digits is None:
+        raise PatternRefused("\\0 without octal digits")
+    return int(text.take(len(digits[0])), 8)
+
+
+def _hex(digits: str) -> int:
+    if not re.fullmatch("[0-9a-fA-F]{1,8}", digits):
+        raise PatternRefused(f"{digits!r} are no hexadecimal digits")
+    code = int(digits, 16)
+    if code > LAST or 0xD800 <= code <= 0xDFFF:
+        raise PatternRefused(f"U+{code:04X} is no character")
+    return code
+
+
+def bracketed(text: Text, ignore_case: bool) -> str:
+    """A [..] up to its end, the [ being taken already."""
+    out = ["[^" if text.took("^") else "["]
+    if text.peek() == "]":
+        raise PatternRefused("a ] right after [: write \\]")
+    while not text.took("]"):
+        if text.ended:
+            raise PatternRefused("a [ without its ]")
+        out.append(_member(text, ignore_case))
+    return "".join(out) + "]"
+
+
+def _member(text: Text, ignore_case: bool) -> str:
+    first = _class_char(text, ignore_case)
+    if isinstance(first, str):
+        if text.peek() == "-" and text.peek(2) != "-]":
+            raise PatternRefused("a range in [..] that begins with a class")
+        return first
+    if text.peek() != "-" or text.peek(2) == "-]":
+        return char(first)
+    text.take()
+    last = _class_char(text, ignore_case)
+    if isinstance(last, str) or last < first:
+        raise PatternRefused("a range in [..] that ends with a class or before it begins")
+    return f"{char(first)}-{char(last)}"
+
+
+def _class_char(text: Text, ignore_case: bool) -> int | str:
+    """A character, or the text of a class escape."""
+    if text.peek(2) == "&&":
+        raise PatternRefused("&& in [..]: Python has no intersections; write the characters out")
+    c = text.take()
+    if c == "[":
+        raise PatternRefused("[ inside [..]: Python has no classes in classes; write \\[ or the characters out")
+    if c != "\\":
+        return ord(c)
+    c = text.take()
+    if c in ANCHORS or c in "k123456789":
+        raise PatternRefused(f"\\{c} inside [..]")
+    ranges = class_escape(text, c, ignore_case)
+    if isinstance(ranges, str):
+        return ranges
+    return members(ranges) if ranges else one_char(text, c)
