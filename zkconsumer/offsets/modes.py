@@ -96,7 +96,7 @@ def check_beside(mode: Mode, others: Mapping[str, Mode]) -> None:
 
 
 def behind(mode: Mode, kafka: Committed, zookeeper: Committed) -> str | None:
-    """Why one partition may not begin in this mode: the store it is to read alone lacks what the other has.  Or None."""
+    """Why a partition may not begin in this mode (the store it is to read alone lacks what the other has), or None."""
     if mode == "dual":
         return None
     alone, other = (kafka, zookeeper) if mode == "kafka" else (zookeeper, kafka)

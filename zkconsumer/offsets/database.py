@@ -1,0 +1,240 @@
+"""Offsets in a table of the user's database, so that positions and results are one transaction: both there, or neither.
+
+    store = DatabaseOffsets(connection, paramstyle=sqlite3.paramstyle)
+    with store.transaction() as cursor:
+        cursor.execute("INSERT INTO ...")                       # what became of the messages
+        store.write(cursor, "billing", {tp: message_set.resume_at})
+
+Any DB-API 2.0 connection that is not in autocommit mode, used by one thread at a time.  The user makes the table (DDL).
+
+A write names the position that this store last read or wrote: a row that somebody else moved meanwhile is a
+ForeignWrite, and the transaction is rolled back with its results.  Two processes that read the same partition can thus
+not both store what they made of it, whatever ZooKeeper thinks of them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any, Literal, get_args
+
+from kafkawire.model import TopicPartition
+from zkconsumer.errors import ConsumerError, ForeignWrite
+from zkconsumer.lease import Lease, LeaseOver
+from zkconsumer.offsets.store import NONE, Committed, Unknown
+
+ParamStyle = Literal["qmark", "numeric", "named", "format", "pyformat"]
+TABLE = "consumer_offsets"
+
+DDL = """\
+CREATE TABLE consumer_offsets (
+    group_id       VARCHAR(200) NOT NULL,
+    topic          VARCHAR(255) NOT NULL,
+    partition_id   VARCHAR(32)  NOT NULL,
+    next_position  BIGINT       NOT NULL,
+    PRIMARY KEY (group_id, topic, partition_id)
+)"""
+"""For SQLite, PostgreSQL and most others.  Names are compared as they are written: on MySQL give the three names a
+binary collation.  The table may have more columns, if they have defaults."""
+
+MARKS = {"qmark": "?", "numeric": ":{}", "named": ":v{}", "format": "%s", "pyformat": "%(v{})s"}
+COLUMNS = ("group_id", "topic", "partition_id")
+Row = tuple[str, str, str]
+
+
+class DatabaseOffsets:
+    """An OffsetStore in one table.  Calls block as long as the database does: in a connector they are made in a thread
+    of their own (SQLite: check_same_thread=False)."""
+
+    def __init__(
+        self,
+        connection: Any,
+        paramstyle: ParamStyle,
+        table: str = TABLE,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """paramstyle: that of the driver's module, such as sqlite3.paramstyle.  table may name a schema: `app.offsets`.
+        Raises ConsumerError for a table's name that is none, another style, or a connection that commits by itself."""
+        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", table, re.ASCII):
+            raise ConsumerError(f"offsets table {table!r} is no plain name")
+        if paramstyle not in get_args(ParamStyle):
+            raise ConsumerError(f"paramstyle {paramstyle!r} is none of DB-API 2.0: {', '.join(get_args(ParamStyle))}")
+        if getattr(connection, "autocommit", None) is True or _sqlite_commits_by_itself(connection):
+            raise ConsumerError(
+                f"offsets table {table}: the connection is in autocommit mode, so that a position and its results "
+                "would not be one transaction; switch it off"
+            )
+        self._connection = connection
+        self._style = paramstyle
+        self._table = table
+        self._now = now
+        self._seen: dict[Row, Committed] = {}  # as this store last read or committed it
+        self._written: dict[Row, int] = {}  # in the transaction that is under way
+
+    # ---- as a store --------------------------------------------------------------------------------------------
+
+    def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """The committed positions; Unknown for a row that holds none.  Ends the transaction it makes.
+
+        Raises ConsumerError when the database refuses.
+        """
+        wanted = list(tps)
+        try:
+            cursor = self._connection.cursor()
+            found = {tp: self._read(cursor, _row(group, tp)) for tp in wanted}
+            cursor.close()
+            self._connection.rollback()  # nothing was written; a reader must not hold an old snapshot for hours
+        except Exception as why:  # each driver has its own errors, and no common root
+            raise self._failed("read", why) from why
+        self._seen |= {_row(group, tp): at for tp, at in found.items()}
+        return found
+
+    def commit(
+        self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
+    ) -> dict[TopicPartition, Exception | None]:
+        """Write positions in a transaction of their own while the lease holds: all of them, or none.
+
+        After a ForeignWrite, a second call by one who still owns it takes ours.
+        """
+        try:
+            with self.transaction() as cursor:
+                self.write(cursor, group, positions)
+                lease.check(self._now())  # after the last wait: a lock on a row costs lease too
+        except ForeignWrite as foreign:
+            halted = ConsumerError(f"not written, because its transaction was rolled back: {foreign}")
+            return {tp: foreign if tp == foreign.tp else halted for tp in positions}
+        except (ConsumerError, LeaseOver) as why:
+            return dict.fromkeys(positions, why)
+        return dict.fromkeys(positions)
+
+    # ---- in the user's transaction -----------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """A cursor of the connection; commits at the end of the block, rolls back when something is raised in it.
+
+        Raises what the block raises, and ConsumerError when the commit itself fails: then nobody knows whether it
+        happened, and the next read tells.
+        """
+        cursor = self._connection.cursor()
+        try:
+            yield cursor
+            cursor.close()
+        except BaseException:
+            self.rolled_back()
+            self._connection.rollback()
+            raise
+        try:
+            self._connection.commit()
+        except Exception as why:
+            self.rolled_back()
+            self._seen.clear()
+            raise self._failed("committed", why) from why
+        self.committed()
+
+    def write(self, cursor: Any, group: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Write positions in the transaction that cursor belongs to; does not commit.
+
+        Raises ForeignWrite when a row is not as this store last saw it, ConsumerError when the database refuses or a
+        position is below 0: roll back.  Outside of transaction() tell what became of it: committed() or rolled_back().
+        """
+        for tp, at in positions.items():
+            if at < 0:
+                raise ConsumerError(f"group {group}: {at} is no position to commit for {tp}")
+            try:
+                foreign = self._move(cursor, group, tp, at)
+            except ConsumerError:
+                raise
+            except Exception as why:
+                raise self._failed(f"written for {tp}", why) from why
+            if foreign is not None:
+                raise foreign
+
+    def committed(self) -> None:
+        """What was written since the last call is committed."""
+        self._seen |= self._written
+        self._written.clear()
+
+    def rolled_back(self) -> None:
+        """What was written since the last call is not there any more."""
+        self._written.clear()
+
+    # ---- rows --------------------------------------------------------------------------------------------------
+
+    def _move(self, cursor: Any, group: str, tp: TopicPartition, at: int) -> ForeignWrite | None:
+        row = _row(group, tp)
+        before: Committed
+        if row in self._written:
+            before = self._written[row]
+        elif row in self._seen:
+            before = self._seen[row]
+        else:
+            before = self._read(cursor, row)
+        if isinstance(before, Unknown):
+            raise ConsumerError(before.reason)
+        if before == at:
+            return None
+        if self._insert(cursor, row, at) if before is NONE else self._update(cursor, row, before, at):
+            self._written[row] = at
+            return None
+        self._seen.pop(row, None)  # the next write looks first, and takes ours
+        return ForeignWrite(group, tp, "another position", at)
+
+    def _update(self, cursor: Any, row: Row, before: Committed, at: int) -> bool:
+        where = " AND ".join(f"{name} = ?" for name in (*COLUMNS, "next_position"))
+        self._execute(cursor, f"UPDATE {self._table} SET next_position = ? WHERE {where}", (at, *row, before))
+        return bool(cursor.rowcount == 1)
+
+    def _insert(self, cursor: Any, row: Row, at: int) -> bool:
+        """False when somebody else has made the row since we looked for it."""
+        names = ", ".join((*COLUMNS, "next_position"))
+        try:
+            self._execute(cursor, f"INSERT INTO {self._table} ({names}) VALUES (?, ?, ?, ?)", (*row, at))
+        except Exception as why:
+            if any(kind.__name__ == "IntegrityError" for kind in type(why).__mro__):  # its name in every driver
+                return False
+            raise
+        return True
+
+    def _read(self, cursor: Any, row: Row) -> Committed:
+        where = " AND ".join(f"{name} = ?" for name in COLUMNS)
+        self._execute(cursor, f"SELECT next_position FROM {self._table} WHERE {where}", row)
+        found = cursor.fetchone()
+        if found is None:
+            return NONE
+        if isinstance(found[0], (int, Decimal)) and found[0] >= 0 and int(found[0]) == found[0]:
+            return int(found[0])
+        group, topic, partition = row
+        where_it_is = f"offsets table {self._table}, group {group}, {topic}/{partition}"
+        return Unknown(f"{where_it_is}: next_position is {found[0]!r}, which is no position; correct or delete the row")
+
+    def _execute(self, cursor: Any, statement: str, values: Sequence[object]) -> None:
+        cursor.execute(*in_style(self._style, statement, values))
+
+    def _failed(self, what: str, why: Exception) -> ConsumerError:
+        return ConsumerError(
+            f"offsets table {self._table} cannot be {what}: {type(why).__name__}: {why}; if it does not exist, create "
+            "it: zkconsumer.offsets.database.DDL"
+        )
+
+
+def in_style(
+    style: ParamStyle, statement: str, values: Sequence[object]
+) -> tuple[str, Sequence[object] | dict[str, object]]:
+    """A statement with `?` for each value, and the values, as a driver of that paramstyle takes them."""
+    first, *pieces = statement.split("?")
+    text = first + "".join(MARKS[style].format(n) + piece for n, piece in enumerate(pieces, start=1))
+    if style in ("named", "pyformat"):
+        return text, {f"v{n}": value for n, value in enumerate(values, start=1)}
+    return text, tuple(values)
+
+
+def _sqlite_commits_by_itself(connection: Any) -> bool:
+    return type(connection).__module__.startswith("sqlite3") and connection.isolation_level is None
+
+
+def _row(group: str, tp: TopicPartition) -> Row:
+    return group, tp.topic, str(tp.partition)
