@@ -4,7 +4,7 @@
     out         offsets, key_at, key_size, value_at, value_size, timestamps: rows as long as there can be messages
 
 It says how many messages it found and where it stopped; why, is told by the pure form, which reads that entry again.
-CRC-32 goes sixteen bytes a step, by sixteen tables.
+CRC-32 is in checksumming.py.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from kafkawire.primitives import Bytes
+from kafkawire.v08.checksumming import best, loader, tables
 
 log = logging.getLogger(__name__)
 
@@ -33,73 +32,9 @@ _FAR = np.int64(1 << 62)
 Index = Callable[[Any, Any, Any, bool, Any], tuple[int, int, int, int]]
 Hop = Callable[[Any, int, int, int], tuple[int, int, int]]
 
-
-def _tables() -> Any:
-    """table[k][b]: what byte b does to the checksum when k bytes follow it."""
-    tables = np.zeros((16, 256), dtype=np.uint32)
-    for byte in range(256):
-        value = byte
-        for _ in range(8):
-            value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
-        tables[0, byte] = value
-    for k in range(1, 16):
-        before = tables[k - 1]
-        tables[k] = before >> np.uint32(8) ^ tables[0][before & np.uint32(0xFF)]
-    return tables
-
-
-_TABLES = _tables()
-
-
-def _loader(bits: int, swapped: bool) -> Any:
-    """An unaligned load of so many bits, little endian, or big endian where swapped."""
-
-    def load(typing: Any, data: Any, at: Any) -> Any:
-        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            array = context.make_array(signature.args[0])(context, builder, args[0])
-            pointer = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(bits).as_pointer())
-            value = builder.load(pointer, align=1)
-            return builder.bswap(value) if swapped else value
-
-        return (types.Integer.from_bitwidth(bits, swapped))(data, types.int64), build
-
-    return intrinsic(load)
-
-
-_u64 = _loader(64, False)
-_i32 = _loader(32, True)
-_i64 = _loader(64, True)
-
-
-def _crc32(data: Any, at: int, end: int, table: Any) -> Any:
-    low, top, n8 = np.uint64(0xFF), np.uint64(0xFFFFFFFF), np.uint64(8)
-    crc = top
-    while at + 16 <= end:
-        a = _u64(data, at) ^ crc
-        b = _u64(data, at + 8)
-        crc = np.uint64(
-            table[15, a & low]
-            ^ table[14, a >> n8 & low]
-            ^ table[13, a >> np.uint64(16) & low]
-            ^ table[12, a >> np.uint64(24) & low]
-            ^ table[11, a >> np.uint64(32) & low]
-            ^ table[10, a >> np.uint64(40) & low]
-            ^ table[9, a >> np.uint64(48) & low]
-            ^ table[8, a >> np.uint64(56)]
-            ^ table[7, b & low]
-            ^ table[6, b >> n8 & low]
-            ^ table[5, b >> np.uint64(16) & low]
-            ^ table[4, b >> np.uint64(24) & low]
-            ^ table[3, b >> np.uint64(32) & low]
-            ^ table[2, b >> np.uint64(40) & low]
-            ^ table[1, b >> np.uint64(48) & low]
-            ^ table[0, b >> np.uint64(56)]
-        )
-        at += 16
-    while at < end:
-        crc = crc >> n8 ^ np.uint64(table[0, (crc ^ np.uint64(data[at])) & low])
-        at += 1
-    return crc ^ top
+_TABLES = tables()
+_i32 = loader(32, True)
+_i64 = loader(64, True)
 
 
 def _index(data: Any, segments: Any, out: Any, check: bool, table: Any) -> tuple[int, int, int, int]:
@@ -228,7 +163,7 @@ def _build(cache: bool) -> Kernels:
     table = types.Array(types.uint32, 2, "C")
     numbers = types.Array(types.int64, 2, "C")
     options = {"nogil": True, "cache": cache}
-    _crc = numba.njit(types.uint64(octets, types.int64, types.int64, table), **options)(_crc32)
+    _crc = numba.njit(types.uint64(octets, types.int64, types.int64, table), **options)(best())
     found = types.UniTuple(types.int64, 4)
     index: Index = numba.njit(found(octets, numbers, numbers, types.boolean, table), **options)(_index)
     three = types.UniTuple(types.int64, 3)
@@ -236,7 +171,7 @@ def _build(cache: bool) -> Kernels:
     return Kernels(index, hop)
 
 
-_crc: Any = None  # the compiled _crc32: what _index calls
+_crc: Any = None  # the compiled checksum: what _index calls
 
 
 def _checked(made: Kernels) -> Kernels:
