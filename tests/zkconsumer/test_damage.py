@@ -21,8 +21,8 @@ class BlindCluster(FakeCluster):
 
     blind = range(0)
 
-    def _slice(self, broker: int, tp: tuple[str, int], offset: int, max_bytes: int) -> tuple[int, int, bytes]:
-        return (-1, -1, b"") if offset in self.blind else super()._slice(broker, tp, offset, max_bytes)
+    def slice(self, broker: int, tp: tuple[str, int], offset: int, max_bytes: int) -> tuple[int, int, bytes]:
+        return (-1, -1, b"") if offset in self.blind else super().slice(broker, tp, offset, max_bytes)
 
 
 @pytest.fixture

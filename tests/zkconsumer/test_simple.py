@@ -152,7 +152,7 @@ def test_both_ends_and_offsets_before_a_time(cluster: FakeCluster, simple: Simpl
 
 
 def test_an_end_that_the_broker_does_not_tell_is_an_error_and_never_0(cluster: FakeCluster, simple: SimpleConsumer):
-    cluster._offsets = lambda log, when: []  # type: ignore[method-assign]
+    cluster.offsets_of = lambda log, when: []  # type: ignore[method-assign]
     assert simple.offsets_before(T0, 5) == []
     with pytest.raises(RemoteError, match="t/0"):
         simple.earliest(T0)

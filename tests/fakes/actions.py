@@ -1,0 +1,52 @@
+"""What a scripted request meets at the fake brokers instead of the usual."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+WAIT_S = 10.0  # no test may hang on a fake
+
+
+@dataclass(frozen=True)
+class Fail:
+    """Answer this code for every partition (or the one told); store=True: the entries are kept all the same (7, 20)."""
+
+    code: int
+    tp: tuple[str, int] | None = None
+    store: bool = False
+
+
+@dataclass(frozen=True)
+class Close:
+    """Reset the connection instead of answering; store=True: after the request was carried out."""
+
+    store: bool = False
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Carry out and answer only once the event is set (or, without one, after so many seconds)."""
+
+    event: threading.Event | None = None
+    seconds: float = WAIT_S
+
+
+@dataclass(frozen=True)
+class LeaveOut:
+    """Carry out, and answer without this partition (offsets only)."""
+
+    tp: tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Answer exactly these bytes, whatever they are."""
+
+    data: bytes
+
+
+def refused(action: Any, tp: tuple[str, int]) -> bool:
+    """Whether the action is a failure of this partition."""
+    return isinstance(action, Fail) and action.tp in (None, tp)
