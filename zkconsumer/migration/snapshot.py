@@ -1,0 +1,120 @@
+"""What was read of one group, before anything is decided: both stores, logs, topics, members.  Values only.
+
+Numbers are three-valued (zkconsumer/offsets/store.py).  A partition without an offset node has none: the whole folder
+was listed.  A partition that Kafka was not asked about, or did not answer for, is Unknown: absent is not none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kafkawire.model import PartitionId, TopicPartition
+from zkconsumer.migration.needs import Mode
+from zkconsumer.offsets.store import NONE, Committed, Unknown
+
+ForeignKind = Literal["offset", "owner", "id", "folder"]
+
+
+@dataclass(frozen=True, slots=True)
+class ZkRow:
+    """An offset node.  version is compared when it is written, mzxid and czxid tell when it was, in ZooKeeper's order
+    of all writes.
+    """
+
+    position: Committed
+    version: int
+    mzxid: int
+    czxid: int
+    mtime_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRow:
+    """A position in Kafka's store; committed_at_ms where it is known (only the records of __consumer_offsets say)."""
+
+    position: Committed
+    metadata: str = ""
+    committed_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A topic that exists.  czxid, ctime_ms: when its node was created; None: not known."""
+
+    partitions: tuple[PartitionId, ...]
+    czxid: int | None = None
+    ctime_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A node of the group that no Kafka of these releases writes: shown as found, never interpreted.
+
+    kind: what it seems to stand for.  topic: whose positions it may hold; None: nobody's that can be told.
+    """
+
+    kind: ForeignKind
+    path: str
+    found: str
+    text: str
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """A group as both stores hold it at one moment.
+
+    zookeeper      offset nodes under /consumers/GROUP/offsets
+    kafka          what the coordinator answered, of every partition it was asked about, for to_group where that is set
+    bounds         first position and end of each log; absent: no leader answered
+    topics         all that exist, at least those of the partitions above
+    offset_path    nodes under /consumers/GROUP/offset, where brokers of 1.1.0 kept OffsetCommit v0
+    foreign        nodes that are not understood
+    members, owners    ids and owner nodes in ZooKeeper
+    kafka_members  members of a group of this name that Kafka coordinates; None: it cannot be asked (before 0.9)
+    modes          of the members that tell theirs
+    kafka_absent   __consumer_offsets does not exist, so Kafka holds nothing and was not asked (asking would create it)
+    """
+
+    group: str
+    zookeeper: Mapping[TopicPartition, ZkRow]
+    kafka: Mapping[TopicPartition, KafkaRow]
+    bounds: Mapping[TopicPartition, tuple[int, int]]
+    topics: Mapping[str, TopicRow]
+    offset_path: Mapping[TopicPartition, ZkRow] = field(default_factory=dict)
+    foreign: tuple[Foreign, ...] = ()
+    members: tuple[str, ...] = ()
+    owners: Mapping[TopicPartition, str] = field(default_factory=dict)
+    kafka_members: tuple[str, ...] | None = None
+    modes: Mapping[str, Mode] = field(default_factory=dict)
+    kafka_absent: bool = False
+    to_group: str | None = None
+    read_at_ms: int = 0
+
+    def in_kafka(self, tp: TopicPartition) -> KafkaRow:
+        """Kafka's row, also where it was not asked."""
+        if self.kafka_absent:
+            return KafkaRow(NONE)
+        return self.kafka.get(tp) or KafkaRow(Unknown(f"Kafka did not answer for {tp} of group {self.group}"))
+
+    def in_zookeeper(self, tp: TopicPartition) -> Committed:
+        """The number in ZooKeeper."""
+        row = self.zookeeper.get(tp)
+        return NONE if row is None else row.position
+
+    def partitions(self) -> list[TopicPartition]:
+        """All partitions this group has to do with, sorted: with a number or an owner, and those beside them."""
+        found = {*self.zookeeper, *self.kafka, *self.offset_path, *self.owners}
+        topics = {tp.topic for tp in found} | {each.topic for each in self.foreign if each.topic is not None}
+        for topic in topics & self.topics.keys():
+            found |= {TopicPartition(topic, partition) for partition in self.topics[topic].partitions}
+        return sorted(found, key=in_order)
+
+
+def in_order(tp: TopicPartition) -> tuple[str, int, int, int]:
+    """Sorts partitions by topic and number, those of 0.7 by broker and index."""
+    if isinstance(tp.partition, int):
+        return tp.topic, 0, tp.partition, 0
+    return tp.topic, 1, tp.partition.broker, tp.partition.index
