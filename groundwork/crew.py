@@ -5,7 +5,7 @@
     Worker   one greenlet: its name, and how to ask it to end
 
     sleep, Event, Queue (with Empty and Full), Lock, RLock, AsyncResult, Timeout, wait_any, deadline, now, connect,
-    kazoo_handler, tls_context
+    in_greenlet, threads_are_greenlets, kazoo_handler, tls_context
 
 Nothing here patches a module.  All of it belongs to the hub of the thread that uses it: another thread goes through
 `groundwork.hub`.
@@ -24,6 +24,7 @@ from typing import Any
 import gevent
 import gevent.event
 import gevent.lock
+import gevent.monkey
 import gevent.queue
 import gevent.socket
 import gevent.ssl
@@ -214,6 +215,11 @@ def deadline(seconds: float, what: str = "this") -> Iterator[None]:
 def in_greenlet() -> bool:
     """Is the caller a greenlet of a running hub (and not the plain program of its thread)?"""
     return isinstance(gevent.getcurrent(), Greenlet)
+
+
+def threads_are_greenlets() -> bool:
+    """Did the program have gevent patch `threading`?"""
+    return bool(gevent.monkey.is_module_patched("threading"))
 
 
 def connect(

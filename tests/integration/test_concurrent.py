@@ -6,8 +6,10 @@ import threading
 import time
 from collections import Counter
 
+import gevent
 import pytest
 
+from groundwork.crew import sleep
 from kafkawire.model import TopicPartition
 from localkafka.load import Load, Mixture
 from localkafka.waiting import wait_until
@@ -26,12 +28,16 @@ def fill(cluster, topic, partitions, codecs=(0, 1, 2)):
     load.close()
 
 
-def connector(source, group, **options):
-    return ConsumerConnector(config(source.zookeeper, group, delivery="on-ack", **options), "own")
+MIXTURES = [("own", "threads"), ("own", "greenlets"), ("caller", "greenlets"), ("caller", "threads")]
+everywhere = pytest.mark.parametrize(("hub", "kind"), MIXTURES, ids=lambda one: one)
+
+
+def connector(source, group, hub="own", **options):
+    return ConsumerConnector(config(source.zookeeper, group, delivery="on-ack", **options), hub)
 
 
 class Running:
-    """process in a thread of its own."""
+    """process in a thread of its own, whose hub is the caller's hub."""
 
     def __init__(self, made, handler, topic, **options):
         self.connector = made
@@ -44,6 +50,7 @@ class Running:
             process(self.connector, handler, {topic: 1}, **options)
         except BaseException as e:
             self.error = e
+        gevent.get_hub().destroy(destroy_loop=True)
 
     @property
     def running(self):
@@ -69,21 +76,22 @@ def test_a_connector_that_counts_messages_as_done_by_itself_is_refused():
 
 
 @pytest.mark.real
-def test_workers_share_the_messages_and_all_is_committed_at_the_end(source, unique):
+@everywhere
+def test_workers_share_the_messages_and_all_is_committed_at_the_end(source, unique, hub, kind):
     topic, group = unique.topic(), unique.group()
     fill(source, topic, 4)
-    seen, threads = Counter(), set()
+    seen, workers, wait = Counter(), set(), sleep if kind == "greenlets" else time.sleep
 
     def handle(message):
-        time.sleep(0.002)  # a handler that waits for something
+        wait(0.002)  # a handler that waits for something
         seen[message.partition, message.offset] += 1
-        threads.add(threading.get_ident())
+        workers.add(gevent.getcurrent())
 
-    with Running(connector(source, group), handle, topic, workers=8) as run:
+    with Running(connector(source, group, hub), handle, topic, workers=8, worker_kind=kind) as run:
         wait_until(lambda: len(seen) == COUNT, 30, lambda: f"{COUNT} messages, have {len(seen)}")
         run.stop()
     assert set(seen.values()) == {1}
-    assert len(threads) == 8
+    assert len(workers) == 8
     ends = Counter(partition for partition, _ in seen)
     assert committed(source, group, topic) == dict(ends)
 
@@ -151,20 +159,23 @@ def _parked(connector, topic):
 
 
 @pytest.mark.real
-def test_partitions_that_move_between_two_processes_lose_nothing_and_repeat_nothing_after_a_clean_move(source, unique):
+@pytest.mark.parametrize(("hub", "kind"), [("own", "threads"), ("caller", "greenlets")])
+def test_partitions_that_move_between_two_processes_lose_nothing_and_repeat_nothing_after_a_clean_move(
+    source, unique, hub, kind
+):
     topic, group = unique.topic(), unique.group()
     fill(source, topic, 4)
-    seen, lock = Counter(), threading.Lock()
+    seen, lock, wait = Counter(), threading.Lock(), sleep if kind == "greenlets" else time.sleep
 
     def handle(message):
-        time.sleep(0.01)
+        wait(0.01)
         with lock:
             seen[message.partition, message.offset] += 1
 
     quick = {"rebalance_backoff_ms": 3000}
     with (
-        Running(connector(source, group, **quick), handle, topic, workers=2) as first,
-        Running(connector(source, group, **quick), handle, topic, workers=2) as second,
+        Running(connector(source, group, hub, **quick), handle, topic, workers=2, worker_kind=kind) as first,
+        Running(connector(source, group, hub, **quick), handle, topic, workers=2, worker_kind=kind) as second,
     ):
         wait_until(lambda: len(seen) > COUNT // 4, 30, lambda: f"under way: {len(seen)}")
         first.stop()
