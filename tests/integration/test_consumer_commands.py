@@ -173,7 +173,7 @@ def test_a_path_without_brokers_a_missing_one_and_dead_brokers_are_one_sentence(
         hint = f"no brokers are registered under {wrong}"
         assert hint in run("groups", "describe", "-z", wrong, "--group", "g", code=5).stderr
         assert hint in run("lag", "-z", wrong, code=1).stderr
-        assert hint in run("groups", "list", "-z", wrong).stderr
+        assert hint in run("groups", "list", "-z", wrong, code=1).stderr
         assert hint in run("topics", "-z", wrong, code=1).stderr
         assert hint in run("brokers", "-z", wrong, code=1).stderr
         assert hint in run("consume", "-z", wrong, "--topic", topic, "--partition", "0", code=1).stderr

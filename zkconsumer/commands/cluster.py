@@ -21,7 +21,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import error_info
 from kafkawire.model import TopicPartition
 from zkconsumer.access import ZooKeeper
-from zkconsumer.commands.common import clear_errors, link_pool, quiet, reaching
+from zkconsumer.commands.common import link_pool, reaching
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.groups import no_brokers
 
@@ -90,8 +90,7 @@ def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_
             if not names and (hint := no_brokers(reach.session)):
                 fail(hint, EXIT["runtime"])
             return reach.session.ask("read partitions", read_view, reach.dialect.znodes, names)
-    quiet()
-    with clear_errors(), link_pool() as links:
+    with link_pool() as links:
         return MetadataSource(brokers, dialect(kafka_version), links).read(None)
 
 

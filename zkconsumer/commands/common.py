@@ -59,8 +59,7 @@ class Reach:
 @contextmanager
 def reaching(zookeeper: ZooKeeper, kafka_version: str = "0.8.2") -> Iterator[Reach]:
     """A session with ZooKeeper and links to brokers.  What fails in the block, too, ends the command in a sentence."""
-    quiet()
-    with at_interrupt(), clear_errors(), link_pool() as links:
+    with link_pool() as links:
         crew = Crew()
         session = ZkSession(zookeeper.connect, TIMEOUT_MS, TIMEOUT_MS, crew, Lease(), access=zookeeper.access)
         try:
@@ -99,12 +98,14 @@ def at_interrupt(
 
 @contextmanager
 def link_pool() -> Iterator[Links]:
-    """Links to brokers without ZooKeeper, closed at the end."""
+    """Links to brokers without ZooKeeper.  What fails in the block, too, ends the command in a sentence."""
+    quiet()
     links = Links("zkconsumer", connect, TIMEOUT_MS)
-    try:
-        yield links
-    finally:
-        links.close()
+    with at_interrupt(), clear_errors():
+        try:
+            yield links
+        finally:
+            links.close()
 
 
 def clear_errors() -> AbstractContextManager[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from groundwork.output import write
+from groundwork.output import EXIT, fail, write
 from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import reaching, tell
 from zkconsumer.commands.options import (
@@ -44,9 +44,8 @@ def list_command(zookeeper: ZooKeeper, kafka_version: str, output: str) -> None:
     """Print all groups that ZooKeeper knows, how many members each has now and how many topics it read."""
     with reaching(zookeeper, kafka_version) as reach:
         rows = list_groups(reach.session, reach.dialect)
-        hint = no_brokers(reach.session) if not rows else None
-    if hint:
-        tell(hint)
+        if not rows and (hint := no_brokers(reach.session)):
+            fail(hint, EXIT["runtime"])
     write([(row.group, row.members, row.topics) for row in rows], LIST, output)
 
 

@@ -14,6 +14,7 @@ What is wrong on a command line is a click.UsageError, exit code 2.  All codes: 
 
 from __future__ import annotations
 
+import re
 import select
 import sys
 from collections.abc import Callable
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 AUTH_VARIABLE = "ZKCONSUMER_ZK_AUTH"
 LOOK_S = 0.05  # how soon an answer at the terminal is noticed
 F = TypeVar("F", bound=Callable[..., Any])
+_NO_NODE = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -138,7 +140,7 @@ def brokers_option(
 
 def group_option(required: bool = True, help: str = "Consumer group.") -> Callable[[F], F]:
     """--group, as group: str (None when it is not required and not given)."""
-    return click.option("--group", required=required, metavar="GROUP", callback=_not_empty, help=help)
+    return click.option("--group", required=required, metavar="GROUP", callback=group_name, help=help)
 
 
 def output_option(forms: tuple[str, ...] = FORMS, default: str = "table") -> Callable[[F], F]:
@@ -166,9 +168,14 @@ def _addresses(ctx: click.Context, param: click.Parameter, text: str | None) -> 
         raise click.UsageError(str(e), ctx) from None
 
 
-def _not_empty(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
-    if text is not None and not text.strip():
-        raise click.UsageError(f"{param.opts[0]} is empty", ctx)
+def group_name(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    """The callback of every option and argument that names a group: what can be no node of ZooKeeper is refused.
+
+    Names of other clients' groups may hold more than the JVM's letters, digits, '.', '_' and '-'.
+    """
+    if text is not None and (not text.strip() or text in (".", "..") or _NO_NODE.search(text)):
+        by = param.opts[0] if isinstance(param, click.Option) else "GROUP"
+        raise click.UsageError(f"{by} {text!r}: no group can be called that: a name is one folder of ZooKeeper", ctx)
     return text
 
 

@@ -18,7 +18,7 @@ def nobody_reads(to: BinaryIO) -> bool:
         return False
 
 
-def close(to: BinaryIO) -> None:
+def close(to: IO[Any]) -> None:
     """What nobody took is not written again at the interpreter's exit, which would complain."""
     try:
         to.flush()

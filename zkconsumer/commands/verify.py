@@ -8,7 +8,7 @@ from groundwork.crew import sleep
 from groundwork.output import EXIT, write
 from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import Reach, reaching, tell
-from zkconsumer.commands.options import kafka_version_option, output_option, zookeeper_option
+from zkconsumer.commands.options import group_name, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.groups import GroupNodes, read_group
 from zkconsumer.verify import Finding, GroupFacts, verify
 
@@ -17,7 +17,7 @@ STRATEGIES = ("range", "roundrobin")
 
 
 @click.command("verify-rebalance")
-@click.argument("group")
+@click.argument("group", callback=group_name)
 @zookeeper_option()
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="How the group divides; what fits better without.")
 @click.option(
