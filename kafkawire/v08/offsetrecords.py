@@ -20,9 +20,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from groundwork.java import string_hash
 from kafkawire.errors import LocalError, WireError
 from kafkawire.primitives import INT16, Bytes, Reader, Writer
 from kafkawire.v08.schema import Array, Struct, between, blob, int32, int64, nullable_string, since, string
+
+OFFSETS_TOPIC = "__consumer_offsets"
 
 OFFSET_KEY = Struct(group=string, topic=string, partition=int32)
 GROUP_KEY = Struct(group=string)
@@ -125,6 +128,12 @@ def read_record(key: Bytes | None, value: Bytes | None) -> Record:
         return OffsetRecord(**fields, value=None if value is None else _offset(value))
     except WireError as why:
         return UnknownRecord(str(why), **fields)
+
+
+def group_partition(group: str, partitions: int) -> int:
+    """Which of so many partitions keeps a group; its leader is the coordinator.  Java's abs, where abs(MIN) is 0."""
+    code = string_hash(group)
+    return 0 if code == -(2**31) else abs(code) % partitions
 
 
 def offset_key(group: str, topic: str, partition: int, version: int = 1) -> bytes:

@@ -1,0 +1,194 @@
+"""What __consumer_offsets holds, read as a log: the only way to find the groups of 0.8.2, which has no ListGroups.
+
+    log = read_offset_log([("broker1", 9092)])
+    log.groups()                    every group that has offsets in Kafka
+    log.offsets["billing"]          {TopicPartition: StoredOffset(offset, metadata, commit_ms, ...)}
+
+The records of all partitions are read from their first to the end they had when it began, and the last one of each key
+counts; a tombstone takes it away.  Nothing is written, no coordinator is asked, and a topic that is not there is not
+created.  What a broker would expire at its next check (each ten minutes) is still there.
+
+Whatever could not be read is in .missing, a sentence each: a result with one is partial.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from kafkawire.cluster.view import ClusterView
+from kafkawire.errors import CorruptMessage, LinkLost, WireError
+from kafkawire.model import Broker, MessageSet, TopicPartition
+from kafkawire.v08.offsetrecords import (
+    OFFSETS_TOPIC,
+    OffsetRecord,
+    StoredGroup,
+    StoredOffset,
+    UnknownRecord,
+    group_partition,
+    read_record,
+)
+from zkconsumer.refusals import MessageTooLarge
+from zkconsumer.simple import SimpleConsumer
+
+FETCH_BYTES = 1024 * 1024
+MOST_BYTES = 64 * 1024 * 1024  # for one record: a group's members are one
+
+
+@dataclass(slots=True)
+class OffsetLog:
+    """Filled while it is read."""
+
+    offsets: dict[str, dict[TopicPartition, StoredOffset]] = field(default_factory=dict)
+    coordinated: dict[str, StoredGroup] = field(
+        default_factory=dict
+    )  # groups of the new consumer protocol, from 0.9 on
+    records: int = 0
+    unknown: int = 0  # records nobody here can read, such as those of later releases
+    first_unknown: str = ""
+    missing: list[str] = field(default_factory=list)
+
+    def groups(self) -> list[str]:
+        """Those that have offsets, sorted."""
+        return sorted(self.offsets)
+
+    def add(self, key: bytes | None, value: bytes | None) -> None:
+        """One record, after those before it in its partition."""
+        self.records += 1
+        record = read_record(key, value)
+        if isinstance(record, UnknownRecord):
+            self.unknown += 1
+            self.first_unknown = self.first_unknown or record.why
+        elif isinstance(record, OffsetRecord):
+            self._offset(record)
+        elif record.value is not None:
+            self.coordinated[record.group] = record.value
+        else:
+            self.coordinated.pop(record.group, None)
+
+    def _offset(self, record: OffsetRecord) -> None:
+        tp = TopicPartition(record.topic, record.partition)
+        if record.value is not None:
+            self.offsets.setdefault(record.group, {})[tp] = record.value
+            return
+        held = self.offsets.get(record.group, {})
+        held.pop(tp, None)
+        if not held:
+            self.offsets.pop(record.group, None)
+
+
+def read_offset_log(
+    addresses: Sequence[tuple[str, int]],
+    release: str = "0.8.2",
+    group: str | None = None,
+    timeout_s: float = 60.0,
+    progress: Callable[[int], object] = lambda records: None,
+    now: Callable[[], float] = time.monotonic,
+) -> OffsetLog:
+    """Read it all, or only the partition of one group (whose neighbours are left out).
+
+    addresses: brokers, of which one must answer.  progress(records so far) is called after each fetch.  Reading ends
+    after timeout_s, with what was not read in .missing.  Raises LinkLost when no broker answers.
+    """
+    until = now() + timeout_s
+    log = OffsetLog()
+    view = _cluster(addresses, release)
+    numbers = [number for number in view.partitions(OFFSETS_TOPIC) if isinstance(number, int)]
+    if OFFSETS_TOPIC in view.errors:
+        log.missing.append(f"{OFFSETS_TOPIC}: the brokers answer error {view.errors[OFFSETS_TOPIC]} for the topic")
+    if group is not None and numbers:
+        numbers = [group_partition(group, len(numbers))]
+    with ExitStack() as stack:
+        for leader, tps in _led(view, numbers, log.missing).items():
+            consumer = stack.enter_context(SimpleConsumer(leader.host, leader.port, release))
+            try:
+                _read(consumer, tps, log, until, progress, now)
+            except LinkLost as lost:
+                log.missing.append(f"{len(tps)} partitions of {OFFSETS_TOPIC} led by {leader}: {lost}")
+    if group is not None:
+        log.offsets = {name: held for name, held in log.offsets.items() if name == group}
+        log.coordinated = {name: held for name, held in log.coordinated.items() if name == group}
+    return log
+
+
+def _cluster(addresses: Sequence[tuple[str, int]], release: str) -> ClusterView:
+    """The cluster as the first broker sees it that answers: all topics are asked for, so that none is created."""
+    lost: LinkLost | None = None
+    for host, port in addresses:
+        try:
+            with SimpleConsumer(host, port, release) as consumer:
+                return consumer.topic_metadata(None)
+        except LinkLost as error:
+            lost = error
+    raise lost or LinkLost("no broker was named")
+
+
+def _led(view: ClusterView, numbers: Iterable[int], missing: list[str]) -> dict[Broker, list[TopicPartition]]:
+    led: dict[Broker, list[TopicPartition]] = {}
+    for number in numbers:
+        tp = TopicPartition(OFFSETS_TOPIC, number)
+        leader = view.leader(tp)
+        if leader is None:
+            missing.append(f"{tp}: it has no leader")
+        else:
+            led.setdefault(leader, []).append(tp)
+    return led
+
+
+def _read(
+    consumer: SimpleConsumer,
+    tps: Sequence[TopicPartition],
+    log: OffsetLog,
+    until: float,
+    progress: Callable[[int], object],
+    now: Callable[[], float],
+) -> None:
+    """The partitions one broker leads, side by side.  Raises LinkLost."""
+    spans = _spans(consumer, tps, log.missing)
+    at = {tp: first for tp, (first, end) in spans.items() if first < end}
+    size = FETCH_BYTES
+    while at and now() < until:
+        found = consumer.fetch_many(at, size)
+        size = _next_size(size, found)
+        for tp, got in found.items():
+            if isinstance(got, MessageSet):
+                at[tp] = _take(tp, got, log)
+            elif not isinstance(got, MessageTooLarge) or size > MOST_BYTES:
+                log.missing.append(f"{tp} from {at[tp]} on: {got}")
+                at[tp] = spans[tp][1]
+        at = {tp: position for tp, position in at.items() if position < spans[tp][1]}
+        progress(log.records)
+    log.missing += [f"{tp} from {position} on: there was no time left" for tp, position in at.items()]
+
+
+def _spans(
+    consumer: SimpleConsumer, tps: Sequence[TopicPartition], missing: list[str]
+) -> dict[TopicPartition, tuple[int, int]]:
+    """First offset and end of each log."""
+    spans: dict[TopicPartition, tuple[int, int]] = {}
+    for tp in tps:
+        try:
+            spans[tp] = (consumer.earliest(tp), consumer.latest(tp))
+        except LinkLost:
+            raise
+        except WireError as why:
+            missing.append(f"{tp}: {why}")
+    return spans
+
+
+def _next_size(size: int, found: Mapping[TopicPartition, MessageSet | WireError]) -> int:
+    """Bytes a partition to ask for next: more where a record did not fit, and then again as before."""
+    needed = [got.needed for got in found.values() if isinstance(got, MessageTooLarge)]
+    return max(size * 4, *needed) if needed else FETCH_BYTES
+
+
+def _take(tp: TopicPartition, got: MessageSet, log: OffsetLog) -> int:
+    """Add a set's records; where to go on: after a damaged one, which is told."""
+    try:
+        for message in got.messages():
+            log.add(message.key, message.value)
+    except CorruptMessage as damage:
+        log.missing.append(f"{tp}, in the set from {got.start} to {got.resume_at}: {damage}")
+    return got.resume_at
