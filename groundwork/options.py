@@ -17,18 +17,14 @@ Every problem of a file is found before OptionError is raised; each is one sente
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import difflib
-import math
-import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
+from groundwork.optionvalues import MASK, Kind, Option, Wrong, code, show_value, value_of, without_none
+
 C = TypeVar("C", bound="Options")
-Kind = Callable[[object], Any]
-MASK = "***"
 CLASS = "class"  # kind of an option that names code: MODULE:NAME, or a JVM class that JVM_CLASSES knows
 
 
@@ -75,26 +71,6 @@ class Options:
     def problems(self) -> Iterable[str]:
         """What is wrong between options that are each right: sentences without the file's name."""
         return ()
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """What option() was given."""
-
-    key: str
-    meaning: str
-    unit: str
-    old: tuple[str, ...]
-    kind: Kind | str | None
-    choices: tuple[Any, ...]
-    required: bool
-    least: float | None
-    secret: bool = False
-    instead: str = ""
-
-    def show(self, value: object) -> str:
-        """A value of it, as an error message may quote it."""
-        return MASK if self.secret else _show(value)
 
 
 def option(
@@ -161,10 +137,6 @@ def specs(cls: type[Options]) -> dict[str, Option]:
     return {f.name: f.metadata["option"] for f in dataclasses.fields(cls) if "option" in f.metadata}  # type: ignore[arg-type]
 
 
-class _Wrong(ValueError):
-    """A value that an option does not take; the text says what it expected."""
-
-
 class _Reading:
     """One load: problems and warnings gather here."""
 
@@ -176,7 +148,7 @@ class _Reading:
     def section(self, cls: type[Options], values: object, where: str) -> Options | None:
         """None when something is wrong in it or below it."""
         if not isinstance(values, Mapping):
-            self.problems.append(f"{where}: expected options as a mapping, got {_show(values)}")
+            self.problems.append(f"{where}: expected options as a mapping, got {show_value(values)}")
             return None
         before = len(self.problems)
         by_field = specs(cls)
@@ -227,7 +199,7 @@ class _Reading:
         for key in keys:
             try:
                 value = self._value(cls, spec, hint, values[key], f"{where}: {key}")
-            except _Wrong as wrong:
+            except Wrong as wrong:
                 self.problems.append(f"{where}: option '{key}' is {spec.show(values[key])}, expected {wrong}")
                 continue
             if name in found and found[name] != value:
@@ -238,41 +210,26 @@ class _Reading:
             found.setdefault(name, value)
 
     def _value(self, cls: type[Options], spec: Option, hint: Any, raw: object, path: str) -> Any:
-        hint, may_be_none = _without_none(hint)
+        hint, may_be_none = without_none(hint)
         if raw is None and may_be_none:
             return None
         section = _section_of(hint)
         if section is not None:
             return self._sections(section, hint, raw, path)
         if spec.kind == CLASS:
-            return _code(cls, raw)
-        if callable(spec.kind):
-            try:
-                return spec.kind(raw)
-            except ValueError as exc:
-                raise _unquoted(hint, raw) or _Wrong(str(exc)) from exc
-        value = (_from_text if self.jvm else _typed)(hint, raw, spec)
-        return _allowed(spec, value)
+            return code(cls.JVM_CLASSES, raw)
+        return value_of(spec, hint, raw, self.jvm)
 
     def _sections(self, section: type[Options], hint: Any, raw: object, path: str) -> Any:
         if hint is section:
             return self.section(section, raw, path)
         if typing.get_origin(hint) is dict:
             if not isinstance(raw, Mapping):
-                raise _Wrong("named sections: a mapping of mappings")
+                raise Wrong("named sections: a mapping of mappings")
             return {str(name): self.section(section, values, f"{path}.{name}") for name, values in raw.items()}
         if not isinstance(raw, (list, tuple)):
-            raise _Wrong("a list of sections")
+            raise Wrong("a list of sections")
         return tuple(self.section(section, values, f"{path}[{i}]") for i, values in enumerate(raw))
-
-
-def _without_none(hint: Any) -> tuple[Any, bool]:
-    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
-        return hint, False
-    others = [arg for arg in typing.get_args(hint) if arg is not type(None)]
-    if len(others) != 1:
-        raise TypeError(f"an option takes one type, or it and None, not {hint}")
-    return others[0], len(others) < len(typing.get_args(hint))
 
 
 def _section_of(hint: Any) -> type[Options] | None:
@@ -283,102 +240,6 @@ def _section_of(hint: Any) -> type[Options] | None:
     return None
 
 
-def _expected(hint: Any, spec: Option) -> _Wrong:
-    of = f" of {spec.unit}" if spec.unit else ""
-    if spec.choices:
-        return _Wrong(f"one of {', '.join(str(choice) for choice in spec.choices)}")
-    names = {bool: "true or false", int: f"a whole number{of}", float: f"a number{of}", str: "text"}
-    return _Wrong(names.get(hint) or "a list of texts")
-
-
-def _unquoted(hint: Any, raw: object) -> _Wrong | None:
-    """What to say of a text that YAML reads as something else."""
-    if hint is not str or raw is None or isinstance(raw, (str, Mapping, list, tuple)):
-        return None
-    if isinstance(raw, bool):
-        return _Wrong("text, and without quotes this is true or false: put it in quotes")
-    if isinstance(raw, float):
-        return _Wrong("text, and without quotes this is a number (0.10 is 0.1): put it in quotes")
-    kind = "a number" if isinstance(raw, int) else "a date"
-    return _Wrong(f"text, and without quotes this is {kind}: put it in quotes")
-
-
-def _typed(hint: Any, raw: object, spec: Option) -> Any:
-    """A YAML value as it is: nothing is guessed, but a whole number where any number will do."""
-    if hint is float and isinstance(raw, int) and not isinstance(raw, bool):
-        return float(raw)
-    if hint in (bool, int, float, str):
-        if unquoted := _unquoted(hint, raw):
-            raise unquoted
-        if type(raw) is not hint or (isinstance(raw, float) and not math.isfinite(raw)):
-            raise _expected(hint, spec)
-        return raw
-    if isinstance(raw, str):
-        return _from_text(hint, raw, spec)
-    if not isinstance(raw, (list, tuple)) or not all(isinstance(item, str) for item in raw):
-        raise _expected(hint, spec)
-    return typing.get_origin(hint)(raw)
-
-
-def _from_text(hint: Any, raw: object, spec: Option) -> Any:
-    text = str(raw).strip()
-    try:
-        if hint is bool:
-            return {"true": True, "false": False}[text.lower()]
-        if hint in (int, float) and (not text.isascii() or "_" in text):
-            raise _expected(hint, spec)  # Python reads 1_000, Java does not
-        if hint is int:
-            return int(text)
-        if hint is float:
-            if not math.isfinite(number := float(text)):
-                raise _expected(hint, spec)
-            return number
-    except (KeyError, ValueError) as exc:
-        raise _expected(hint, spec) from exc
-    if hint is str:
-        return text
-    return typing.get_origin(hint)(item for item in (part.strip() for part in text.split(",")) if item)
-
-
-def _allowed(spec: Option, value: Any) -> Any:
-    if spec.choices:
-        for choice in spec.choices:
-            if value == choice or (isinstance(value, str) and value.lower() == str(choice).lower()):
-                return choice
-        raise _Wrong(f"one of {', '.join(str(choice) for choice in spec.choices)}")
-    if spec.least is not None and value < spec.least:
-        raise _Wrong(f"at least {spec.least:g}{' ' + spec.unit if spec.unit else ''}")
-    return value
-
-
-def _code(cls: type[Options], raw: object) -> str:
-    if isinstance(raw, str):
-        text = raw.strip()
-        if text in cls.JVM_CLASSES:
-            return cls.JVM_CLASSES[text]
-        module, colon, name = text.partition(":")
-        if colon and module and name:
-            return text
-        known = ", ".join(cls.JVM_CLASSES)
-        raise _Wrong("MODULE:NAME of a Python callable" + (f", or one of the JVM classes {known}" if known else ""))
-    raise _Wrong("MODULE:NAME of a Python callable")
-
-
-def _show(value: object) -> str:
-    if value is None:
-        return "empty"
-    if isinstance(value, Mapping):
-        return "a mapping"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, tuple)):
-        return "a list"
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
 def reference(cls: type[Options], heading: str = "###") -> str:
     """A markdown table of the options, and one for each section below it under a heading of its own."""
     hints = typing.get_type_hints(cls)
@@ -386,7 +247,7 @@ def reference(cls: type[Options], heading: str = "###") -> str:
     sections: list[str] = []
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         spec: Option = field.metadata["option"]
-        section = _section_of(_without_none(hints[field.name])[0])
+        section = _section_of(without_none(hints[field.name])[0])
         if section is not None:
             sections.append(f"{heading} `{spec.key}`\n\n{spec.meaning}\n\n{reference(section, heading + '#')}")
             continue

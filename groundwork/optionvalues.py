@@ -1,0 +1,161 @@
+"""What one option takes: a raw value of a file, typed YAML or a JVM file's text, to the field's value or a refusal.
+
+Knows nothing of files, classes of options or sections.  A refusal is `Wrong`: its text says what was expected.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Kind = Callable[[object], Any]
+MASK = "***"
+
+
+class Wrong(ValueError):
+    """A value that an option does not take; the text says what it expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What option() was given."""
+
+    key: str
+    meaning: str
+    unit: str
+    old: tuple[str, ...]
+    kind: Kind | str | None
+    choices: tuple[Any, ...]
+    required: bool
+    least: float | None
+    secret: bool = False
+    instead: str = ""
+
+    def show(self, value: object) -> str:
+        """A value of it, as an error message may quote it."""
+        return MASK if self.secret else show_value(value)
+
+
+def without_none(hint: Any) -> tuple[Any, bool]:
+    """The type of an annotation, and whether None is allowed beside it."""
+    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
+        return hint, False
+    others = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+    if len(others) != 1:
+        raise TypeError(f"an option takes one type, or it and None, not {hint}")
+    return others[0], len(others) < len(typing.get_args(hint))
+
+
+def value_of(spec: Option, hint: Any, raw: object, jvm: bool) -> Any:
+    """The value of a field annotated with `hint` (without None).  Raises Wrong.  jvm: raw is a JVM file's text."""
+    if callable(spec.kind):
+        try:
+            return spec.kind(raw)
+        except ValueError as exc:
+            raise _unquoted(hint, raw) or Wrong(str(exc)) from exc
+    return _allowed(spec, (_from_text if jvm else _typed)(hint, raw, spec))
+
+
+def _expected(hint: Any, spec: Option) -> Wrong:
+    of = f" of {spec.unit}" if spec.unit else ""
+    if spec.choices:
+        return Wrong(f"one of {', '.join(str(choice) for choice in spec.choices)}")
+    names = {bool: "true or false", int: f"a whole number{of}", float: f"a number{of}", str: "text"}
+    return Wrong(names.get(hint) or "a list of texts")
+
+
+def _unquoted(hint: Any, raw: object) -> Wrong | None:
+    """What to say of a text that YAML reads as something else."""
+    if hint is not str or raw is None or isinstance(raw, (str, Mapping, list, tuple)):
+        return None
+    if isinstance(raw, bool):
+        return Wrong("text, and without quotes this is true or false: put it in quotes")
+    if isinstance(raw, float):
+        return Wrong("text, and without quotes this is a number (0.10 is 0.1): put it in quotes")
+    kind = "a number" if isinstance(raw, int) else "a date"
+    return Wrong(f"text, and without quotes this is {kind}: put it in quotes")
+
+
+def _typed(hint: Any, raw: object, spec: Option) -> Any:
+    """A YAML value as it is: nothing is guessed, but a whole number where any number will do."""
+    if hint is float and isinstance(raw, int) and not isinstance(raw, bool):
+        return float(raw)
+    if hint in (bool, int, float, str):
+        if unquoted := _unquoted(hint, raw):
+            raise unquoted
+        if type(raw) is not hint or (isinstance(raw, float) and not math.isfinite(raw)):
+            raise _expected(hint, spec)
+        return raw
+    if isinstance(raw, str):
+        return _from_text(hint, raw, spec)
+    if not isinstance(raw, (list, tuple)) or not all(isinstance(item, str) for item in raw):
+        raise _expected(hint, spec)
+    return typing.get_origin(hint)(raw)
+
+
+def _from_text(hint: Any, raw: object, spec: Option) -> Any:
+    """The value that a JVM file's text means, or a YAML text where a list may be."""
+    text = str(raw).strip()
+    try:
+        if hint is bool:
+            return {"true": True, "false": False}[text.lower()]
+        if hint in (int, float) and (not text.isascii() or "_" in text):
+            raise _expected(hint, spec)  # Python reads 1_000, Java does not
+        if hint is int:
+            return int(text)
+        if hint is float:
+            if not math.isfinite(number := float(text)):
+                raise _expected(hint, spec)
+            return number
+    except (KeyError, ValueError) as exc:
+        raise _expected(hint, spec) from exc
+    if hint is str:
+        return text
+    return typing.get_origin(hint)(item for item in (part.strip() for part in text.split(",")) if item)
+
+
+def _allowed(spec: Option, value: Any) -> Any:
+    """The value, as the option's choices spell it; or Wrong, when it is none of them or too small."""
+    if spec.choices:
+        for choice in spec.choices:
+            if value == choice or (isinstance(value, str) and value.lower() == str(choice).lower()):
+                return choice
+        raise Wrong(f"one of {', '.join(str(choice) for choice in spec.choices)}")
+    if spec.least is not None and value < spec.least:
+        raise Wrong(f"at least {spec.least:g}{' ' + spec.unit if spec.unit else ''}")
+    return value
+
+
+def code(jvm_classes: Mapping[str, str], raw: object) -> str:
+    """MODULE:NAME, also of a JVM class that we have something for."""
+    if isinstance(raw, str):
+        text = raw.strip()
+        if text in jvm_classes:
+            return jvm_classes[text]
+        module, colon, name = text.partition(":")
+        if colon and module and name:
+            return text
+        known = ", ".join(jvm_classes)
+        raise Wrong("MODULE:NAME of a Python callable" + (f", or one of the JVM classes {known}" if known else ""))
+    raise Wrong("MODULE:NAME of a Python callable")
+
+
+def show_value(value: object) -> str:
+    """A value as an error message quotes it."""
+    if value is None:
+        return "empty"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
