@@ -27,8 +27,8 @@ from zkconsumer.offsets.store import NONE, Committed, Unknown
 class PlanRow:
     """One partition of a plan: what was read, and what was decided (deciding.py).
 
-    target: what the store that is written to is to hold; None: it is left alone.  An open row keeps its whole group from
-    being copied; its why says what has to be decided.
+    target: what the store that is written to is to hold; None: it is left alone.  An open row keeps its whole group
+    from being copied; its why says what has to be decided.
     """
 
     tp: TopicPartition
