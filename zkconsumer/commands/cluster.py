@@ -4,7 +4,7 @@
     brokers   a row for each broker: address, how many partitions it leads, has replicas of, is in sync with
 
 Brokers are asked for all topics at once and never by name: naming a topic would create it.  ZooKeeper has no error
-codes; there, and here, a partition without a leader says so.
+codes; there, and here, a partition without a leader, or whose leader is not registered, says so.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def topics(
         for tp, partition in partitions_of(view)
         if (not names or tp.topic in names)
         and (not under_replicated or len(partition.isr) < len(partition.replicas))
-        and (not unavailable or partition.leader is None)
+        and (not unavailable or view.leader(tp) is None)
     ]
-    rows = [_partition_row(tp, partition, output) for tp, partition in chosen]
+    rows = [_partition_row(tp, partition, view.leader(tp) is not None, output) for tp, partition in chosen]
     if not under_replicated:  # of a topic without partitions nobody can say that
         rows += [_topic_row(name, view.errors[name]) for name in sorted(view.errors) if not names or name in names]
     write(rows, TOPIC_COLUMNS, output)
@@ -116,8 +116,8 @@ def broker_rows(view: ClusterView) -> list[tuple[object, ...]]:
     return rows
 
 
-def _partition_row(tp: TopicPartition, partition: PartitionView, output: str) -> tuple[object, ...]:
-    code = partition.error or (LEADER_NOT_AVAILABLE if partition.leader is None else 0)
+def _partition_row(tp: TopicPartition, partition: PartitionView, led: bool, output: str) -> tuple[object, ...]:
+    code = partition.error or (0 if led else LEADER_NOT_AVAILABLE)
     number = tp.partition if isinstance(tp.partition, int) else str(tp.partition)
     replicas, isr = (_ids(ids, output) for ids in (partition.replicas, partition.isr))
     return (tp.topic, number, partition.leader, replicas, isr, _error(code))

@@ -84,7 +84,6 @@ def consume(
     With --group, what was printed is committed, and the group's other members get the rest.  Without, a group is made
     up, and removed from ZooKeeper at the end.  json prints an object a message; what is not UTF-8 is {"base64": "…"}.
     """
-    quiet("warning")
     printing = Printing(print_key, print_offset, output)
     if partition is not None:
         _only_with_groups(group, whitelist, blacklist, properties, num_streams)
@@ -114,6 +113,7 @@ def consume(
         config = load_consumer(ConsumerConfig, values, "command line", jvm=True)
         at = ZooKeeper(config.zookeeper_connect, config.access)
         there = _look(at, wanted, kafka_version)
+        quiet("warning")  # from here on what is wrong with the cluster passes, or not
         console = Console(config, wanted, num_streams, kafka_version)
         with removed_after(at, own, there) if own else nullcontext():
             console.run(printing, max_messages, timeout_ms)
