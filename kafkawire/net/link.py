@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kafkawire.buffers import Buffers
 from kafkawire.errors import LinkLost, RemoteError
 from kafkawire.model import Broker
 from kafkawire.net.session import Reply, Session
@@ -35,11 +36,16 @@ class Link:
     """
 
     def __init__(
-        self, broker: Broker, client_id: str, connect: Connect = socket.create_connection, timeout_ms: int = 30000
+        self,
+        broker: Broker,
+        client_id: str,
+        connect: Connect = socket.create_connection,
+        timeout_ms: int = 30000,
+        buffers: Buffers | None = None,
     ) -> None:
         self.broker = broker
         self.broken: LinkLost | None = None
-        self._session = Session(client_id)
+        self._session = Session(client_id, buffers)
         self._connect = connect
         self._timeout_s = timeout_ms / 1000
         self._socket: Any = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 
+from kafkawire.buffers import Buffers
 from kafkawire.model import Broker
 from kafkawire.net.link import Connect, Link
 
@@ -19,6 +20,7 @@ class Links:
         self._connect = connect
         self._timeout_ms = timeout_ms
         self._links: dict[tuple[int, str], Link] = {}
+        self._buffers = Buffers()  # of all links together
 
     def link(self, broker: Broker, purpose: str) -> Link:
         """The link for this purpose; a new one when there is none, it is broken, or the broker has another address."""
@@ -28,7 +30,7 @@ class Links:
             return link
         if link is not None:
             link.close()
-        link = Link(broker, self.client_id, self._connect, self._timeout_ms)
+        link = Link(broker, self.client_id, self._connect, self._timeout_ms, self._buffers)
         self._links[key] = link
         return link
 

@@ -19,6 +19,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from kafkawire.buffers import Buffers
 from kafkawire.errors import RemoteError
 from kafkawire.v08.framing import HEADER_BYTES, Body, reply_header, request_header
 from kafkawire.v08.requests import Request
@@ -35,8 +36,9 @@ class Reply:
 class Session:
     """One connection's state.  After a RemoteError every further call raises it again."""
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, buffers: Buffers | None = None) -> None:
         self.client_id = client_id
+        self._buffers = buffers  # for fetched sets; None: fresh ones
         self._correlation_id = 0
         self._asked: deque[tuple[int, Request]] = deque()  # requests whose reply is still to come, oldest first
         self._head = bytearray()
@@ -105,7 +107,7 @@ class Session:
         if len(self._head) == HEADER_BYTES:
             size, correlation_id = reply_header(self._head)
             self._head.clear()
-            self._body = self._expected(correlation_id).reply_body(size)
+            self._body = self._expected(correlation_id).reply_body(size, self._buffers)
         return data[missing:]
 
     def _expected(self, correlation_id: int) -> Request:

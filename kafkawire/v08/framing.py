@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Protocol
 
+from kafkawire.buffers import Buffers
 from kafkawire.errors import LeftOver, LocalError, RemoteError, Truncated
 from kafkawire.model import TopicPartition
 from kafkawire.primitives import utf8
@@ -28,6 +29,7 @@ _REPLY = struct.Struct(">ii")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _FETCHED = struct.Struct(">ihqi")  # partition, error, high watermark, bytes of the set
+_NONE_KEPT = Buffers(0)
 _LEAST_TOPIC = 6  # an empty name and an empty array
 
 
@@ -118,14 +120,15 @@ class FetchReplyParser:
 
     [throttle_ms:int32 from v1]  [topic:string [partition:int32 error:int16 high_watermark:int64 set_size:int32 set]]
 
-    A set's buffer is allocated when its size is known to fit into what is left of the frame.
+    A set's buffer is taken when its size is known to fit into what is left of the frame.
     """
 
-    def __init__(self, version: int, size: int, limit: int = MAX_REPLY_BYTES) -> None:
+    def __init__(self, version: int, size: int, limit: int = MAX_REPLY_BYTES, buffers: Buffers | None = None) -> None:
         if size > limit:
             raise RemoteError(f"a Fetch reply of {size} bytes is more than the limit of {limit}")
         self.throttle_ms = 0
         self.complete = False
+        self._buffers = buffers or _NONE_KEPT
         self._fetched: list[FetchedPartition] = []
         self._rest = size  # bytes of the frame that no piece and no set has claimed yet
         self._piece = bytearray()  # the beginning of a small piece that came in parts
@@ -196,7 +199,7 @@ class FetchReplyParser:
                 tp = TopicPartition(topic, partition)
                 if not 0 <= size <= self._rest:
                     raise Truncated(f"Fetch reply: {tp} has a set of {size} bytes, {self._rest} left in the frame")
-                buffer = memoryview(bytearray(size))
+                buffer = self._buffers.take(size)
                 if size:
                     yield buffer
                 self._fetched.append(FetchedPartition(tp, error, high_watermark, buffer))

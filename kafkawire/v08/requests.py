@@ -20,7 +20,8 @@ from kafkawire.v08.framing import FetchedPartition as FetchedPartition
 from kafkawire.v08.schema import string
 
 if TYPE_CHECKING:
-    from kafkawire.dialects import Dialect
+    from kafkawire.buffers import Buffers
+from kafkawire.dialects import Dialect
 
 CONSUMER = -1  # replica_id of everybody who is no broker: a real id would move that follower's high watermark
 Store = Literal["kafka", "zookeeper"]
@@ -42,10 +43,13 @@ class Request:
         """Bytes of the body."""
         return sum(len(buffer) for buffer in self.buffers)
 
-    def reply_body(self, size: int) -> Body:
-        """Where the size bytes of this request's reply go.  RemoteError when that is more than any sane reply."""
+    def reply_body(self, size: int, buffers: Buffers | None = None) -> Body:
+        """Where the size bytes of this request's reply go; fetched sets into `buffers`.
+
+        RemoteError when that is more than any sane reply.
+        """
         if self.api is apis.FETCH:
-            return FetchReplyParser(self.version, size, self.max_reply_bytes)
+            return FetchReplyParser(self.version, size, self.max_reply_bytes, buffers)
         return PlainBody(size, self._read, self.max_reply_bytes)
 
     def _read(self, data: memoryview) -> object:

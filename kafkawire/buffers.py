@@ -1,0 +1,65 @@
+"""Memory for large sets, taken again once nobody looks at it any more.
+
+Memory that a process gives back and asks for anew comes page by page, zeroed: that costs as much as receiving into it,
+and on a virtual machine several times that.
+"""
+
+from __future__ import annotations
+
+import threading
+
+LEAST_BYTES = 128 << 10  # smaller ones the allocator keeps at hand
+KEEP_BYTES = 64 << 20
+_MOST = 64  # buffers: looking through them must cost less than it saves
+_STEP = 64 << 10
+
+
+class Buffers:
+    """At most keep_bytes of them, those in use included; what is asked for beyond that is not kept.
+
+    In use is what any memoryview looks at, however it was derived from the one that was given out; nobody has to say
+    that he is done.  From any thread.
+    """
+
+    def __init__(self, keep_bytes: int = KEEP_BYTES) -> None:
+        self.keep_bytes = keep_bytes
+        self._kept: list[bytearray] = []  # least recently given out first
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> memoryview:
+        """size bytes of no particular content."""
+        if not LEAST_BYTES <= size <= self.keep_bytes:
+            return memoryview(bytearray(size))
+        with self._lock:
+            for n, kept in enumerate(self._kept):
+                if size <= len(kept) <= 2 * size and _is_free(kept):
+                    self._kept.append(self._kept.pop(n))
+                    return memoryview(kept)[:size]
+            made = bytearray(-size % _STEP + size)
+            self._keep(made)
+            return memoryview(made)[:size]
+
+    def _keep(self, made: bytearray) -> None:
+        """Unless too many are in use.  Free ones, too small or too large for what is asked for now, make room."""
+        total = sum(map(len, self._kept)) + len(made)
+        for kept in list(self._kept):
+            if total <= self.keep_bytes and len(self._kept) < _MOST:
+                break
+            if _is_free(kept):
+                self._kept = [other for other in self._kept if other is not kept]
+                total -= len(kept)
+        if total <= self.keep_bytes and len(self._kept) < _MOST:
+            self._kept.append(made)
+
+    def __repr__(self) -> str:
+        return f"<Buffers {[len(kept) for kept in self._kept]}>"
+
+
+def _is_free(kept: bytearray) -> bool:
+    """A bytearray that is looked at cannot change its length."""
+    try:
+        kept.pop()
+    except BufferError:
+        return False
+    kept.append(0)
+    return True
