@@ -21,7 +21,7 @@ from kafkawire.v08.schema import string
 
 if TYPE_CHECKING:
     from kafkawire.buffers import Buffers
-from kafkawire.dialects import Dialect
+    from kafkawire.dialects import Dialect
 
 CONSUMER = -1  # replica_id of everybody who is no broker: a real id would move that follower's high watermark
 Store = Literal["kafka", "zookeeper"]
