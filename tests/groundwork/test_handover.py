@@ -4,21 +4,12 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from groundwork.crew import Crew, sleep
 from groundwork.handover import Closed, Handover
 from groundwork.hub import CallersHub, OwnThread
-
-
-@pytest.fixture
-def own() -> Iterator[OwnThread]:
-    hub = OwnThread("hub of a test")
-    hub.start()
-    yield hub
-    hub.stop()
 
 
 def put_all(handover: Handover[int], count: int, nbytes: int) -> None:

@@ -1,79 +1,19 @@
-"""Sender on the fake cluster: order across retries, splits, damage, unknown outcomes, leases that end, new leaders."""
+"""Sender on the fake cluster: order across retries, unknown outcomes, leases that end, new leaders."""
 
 from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from groundwork.crew import Crew, connect, now, sleep
-from kafkawire.cluster.metadata import MetadataSource
-from kafkawire.dialects import dialect
-from kafkawire.errors import BrokerError, CorruptMessage
-from kafkawire.model import Part, TopicPartition
-from kafkawire.net.links import Links
-from producer.config import ProducerConfig
+from groundwork.crew import sleep
+from kafkawire.model import TopicPartition
 from producer.errors import Undeliverable
-from producer.sender import Sender
-from tests.fakes.broker import Close, Fail, FakeCluster, Wait, entry, gzipped
+from tests.fakes.broker import Close, Fail, FakeCluster, Wait
 from tests.fakes.tickets import Ticket
-
-WAIT_S = 10.0
-TP = TopicPartition("t", 0)
-OTHER = TopicPartition("t", 1)
-
-
-def part(*values: bytes, tp: TopicPartition = TP, first: int = 100) -> Part:
-    """Plain entries with source offsets from `first` on."""
-    entries = b"".join(entry(value, offset=first + n) for n, value in enumerate(values))
-    return Part(tp, entries, 0, 0, len(values), first + len(values))
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = now() + WAIT_S
-    while not condition():
-        assert now() < deadline, "not within the time"
-        sleep(0.005)
-
-
-class Running:
-    """A sender on a fake cluster, and what it said."""
-
-    def __init__(self, cluster: FakeCluster, by_name: bool = False, **options: Any) -> None:
-        quick = {"retries": -1, "linger_ms": 0, "retry_backoff_ms": 5, "reconnect_ms": 20}
-        config = ProducerConfig(brokers=tuple(cluster.bootstrap), **{**quick, **options})
-        self.crew = Crew()
-        self.events: list[str] = []
-        self.links = Links("test", connect, 5000)
-        source = MetadataSource(cluster.bootstrap, dialect("0.8.2"), self.links)
-        self.sender = Sender(source, config, self.crew, connect, self.events.append, by_name)
-
-    def submit(self, *parts: Part) -> list[Ticket]:
-        tickets = [Ticket() for _ in parts]
-        for each, ticket in zip(parts, tickets, strict=True):
-            self.sender.submit(each, ticket)
-        return tickets
-
-    def sent(self, *parts: Part) -> list[Ticket]:
-        tickets = self.submit(*parts)
-        assert self.sender.flush(WAIT_S), self.events
-        return tickets
-
-
-@contextmanager
-def running(cluster: FakeCluster, **options: Any) -> Iterator[Running]:
-    run = Running(cluster, **options)
-    try:
-        yield run
-        assert run.crew.death is None
-    finally:
-        run.sender.close(0.0)
-        run.links.close()
-        assert run.crew.stop(WAIT_S) == []
+from tests.producer.running import OTHER, TP, WAIT_S, part, running, until
 
 
 def test_parts_arrive_in_order_and_their_tickets_are_done():
@@ -181,101 +121,6 @@ def test_one_request_in_flight_per_partition_and_several_per_broker():
         assert cluster.values("t", 0) == [b"0", b"1", b"2"]
         sets = [list(seen.body["sets"]) for seen in cluster.seen("produce")]
         assert sets == [[("t", 0)], [("t", 0)], [("t", 1)], [("t", 0)]]
-
-
-def test_a_message_larger_than_the_target_takes_ends_its_part_after_what_precedes_it():
-    with FakeCluster({"t": 2}, message_max_bytes=500) as cluster, running(cluster) as run:
-        values = [b"%d" % n for n in range(20)]
-        values[13] = b"x" * 1000
-        ticket, neighbour = run.sent(part(*values), part(b"n", tp=OTHER))
-        assert cluster.values("t", 0) == values[:13]
-        assert neighbour.told == [("done",)]
-        *reached, (what, reason, position) = ticket.told
-        assert [kind for kind, _ in reached] == ["reached"] * len(reached)
-        positions = [at for _, at in reached]
-        assert positions == sorted(positions)
-        assert positions[-1] == position == 113
-        assert (what, type(reason)) == ("failed", Undeliverable)
-        for named in ("t/0 on broker 1 (127.0.0.1:", "1026 bytes", "source offset 113", "message.max.bytes"):
-            assert named in str(reason)
-
-
-def test_a_wrapper_that_is_too_large_goes_in_halves():
-    values = [b"%d" % n + bytes(range(256)) * 2 for n in range(16)]
-    with FakeCluster({"t": 1}, message_max_bytes=400) as cluster, running(cluster) as run:
-        whole = gzipped(*(entry(value, offset=n) for n, value in enumerate(values)))
-        assert len(whole) > 400
-        (ticket,) = run.sent(Part(TP, whole, 0, 1, 16, 16))
-        assert cluster.values("t", 0) == values
-        assert ticket.told[-1] == ("done",)
-        assert all(kind == "reached" for kind, *_ in ticket.told[:-1])
-        assert len(cluster.seen("produce")) > 2
-
-
-def test_parts_that_are_too_large_only_together_go_apart():
-    small = bytes(range(256))
-    with FakeCluster({"t": 1}, message_max_bytes=600) as cluster, running(cluster, message_max_bytes=2000) as run:
-        wrappers = [gzipped(entry(small)) for _ in range(4)]
-        tickets = run.sent(*(Part(TP, wrapper, 0, 1, 1, None) for wrapper in wrappers))
-        assert cluster.values("t", 0) == [small] * 4
-        assert all(ticket.told == [("done",)] for ticket in tickets)
-
-
-def test_damage_of_our_own_ends_its_part_after_what_precedes_it():
-    good = part(b"a", b"b")
-    bad = bytearray(entry(b"damaged", offset=102))
-    bad[-1] ^= 1
-    broken = Part(TP, bytes(good.entries) + bytes(bad) + entry(b"after", offset=103), 0, 0, 4, 104)
-    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
-        before, ticket = run.sent(part(b"before", first=99), broken)
-        assert cluster.values("t", 0) == [b"before", b"a", b"b"]
-        assert before.told == [("done",)]
-        reached, (what, reason, position) = ticket.told
-        assert reached == ("reached", 102)  # what precedes the damage is stored, and may be committed
-        assert (what, position) == ("failed", 102)
-        assert isinstance(reason, CorruptMessage)
-        assert reason.offset == 102
-        assert "t/0 on broker 1" in str(reason)
-
-
-def test_damage_on_the_way_is_sent_again():
-    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
-        cluster.script("produce", Fail(2))
-        (ticket,) = run.sent(part(b"a"))
-        assert (cluster.values("t", 0), ticket.told) == ([b"a"], [("done",)])
-
-
-@pytest.mark.parametrize("code", [-1, 2, 17, 29, 87])
-def test_a_refusal_that_would_be_repeated_ends_after_a_few_tries(code: int):
-    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
-        cluster.script("produce", *[Fail(code)] * 5)
-        ticket, after = run.submit(part(b"a"), part(b"b", tp=TP, first=101))
-        assert run.sender.flush(WAIT_S)
-        assert cluster.seen("produce")[0].body["sets"].keys() == {("t", 0)}
-        ((what, reason, _),) = ticket.told
-        assert what == "failed"
-        assert isinstance(reason, BrokerError)
-        assert reason.code == code
-        assert after.told == [("done",)]
-
-
-def test_an_answer_without_error_and_without_offset_stored_nothing():
-    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
-        cut = entry(b"value")[:-1]
-        (ticket,) = run.sent(Part(TP, cut, 0, 0, 1, 1))
-        ((what, reason, _),) = ticket.told
-        assert what == "failed"
-        assert "stored nothing" in str(reason)
-        assert "t/0 on broker 1" in str(reason)
-
-
-def test_bounded_retries_end_with_the_last_reason():
-    with FakeCluster({"t": 1}) as cluster, running(cluster, retries=2) as run:
-        cluster.script("produce", *[Fail(7)] * 3)
-        (ticket,) = run.sent(part(b"a"))
-        assert len(cluster.seen("produce")) == 3
-        assert "t/0 on broker 1" in str(ticket.told[0][1])
-        assert "RequestTimedOut (7)" in str(ticket.told[0][1])
 
 
 def test_what_may_not_be_sent_never_reaches_the_broker():
