@@ -29,7 +29,17 @@ from gevent.greenlet import Greenlet
 from groundwork.crew import Event, GreenletExit, Queue, deadline, in_greenlet, now, sleep
 from groundwork.handover import Closed, Handover
 
-__all__ = ["CallersHub", "Closed", "Handover", "Hub", "HubStopped", "OwnThread", "pick_hub"]
+__all__ = [
+    "CallersHub",
+    "Closed",
+    "Handover",
+    "Hub",
+    "HubStopped",
+    "OwnThread",
+    "PlainQueue",
+    "pick_hub",
+    "start_plain_thread",
+]
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +48,14 @@ Which = Literal["auto", "caller", "own"]
 EXIT_S = (
     12.0  # for all that before_exit was given, together (a connector's shutdown takes 10 at most); then it is cut off
 )
+
+
+PlainQueue: Any = gevent.monkey.get_original("queue", "SimpleQueue")  # real, also where the program patched it
+
+
+def start_plain_thread(fn: Callable[[], object]) -> None:
+    """Run fn() in a real thread, also in a program whose threads are greenlets; nobody waits for it at exit."""
+    gevent.monkey.get_original("_thread", "start_new_thread")(fn, ())
 
 
 class HubStopped(RuntimeError):

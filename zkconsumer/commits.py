@@ -4,17 +4,16 @@
     so that it can be told from one that was never read)
 
 A position below the one we committed is never written, unless the partition was reset in between.  A foreign write is
-looked into: if the owner node is still ours, ours is taken (and said); if not, the partition is lost.
+looked into: if the partition is still ours, ours is taken (and said); if not, nothing is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from groundwork.crew import Lock, sleep
 from groundwork.failpoints import failpoint
 from kafkawire.model import TopicPartition
-from zkconsumer.claims import Claims
 from zkconsumer.cursor import Cursor
 from zkconsumer.errors import ConsumerError, ForeignWrite
 from zkconsumer.events import ConsumerEvent, OnEvent
@@ -24,12 +23,13 @@ from zkconsumer.offsets.store import OffsetStore
 RETRY_S = 1.0  # after a commit that failed; the interval may be a minute
 
 Results = dict[TopicPartition, Exception | None]
+StillOurs = Callable[[list[TopicPartition]], Collection[TopicPartition]]
 
 
 class Commits:
     """Commits for the cursors of one connector.
 
-    on_lost(tp)       a partition turns out to be somebody else's
+    still_ours(tps)   those of them that are, after somebody else wrote their offset; ConsumerError: that cannot be told
     on_failed(error)  committing begins to fail
     """
 
@@ -38,16 +38,14 @@ class Commits:
         store: OffsetStore,
         group: str,
         lease: Lease,
-        claims: Claims,
-        on_lost: Callable[[TopicPartition], None],
+        still_ours: StillOurs,
         on_event: OnEvent,
         on_failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self._store = store
         self._group = group
         self._lease = lease
-        self._claims = claims
-        self._on_lost = on_lost
+        self._still_ours = still_ours
         self._on_event = on_event
         self._on_failed = on_failed
         self._lock = Lock()  # a commit on the timer must not land after the one at release
@@ -90,16 +88,13 @@ class Commits:
         failpoint("after ack before commit")
 
     def _insist(self, foreign: list[ForeignWrite], positions: dict[TopicPartition, int]) -> Results:
-        """Somebody else wrote.  Ours counts as long as the owner node is ours, as ZooKeeper says now."""
+        """Somebody else wrote.  Ours counts as long as the partition is ours."""
         for e in foreign:
             self._on_event(ConsumerEvent("offset", str(e), e.tp))
         try:
-            lost = self._claims.lost([e.tp for e in foreign])
+            ours = {tp: positions[tp] for tp in self._still_ours([e.tp for e in foreign])}
         except ConsumerError as e:
             return {f.tp: e for f in foreign}
-        for tp in lost:
-            self._on_lost(tp)
-        ours = {e.tp: positions[e.tp] for e in foreign if e.tp not in lost and e.tp in self._claims.held}
         return self._store.commit(self._group, ours, self._lease) if ours else {}
 
     def _report(self, results: Results) -> None:

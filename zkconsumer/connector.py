@@ -18,11 +18,12 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
 from groundwork.hub import Hub, HubStopped, OwnThread, Which, pick_hub
+from groundwork.options import warnings_of
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
@@ -33,6 +34,8 @@ from zkconsumer.events import OnEvent, log_event
 from zkconsumer.filters import TopicFilter
 from zkconsumer.listeners import ConsumerListener
 from zkconsumer.metrics import ConsumerMetrics, Look
+from zkconsumer.offsets.choice import check_store
+from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.status import PartitionStatus
 from zkconsumer.stream import Decoder, Stream
 
@@ -51,6 +54,12 @@ class ConsumerConnector:
     on_death(name, error)    something of ours died; every stream raises the same error
     listener                 has a word in when partitions leave and begin (zkconsumer.listeners).  What it raises is
                              raised as ListenerFailed by each stream, or by the next call here that does something
+    offset_store             keeps the positions of fixed partitions, instead of the file of offsets.file: an
+                             OffsetStore (zkconsumer.offsets.store).  Called in one plain thread of its own, also while
+                             it is made ready and at the end; it may wait
+
+    With option partitions nothing is shared: just these are read, and no ZooKeeper is needed.  What is said of groups
+    and of ZooKeeper does not apply then, and who reads what twice is for the programs to settle.
     """
 
     def __init__(
@@ -62,9 +71,13 @@ class ConsumerConnector:
         on_fence: Callable[[], object] = lambda: None,
         on_death: Callable[[str, BaseException], object] = lambda name, error: None,
         listener: ConsumerListener | None = None,
+        offset_store: OffsetStore | None = None,
     ) -> None:
         if not isinstance(config, ConsumerConfig):
             config = load_consumer(ConsumerConfig, config, "ConsumerConnector")
+            for warning in warnings_of(config):
+                log.warning("%s", warning)
+        check_store(config, offset_store, "ConsumerConnector")
         self.config = config
         self.dialect: Dialect = dialect(release)
         self.consumer_id = _consumer_id(config, self.dialect)
@@ -72,6 +85,7 @@ class ConsumerConnector:
         self._on_event = on_event
         self._on_fence = on_fence
         self._on_death = on_death
+        self._offset_store = offset_store
         self._listener = listener if listener is not None else ConsumerListener()
         self._engine: Engine | None = None
         self._metrics: ConsumerMetrics | None = None
@@ -103,6 +117,7 @@ class ConsumerConnector:
         for topic, count in topics.items():
             if count < 1:
                 raise ValueError(f"{count} streams for topic {topic}: at least 1")
+        self._must_be_listed(topics)
         engine = self._open(Registration(STATIC, dict(topics)), (key_decoder, value_decoder))
         return {topic: engine.streams_of(topic) for topic in topics}
 
@@ -116,9 +131,19 @@ class ConsumerConnector:
         """Subscribe to what a Whitelist or Blacklist lets through, new topics included; all share the streams."""
         if streams < 1:
             raise ValueError(f"{streams} streams: at least 1")
+        if self.config.partitions:
+            raise ConsumerError(
+                "a filter needs a group: with fixed 'partitions' use create_message_streams({topic: n})"
+            )
         pattern = {WHITE_LIST: WHITE_LIST, BLACK_LIST: BLACK_LIST}[topic_filter.pattern]
         registration = Registration(pattern, {topic_filter.regex: streams})
         return self._open(registration, (key_decoder, value_decoder)).streams_of(None)
+
+    def _must_be_listed(self, topics: Iterable[str]) -> None:
+        listed = sorted({tp.topic for tp in self.config.partitions})
+        missing = sorted(set(topics) - set(listed))
+        if listed and missing:
+            raise ConsumerError(f"topic {missing[0]} is not in 'partitions', which has {', '.join(listed)}")
 
     def _open(self, registration: Registration, decoders: Decoders) -> Engine:
         with self._lock:
@@ -142,9 +167,13 @@ class ConsumerConnector:
                 self._listener,
                 decoders,
                 self._metrics.observe if self._metrics is not None else None,
+                self._offset_store,
             )
         try:
             self._hub.call(self._engine.start)
+        except HubStopped as e:
+            self._shut_down()
+            raise Closed("the connector was shut down while it started") from e
         except BaseException:
             self._shut_down()
             raise
@@ -217,7 +246,8 @@ class ConsumerConnector:
         """Read a parked partition once more, from what is done.  False: it is not parked (or not ours any more), or
         what came before it is still under way: try later.
 
-        Parked again for the same reason, it is not told again; once it got past the place, an event says so.
+        Parked again for the same reason, it is not told again; once it got past the place, an event says so.  One that
+        is parked because its offset store did not tell its position: the store is asked again (ConsumerError: in vain).
         """
         return self._hub.call(self._acting().controls.unpark, tp)
 

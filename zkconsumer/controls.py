@@ -20,7 +20,7 @@ ENDS = ("smallest", "largest")
 class Controls:
     """cursors: those of the member, by partition; it changes them.
 
-    end_of(tp, "smallest" | "largest") asks its leader.
+    end_of(tp, "smallest" | "largest") asks its leader; readable(cursor): a parked one has a position to go on from.
     """
 
     def __init__(
@@ -30,12 +30,14 @@ class Controls:
         fetchers: Fetchers,
         lease: Lease,
         end_of: Callable[[TopicPartition, str], int],
+        readable: Callable[[Cursor], bool] = lambda cursor: True,
     ) -> None:
         self._cursors = cursors
         self._commits = commits
         self._fetchers = fetchers
         self._lease = lease
         self._end_of = end_of
+        self._readable = readable
         self._pauses = Pauses()
 
     def adopt(self, cursor: Cursor) -> None:
@@ -68,7 +70,9 @@ class Controls:
 
     def unpark(self, tp: TopicPartition) -> bool:
         cursor = self._cursors.get(tp)
-        if cursor is None or now() >= self._lease.valid_until or not cursor.unpark():
+        if cursor is None or now() >= self._lease.valid_until or cursor.parked is None:
+            return False
+        if not self._readable(cursor) or not cursor.unpark():
             return False
         self._fetchers.wake()
         return True
@@ -100,6 +104,8 @@ class Controls:
         cursor = self._owned(tp, "moved")  # its leader may have taken a while
         cursor.begin(at)
         cursor.discard_fetched()
+        if cursor.parked is not None:  # for want of a position
+            self.unpark(tp)
         self._fetchers.wake()
 
     def _owned(self, tp: TopicPartition, done: str) -> Cursor:

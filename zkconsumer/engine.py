@@ -1,4 +1,4 @@
-"""The parts of one connector, together in its hub: session, claims, member, fetchers, commits, streams and timers."""
+"""What every connector has, on either side (side.py): streams, cursors, timers, and what its user may ask."""
 
 from __future__ import annotations
 
@@ -8,45 +8,39 @@ from typing import TypeVar
 
 from groundwork.crew import Crew, Lock, connect, now, sleep
 from groundwork.handover import Handover
-from groundwork.hub import Hub, HubStopped, OwnThread
-from groundwork.lag import HubLag, busy_lines
+from groundwork.hub import Hub, HubStopped
 from kafkawire.dialects import Dialect
-from kafkawire.errors import CorruptMessage
+from kafkawire.errors import CorruptMessage, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.v08.znodes import STATIC, Registration
 from zkconsumer.budget import Budget, Lane
-from zkconsumer.claims import Claims
-from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.controls import Controls
 from zkconsumer.cursor import Cursor, Share
-from zkconsumer.errors import ConsumerError
-from zkconsumer.events import ConsumerEvent, OnEvent
+from zkconsumer.errors import Closed, ConsumerError
+from zkconsumer.events import OnEvent
 from zkconsumer.fetcher import Fetcher
 from zkconsumer.fetchers import Fetchers
 from zkconsumer.fetchplan import FetchPlan
-from zkconsumer.groupread import GroupReader
+from zkconsumer.fixedside import FixedSide
+from zkconsumer.groupside import GroupSide
+from zkconsumer.leaders import NoLeader
 from zkconsumer.lease import Lease
 from zkconsumer.listeners import ConsumerListener, Hooks, ListenerFailed
-from zkconsumer.logends import EARLIEST, LATEST, log_ends
-from zkconsumer.member import Member
-from zkconsumer.membership import Event as GroupEvent
+from zkconsumer.listoffsets import EARLIEST, LATEST
+from zkconsumer.logends import log_ends_by
 from zkconsumer.metrics import Look
-from zkconsumer.offsets.zookeeper import ZookeeperOffsets
+from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.parkings import Parkings
+from zkconsumer.side import Parts, Side
 from zkconsumer.stream import Decoder, Stream
-from zkconsumer.zksession import State, ZkSession
 
 T = TypeVar("T")
 Decoders = tuple[Decoder | None, Decoder | None]  # of keys, of values
-FIRST_ROUND_S = 10.0  # creating streams waits that long for a first round; the member goes on trying
-AUDIT_S = 30.0
 TEND_S = 0.2
-LATE_SHARE = 0.25  # of the session's time-out: three more of that, and it is over
 LAST_WORD_MS = 3000  # for a listener during the end, of LEAVE_S
 TOLD_S = 0.5  # for what the listener has not heard yet at the end
-SILENT_SHARE = 3  # of the session's time-out: four beats without an answer
 LEAVE_S = 6.0  # a member that cannot reach ZooKeeper leaves by the end of its session; with the rest, below 10 s
 
 
@@ -66,13 +60,14 @@ class Engine:
         listener: ConsumerListener,
         decoders: Decoders = (None, None),
         observe: Callable[[MessageSet], object] | None = None,
+        store: OffsetStore | None = None,
     ) -> None:
         self._config = config
         self._dialect = dialect
         self._hub = hub
         self._on_event = on_event
-        self._on_fence = on_fence
         self._on_death = on_death
+        self._taking_part = False
         self._closing = False
         self._wake_posted = False
         self._crew = Crew(on_death=self._died)
@@ -86,43 +81,28 @@ class Engine:
         self._lease = Lease()
         dial = partial(connect, receive_buffer_bytes=config.receive_buffer_bytes)
         self._links = Links(config.client_name, dial, config.socket_timeout_ms)
-        self._session = ZkSession(
-            config.zookeeper_connect,
-            config.session_timeout_ms,
-            config.connect_timeout_ms,
+        parts = Parts(
+            config,
+            dialect,
+            hub,
+            consumer_id,
+            registration,
             self._crew,
             self._lease,
-            self._session_state,
-            self._fence,
-            config.access,
-        )
-        znodes, group = dialect.znodes, config.group_id
-        self._store = ZookeeperOffsets(self._session, znodes)
-        self._claims = Claims(self._session, znodes, group, self._owner_lost, self._freed)
-        self._commits = Commits(
-            self._store, group, self._lease, self._claims, self._owner_lost, on_event, self.hooks.error
-        )
-        pause_s = config.refresh_leader_backoff_ms / 1000
-        self._fetchers = Fetchers(self._session, znodes, self._crew, self._links, pause_s, self._make_fetcher, on_event)
-        reader = GroupReader(
-            self._session, dialect, group, consumer_id, registration, config.exclude_internal_topics, self._changed
-        )
-        self._member = Member(
-            self._session,
-            reader,
-            self._claims,
-            self._fetchers,
-            self._commits,
-            self._store,
-            self._crew,
-            self._make_cursor,
+            self._links,
             self._cursors,
-            config,
-            on_event,
             self.hooks,
+            self._make_cursor,
+            self._make_fetcher,
+            on_event,
         )
+        self.side: Side = FixedSide(parts, store) if config.partitions else GroupSide(parts, on_fence)
+        self._commits = self.side.commits
+        self._fetchers = self.side.fetchers
         self._ends_lock = Lock()  # one question at a time on a link
-        self.controls = Controls(self._cursors, self._commits, self._fetchers, self._lease, self._end_of)
+        self.controls = Controls(
+            self._cursors, self._commits, self._fetchers, self._lease, self._end_of, self.side.readable
+        )
 
     # making -------------------------------------------------------------------------------------------------------
 
@@ -185,21 +165,30 @@ class Engine:
     # start and end ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect, register, take part.  Raises Unreachable, ChrootMissing; what comes later is retried for ever."""
-        self._session.start()
-        self._fetchers.start()
-        self._crew.spawn("member", self._member.run)
-        self._crew.spawn("tend", self._tend)
-        self._crew.spawn("audit", self._audit)
-        if isinstance(self._hub, OwnThread):  # the caller's hub is its own business
-            limit_ms = self._config.session_timeout_ms * LATE_SHARE
-            self._crew.spawn("lag", HubLag(f"hub of {self._config.group_id}", limit_ms, on_late=self._late).run)
-        if self._config.auto_commit:
-            interval_s = self._config.auto_commit_interval_ms / 1000
-            self._crew.spawn("auto-commit", self._commits.run, interval_s, self._owned, self._connected)
-        self._member.first_round.wait(timeout=FIRST_ROUND_S)
+        """Connect and take part.  Raises Unreachable, ChrootMissing, ConsumerError; Closed when it is shut down
+        meanwhile.
+        """
+        try:
+            self.side.connect()
+            if not self._closing:
+                self._take_part()
+        except (ConsumerError, WireError, RuntimeError) as e:  # RuntimeError: the crew is stopped
+            if not self._closing:
+                raise
+            raise Closed("the connector was shut down while it started") from e
         if self._crew.death is not None:
             raise self._crew.death
+        if self._closing:
+            raise Closed("the connector was shut down while it started")
+
+    def _take_part(self) -> None:
+        self._taking_part = True
+        self._fetchers.start()
+        self._crew.spawn("tend", self._tend)
+        if self._config.auto_commit:
+            interval_s = self._config.auto_commit_interval_ms / 1000
+            self._crew.spawn("auto-commit", self._commits.run, interval_s, self._owned, self.side.may_commit)
+        self.side.take_part()
 
     def shutdown(self) -> None:
         """Leave in order, within LEAVE_S and the drain; a second call changes nothing."""
@@ -208,15 +197,14 @@ class Engine:
         self._closing = True
         for stream, _ in self._streams.values():
             stream.channel.close(self._crew.death)  # readers end, and what they had in their hands is done
-        if self._crew.death is None and self._session.started:
+        if self._crew.death is None and self._taking_part:
             self.hooks.hurry(LAST_WORD_MS)
-            self._member.close()
-            self._member.closed.wait(timeout=LEAVE_S)
+            self.side.leave(LEAVE_S)
         for cursor in list(self._cursors.values()):
             cursor.drop()
         self.hooks.close(TOLD_S)
         self._crew.stop(timeout_s=0.5)
-        self._session.close()
+        self.side.close()
         self._links.close()
 
     def _died(self, name: str, error: BaseException) -> None:
@@ -238,60 +226,29 @@ class Engine:
     # the user's calls ---------------------------------------------------------------------------------------------
 
     def ask(self, what: str, question: Callable[..., T], *args: object) -> T:
-        return self._session.ask(what, question, self._dialect.znodes, *args)
+        found: T = self.side.ask(what, question, *args)
+        return found
 
     @property
     def settled(self) -> bool:
-        return self._member.settled
+        return self.side.settled
 
     def look(self) -> Look:
         """What metrics show, of one moment."""
-        return Look(self._session.state.value, self._member.rounds, self.controls.status())
+        return Look(self.side.session_state, self.side.rounds, self.controls.status())
 
     @property
     def silent_s(self) -> float:
-        heard, limit_s = self._lease.heard_of, self._config.session_timeout_ms / 1000 / SILENT_SHARE
-        silent_s = 0.0 if heard is None else now() - heard
-        return silent_s if silent_s > limit_s else 0.0
+        return self.side.silent_s
 
     def _owned(self) -> list[Cursor]:
         return list(self._cursors.values())
 
-    def _connected(self) -> bool:
-        return self._session.state is State.CONNECTED
-
     # what happens to us -------------------------------------------------------------------------------------------
-
-    def _session_state(self, state: State) -> None:
-        """Called by kazoo's greenlet: flags and queues only."""
-        text = f"the session with ZooKeeper at {self._session.hosts} is {state.value}"
-        self._on_event(ConsumerEvent("session", text))
-        self.hooks.session_state(state.value)
-        if state is State.LOST:
-            self._member.session_lost()
-        elif state is State.CONNECTED:
-            self._fetchers.look_again()
-            self._member.reconnected()
-
-    def _fence(self) -> None:
-        """The lease is over.  First our cursors, so that nobody may send, then whoever sends."""
-        self._member.session_lost()
-        self._on_fence()
-        text = "no answer of ZooKeeper in time: others may own our partitions now, all are let go"
-        self._on_event(ConsumerEvent("fence", text))
-
-    def _owner_lost(self, tp: TopicPartition) -> None:
-        self._member.owner_lost(tp)
-
-    def _freed(self) -> None:
-        self._member.freed()
-
-    def _changed(self, what: GroupEvent) -> None:
-        self._member.changed(what)
 
     def _located(self, cursors: list[Cursor]) -> None:
         """Partitions that begin where their log said: write it down, so that they differ from ones never read."""
-        if self._config.auto_commit and self._connected():
+        if self._config.auto_commit and self.side.may_commit():
             self._commits.commit(cursors)
 
     def _corrupt(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
@@ -317,8 +274,12 @@ class Engine:
         """Where the log of tp begins (smallest) or ends, as its leader says.  Raises ConsumerError."""
         why: list[str] = []
         with self._ends_lock:
+            view = self.side.leaders.look([tp])
+            leader = self.side.leaders.leader(view, tp)
+            if isinstance(leader, NoLeader):
+                raise ConsumerError(f"{tp}: the {end} position is not known: {leader.why}; try again")
             time = LATEST if end == "largest" else EARLIEST
-            found = log_ends(self._session, self._links, self._dialect, [tp], time, why.append)
+            found = log_ends_by(self._links, self._dialect, view.brokers, {tp: leader.id}, time, why.append)
         if tp not in found:
             raise ConsumerError(f"{tp}: the {end} position is not known: {'; '.join(why)}; try again")
         return found[tp]
@@ -326,16 +287,6 @@ class Engine:
     def _listener_failed(self, error: ListenerFailed) -> None:
         for stream, _ in self._streams.values():
             stream.raise_next(error)
-
-    def _late(self, late_ms: float) -> None:
-        """Ours could not beat: something kept the interpreter.  Whoever runs there right now did, most likely."""
-        session_ms = self._config.session_timeout_ms
-        where = "; ".join(busy_lines()) or "not seen"
-        text = (
-            f"nothing but one call ran for {late_ms:.0f} ms, a lot of the session's {session_ms} ms; after that long"
-            f" others take our partitions; at work in the other threads now: {where}"
-        )
-        self._on_event(ConsumerEvent("late", text))
 
     def _room(self) -> None:
         """Bytes were given back, in whatever thread; one wake is enough for many."""
@@ -367,16 +318,3 @@ class Engine:
                 if not cursor.stranded or cursor.closing or reason is not None or now() >= self._lease.valid_until:
                     continue
                 cursor.read_again()
-
-    def _audit(self) -> None:
-        """Compare with what ZooKeeper has, every half minute and soon after a reconnect."""
-        while True:
-            self._member.audit_due.wait(timeout=AUDIT_S)
-            self._member.audit_due.clear()
-            if self._connected():
-                try:
-                    self._member.audit()
-                except ConsumerError as e:
-                    self._on_event(ConsumerEvent("session", f"audit put off: {e}"))
-                    sleep(1.0)
-                    self._member.audit_due.set()

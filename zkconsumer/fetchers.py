@@ -1,28 +1,27 @@
 """Which broker each cursor is fetched from: the leader finder, and a fetcher per broker.
 
 A cursor is at home in one fetcher, or homeless: just owned, refused by its broker, its link lost, its broker at
-another address.  Leaders are looked up in ZooKeeper's state nodes, never by a Metadata request that names a topic: on
-a source that would create it.  The children of /brokers/ids are watched: a broker that vanished, or came back at
-another port, makes its cursors homeless at once.
+another address.  Leaders are looked up by a LeaderSource (leaders.py), which may tell when brokers change: one that
+vanished, or came back at another port, makes its cursors homeless at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from types import ModuleType
 
 from groundwork.crew import Crew, Event, Worker, now
-from kafkawire.cluster.zookeeper import BROKERS, read_brokers, read_leaders
-from kafkawire.errors import RemoteError
+from kafkawire.cluster.view import ClusterView
+from kafkawire.errors import WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.cursor import Cursor
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetcher import Fetcher
-from zkconsumer.zksession import ZkSession
+from zkconsumer.leaders import LeaderSource, NoLeader
 
 LONGEST_PAUSE_S = 1.0  # between tries for one partition, however long its leader is away
+LASTING_PAUSE_S = 5.0  # where there is no such partition
 CALM_S = 10.0  # a partition that was at home that long starts with the shortest pause again
 TELL_AGAIN_S = 30.0
 
@@ -42,16 +41,14 @@ class Fetchers:
 
     def __init__(
         self,
-        session: ZkSession,
-        znodes: ModuleType,
+        source: LeaderSource,
         crew: Crew,
         links: Links,
         pause_s: float,
         make_fetcher: Callable[[Broker, Fetchers], Fetcher],
         on_event: OnEvent,
     ) -> None:
-        self._session = session
-        self._znodes = znodes
+        self._source = source
         self._crew = crew
         self._links = links
         self._pause_s = pause_s
@@ -60,11 +57,11 @@ class Fetchers:
         self._fetchers: dict[int, tuple[Fetcher, Worker]] = {}
         self._homeless: dict[TopicPartition, _Homeless] = {}
         self._misses: dict[TopicPartition, tuple[int, float]] = {}  # how many in a row, and when the last one was
-        self._told: dict[TopicPartition, float] = {}
+        self._told: dict[TopicPartition, tuple[float, str]] = {}  # when last, and what
         self._wake = Event()
-        self._brokers_stale = True  # no watch on /brokers/ids, or it fired
-        self._saw_brokers: bool | None = None  # None: nobody looked yet
-        self._watch_brokers = self._brokers_touched
+        self._stale = True  # brokers may have changed since the last look
+        self._looked = 0.0
+        source.watch(self.look_again)
 
     def start(self) -> None:
         self._crew.spawn("leader-finder", self._run)
@@ -89,106 +86,94 @@ class Fetchers:
             fetcher.wake()
 
     def look_again(self) -> None:
-        """The session is back: watches are gone, and brokers may have moved."""
-        self._brokers_stale = True
+        """Brokers have changed, or what would have told so was away for a while."""
+        self._stale = True
         self._wake.set()
 
     def fetcher_of(self, tp: TopicPartition) -> Fetcher | None:
         return next((f for f, _ in self._fetchers.values() if tp in f.cursors), None)
 
-    def homeless(self, cursors: Iterable[Cursor], why: str) -> None:
-        """A fetcher cannot read these: find out who leads them, after a pause."""
+    def homeless(self, cursors: Iterable[Cursor], why: str, lasting: bool = False) -> None:
+        """A fetcher cannot read these: find out who leads them, after a pause.  lasting: why is said once only."""
         for cursor in cursors:
             if cursor.closing:
                 continue
             misses, last = self._misses.get(cursor.tp, (0, 0.0))
             misses = 0 if now() - last > CALM_S else misses
             self._misses[cursor.tp] = (misses + 1, now())
-            due = now() + min(LONGEST_PAUSE_S, self._pause_s * 2 ** min(misses, 8))
+            longest_s = LASTING_PAUSE_S if lasting else LONGEST_PAUSE_S
+            due = now() + min(longest_s, self._pause_s * 2 ** min(misses, 8))
             self._homeless[cursor.tp] = _Homeless(cursor, due)
-            self._tell(cursor.tp, why)
+            self._tell(cursor.tp, why, lasting)
         self._wake.set()
 
-    def _tell(self, tp: TopicPartition, why: str) -> None:
-        """One line per partition and half a minute, however often its leader is looked for."""
-        if now() - self._told.get(tp, float("-inf")) > TELL_AGAIN_S:
-            self._told[tp] = now()
-            self._on_event(ConsumerEvent("leader", f"{tp}: {why}; looking for its leader", tp))
+    def _tell(self, tp: TopicPartition, why: str, lasting: bool = False) -> None:
+        """One line per partition and half a minute, however often its leader is looked for; of what lasts, one."""
+        at, said = self._told.get(tp, (float("-inf"), ""))
+        if now() - at <= TELL_AGAIN_S or (lasting and said == why):
+            return
+        self._told[tp] = (now(), why)
+        kind, then = ("missing", "looking for it") if lasting else ("leader", "looking for its leader")
+        self._on_event(ConsumerEvent(kind, f"{tp}: {why}; {then}", tp))
 
     # the leader finder --------------------------------------------------------------------------------------------
-
-    def _brokers_touched(self, path: str, changed: bool) -> None:
-        if changed:
-            self.look_again()
 
     def _run(self) -> None:
         while True:
             self._wake.clear()
             try:
-                if self._brokers_stale:
-                    self._look_at_brokers()
-                self._find()
-            except (ConsumerError, RemoteError) as e:
+                self._look()
+            except (ConsumerError, WireError) as e:
                 for tp in self._homeless:
                     self._tell(tp, str(e))
-                self._wake.wait(timeout=LONGEST_PAUSE_S)  # ZooKeeper is away: what is at home goes on
+                self._wake.wait(timeout=LONGEST_PAUSE_S)  # nobody to ask: what is at home goes on
                 continue
             self._wake.wait(timeout=self._next_due())
 
     def _next_due(self) -> float | None:
-        if not self._homeless:
-            return None
-        return max(0.0, min(one.due for one in self._homeless.values()) - now())
+        """Seconds until somebody has to be looked for, or until it is time to look again anyway."""
+        due = [one.due for one in self._homeless.values()]
+        if self._source.refresh_s is not None:
+            due.append(self._looked + self._source.refresh_s)
+        return max(0.0, min(due) - now()) if due else None
 
-    def _look_at_brokers(self) -> None:
-        """Read and watch the brokers; those that vanished or moved lose their cursors and their fetcher."""
-        self._brokers_stale = False  # first: a change after the read sets it again
-        try:
-            names = self._session.children(BROKERS, self._watch_brokers)
-            if names is None:
-                self._session.stat([BROKERS], self._watch_brokers)
-            self._tell_brokers(bool(names))
-            brokers = self._session.ask("read brokers", read_brokers, self._znodes)
-        except ConsumerError:
-            self._brokers_stale = True
-            raise
-        for broker_id, (fetcher, _) in list(self._fetchers.items()):
-            if brokers.get(broker_id) != fetcher.broker:
-                how = "is at another address" if broker_id in brokers else "is gone from /brokers/ids"
-                self._close(broker_id, f"{fetcher.broker} {how}")
-
-    def _tell_brokers(self, there: bool) -> None:
-        """Once each time there are none: at the start that is mostly a wrong chroot, later all of them are down."""
-        if not there and self._saw_brokers is not False:
-            at = self._session.connect
-            text = f"no brokers are registered under {at if '/' in at else at + '/'}"
-            said = f"{text} any more" if self._saw_brokers else f"{text}: is the chroot missing, or wrong?"
-            self._on_event(ConsumerEvent("missing", said))
-        self._saw_brokers = there
-
-    def _find(self) -> None:
+    def _look(self) -> None:
+        """Find the homeless a home; brokers that vanished or moved lose their cursors and their fetcher."""
+        refresh_s = self._source.refresh_s
+        afresh = self._stale or (refresh_s is not None and now() >= self._looked + refresh_s)
         due = {tp: one.cursor for tp, one in self._homeless.items() if one.due <= now()}
-        if due:
-            brokers = self._session.ask("read brokers", read_brokers, self._znodes)
-            leaders = self._session.ask("read leaders", read_leaders, self._znodes, list(due))
-            for tp, cursor in due.items():
-                self._settle(cursor, leaders.get(tp), brokers)
+        if due or afresh:
+            self._stale = False  # first: a change after the read sets it again
+            try:
+                view = self._source.look(list(due), afresh)
+            except BaseException:
+                self._stale = afresh or self._stale
+                raise
+            self._looked = now()
+            self._compare(view)
+            for cursor in due.values():
+                self._settle(cursor, view)
         for broker_id, (fetcher, _) in list(self._fetchers.items()):
             if not fetcher.cursors:
                 self._close(broker_id, "nothing is fetched from it any more")
 
-    def _settle(self, cursor: Cursor, leader: int | None, brokers: dict[int, Broker]) -> None:
+    def _compare(self, view: ClusterView) -> None:
+        for broker_id, (fetcher, _) in list(self._fetchers.items()):
+            if view.brokers.get(broker_id) != fetcher.broker:
+                how = "is at another address" if broker_id in view.brokers else "is gone from /brokers/ids"
+                self._close(broker_id, f"{fetcher.broker} {how}")
+
+    def _settle(self, cursor: Cursor, view: ClusterView) -> None:
         """Give a cursor to its leader's fetcher."""
         waiting = self._homeless.get(cursor.tp)
         if waiting is None or waiting.cursor is not cursor:
-            return  # removed while ZooKeeper was asked
-        broker = brokers.get(leader) if leader is not None else None
-        if broker is None:
-            why = "it has no leader" if leader is None else f"its leader, broker {leader}, is not registered"
-            self.homeless([cursor], why)
+            return  # removed while the leaders were looked up
+        leader = self._source.leader(view, cursor.tp)
+        if isinstance(leader, NoLeader):
+            self.homeless([cursor], leader.why, leader.lasting)
             return
         del self._homeless[cursor.tp]
-        self._fetcher(broker).add(cursor)
+        self._fetcher(leader).add(cursor)
 
     def _fetcher(self, broker: Broker) -> Fetcher:
         found = self._fetchers.get(broker.id)

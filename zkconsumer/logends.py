@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from kafkawire.cluster.zookeeper import read_brokers, read_leaders
 from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
+from zkconsumer.listoffsets import EARLIEST, LATEST, offset_rows
 from zkconsumer.zksession import ZkSession
 
-EARLIEST, LATEST = -2, -1
-
-
-def offset_rows(reply: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, int | None]]:
-    """Error and offset by partition, of a ListOffsets reply: v0 has a list, v1 one."""
-    rows: dict[TopicPartition, tuple[int, int | None]] = {}
-    for topic in reply["topics"]:
-        for row in topic["partitions"]:
-            offset = next(iter(row["offsets"]), None) if "offsets" in row else row["offset"]
-            rows[TopicPartition(topic["topic"], row["partition"])] = (row["error"], offset)
-    return rows
+__all__ = ["EARLIEST", "LATEST", "log_ends", "log_ends_by", "offset_rows"]
 
 
 def log_ends(

@@ -48,9 +48,14 @@ class World:
         self.store = Store()
         self.events: list[ConsumerEvent] = []
         self.failed: list[Exception] = []
-        claims: Any = SimpleNamespace(held={A, B}, lost=lambda tps: [])
+        self.ours = {A, B}
         self.commits = Commits(
-            self.store, "g", Lease(), claims, lambda tp: None, self.events.append, self.failed.append
+            self.store,
+            "g",
+            Lease(),
+            lambda tps: [tp for tp in tps if tp in self.ours],
+            self.events.append,
+            self.failed.append,
         )
 
     def cursor(self, tp: TopicPartition, done: int | None) -> Any:

@@ -1,0 +1,70 @@
+"""One plain thread beside a hub, for calls that block it: files that are synced, drivers that know no greenlets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from groundwork.crew import Event
+from groundwork.hub import Hub, HubStopped, PlainQueue, start_plain_thread
+
+T = TypeVar("T")
+
+
+class _Job:
+    """A call on its way; `done` is set in the hub."""
+
+    __slots__ = ("args", "done", "error", "fn", "value")
+
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.fn = fn
+        self.args = args
+        self.value: Any = None
+        self.error: Exception | None = None
+        self.done = Event()
+
+
+class Beside:
+    """Calls run one after the other, all in the same thread; it starts with the first, and no exit waits for it."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._jobs: Any = PlainQueue()
+        self._started = False
+        self._closed = False
+
+    def call(self, fn: Callable[..., T], *args: Any) -> T:
+        """In the hub: run fn(*args) there while other greenlets go on; what it returns or raises.
+
+        A caller that is ended (a deadline, say) leaves it behind: it runs to its end, and nobody hears of it.
+        Raises HubStopped after close().
+        """
+        if self._closed:
+            raise HubStopped("the thread beside the hub has ended")
+        if not self._started:
+            self._started = True
+            start_plain_thread(self._live)
+        job = _Job(fn, args)
+        self._jobs.put(job)
+        job.done.wait()
+        if job.error is not None:
+            raise job.error
+        return cast(T, job.value)
+
+    def close(self) -> None:
+        """End the thread once it has done what it was given."""
+        self._closed = True
+        self._jobs.put(None)
+
+    def _live(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job.value = job.fn(*job.args)
+            except Exception as e:
+                job.error = e
+            except BaseException as e:  # SystemExit would end the hub of a program that did not ask for it
+                job.error = RuntimeError(f"{type(e).__name__}: {e}")
+            try:
+                self._hub.post(job.done.set)
+            except HubStopped:
+                pass  # nobody waits any more

@@ -1,0 +1,189 @@
+"""The side of a connector that is a member of a group: session, claims, the member, and what watches over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from groundwork.crew import now, sleep
+from groundwork.hub import OwnThread
+from groundwork.lag import HubLag, busy_lines
+from kafkawire.model import TopicPartition
+from zkconsumer.claims import Claims
+from zkconsumer.cursor import Cursor
+from zkconsumer.errors import ConsumerError
+from zkconsumer.events import ConsumerEvent
+from zkconsumer.groupread import GroupReader
+from zkconsumer.leaders import LeaderSource, ZookeeperLeaders
+from zkconsumer.member import Member
+from zkconsumer.membership import Event as GroupEvent
+from zkconsumer.offsets.choice import store_of_group
+from zkconsumer.side import Parts
+from zkconsumer.zksession import State, ZkSession
+
+FIRST_ROUND_S = 10.0  # creating streams waits that long for a first round; the member goes on trying
+AUDIT_S = 30.0
+LATE_SHARE = 0.25  # of the session's time-out: three more of that, and it is over
+SILENT_SHARE = 3  # of the session's time-out: four beats without an answer
+
+
+class GroupSide:
+    """on_fence(): the lease on the session is over, and our cursors know it already."""
+
+    def __init__(self, parts: Parts, on_fence: Callable[[], object]) -> None:
+        config, dialect = parts.config, parts.dialect
+        self._config = config
+        self._znodes = dialect.znodes
+        self._hub = parts.hub
+        self._crew = parts.crew
+        self._lease = parts.lease
+        self._hooks = parts.hooks
+        self._on_event = parts.on_event
+        self._on_fence = on_fence
+        self.session = ZkSession(
+            config.zookeeper_connect,
+            config.session_timeout_ms,
+            config.connect_timeout_ms,
+            parts.crew,
+            parts.lease,
+            self._session_state,
+            self._fence,
+            config.access,
+        )
+        store = store_of_group(config, self.session, dialect, parts.links)
+        self._claims = Claims(self.session, dialect.znodes, config.group_id, self._owner_lost, self._freed)
+        self.commits = parts.commits(store, self._still_ours)
+        self.leaders: LeaderSource = ZookeeperLeaders(self.session, dialect.znodes, parts.on_event)
+        self.fetchers = parts.fetchers(self.leaders)
+        reader = GroupReader(
+            self.session,
+            dialect,
+            config.group_id,
+            parts.consumer_id,
+            parts.registration,
+            config.exclude_internal_topics,
+            self._changed,
+        )
+        self.member = Member(
+            self.session,
+            reader,
+            self._claims,
+            self.fetchers,
+            self.commits,
+            store,
+            parts.crew,
+            parts.make_cursor,
+            parts.cursors,
+            config,
+            parts.on_event,
+            parts.hooks,
+        )
+
+    # start and end ------------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        self.session.start()
+
+    def take_part(self) -> None:
+        """Register and try a first round; what fails in it is retried for ever."""
+        self._crew.spawn("member", self.member.run)
+        self._crew.spawn("audit", self._audit)
+        if isinstance(self._hub, OwnThread):  # the caller's hub is its own business
+            limit_ms = self._config.session_timeout_ms * LATE_SHARE
+            self._crew.spawn("lag", HubLag(f"hub of {self._config.group_id}", limit_ms, on_late=self._late).run)
+        self.member.first_round.wait(timeout=FIRST_ROUND_S)
+
+    def leave(self, timeout_s: float) -> None:
+        self.member.close()
+        self.member.closed.wait(timeout=timeout_s)
+
+    def close(self) -> None:
+        self.session.close()
+
+    # what the engine asks -----------------------------------------------------------------------------------------
+
+    def may_commit(self) -> bool:
+        return self.session.state is State.CONNECTED
+
+    def readable(self, cursor: Cursor) -> bool:
+        return True  # a partition whose position cannot be read has no cursor
+
+    def ask(self, what: str, question: Callable[..., Any], *args: object) -> Any:
+        return self.session.ask(what, question, self._znodes, *args)
+
+    @property
+    def settled(self) -> bool:
+        return self.member.settled
+
+    @property
+    def rounds(self) -> int:
+        return self.member.rounds
+
+    @property
+    def session_state(self) -> str:
+        return self.session.state.value
+
+    @property
+    def silent_s(self) -> float:
+        heard, limit_s = self._lease.heard_of, self._config.session_timeout_ms / 1000 / SILENT_SHARE
+        silent_s = 0.0 if heard is None else now() - heard
+        return silent_s if silent_s > limit_s else 0.0
+
+    def _still_ours(self, tps: list[TopicPartition]) -> Sequence[TopicPartition]:
+        """Those whose owner nodes are ours, as ZooKeeper says now; the others are let go."""
+        lost = self._claims.lost(tps)
+        for tp in lost:
+            self._owner_lost(tp)
+        return [tp for tp in tps if tp not in lost and tp in self._claims.held]
+
+    # what happens to us -------------------------------------------------------------------------------------------
+
+    def _session_state(self, state: State) -> None:
+        """Called by kazoo's greenlet: flags and queues only."""
+        text = f"the session with ZooKeeper at {self.session.hosts} is {state.value}"
+        self._on_event(ConsumerEvent("session", text))
+        self._hooks.session_state(state.value)
+        if state is State.LOST:
+            self.member.session_lost()
+        elif state is State.CONNECTED:
+            self.fetchers.look_again()
+            self.member.reconnected()
+
+    def _fence(self) -> None:
+        """The lease is over.  First our cursors, so that nobody may send, then whoever sends."""
+        self.member.session_lost()
+        self._on_fence()
+        text = "no answer of ZooKeeper in time: others may own our partitions now, all are let go"
+        self._on_event(ConsumerEvent("fence", text))
+
+    def _owner_lost(self, tp: TopicPartition) -> None:
+        self.member.owner_lost(tp)
+
+    def _freed(self) -> None:
+        self.member.freed()
+
+    def _changed(self, what: GroupEvent) -> None:
+        self.member.changed(what)
+
+    def _late(self, late_ms: float) -> None:
+        """Ours could not beat: something kept the interpreter.  Whoever runs there right now did, most likely."""
+        session_ms = self._config.session_timeout_ms
+        where = "; ".join(busy_lines()) or "not seen"
+        text = (
+            f"nothing but one call ran for {late_ms:.0f} ms, a lot of the session's {session_ms} ms; after that long"
+            f" others take our partitions; at work in the other threads now: {where}"
+        )
+        self._on_event(ConsumerEvent("late", text))
+
+    def _audit(self) -> None:
+        """Compare with what ZooKeeper has, every half minute and soon after a reconnect."""
+        while True:
+            self.member.audit_due.wait(timeout=AUDIT_S)
+            self.member.audit_due.clear()
+            if self.may_commit():
+                try:
+                    self.member.audit()
+                except ConsumerError as e:
+                    self._on_event(ConsumerEvent("session", f"audit put off: {e}"))
+                    sleep(1.0)
+                    self.member.audit_due.set()

@@ -1,0 +1,28 @@
+"""Before partitions are let go: what was handed out of them may still be done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from groundwork.crew import now, sleep
+from zkconsumer.cursor import Cursor
+from zkconsumer.listeners import Hooks
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.01
+
+
+def drain(leaving: Iterable[Cursor], hooks: Hooks, seconds: float) -> None:
+    """Wait until nothing of these closed cursors is in the program's hands, its listener's word on them included."""
+    until = now() + seconds
+    cursors = list(leaving)
+    for cursor in cursors:
+        cursor.discard_fetched()
+    hooks.before_release(sorted(cursor.tp for cursor in cursors))
+    while waiting := [cursor for cursor in cursors if not cursor.drained and not cursor.dropped]:
+        if now() >= until:
+            log.info("not all of %d partitions was done within %g s; the rest is read again", len(waiting), seconds)
+            return
+        sleep(LOOK_S)

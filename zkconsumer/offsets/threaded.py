@@ -1,0 +1,69 @@
+"""An offset store that blocks, asked from a hub: each call runs in a plain thread, and what it answers is checked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from groundwork.beside import Beside
+from kafkawire.model import TopicPartition
+from zkconsumer.errors import ConsumerError
+from zkconsumer.lease import Lease
+from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
+
+log = logging.getLogger(__name__)
+
+
+class ThreadedOffsets:
+    """Another store, such as FileOffsets or a program's own; all its calls are made in one thread, one at a time.
+
+    What it raises, leaves out or answers senselessly is a ConsumerError of commit, and Unknown for read: never a
+    position, and never taken for written.
+    """
+
+    def __init__(self, store: OffsetStore, beside: Beside) -> None:
+        self._store = store
+        self._name = type(store).__name__
+        self._beside = beside
+
+    def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """Raises ConsumerError, also for what the store raised."""
+        wanted = list(tps)
+        try:
+            found: Any = self._beside.call(self._store.read, group, wanted)
+        except ConsumerError:
+            raise
+        except Exception as e:
+            log.info("offset store %s failed", self._name, exc_info=e)
+            raise ConsumerError(f"offset store {self._name} cannot be read: {type(e).__name__}: {e}") from e
+        if not isinstance(found, Mapping):
+            raise ConsumerError(f"offset store {self._name} read {found!r}: a mapping of partitions is wanted")
+        return {tp: self._position(tp, found.get(tp)) for tp in wanted}
+
+    def _position(self, tp: TopicPartition, found: object) -> Committed:
+        if found is NONE or isinstance(found, Unknown):
+            return found
+        if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
+            return found
+        return Unknown(f"offset store {self._name} has {found!r} for {tp}: a position, NONE or Unknown is wanted")
+
+    def commit(
+        self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
+    ) -> dict[TopicPartition, Exception | None]:
+        wanted = dict(positions)
+        try:
+            results: Any = self._beside.call(self._store.commit, group, wanted, lease)
+        except ConsumerError as e:
+            return dict.fromkeys(wanted, e)
+        except Exception as e:
+            log.info("offset store %s failed", self._name, exc_info=e)
+            failed = ConsumerError(f"offset store {self._name} cannot be written: {type(e).__name__}: {e}")
+            return dict.fromkeys(wanted, failed)
+        return {tp: self._verdict(tp, results) for tp in wanted}
+
+    def _verdict(self, tp: TopicPartition, results: object) -> Exception | None:
+        said = results.get(tp, "nothing") if isinstance(results, Mapping) else results
+        if isinstance(results, Mapping) and (said is None or isinstance(said, Exception)):
+            return said
+        return ConsumerError(f"offset store {self._name} says {said!r} of {tp}, so it may not be written")

@@ -1,0 +1,108 @@
+"""Where a connector's partitions come from: a group in ZooKeeper (groupside.py) or a list (fixedside.py).
+
+The engine has what both share: streams, cursors and timers.  A side says which partitions are read from which position,
+where their leaders are found, where positions are kept, and how long the partitions may be believed to be ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from groundwork.crew import Crew
+from groundwork.hub import Hub
+from kafkawire.dialects import Dialect
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.links import Links
+from kafkawire.v08.znodes import Registration
+from zkconsumer.commits import Commits, StillOurs
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.cursor import Cursor
+from zkconsumer.events import OnEvent
+from zkconsumer.fetcher import Fetcher
+from zkconsumer.fetchers import Fetchers
+from zkconsumer.leaders import LeaderSource
+from zkconsumer.lease import Lease
+from zkconsumer.listeners import Hooks
+from zkconsumer.offsets.store import OffsetStore
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the engine has before it has a side.  cursors: what is owned and read, by partition; the side changes them.
+
+    make_cursor(tp, thread, reset); make_fetcher(broker, fetchers)
+    """
+
+    config: ConsumerConfig
+    dialect: Dialect
+    hub: Hub
+    consumer_id: str
+    registration: Registration
+    crew: Crew
+    lease: Lease
+    links: Links
+    cursors: dict[TopicPartition, Cursor]
+    hooks: Hooks
+    make_cursor: Callable[[TopicPartition, str, str], Cursor]
+    make_fetcher: Callable[[Broker, Fetchers], Fetcher]
+    on_event: OnEvent
+
+    def fetchers(self, source: LeaderSource) -> Fetchers:
+        pause_s = self.config.refresh_leader_backoff_ms / 1000
+        return Fetchers(source, self.crew, self.links, pause_s, self.make_fetcher, self.on_event)
+
+    def commits(self, store: OffsetStore, still_ours: StillOurs) -> Commits:
+        return Commits(store, self.config.group_id, self.lease, still_ours, self.on_event, self.hooks.error)
+
+
+class Side(Protocol):
+    """What the engine asks of either; all in the hub."""
+
+    fetchers: Fetchers
+    commits: Commits
+    leaders: LeaderSource
+
+    def connect(self) -> None:
+        """Reach whoever has to be asked first.  Raises Unreachable, ChrootMissing, ConsumerError."""
+
+    def take_part(self) -> None:
+        """Begin to read, or at least to try: comes back soon.  Raises ConsumerError when it cannot begin at all."""
+
+    def leave(self, timeout_s: float) -> None:
+        """Let what is in the program's hands be done, commit, give everything back; within that time."""
+
+    def close(self) -> None:
+        """The end, also of what was only half begun."""
+
+    def may_commit(self) -> bool:
+        """A commit on a timer makes sense now."""
+        ...
+
+    def readable(self, cursor: Cursor) -> bool:
+        """May a parked partition be read again, as far as its position is concerned?"""
+        ...
+
+    def ask(self, what: str, question: Callable[..., Any], *args: object) -> Any:
+        """question(zk, znodes, *args) on the ZooKeeper session."""
+
+    @property
+    def settled(self) -> bool:
+        """All that is to be read is read."""
+        ...
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of the group so far."""
+        ...
+
+    @property
+    def session_state(self) -> str:
+        """Of the session with ZooKeeper; empty: there is none to have."""
+        ...
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds without a sign of life of ZooKeeper, once they are more than they should be."""
+        ...
