@@ -100,7 +100,7 @@ class Daemon:
         target, mirror = configuration.target, configuration.mirror
         speaks = dialect(target.version)
         links = Links(target.client_id or "mirrormaker", connect, target.request_timeout_ms)
-        through = partial(zookeeper, "target.zookeeper.connect", target.zookeeper, ZOOKEEPER_S)
+        through = partial(zookeeper, "target.zookeeper.connect", target.zookeeper, ZOOKEEPER_S, target.access)
         metadata = MetadataSource(target.brokers, speaks, links)
         self._target_zookeeper = through if target.zookeeper else None
         self.targets = TargetTopics(metadata, speaks.znodes, self._target_zookeeper, target.replication)

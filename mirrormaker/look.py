@@ -55,7 +55,7 @@ def look_at_target_zookeeper(target: Target, answered: Mapping[int, Broker], tim
     some brokers.
     Raises Unreachable, ChrootMissing, OtherCluster, ConsumerError.
     """
-    with zookeeper("target.zookeeper.connect", target.zookeeper, timeout_s) as zk:
+    with zookeeper("target.zookeeper.connect", target.zookeeper, timeout_s, target.access) as zk:
         registered = read_brokers(zk, dialect(target.version).znodes)
     if registered and (not answered or same_cluster(registered, answered) is not None):
         return

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from groundwork.options import Options, option
+from groundwork.options import Options, Secret, option
 from kafkawire.model import TopicPartition
 from mirrormaker.handler import NoHandler, load_handler
 from producer.config import ProducerConfig, release
+from zkconsumer import optionkinds as kinds
+from zkconsumer.access import Access, Tls, identity, tls_problems
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
+
+TARGET_SSL = "target.zookeeper.ssl"
 
 
 def replication(raw: object) -> int:
@@ -56,6 +60,45 @@ class Target(ProducerConfig):
     zookeeper: str = option(
         "target.zookeeper.connect", "", "host:port,host:port/chroot; missing topics are created through it (0.8, 0.9)"
     )
+    # No target.zookeeper.set.acl: the brokers must be able to write below a topic that the mirror creates.
+    zookeeper_auth: Secret | None = option(  # noqa: RUF009  # a Secret never changes
+        "target.zookeeper.auth",
+        None,
+        "who we are to it: digest:USER:PASSWORD; masked wherever it is printed",
+        kind=identity,
+        secret=True,
+    )
+    zookeeper_ssl: bool = option("target.zookeeper.ssl.client.enable", False, "connections to it are TLS")
+    zookeeper_ssl_ca: str | None = option(
+        "target.zookeeper.ssl.ca.location",
+        None,
+        "PEM file of the authorities to trust; the system's when empty",
+        kind=kinds.text,
+    )
+    zookeeper_ssl_certificate: str | None = option(
+        "target.zookeeper.ssl.certificate.location",
+        None,
+        "PEM file of our certificate, where the server asks for one",
+        kind=kinds.text,
+    )
+    zookeeper_ssl_key: str | None = option(
+        "target.zookeeper.ssl.key.location",
+        None,
+        "PEM file of its key; the certificate's file when empty",
+        kind=kinds.text,
+    )
+    zookeeper_ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
+        "target.zookeeper.ssl.key.password",
+        None,
+        "password of the key; masked wherever it is printed",
+        kind=kinds.secret,
+        secret=True,
+    )
+    zookeeper_ssl_verify: bool = option(
+        "target.zookeeper.ssl.verify",
+        True,
+        "the server's certificate must be trusted and name the host of target.zookeeper.connect",
+    )
     version: str = option("target.version", "0.8.2", "Kafka release of the brokers", kind=release)
     message_max_bytes: int = option(
         "target.message.max.bytes",
@@ -72,6 +115,26 @@ class Target(ProducerConfig):
         "target.replication.factor", 0, "of topics the mirror creates; 0: the source's, at most one per broker",
         kind=replication,
     )  # fmt: skip
+
+    @property
+    def access(self) -> Access:
+        """How a session shows itself to the target's ZooKeeper."""
+        tls = Tls(
+            self.zookeeper_ssl_ca,
+            self.zookeeper_ssl_certificate,
+            self.zookeeper_ssl_key,
+            self.zookeeper_ssl_key_password,
+            self.zookeeper_ssl_verify,
+            TARGET_SSL,
+        )
+        return Access(self.zookeeper_auth, tls=tls if self.zookeeper_ssl else None)
+
+    def problems(self) -> Iterable[str]:
+        yield from ProducerConfig.problems(self)
+        files = (self.zookeeper_ssl_ca, self.zookeeper_ssl_certificate, self.zookeeper_ssl_key)
+        yield from tls_problems(TARGET_SSL, self.zookeeper_ssl, *files)
+        if not self.zookeeper and (self.zookeeper_auth is not None or self.zookeeper_ssl):
+            yield "'target.zookeeper.auth' and '.ssl' say how 'target.zookeeper.connect' is reached, which is not given"
 
 
 @dataclass(frozen=True, slots=True)

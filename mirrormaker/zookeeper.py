@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException
+from kazoo.exceptions import KazooException, NoAuthError
 
 from groundwork.crew import deadline, kazoo_handler
 from zkconsumer.access import OPEN, Access
@@ -42,6 +42,9 @@ def zookeeper(option: str, connect: str, timeout_s: float, access: Access = OPEN
         if chroot and client.exists("/") is None:
             raise ChrootMissing(f"chroot /{chroot} does not exist on {hosts}; create it or correct {option}")
         yield client
+    except NoAuthError as exc:
+        auth = option.removesuffix("connect") + "auth"
+        raise ConsumerError(f"ZooKeeper at {hosts} refused: NoAuthError; a node is closed to us: see {auth}") from exc
     except KazooException as exc:
         raise ConsumerError(f"ZooKeeper at {hosts}: {type(exc).__name__}: {exc}") from exc
     finally:

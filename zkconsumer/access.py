@@ -9,6 +9,7 @@ tls       each connection is TLS; the server's certificate must name the host as
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from groundwork.crew import tls_context
 from groundwork.options import Secret
 from zkconsumer.errors import ConsumerError
 
-__all__ = ["OPEN", "OPEN_ACL", "Access", "Tls", "ZooKeeper", "identity"]
+__all__ = ["OPEN", "OPEN_ACL", "Access", "Tls", "ZooKeeper", "identity", "tls_problems"]
 
 OPEN_ACL = OPEN_ACL_UNSAFE
 
@@ -26,13 +27,14 @@ OPEN_ACL = OPEN_ACL_UNSAFE
 @dataclass(frozen=True, slots=True)
 class Tls:
     """Files in PEM form.  ca: the authorities to trust (None: the system's); certificate and key: who we are, where
-    the server asks.  verify: False trusts any server."""
+    the server asks.  verify: False trusts any server.  options: how the options of them begin."""
 
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
     password: Secret | None = None
     verify: bool = True
+    options: str = "zookeeper.ssl"
 
     def context(self) -> Any:
         """What connections are made with; the files are read now.  Raises ConsumerError naming what cannot be read."""
@@ -41,7 +43,7 @@ class Tls:
             return tls_context(self.ca, self.certificate, self.key, password, self.verify)
         except (OSError, ValueError) as e:  # ssl.SSLError is an OSError
             files = ", ".join(name for name in (self.ca, self.certificate, self.key) if name)
-            raise ConsumerError(f"zookeeper.ssl: {files or 'the system authorities'} cannot be used: {e}") from None
+            raise ConsumerError(f"{self.options}: {files or 'the system authorities'} cannot be used: {e}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +102,13 @@ def identity(raw: object) -> Secret:
     if scheme != "digest" or not user or not password:
         raise ValueError("digest:USER:PASSWORD")
     return Secret(f"{scheme}:{who}")
+
+
+def tls_problems(
+    options: str, enabled: bool, ca: str | None, certificate: str | None, key: str | None
+) -> Iterator[str]:
+    """What is wrong between options of TLS, whose names begin with `options`: sentences without the file's name."""
+    if not enabled and any((ca, certificate, key)):
+        yield f"files of '{options}' are given, but '{options}.client.enable' is false: nothing would be TLS"
+    if key is not None and certificate is None:
+        yield f"'{options}.key.location' needs '{options}.certificate.location'"

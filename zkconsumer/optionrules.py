@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from groundwork.options import given
+from zkconsumer.access import tls_problems
 
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
@@ -111,11 +112,13 @@ def _of_group(config: ConsumerConfig) -> Iterator[str]:
         )
     if config.zookeeper_set_acl and config.zookeeper_auth is None:
         yield "'zookeeper.set.acl' needs 'zookeeper.auth': there is no identity to close the nodes for"
-    files = (config.zookeeper_ssl_ca, config.zookeeper_ssl_certificate, config.zookeeper_ssl_key)
-    if not config.zookeeper_ssl and any(files):
-        yield "files of 'zookeeper.ssl' are given, but 'zookeeper.ssl.client.enable' is false: nothing would be TLS"
-    if config.zookeeper_ssl_key is not None and config.zookeeper_ssl_certificate is None:
-        yield "'zookeeper.ssl.key.location' needs 'zookeeper.ssl.certificate.location'"
+    yield from tls_problems(
+        "zookeeper.ssl",
+        config.zookeeper_ssl,
+        config.zookeeper_ssl_ca,
+        config.zookeeper_ssl_certificate,
+        config.zookeeper_ssl_key,
+    )
 
 
 def without_effect(config: ConsumerConfig) -> Iterable[str]:

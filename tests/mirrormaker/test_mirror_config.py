@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from groundwork.options import Secret
 from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml, loops
+from zkconsumer.access import Access, Tls
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -122,6 +124,28 @@ def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and
             ],
         ),
         (
+            SOURCE + "target: {metadata.broker.list: 'k:9092', target.zookeeper.auth: 'digest:ann:s3cret'}\n" + MIRROR,
+            [
+                "m.yaml: target: 'target.zookeeper.auth' and '.ssl' say how 'target.zookeeper.connect' is reached, "
+                "which is not given"
+            ],
+        ),
+        (
+            SOURCE + TARGET.replace("}", ", target.zookeeper.auth: 's3cret', target.zookeeper.set.acl: true}") + MIRROR,
+            [
+                "m.yaml: target: option 'target.zookeeper.set.acl' is unknown; did you mean 'target.zookeeper.auth'?",
+                "m.yaml: target: option 'target.zookeeper.auth' is ***, expected digest:USER:PASSWORD",
+            ],
+        ),
+        (
+            SOURCE + TARGET.replace("}", ", target.zookeeper.ssl.key.location: key.pem}") + MIRROR,
+            [
+                "m.yaml: target: files of 'target.zookeeper.ssl' are given, but 'target.zookeeper.ssl.client.enable' "
+                "is false: nothing would be TLS",
+                "m.yaml: target: 'target.zookeeper.ssl.key.location' needs 'target.zookeeper.ssl.certificate.location'",
+            ],
+        ),
+        (
             "sources:\n- {name: a, zookeeper.connect: 'zk:1/a', group.id: g}\n"
             "- {name: a, zookeeper.connect: 'zk:1/b', group.id: g}\n" + TARGET + MIRROR,
             ["m.yaml: two sources have the same name; logs and status could not tell them apart"],
@@ -130,6 +154,19 @@ def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and
 )
 def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, sentences: list[str]) -> None:
     assert problems(tmp_path, text) == sentences
+
+
+def test_the_targets_zookeeper_is_told_who_we_are_by_either_kind_of_file(tmp_path: Path) -> None:
+    more = "target.zookeeper.auth: 'digest:ann:s3cret', target.zookeeper.ssl.client.enable: true, target.zookeeper.ssl"
+    target = TARGET.replace("}", f", {more}.ca.location: ca.pem, target.zookeeper.ssl.verify: false}}")
+    access = Access(Secret("digest:ann:s3cret"), tls=Tls("ca.pem", verify=False, options="target.zookeeper.ssl"))
+    configuration = from_yaml(yaml_file(tmp_path, SOURCE + target + MIRROR))
+    assert configuration.target.access == access
+    assert "s3cret" not in repr(configuration)
+    lines = target.removeprefix("target: {").removesuffix("}\n").replace("'", "").split(", ")
+    producer = "\n".join(line.replace(": ", "=", 1) for line in lines)
+    configuration = properties(tmp_path, "zookeeper.connect=zk:1/a\ngroup.id=g\n", producer)
+    assert configuration.target.access == access
 
 
 def test_a_regex_that_java_would_not_take_is_named(tmp_path: Path) -> None:
