@@ -7,6 +7,7 @@ import json
 import pytest
 
 from groundwork.output import EXIT
+from kafkawire.errors import LocalError
 from kafkawire.model import Message
 from zkconsumer.commands.cli import outcome
 from zkconsumer.commands.lag import total, verdict
@@ -53,6 +54,7 @@ def test_json_tells_null_text_and_bytes_apart_on_one_line(value: bytes | None, s
         (["consume", "-z", "h", "--topic", "t", "--partition", "0", "--offset", "1", "--from-beginning"], "not both"),
         (["consume", "-b", "h", "--topic", "t", "--partition", "0"], "-b: 'h' is not host:port"),
         (["consume", "-z", "h", "--whitelist", "("], "topic filter"),
+        (["consume", "-z", "h", "--topic", "a b"], "topic 'a b': a name is 1 to 255 of ASCII letters"),
         (["consume", "-z", "h", "--topic", "t", "--consumer-property", "x"], "is not KEY=VALUE"),
         (["consume", "-z", "h", "--topic", "t", "--consumer-property", "grup.id=x"], "did you mean 'group.id'"),
         (["groups", "list", "-z", "h", "--kafka-version", "9x"], "unknown Kafka release"),
@@ -73,6 +75,19 @@ def test_a_wrong_command_line_is_one_sentence(args: list[str], why: str, capsys:
 def test_completion_prints_what_the_shell_reads(shell: str, capsys: pytest.CaptureFixture[str]):
     assert outcome(["completion", shell]) == 0
     assert "_ZKCONSUMER_COMPLETE" in capsys.readouterr().out
+
+
+def test_kernels_that_are_not_there_are_one_sentence_and_only_the_long_version_asks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("zkconsumer.commands.cli.kernels", kernels_refused)
+    assert outcome(["--version"]) == 0
+    assert outcome(["--version", "-v"]) == EXIT["usage"]
+    assert "KAFKAWIRE_KERNELS=fortran: known are" in capsys.readouterr().err
+
+
+def kernels_refused() -> str:
+    raise LocalError("KAFKAWIRE_KERNELS=fortran: known are auto, python, numba")
 
 
 def test_the_long_version_names_what_it_stands_on(capsys: pytest.CaptureFixture[str]):
