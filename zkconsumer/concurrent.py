@@ -84,8 +84,8 @@ def process(
     order_by_key     messages of one partition with the same key one after another
     stop_s           how long handlers may take to end at a stop; a greenlet's ends then where it waits, a thread's is
                      left behind
-    worker_kind      threads: handlers may block and compute.  greenlets, of the caller's hub: many that wait by gevent's
-                     means; one that blocks holds up the others, and the session unless the connector's hub is its own
+    worker_kind      threads: handlers may block and compute.  greenlets, of the caller's hub: many, that wait as gevent
+                     does; one that blocks holds up the others, and the session unless the connector's hub is its own
 
     Raises what ended the streams, and ConsumerError when the connector does not fit.
     """
