@@ -34,7 +34,6 @@ from zkconsumer.migration.events import (
 )
 from zkconsumer.migration.states import MigrationRefused, Phase
 
-
 HEAD = f'{{"format": "{FORMAT}"'.encode()
 
 

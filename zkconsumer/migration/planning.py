@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from kafkawire.dialects import Store as StoreName
@@ -128,11 +128,23 @@ def plan_group(snapshot: GroupSnapshot, policies: Policies, direction: Direction
         found = decide(snapshot, tp, policies, direction)
         held = (snapshot.zookeeper.get(tp), snapshot.in_kafka(tp), snapshot.bounds.get(tp))
         rows.append(PlanRow(tp, *held, found.action, found.target, found.open, found.why))
-    to_group = snapshot.to_group or snapshot.group
-    foreign = [[each.path, each.found] for each in snapshot.foreign]
-    inputs = [snapshot.group, to_group, direction, astuple(policies), foreign, [_inputs(row) for row in rows]]
-    who = (snapshot.group, to_group, direction)
-    return GroupPlan(*who, tuple(rows), snapshot.foreign, snapshot.members, snapshot.read_at_ms, _hash(inputs))
+    who = (snapshot.group, snapshot.to_group or snapshot.group, direction)
+    plan = GroupPlan(*who, tuple(rows), snapshot.foreign, snapshot.members, snapshot.read_at_ms, "")
+    return rehashed(plan, policies)
+
+
+def rehashed(plan: GroupPlan, policies: Policies) -> GroupPlan:
+    """The same plan with the id that it has by what it says."""
+    foreign = [[each.path, each.found] for each in plan.foreign]
+    inputs = [
+        plan.group,
+        plan.to_group,
+        plan.direction,
+        astuple(policies),
+        foreign,
+        [_inputs(row) for row in plan.rows],
+    ]
+    return replace(plan, plan_id=_hash(inputs))
 
 
 def make_plan(groups: Iterable[GroupPlan], policies: Policies, direction: Direction, cluster: str, at_ms: int) -> Plan:

@@ -1,0 +1,271 @@
+"""What `migrate check` looks at in a cluster: rows with an id, how it came out, what was seen and what helps.  Pure.
+
+    chroot                  /consumers and /brokers/ids are where we look
+    brokers                 each is 0.8.2 or later
+    offsets-topic           __consumer_offsets is there, or will be made with enough replicas
+    offsets-topic-replicas, offsets-topic-leaders, coordinator
+    retention               how long a stopped group keeps its positions, against how long it will be stopped
+    clock, access
+
+fail keeps a group where it is; warn is for the operator to judge.  What nobody could look at is a warning and never a
+pass.  A coordinator is only asked for when __consumer_offsets exists, because asking creates it with as many replicas
+as there are brokers alive.  What is looked at in a group is in groupchecks.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+KEEP = (0, 8, 2)  # the first release that keeps offsets in Kafka
+WEEK_FROM = (2, 0)  # KIP-186: the default retention became 7 days
+SINCE_EMPTY_FROM = (2, 1)  # KIP-211: counted from the moment the group became empty
+Outcome = Literal["pass", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at.  group: None for what concerns all.  remedy: empty where nothing is to be done."""
+
+    id: str
+    outcome: Outcome
+    text: str
+    remedy: str = ""
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsTopic:
+    """__consumer_offsets as ZooKeeper or a Metadata answer of all topics shows it (naming it would create it).
+
+    replicas: broker ids by partition.  leaders: None where there is none.
+    """
+
+    replicas: Mapping[int, Sequence[int]]
+    leaders: Mapping[int, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What was seen of the cluster; None: nobody could look.
+
+    zookeeper        zookeeper.connect, with its chroot
+    consumers_there, brokers_there    whether /consumers and /brokers/ids (with a broker) are under it
+    releases         by broker id; None: it could not be told
+    offsets_topic    None: it does not exist
+    wanted_replicas  how many it should have
+    coordinator_error  why the coordinator of one of the groups could not be found; "" when it was; None: not asked
+    retention_ms     offsets.retention.minutes as the operator says; None: the default of the release is taken
+    downtime_ms      the longest the groups will be stopped
+    long_retention_ms  what the copy asks for itself (--retention, 0.9 and later); None: nothing
+    keepalive        the copies are committed again until the members are back (--keepalive)
+    clock_ahead_ms   how far our clock is ahead of the brokers' or ZooKeeper's
+    refused          what access control refused, by what was asked
+    """
+
+    zookeeper: str
+    consumers_there: bool | None = None
+    brokers_there: bool | None = None
+    releases: Mapping[int, str | None] = field(default_factory=dict)
+    offsets_topic: OffsetsTopic | None = None
+    wanted_replicas: int = 3
+    coordinator_error: str | None = None
+    retention_ms: int | None = None
+    downtime_ms: int = HOUR_MS
+    long_retention_ms: int | None = None
+    keepalive: bool = False
+    clock_ahead_ms: int | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+def failed(checks: Sequence[Check], group: str | None = None) -> tuple[str, ...]:
+    """Ids of those that fail for the cluster, and for one group."""
+    return tuple(each.id for each in checks if each.outcome == "fail" and each.group in (None, group))
+
+
+def check_cluster(facts: ClusterFacts) -> list[Check]:
+    """The rows that concern all groups."""
+    rows = [_chroot(facts), _brokers(facts), *_offsets_topic(facts), _coordinator(facts), _retention(facts)]
+    return [*rows, _clock(facts), *_access(facts)]
+
+
+def release_of(text: str) -> tuple[int, ...]:
+    """A release as numbers, to be compared: "0.8.2.2" is (0, 8, 2, 2)."""
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+# the cluster ----------------------------------------------------------------------------------------------------------
+
+
+def _chroot(facts: ClusterFacts) -> Check:
+    missing = [
+        path
+        for path, there in (("/consumers", facts.consumers_there), ("/brokers/ids", facts.brokers_there))
+        if there is False
+    ]
+    if missing:
+        return Check(
+            "chroot",
+            "fail",
+            f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not under {facts.zookeeper}, or empty",
+            "give the chroot of the brokers' zookeeper.connect at the end of -z (zk1:2181/kafka)",
+        )
+    if facts.consumers_there is None or facts.brokers_there is None:
+        return Check("chroot", "warn", f"nobody looked under {facts.zookeeper}", "check again when ZooKeeper answers")
+    return Check("chroot", "pass", f"/consumers and /brokers/ids are under {facts.zookeeper}")
+
+
+def _brokers(facts: ClusterFacts) -> Check:
+    unknown = sorted(broker for broker, release in facts.releases.items() if release is None)
+    old = sorted(b for b, release in facts.releases.items() if release is not None and release_of(release) < KEEP)
+    listed = ", ".join(f"{b}: {release or 'unknown'}" for b, release in sorted(facts.releases.items()))
+    if old:
+        return Check(
+            "brokers",
+            "fail",
+            f"brokers {_ids(old)} are older than 0.8.2 and keep no offsets ({listed})",
+            "upgrade every broker first; one old coordinator answers a commit without an error and stores nothing",
+        )
+    if unknown or not facts.releases:
+        return Check(
+            "brokers",
+            "warn",
+            f"releases are not known of {_ids(unknown) or 'any broker'}",
+            "say it with --kafka-version",
+        )
+    return Check("brokers", "pass", f"every broker keeps offsets ({listed})")
+
+
+def _offsets_topic(facts: ClusterFacts) -> list[Check]:
+    topic = facts.offsets_topic
+    alive = len(facts.releases)
+    if topic is None:
+        text = "__consumer_offsets does not exist; the first commit or look-up creates it"
+        if alive < facts.wanted_replicas:
+            return [
+                Check(
+                    "offsets-topic",
+                    "fail",
+                    f"{text}, with {alive} replicas while only {alive} brokers live (from 0.11 on it fails instead)",
+                    f"start {facts.wanted_replicas - alive} more brokers before anything is committed, or set "
+                    "offsets.topic.replication.factor deliberately",
+                )
+            ]
+        return [
+            Check(
+                "offsets-topic",
+                "warn",
+                f"{text}, with offsets.topic.replication.factor replicas while {alive} brokers are alive",
+                "create it deliberately: kafka-topics --create --topic __consumer_offsets --partitions 50 "
+                f"--replication-factor {facts.wanted_replicas} --config cleanup.policy=compact",
+            )
+        ]
+    return [
+        Check("offsets-topic", "pass", f"__consumer_offsets exists with {len(topic.replicas)} partitions"),
+        _replicas(topic, facts.wanted_replicas),
+        _leaders(topic),
+    ]
+
+
+def _replicas(topic: OffsetsTopic, wanted: int) -> Check:
+    few = sorted(p for p, replicas in topic.replicas.items() if len(replicas) < wanted)
+    if not few:
+        return Check("offsets-topic-replicas", "pass", f"every partition has {wanted} replicas or more")
+    least = min(len(topic.replicas[p]) for p in few)
+    danger = "one broker lost takes offsets with it" if least < 2 else "two brokers lost take offsets with them"
+    return Check(
+        "offsets-topic-replicas",
+        "fail" if least < 2 else "warn",
+        f"{len(few)} of {len(topic.replicas)} partitions have less than {wanted} replicas, the least {least}: {danger}",
+        "add replicas with kafka-reassign-partitions before groups depend on it",
+    )
+
+
+def _leaders(topic: OffsetsTopic) -> Check:
+    without = sorted(p for p in topic.replicas if topic.leaders.get(p) is None)
+    if not without:
+        return Check("offsets-topic-leaders", "pass", "every partition has a leader")
+    return Check(
+        "offsets-topic-leaders",
+        "fail",
+        f"partitions {_ids(without)} of __consumer_offsets have no leader, so a part of the groups has no coordinator",
+        "bring the brokers that hold them back",
+    )
+
+
+def _coordinator(facts: ClusterFacts) -> Check:
+    if facts.offsets_topic is None:
+        return Check(
+            "coordinator", "warn", "not asked for: asking would create __consumer_offsets", "create it, then check"
+        )
+    if facts.coordinator_error is None:
+        return Check("coordinator", "warn", "not asked for", "check again when a broker answers")
+    if facts.coordinator_error:
+        return Check("coordinator", "fail", facts.coordinator_error, "see offsets-topic-leaders and the brokers' logs")
+    return Check("coordinator", "pass", "found")
+
+
+def _retention(facts: ClusterFacts) -> Check:
+    known = [release_of(release) for release in facts.releases.values() if release is not None]
+    oldest = min(known, default=KEEP)
+    assumed = facts.retention_ms is None
+    kept = facts.retention_ms or (7 * DAY_MS if oldest >= WEEK_FROM else DAY_MS)
+    since = "the last commit, or from when the group became empty" if oldest >= SINCE_EMPTY_FROM else "each commit"
+    text = f"a stopped group keeps its positions in Kafka for {_span(kept)} from {since}"
+    text += " (the default: brokers do not tell)" if assumed else ""
+    if facts.keepalive:
+        return Check("retention", "pass", f"{text}; --keepalive commits the copies again until members are back")
+    if facts.long_retention_ms is not None and oldest >= (0, 9):
+        kept = facts.long_retention_ms
+        text = f"the copy asks for {_span(kept)} (--retention)"
+    if kept <= facts.downtime_ms:
+        return Check(
+            "retention",
+            "fail",
+            f"{text}, and the groups are to be stopped for up to {_span(facts.downtime_ms)}: their positions would be "
+            "gone, and auto.offset.reset would decide (JVM default: the end)",
+            "raise offsets.retention.minutes, copy with --retention 30d (0.9 and later), or use --keepalive",
+        )
+    if assumed or kept < 4 * facts.downtime_ms:
+        return Check(
+            "retention",
+            "warn",
+            f"{text}; the groups are to be stopped for up to {_span(facts.downtime_ms)}",
+            "look at offsets.retention.minutes on every broker and say it with --broker-retention",
+        )
+    return Check("retention", "pass", f"{text}; the groups are to be stopped for up to {_span(facts.downtime_ms)}")
+
+
+def _clock(facts: ClusterFacts) -> Check:
+    ahead = facts.clock_ahead_ms
+    if ahead is None:
+        return Check("clock", "warn", "nobody compared the clocks", "check again; ages and commit times may be wrong")
+    text = f"this machine's clock is {_span(abs(ahead))} {'ahead of' if ahead >= 0 else 'behind'} the cluster's"
+    if abs(ahead) >= HOUR_MS:
+        return Check("clock", "fail", f"{text}: commit times would expire early, or late", "put the clocks right (NTP)")
+    if abs(ahead) >= 60_000:
+        return Check("clock", "warn", f"{text}: ages shown are wrong by that", "put the clocks right (NTP)")
+    return Check("clock", "pass", text)
+
+
+def _access(facts: ClusterFacts) -> list[Check]:
+    rows = [
+        Check("access", "fail", f"{what}: {why}", "give this user the right, or run as the user the group runs as")
+        for what, why in sorted(facts.refused.items())
+    ]
+    return rows or [Check("access", "pass", "nothing that was asked was refused")]
+
+
+def _ids(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:10])) + (", .." if len(numbers) > 10 else "")
+
+
+def _span(ms: int) -> str:
+    """A length of time for people: 36 h, 7 d, 250 ms."""
+    for unit, size in (("d", DAY_MS), ("h", HOUR_MS), ("min", 60_000), ("s", 1000)):
+        if ms >= 2 * size or ms == size:
+            return f"{ms / size:.3g} {unit}"
+    return f"{ms} ms"
