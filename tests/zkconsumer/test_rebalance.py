@@ -45,6 +45,17 @@ def finish_round(state, share):
     return state
 
 
+def left_in_order(state, actions):
+    """A member that was told to end comes to its end, each action done."""
+    done = []
+    while actions:
+        done.append(actions[0].do)
+        state, actions = step(state, Finished(actions[0].turn))
+    assert done == [Do.STOP, Do.DRAIN, Do.COMMIT, Do.RELEASE, Do.LEAVE]
+    assert state.phase is Phase.CLOSED
+    return state
+
+
 def test_what_stays_is_neither_stopped_nor_released():
     state = settled({T0: "c-0", T1: "c-0"})
     state, (read,) = step(state, CHANGED)
@@ -245,13 +256,7 @@ def test_a_member_that_was_left_out_keeps_us_from_being_settled():
 def test_a_group_that_can_never_be_divided_is_left_in_order():
     state = settled({T0: "c-0"})
     state, (read,) = step(state, CHANGED)
-    state, actions = step(state, NoWay(read.turn, "member x reads by (?x)"))
-    done = []
-    while actions:
-        done.append(actions[0].do)
-        state, actions = step(state, Finished(actions[0].turn))
-    assert done == [Do.STOP, Do.DRAIN, Do.COMMIT, Do.RELEASE, Do.LEAVE]
-    assert state.phase is Phase.CLOSED
+    left_in_order(*step(state, NoWay(read.turn, "member x reads by (?x)")))
 
 
 def test_an_alarm_names_the_first_owners_and_counts_the_rest():
@@ -282,13 +287,7 @@ def test_a_change_ends_the_wait():
 
 def test_closing_lets_everything_go_in_order_and_leaves():
     state = settled({T0: "c-0"})
-    state, actions = step(state, Close())
-    done = []
-    while actions:
-        done.append(actions[0].do)
-        state, actions = step(state, Finished(actions[0].turn))
-    assert done == [Do.STOP, Do.DRAIN, Do.COMMIT, Do.RELEASE, Do.LEAVE]
-    assert state.phase is Phase.CLOSED
+    state = left_in_order(*step(state, Close()))
     assert step(state, CHANGED) == (state, [])
 
 
