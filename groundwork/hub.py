@@ -26,6 +26,7 @@ import gevent
 import gevent.monkey
 from gevent.greenlet import Greenlet
 
+from groundwork import turns
 from groundwork.crew import Event, GreenletExit, Queue, deadline, in_greenlet, now, sleep
 from groundwork.handover import Closed, Handover
 
@@ -327,6 +328,7 @@ class OwnThread(_HubBase):
         except BaseException as exc:
             self._started.put(exc)
             return
+        turns.shorten()
         self._started.put(None)
         broke: BaseException | None = None
         try:
@@ -345,6 +347,7 @@ class OwnThread(_HubBase):
                 self._woken(handover)
             sleep(0)  # those asked to end just now get their turn
         finally:
+            turns.restore()
             gevent.get_hub().destroy(destroy_loop=True)
 
     def stop(self) -> None:
