@@ -51,7 +51,8 @@ def _row(change: Change, znode: ZnodeState | None, metadata: str | None) -> Save
     node = None if zookeeper is None or isinstance(zookeeper, Unknown) else ZnodeState(_number(zookeeper))
     if node is not None and znode is not None:
         node = ZnodeState(node.offset, znode.mzxid, znode.version, znode.mtime_ms)
-    held = None if kafka is None or isinstance(kafka, Unknown) else KafkaState(_number(kafka), metadata)
+    text = metadata if isinstance(kafka, int) else None
+    held = None if kafka is None or isinstance(kafka, Unknown) else KafkaState(_number(kafka), text)
     numbers = [there for there in change.before.values() if isinstance(there, int)]
     start, end = change.bounds or (None, None)
     return SavedRow(
@@ -59,7 +60,7 @@ def _row(change: Change, znode: ZnodeState | None, metadata: str | None) -> Save
         change.tp.topic,
         change.tp.partition,
         max(numbers, default=None),
-        metadata if held is not None else None,
+        text,
         node,
         held,
         start,
@@ -100,6 +101,13 @@ def by_store(
             elif store in states:
                 found[store][row.tp] = Wanted(states[store])
     return found
+
+
+def texts(rows: Iterable[SavedRow], group: str) -> dict[TopicPartition, str]:
+    """The texts that go into Kafka with the positions, of one group."""
+    mine = [row for row in rows if row.group in (None, group)]
+    found = {row.tp: row.kafka.metadata if row.kafka is not None else row.metadata for row in mine}
+    return {tp: text for tp, text in found.items() if text}
 
 
 def _states(row: SavedRow) -> dict[StoreName, int | None]:
