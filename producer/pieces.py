@@ -8,6 +8,7 @@ from struct import Struct
 
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Part, Ticket, TopicPartition
+from kafkawire.v08.scanning import LOG_OVERHEAD
 
 SIZE = Struct(">i")
 
@@ -96,6 +97,6 @@ def position(piece: Piece, damage: CorruptMessage) -> int | None:
 def _entries(data: memoryview) -> int:
     count = at = 0
     while at < len(data):
-        at += 12 + SIZE.unpack_from(data, at + 8)[0]
+        at += LOG_OVERHEAD + SIZE.unpack_from(data, at + 8)[0]
         count += 1
     return count

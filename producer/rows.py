@@ -8,10 +8,10 @@ from typing import NamedTuple
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect
 from kafkawire.model import Part, TopicPartition
+from kafkawire.v08.scanning import ENTRY_OVERHEAD
 from producer.batches import WHOLE_SET_SHARE
 from producer.config import ProducerConfig
 
-ENTRY_OVERHEAD = (26, 34)  # bytes of an entry besides key and value, by message format
 WRAPPED_SHARE = 0.9  # what does not compress may grow a little, here and when the broker compresses anew
 
 
