@@ -139,7 +139,8 @@ def test_planted_faults_of_a_group_are_found(source, unique):
     run("verify-rebalance", group + "x", "-z", source.zookeeper, code=5)
 
 
-def test_lag_is_watched_until_ctrl_c(source, unique):
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_lag_is_watched_until_ctrl_c_or_sigterm(source, unique, end: signal.Signals):
     topic, group = unique.topic(), unique.group()
     source.create_topic(topic, 1)
     source.registry().zk.create(f"/consumers/{group}/offsets/{topic}/0", b"0", makepath=True)
@@ -156,7 +157,7 @@ def test_lag_is_watched_until_ctrl_c(source, unique):
             while not (line := child.stdout.readline()).strip().endswith("0,10,10"):
                 assert line != header
                 assert time.monotonic() < until
-            child.send_signal(signal.SIGINT)
+            child.send_signal(end)
             assert child.wait(10) == 0
             assert "Traceback" not in child.stderr.read()
         finally:

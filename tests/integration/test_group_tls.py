@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -167,3 +168,17 @@ def test_a_handshake_that_hangs_does_not_stop_the_hub(secure):
         worst = in_session(proxy.address[1], secure.tls, hang)
     assert isinstance(worst, float)
     assert worst < 0.5
+
+
+def test_a_command_speaks_tls_by_the_file_of_a_consumer(secure, tmp_path: Path):
+    tls = secure.tls
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        f"zookeeper.connect: 127.0.0.1:{secure.port}\nzookeeper.ssl.client.enable: true\n"
+        f"zookeeper.ssl.certificate.location: {tls.certificate}\nzookeeper.ssl.key.location: {tls.key}\n"
+        f"zookeeper.ssl.key.password: {PASSWORD}\n"
+    )
+    command = [sys.executable, "-m", "zkconsumer.commands.main", "groups", "list", "--zk-config", str(file)]
+    done = subprocess.run([*command, "--zk-tls-ca", str(tls.ca)], capture_output=True, text=True, timeout=30)
+    assert done.stderr.startswith("error: no brokers are registered"), done.stderr
+    assert done.returncode == 1
