@@ -102,12 +102,12 @@ def behind(mode: Mode, kafka: Committed, zookeeper: Committed) -> str | None:
     alone, other = (kafka, zookeeper) if mode == "kafka" else (zookeeper, kafka)
     there = "ZooKeeper" if mode == "kafka" else "Kafka"
     here = "Kafka" if mode == "kafka" else "ZooKeeper"
-    if other is NONE:
-        return None
-    if isinstance(other, Unknown):
-        return f"{there} cannot be read: {other.reason}"
     if isinstance(alone, Unknown):
         return f"{here} cannot be read: {alone.reason}"
+    if isinstance(other, Unknown):
+        return f"{there} cannot be read: {other.reason}"
+    if other is NONE:
+        return None
     if alone is NONE or alone < other:
         return f"{there} has {other} and {here} {'nothing' if alone is NONE else alone}: what {there} has would be lost"
     return None
