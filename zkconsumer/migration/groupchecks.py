@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from zkconsumer.migration.checks import Check
-from zkconsumer.migration.needs import Mode
 from zkconsumer.migration.planning import GroupPlan
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.migration.states import Phase
+from zkconsumer.offsets.modes import Mode
 
 
 def check_group(snapshot: GroupSnapshot, plan: GroupPlan, marker: tuple[str, Phase] | None = None) -> list[Check]:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from kafkawire.model import TopicPartition
 from zkconsumer.migration.gate import Gate
-from zkconsumer.migration.needs import Facts, Mode
+from zkconsumer.migration.needs import Facts
 from zkconsumer.migration.planning import GroupPlan, left_to_write, missing
 from zkconsumer.migration.snapshot import GroupSnapshot
+from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
-Mode = Literal["zookeeper", "dual", "kafka"]
+from zkconsumer.offsets.modes import Mode
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kafkawire.model import PartitionId, TopicPartition
-from zkconsumer.migration.needs import Mode
+from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 
 ForeignKind = Literal["offset", "owner", "id", "folder"]

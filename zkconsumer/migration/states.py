@@ -112,7 +112,7 @@ STEPS: Final = (
     _step(S.VERIFY, (P.COPIED, P.VERIFIED), P.VERIFIED,
           proves=(needs.NOT_MIXED, needs.NOT_STALE, needs.AS_PLANNED), writes=("marker",)),
     _step(S.ENTER_DUAL, (P.CHECKED, P.COPIED, P.VERIFIED, P.DUAL), P.DUAL,
-          proves=(needs.NOT_MIXED, needs.ALL_DUAL, needs.STORES_AGREE, needs.BOTH_MOVE), writes=("marker",)),
+          (needs.NOT_MIXED,), (needs.ALL_DUAL, needs.STORES_AGREE, needs.BOTH_MOVE), ("marker",)),
     # offline: the last look and the last copy, while nobody is there
     _step(S.CUTOVER, (P.VERIFIED,), P.CUTOVER,
           (needs.NOT_MIXED, needs.QUIET, needs.NOTHING_OPEN, needs.NOT_STALE), (needs.AS_PLANNED,),
@@ -121,7 +121,7 @@ STEPS: Final = (
     _step(S.CUTOVER, (P.DUAL, P.DUAL_BACK), P.CUTOVER,
           (needs.NOT_MIXED, needs.DUAL_OR_STOPPED, needs.STORES_AGREE), writes=("marker",)),
     _step(S.FINISH, (P.CUTOVER, P.DONE), P.DONE,
-          proves=(needs.NOT_MIXED, needs.ALL_KAFKA, needs.ZOOKEEPER_RESTS), writes=("marker",)),
+          (needs.NOT_MIXED,), (needs.ALL_KAFKA, needs.ZOOKEEPER_RESTS), ("marker",)),
     _step(S.RETURN_DUAL, (P.CUTOVER, P.DONE, P.DUAL_BACK), P.DUAL_BACK,
           (needs.NOT_MIXED, needs.ALL_DUAL), (needs.STORES_AGREE, needs.BOTH_MOVE),
           ("undo file", "zookeeper offsets", "marker")),  # offsets: of idle partitions, which JVM members do not write
