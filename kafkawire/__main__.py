@@ -41,8 +41,7 @@ def main(ctx: click.Context, show_version: bool, verbose: bool) -> None:
         _print_version(verbose)
         ctx.exit(0)
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
-        ctx.exit(2)
+        raise click.UsageError("a command is missing; python -m kafkawire --help lists them", ctx)
 
 
 @main.command()

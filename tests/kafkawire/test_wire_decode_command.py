@@ -209,3 +209,9 @@ def test_an_api_is_known_in_any_spelling() -> None:
     data = named("list_offsets_response_v0").data.hex()
     for name in ("list_offsets", "list-offsets", "ListOffsets"):
         document(decode("--kind", "response", "--framed", "--api", name, "--version", "0", data))
+
+
+def test_a_missing_command_is_one_sentence_and_no_data() -> None:
+    result = CliRunner().invoke(main, [])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "a command is missing" in result.stderr
