@@ -9,6 +9,7 @@ from groundwork.crew import Event
 from groundwork.hub import Hub, HubStopped, PlainQueue, start_plain_thread
 
 T = TypeVar("T")
+TIMER_S = 60.0
 
 
 class _Job:
@@ -46,7 +47,8 @@ class Beside:
             start_plain_thread(self._live)
         job = _Job(fn, args)
         self._jobs.put(job)
-        job.done.wait()
+        while not job.done.wait(timeout=TIMER_S):
+            pass  # only a timer keeps the loop of a caller's hub at work: what comes from outside does not
         if job.error is not None:
             raise job.error
         return cast(T, job.value)

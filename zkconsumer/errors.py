@@ -1,7 +1,7 @@
 """What can go wrong in a consumer beside the wire (kafkawire.errors).
 
 ConsumerError         the root; each message is one sentence for an operator
-    Unreachable       ZooKeeper did not answer within zookeeper.connection.timeout.ms
+    Unreachable       ZooKeeper did not answer within zookeeper.connection.timeout.ms, or no broker did
     ChrootMissing     it answers, but the path at the end of zookeeper.connect is not there
     ZooKeeperAway     the session is suspended or over, now or while we waited: what was asked may have happened
     ForeignWrite      somebody else wrote an offset node since we last saw it
@@ -27,7 +27,7 @@ class ConsumerError(Exception):
 
 
 class Unreachable(ConsumerError):
-    """ZooKeeper cannot be reached at start."""
+    """Neither ZooKeeper nor, with fixed partitions, any broker can be reached at start."""
 
 
 class ChrootMissing(ConsumerError):

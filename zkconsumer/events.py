@@ -27,9 +27,11 @@ class ConsumerEvent:
     leader      a partition has no leader, or its broker does not answer
     claim       an owner node of ours was taken away, or an orphan of ours was found
     listener    a method of the program's listener failed, or took longer than listener.timeout.ms
-    idle        a topic has more threads than partitions: some of them read nothing, and what would serve all
+    idle        a topic has more threads than partitions: some of them read nothing, and what would serve all; or nobody
+                reads a topic of `partitions`
     late        a call kept the interpreter for much of the session, so that no heartbeat could be sent
-    missing     a topic that was asked for does not exist, or no broker is registered: most likely a name is wrong
+    missing     a topic or partition that was asked for does not exist, or no broker is registered: most likely a name
+                is wrong
     """
 
     kind: str

@@ -147,7 +147,7 @@ def _add_gauges(families: dict[str, Any], metrics: ConsumerMetrics) -> None:
     if seen is None:
         return
     families["zkconsumer_rebalances"].add_metric(metrics.labels, seen.rounds)
-    for state in STATES:
+    for state in STATES if seen.session else ():  # fixed partitions have no session
         families["zkconsumer_session"].add_metric((*metrics.labels, state), int(state == seen.session))
     for row in seen.partitions:
         where = (*metrics.labels, row.topic, str(row.partition))

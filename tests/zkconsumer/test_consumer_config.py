@@ -7,6 +7,7 @@ import pytest
 from groundwork.java import read_properties
 from groundwork.options import OptionError, reference, specs, warnings_of
 from zkconsumer.config import ConsumerConfig, load_consumer
+from zkconsumer.optionrules import GROUP_ONLY
 
 NEEDED = {"group.id": "g", "zookeeper.connect": "zk1:2181/kafka", "auto.offset.reset": "smallest"}
 
@@ -111,6 +112,87 @@ def test_what_cannot_work_is_refused_by_name(option, value, says):
     (problem,) = problems({**NEEDED, option: value})
     assert problem.startswith(f"mirror.yaml: option '{option}' is ")
     assert says in problem
+
+
+FIXED = {"group.id": "g", "auto.offset.reset": "smallest", "metadata.broker.list": "b1:9092,[::1]:9093"}
+
+
+@pytest.mark.parametrize(
+    ("written", "jvm"),
+    [
+        ({"payments": [1], "orders": [3, 0]}, False),
+        ({"payments": (1,), "orders": ["3", 0]}, False),
+        ("orders:0,3;payments:1", False),
+        (" payments: 1 ; orders: 3, 0 ;", True),
+    ],
+)
+def test_fixed_partitions_are_a_mapping_or_text_and_need_no_zookeeper(written, jvm):
+    config = load({**FIXED, "partitions": written, "offsets.file": "/var/o.json"}, jvm)
+    assert [str(tp) for tp in config.partitions] == ["orders/0", "orders/3", "payments/1"]
+    assert config.brokers == (("b1", 9092), ("::1", 9093))
+    assert (config.zookeeper_connect, config.offsets_file, warnings_of(config)) == ("", "/var/o.json", [])
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ({}, "expected topics with their partitions"),
+        ("", "expected topics with their partitions"),
+        (["orders"], "expected topics with their partitions"),
+        (3, "expected topics with their partitions"),
+        ({"orders": 3}, "topic orders has no list of partitions"),
+        ({"orders": []}, "topic orders has no list of partitions"),
+        ("orders", "topic orders has no list of partitions"),
+        ("orders:0;orders:1", "topic orders is there twice"),
+        ("orders:x", "'x' is no partition of orders"),
+        ({"orders": [-1]}, "-1 is no partition of orders"),
+        ({"orders": [True]}, "True is no partition of orders"),
+        ({"orders": [0.0]}, "0.0 is no partition of orders"),
+        ({"a/b": [0]}, "'a/b' is no topic"),
+        ({4: [0]}, "4 is no topic"),
+        ({"orders": [0, 1, 0]}, "expected each partition once; orders/0 is there twice"),
+    ],
+)
+def test_a_list_of_partitions_that_makes_no_sense_is_refused(written, says):
+    (problem,) = problems({**FIXED, "partitions": written})
+    assert problem.startswith("mirror.yaml: option 'partitions' is ")
+    assert says in problem
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"zookeeper.connect": "zk:2181"}, "'partitions' and 'zookeeper.connect' exclude each other"),
+        ({"offsets.storage": "zookeeper"}, "are for groups"),
+        ({"dual.commit.enabled": False}, "are for groups"),
+        ({"metadata.broker.list": "b1"}, "'metadata.broker.list' is 'b1', expected host:port"),
+        ({"bootstrap.servers": "b1:9092"}, "metadata.broker.list beside 'partitions'"),
+    ],
+)
+def test_what_contradicts_fixed_partitions_is_refused(more, says):
+    (problem,) = problems({**FIXED, "partitions": {"orders": [0]}, **more})
+    assert says in problem
+
+
+def test_fixed_partitions_need_brokers_and_these_need_them():
+    (problem,) = problems({k: v for k, v in FIXED.items() if k != "metadata.broker.list"} | {"partitions": "o:1"})
+    assert "'partitions' needs 'metadata.broker.list'" in problem
+    for key, value in (("metadata.broker.list", "b1:9092"), ("offsets.file", "/var/o.json")):
+        (problem,) = problems({**NEEDED, key: value})
+        assert f"'{key}' is for fixed 'partitions', which are not given" in problem
+
+
+def test_options_of_groups_have_no_effect_with_fixed_partitions_and_that_is_said():
+    given = {"zookeeper.session.timeout.ms": 100, "rebalance.max.retries": 1, "rebalance.drain.ms": 10}
+    config = load({**FIXED, "partitions": "o:1", **given})
+    assert [w.partition(" has no effect")[0] for w in warnings_of(config)] == [
+        "mirror.yaml: option 'rebalance.max.retries'",
+        "mirror.yaml: option 'zookeeper.session.timeout.ms'",
+    ]
+
+
+def test_every_option_of_groups_alone_is_one():
+    assert GROUP_ONLY.keys() <= {spec.key for spec in specs(ConsumerConfig).values()}
 
 
 def test_retries_have_to_outlast_a_dead_members_session():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from groundwork.crew import now, sleep
 from groundwork.options import OptionError
@@ -22,6 +24,7 @@ from zkconsumer.events import ConsumerEvent
 from zkconsumer.filters import Whitelist
 from zkconsumer.lease import Lease
 from zkconsumer.listeners import ConsumerListener
+from zkconsumer.metrics import ConsumerMetrics
 from zkconsumer.offsets.file import FileOffsets
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 from zkconsumer.stream import Stream
@@ -92,10 +95,10 @@ class World:
             **({} if store else {"offsets.file": str(self.file)}),
             **{key.replace("_", "."): value for key, value in options.items()},
         }
-        return ConsumerConnector(values, hub, on_event=self.events.append, listener=listener, offset_store=store)  # type: ignore[arg-type]
+        return ConsumerConnector(values, hub, on_event=self.events.append, listener=listener, offset_store=store)
 
     def kept(self) -> dict[str, int]:
-        return json.loads(self.file.read_text())["offsets"]["t"] if self.file.exists() else {}  # type: ignore[no-any-return]
+        return json.loads(self.file.read_text())["offsets"]["t"] if self.file.exists() else {}
 
     def kinds(self, kind: str) -> list[str]:
         return [event.text for event in self.events if event.kind == kind]
@@ -236,6 +239,38 @@ def test_a_pause_a_commit_of_chosen_positions_and_a_park_work_as_in_a_group(worl
         assert [row.parked for row in connector.status()] == [None, "for a test"]
         assert world.kept() == {"0": 2}
     assert world.kept() == {"0": 2}
+
+
+def test_the_example_of_the_guide_runs(world, cluster, monkeypatch, capsys):
+    guide = (Path(__file__).parents[2] / "docs/guide.md").read_text(encoding="utf-8")
+    (example,) = (block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "offsets.file" in block)
+    cluster.create("orders", 4)
+    cluster.create("payments", 2)
+    cluster.append("orders", 3, entry(b"paid"))
+    brokers = ",".join(f"{host}:{port}" for host, port in cluster.bootstrap)
+    for old, new in (
+        ("broker1:9092,broker2:9092", brokers),
+        ("/var/lib/billing/offsets.json", str(world.file)),
+        ('"group.id"', '"consumer.timeout.ms": 300, "group.id"'),
+    ):
+        assert old in example
+        example = example.replace(old, new)
+    with pytest.raises(ConsumerTimeout):
+        exec(compile(example, "guide.md", "exec"), {})
+    assert capsys.readouterr().out == "3 0 b'paid'\n"
+    assert json.loads(world.file.read_text())["offsets"] == {"orders": {"0": 0, "3": 1}}
+
+
+def test_metrics_show_no_session_where_there_is_none(world):
+    registry = CollectorRegistry()
+    with world.connector("t:0", rebalance_drain_ms=100) as connector:
+        (stream,) = connector.create_message_streams({"t": 1})["t"]
+        assert take(stream, 5) == values(0)
+        metrics = ConsumerMetrics("g", "c", connector._look, registry)
+        shown = generate_latest(registry).decode()
+        metrics.close()
+    assert 'zkconsumer_lag{consumer="c",group="g",partition="0",topic="t"} 1.0' in shown
+    assert "zkconsumer_session{" not in shown
 
 
 def test_what_cannot_be_is_refused_in_a_sentence(world):

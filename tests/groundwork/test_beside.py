@@ -1,0 +1,68 @@
+"""Calls that block, in a plain thread beside a hub."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from groundwork.beside import Beside
+from groundwork.crew import Crew, deadline, now, sleep
+from groundwork.hub import CallersHub, HubStopped, OwnThread
+
+
+def test_a_call_waits_and_other_greenlets_go_on():
+    hub = OwnThread()
+    hub.start()
+    ticks: list[float] = []
+
+    def in_hub() -> tuple[int, int]:
+        beside, crew = Beside(hub), Crew()
+
+        def tick() -> None:
+            while True:
+                ticks.append(now())
+                sleep(0.01)
+
+        crew.spawn("tick", tick)
+        beside.call(time.sleep, 0.3)
+        crew.stop(1)
+        found = beside.call(threading.get_ident), beside.call(threading.get_ident)
+        beside.close()
+        return found
+
+    one, other = hub.call(in_hub)
+    hub.stop()
+    assert len(ticks) > 10
+    assert one == other != threading.get_ident()
+
+
+def test_what_it_raises_comes_back_and_an_exit_does_not_end_the_hub():
+    hub = CallersHub()
+    hub.start()
+    beside = Beside(hub)
+    with pytest.raises(ZeroDivisionError):
+        beside.call(divmod, 1, 0)
+    with pytest.raises(RuntimeError, match="SystemExit: 3"):
+        beside.call(exit, 3)
+    assert beside.call(divmod, 7, 2) == (3, 1)
+    beside.close()
+    with pytest.raises(HubStopped, match="thread beside the hub has ended"):
+        beside.call(divmod, 7, 2)
+    hub.stop()
+
+
+def test_who_waits_no_longer_leaves_the_call_behind_and_those_behind_it_in_their_order():
+    hub = CallersHub()
+    hub.start()
+    beside, done = Beside(hub), []
+    gate = threading.Event()
+    with pytest.raises(TimeoutError), deadline(0.05):
+        beside.call(gate.wait, 10)
+    gate.set()
+    beside.call(done.append, 1)
+    beside.call(done.append, 2)
+    assert done == [1, 2]
+    beside.close()
+    hub.stop()

@@ -1,0 +1,186 @@
+"""Where leaders are looked up: what a Metadata reply says of a partition, and what the finder makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import pytest
+
+from groundwork.crew import Crew, now, sleep
+from kafkawire.cluster.view import ClusterView, PartitionView
+from kafkawire.errors import LinkLost
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.links import Links
+from zkconsumer.errors import ConsumerError
+from zkconsumer.events import ConsumerEvent
+from zkconsumer.fetchers import Fetchers
+from zkconsumer.leaders import MetadataLeaders, NoLeader
+
+ONE, TWO = Broker(1, "h1", 9092), Broker(2, "h2", 9092)
+T0 = TopicPartition("t", 0)
+
+
+def view(*brokers: Broker, errors: dict[str, int] | None = None, **topics: list[int | None]) -> ClusterView:
+    """Leaders by topic, in the order of the partitions."""
+    made = {topic: {n: PartitionView(leader) for n, leader in enumerate(ids)} for topic, ids in topics.items()}
+    return ClusterView({b.id: b for b in brokers}, made, errors or {})
+
+
+class Answers:
+    """A MetadataSource whose answers are written down; the last one stays."""
+
+    def __init__(self, *views: ClusterView) -> None:
+        self.views = list(views)
+        self.asked: list[object] = []
+
+    def read(self, topics: object) -> ClusterView:
+        self.asked.append(topics)
+        return self.views.pop(0) if len(self.views) > 1 else self.views[0]
+
+
+def leaders(*views: ClusterView) -> MetadataLeaders:
+    return MetadataLeaders(Answers(*views))
+
+
+@pytest.mark.parametrize(
+    ("seen", "says"),
+    [
+        (view(ONE, t=[1]), ONE),
+        (view(ONE, t=[None]), NoLeader("it has no leader")),
+        (view(ONE, t=[2]), NoLeader("its leader, broker 2, is not in the cluster's metadata")),
+        (view(ONE, u=[1]), NoLeader("there is no topic t", lasting=True)),
+        (view(ONE, u=[1], errors={"t": 5}), NoLeader("topic t has no partitions yet (error 5)")),
+        (view(), NoLeader("the broker that was asked knows of no topic")),
+    ],
+)
+def test_what_a_reply_says_of_a_partition(seen, says):
+    source = leaders(seen)
+    assert source.leader(source.look([T0]), T0) == says
+
+
+def test_a_partition_beyond_the_last_is_not_about_to_appear():
+    source = leaders(view(ONE, t=[1, 1]))
+    said = source.leader(source.look([]), TopicPartition("t", 7))
+    assert said == NoLeader("there is no such partition: topic t has 0, 1", lasting=True)
+
+
+def test_a_broker_that_is_left_out_is_not_gone_and_one_that_moved_has_its_new_place():
+    source = leaders(view(ONE, TWO, t=[1]), view(), view(Broker(2, "h2", 9999), t=[1]))
+    assert source.look([]).brokers == {1: ONE, 2: TWO}
+    assert source.look([]).brokers == {1: ONE, 2: TWO}
+    assert source.look([]).brokers == {1: ONE, 2: Broker(2, "h2", 9999)}
+    assert source._source.asked == [None] * 3
+
+
+class Source:
+    """A LeaderSource of what the test says."""
+
+    def __init__(self, seen: ClusterView, refresh_s: float | None) -> None:
+        self.seen: ClusterView | Exception = seen
+        self.refresh_s = refresh_s
+        self.looks: list[tuple[list[TopicPartition], bool]] = []
+        self.changed: Callable[[], None] = lambda: None
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self.changed = changed
+
+    def look(self, tps: Collection[TopicPartition], afresh: bool = False) -> ClusterView:
+        self.looks.append((list(tps), afresh))
+        if isinstance(self.seen, Exception):
+            raise self.seen
+        return self.seen
+
+    def leader(self, seen: ClusterView, tp: TopicPartition) -> Broker | NoLeader:
+        return seen.leader(tp) or NoLeader("there is no topic t", lasting=True)
+
+
+class Fetcher:
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.cursors: dict[TopicPartition, Any] = {}
+
+    def add(self, cursor: Any) -> None:
+        self.cursors[cursor.tp] = cursor
+
+    def run(self) -> None:
+        sleep(100)
+
+
+class Cursor:
+    closing = False
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+
+
+class World:
+    def __init__(self, seen: ClusterView, refresh_s: float | None = None) -> None:
+        self.source = Source(seen, refresh_s)
+        self.events: list[ConsumerEvent] = []
+        self.crew = Crew()
+        self.made: list[Fetcher] = []
+        self.fetchers = Fetchers(self.source, self.crew, Links("t"), 0.01, self._make, self.events.append)
+        self.fetchers.start()
+
+    def _make(self, broker: Broker, finder: object) -> Any:
+        self.made.append(Fetcher(broker))
+        return self.made[-1]
+
+    def until(self, there: Callable[[], object], seconds: float = 5) -> None:
+        end = now() + seconds
+        while not there():
+            assert self.crew.death is None, self.crew.death
+            assert now() < end, f"waited in vain; events {self.events}, looks {self.source.looks}"
+            sleep(0.005)
+
+    def at_home(self) -> Broker | None:
+        found = self.fetchers.fetcher_of(T0)
+        return None if found is None else found.broker
+
+
+@pytest.fixture
+def worlds() -> Iterator[list[World]]:
+    made: list[World] = []
+    yield made
+    for world in made:
+        world.crew.stop(1)
+
+
+def test_a_broker_that_moved_is_found_when_it_is_told_and_without_a_word_at_the_next_refresh(worlds):
+    for refresh_s in (None, 0.1):
+        world = World(view(ONE, t=[1]), refresh_s)
+        worlds.append(world)
+        world.fetchers.add([Cursor(T0)])
+        world.until(lambda w=world: w.at_home() == ONE)
+        moved = Broker(1, "h1", 9999)
+        world.source.seen = view(moved, t=[1])
+        if refresh_s is None:
+            world.source.changed()
+        world.until(lambda w=world, there=moved: w.at_home() == there)
+        assert world.source.looks[0][1]  # the first look is afresh
+
+
+def test_what_lasts_is_told_once_and_looked_for_on(worlds, monkeypatch):
+    monkeypatch.setattr("zkconsumer.fetchers.TELL_AGAIN_S", 0.0)
+    world = World(view(ONE, u=[1]))
+    worlds.append(world)
+    world.fetchers.add([Cursor(T0)])
+    world.until(lambda: len(world.source.looks) > 5)
+    assert [str(event) for event in world.events] == ["missing: t/0: there is no topic t; looking for it"]
+    world.source.seen = view(ONE, t=[1])
+    world.until(lambda: world.at_home() == ONE)
+
+
+@pytest.mark.parametrize("why", [ConsumerError("nobody answers"), LinkLost("h1:9092", "reset")])
+def test_nobody_to_ask_is_told_and_asked_again_as_if_it_were_the_first_time(worlds, why, monkeypatch):
+    monkeypatch.setattr("zkconsumer.fetchers.LONGEST_PAUSE_S", 0.02)
+    world = World(view(ONE, t=[1]))
+    worlds.append(world)
+    world.source.seen = why
+    world.fetchers.add([Cursor(T0)])
+    world.until(lambda: len(world.source.looks) > 3)
+    assert all(afresh for _, afresh in world.source.looks)
+    world.source.seen = view(ONE, t=[1])
+    world.until(lambda: world.at_home() == ONE)
+    assert [event.kind for event in world.events] == ["leader"]
