@@ -100,6 +100,8 @@ class Reader(Protocol):
 
     def index(self, message_set: MessageSet, check_crcs: bool = True) -> Columns: ...
 
+    def pieces(self, message_set: MessageSet, check_crcs: bool = True) -> Iterator[Columns]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class MessageSet:
@@ -143,6 +145,10 @@ class MessageSet:
     def index(self, check_crcs: bool = True) -> Columns:
         """The same messages as columns of positions, all at once.  Raises nothing: damage is in the columns."""
         return self.reader.index(self, check_crcs)
+
+    def pieces(self, check_crcs: bool = True) -> Iterator[Columns]:
+        """The same a piece at a time: at least one, some perhaps empty; the last ends at resume_at, or in damage."""
+        return self.reader.pieces(self, check_crcs)
 
     def __repr__(self) -> str:
         return f"<MessageSet {self.tp} {self.start}..{self.resume_at}, {len(self.buffer)} bytes>"

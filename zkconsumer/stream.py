@@ -25,10 +25,9 @@ from groundwork.crew import now
 from groundwork.handover import Closed, Empty, Handover
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet, TopicPartition
-from zkconsumer.batch import Batch
+from zkconsumer.batch import Batch, BatchReader
 from zkconsumer.cursor import Share
 from zkconsumer.errors import ConsumerTimeout, DecodeFailed
-from zkconsumer.progress import ShareTicket
 
 AT_LEAST_ONCE, ON_ACK, AT_MOST_ONCE = "at-least-once", "on-ack", "at-most-once"
 
@@ -70,7 +69,7 @@ class Stream:
         self._share: Share | None = None  # the set that is iterated
         self._messages: Iterator[Message] = iter(())  # of it, as long as they may be handed out
         self._through = False  # all of it was handed out
-        self._hand: _Hand | None = None  # a batch in the user's hands
+        self._batches = BatchReader(self.next_share, check_crcs, self._on_ack)
         self._reader = 0  # the thread that reads
         self._errors: deque[BaseException] = deque()
 
@@ -90,6 +89,7 @@ class Stream:
             except CorruptMessage as e:
                 self._broken(e)
             self._shut(self._through)
+            self._batches.leave()
             self._open(self.next_share())
 
     def _open(self, share: Share) -> None:
@@ -165,9 +165,9 @@ class Stream:
         return _Sets(self)
 
     def batches(self) -> Iterator[Batch]:
-        """The messages of one fetched set at a time, as columns; in order per partition, and never an empty one.
+        """Messages of one partition at a time, as columns; in order per partition, and never an empty one.
 
-        Raises ConsumerTimeout as the message iterator does.
+        A fetched set makes one or more of them.  Raises ConsumerTimeout as the message iterator does.
         """
         return _Batches(self)
 
@@ -178,34 +178,25 @@ class Stream:
 
     def next_batch(self) -> Batch:
         """For batches(): the next one; the one before is done."""
-        self._come_back()
-        while True:
-            share = self.next_share()
-            columns = share.message_set.index(self._check_crcs)
-            damage = columns.damage
-            if len(columns):
-                at = share.message_set.resume_at if damage is None else columns.resume_at
-                ticket = share.ticket(at)
-                self._hand = _Hand(share, ticket, damage, at)
-                return Batch(share.message_set.tp, columns, at, ticket)
-            if damage is None:
-                share.ticket(share.message_set.resume_at, 0)
-            else:
-                _Hand(share, None, damage, share.message_set.start).give_back()
+        self._begin_asking()
+        self._leave_messages()
+        return self._batches.next()
 
     def _come_back(self) -> None:
         """The reader asks for more than a message: what it had is done, what it left of a set comes again."""
+        self._begin_asking()
+        self._leave_messages()
+        self._batches.leave()
+
+    def _begin_asking(self) -> None:
         self._reader = get_ident()
         if self._errors:
             raise self._errors.popleft()
+
+    def _leave_messages(self) -> None:
         if self._share is not None:
-            self.done()
+            self._share.reached_at = self._share.in_hand
             self._shut(finished=False)
-        hand, self._hand = self._hand, None
-        if hand is not None:
-            if not self._on_ack:
-                hand.done()
-            hand.give_back()
 
     # both ---------------------------------------------------------------------------------------------------------
 
@@ -243,11 +234,9 @@ class Stream:
 
     def done(self) -> None:
         """What is in the user's hands counts as done, though no other was asked for: for a loop that ends here."""
-        share, hand = self._share, self._hand
-        if share is not None:
-            share.reached_at = share.in_hand
-        if hand is not None:
-            hand.done()
+        if self._share is not None:
+            self._share.reached_at = self._share.in_hand
+        self._batches.done()
 
     def raise_next(self, error: BaseException) -> None:
         """Have error raised when the reader asks next; from any thread."""
@@ -258,37 +247,10 @@ class Stream:
         if self._reader != thread_id:
             return
         self._shut(finished=False)
-        hand, self._hand = self._hand, None
-        if hand is not None and not self._on_ack:
-            hand.drop()
+        self._batches.give_up()
 
     def __repr__(self) -> str:
         return f"<Stream {self.name}>"
-
-
-class _Hand:
-    """A batch in the user's hands: its ticket, and the damage that ended it early, at `at`."""
-
-    __slots__ = ("at", "damage", "share", "ticket")
-
-    def __init__(self, share: Share, ticket: ShareTicket | None, damage: CorruptMessage | None, at: int) -> None:
-        self.share = share
-        self.ticket = ticket
-        self.damage = damage
-        self.at = at
-
-    def done(self) -> None:
-        if self.ticket is not None:
-            self.ticket.done()
-
-    def drop(self) -> None:
-        if self.ticket is not None:
-            self.ticket.drop()
-
-    def give_back(self) -> None:
-        """What comes from the damage on is fetched again."""
-        if self.damage is not None and self.share.cursor.stopped(self.share, self.at):
-            self.share.cursor.on_corrupt(self.share.cursor, self.at, self.damage)
 
 
 class _Sets:

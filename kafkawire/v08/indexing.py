@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kafkawire import columns
 from kafkawire.columns import Column, Columns
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import MessageSet
-from kafkawire.v08.planning import Plan, Segment, planned, within
+from kafkawire.primitives import Bytes
+from kafkawire.v08.alike import Alike, find, offsets, timestamps
+from kafkawire.v08.planning import Plan, Segment, planned, plans, within
 from kafkawire.v08.scanning import ENTRY_OVERHEAD, LOG_OVERHEAD
 from kafkawire.v08.wrappers import OPEN_LIMIT
 
@@ -26,6 +28,7 @@ _V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length w
 _V1 = struct.Struct(">qiI2xqii")  # the same with a timestamp before the key length
 _INT32 = struct.Struct(">i")
 _CRC_FROM = 16
+PIECE_BYTES = 256 << 10
 _FAR = 1 << 62  # offsets and shifts below it add up within int64
 
 
@@ -34,14 +37,35 @@ def index(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LI
     return index_by(columns.compiled(), message_set, check_crcs, limit)
 
 
+def pieces(
+    message_set: MessageSet, check_crcs: bool = True, most_bytes: int = PIECE_BYTES, limit: int = OPEN_LIMIT
+) -> Iterator[Columns]:
+    """The same in pieces of about most_bytes, each made when it is asked for; at least one, and some may be empty.
+
+    The resume_at of the last one is the set's, unless it has damage.
+    """
+    kernels, reached = columns.compiled(), message_set.start
+    for plan in plans(message_set, check_crcs, limit, most_bytes):
+        found = _columns_of(kernels, plan, reached, check_crcs)
+        yield found
+        if found.damage is not None:
+            return
+        reached = found.resume_at
+
+
 def index_by(
     kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT
 ) -> Columns:
-    """The same by a form of one's choice; None: in pure Python."""
-    plan = planned(message_set, check_crcs, limit)
-    data = b"".join(plan.pieces)
+    """The same as index() by a form of one's choice; None: in pure Python."""
+    return _columns_of(kernels, planned(message_set, check_crcs, limit), message_set.start, check_crcs)
+
+
+def _columns_of(kernels: Kernels | None, plan: Plan, start: int, check_crcs: bool) -> Columns:
+    """start: what was reached by the pieces before."""
+    data = plan.data()
     found = _compiled(kernels, plan, data, check_crcs) if kernels is not None else None
     if found is None:
+        data = bytes(data)  # slices of bytes cost half of those of a view
         found = _in_python(plan, data, check_crcs)
     offsets, key_at, key_size, value_at, value_size, stamps = found.columns
     damage, pinned = plan.damage, plan.pinned
@@ -56,7 +80,7 @@ def index_by(
         value_size=value_size,
         timestamps_ms=stamps if plan.timed else None,
         data=data,
-        resume_at=message_set.resume_at if damage is None else _reached(message_set.start, offsets, pinned),
+        resume_at=plan.resume_at if damage is None else _reached(start, offsets, pinned),
         damage=damage,
     )
 
@@ -88,12 +112,15 @@ class _Lists:
 
 
 def _in_python(plan: Plan, data: bytes, check_crcs: bool) -> _Found:
+    quick = _all_alike(plan, data, check_crcs)
+    if quick is not None:
+        return quick
     lists = _Lists()
     columns = (lists.offsets, lists.key_at, lists.key_size, lists.value_at, lists.value_size, lists.stamps)
     timed = plan.timed
     for number, segment in enumerate(plan.segments):
         known = len(lists.offsets)
-        stopped = _LOOPS[segment.magic](lists, data, segment, check_crcs)
+        stopped = _segment(lists, data, segment, check_crcs)
         added = len(lists.offsets) - known
         if segment.pinned is not None:
             lists.offsets[known:] = [segment.pinned] * added
@@ -102,6 +129,56 @@ def _in_python(plan: Plan, data: bytes, check_crcs: bool) -> _Found:
         if stopped >= 0:
             return _Found(columns, (number, stopped))
     return _Found(columns, None)
+
+
+def _segment(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
+    """Add a segment; where it is damaged, or -1."""
+    loop, at = _LOOPS[segment.magic], segment.begin
+    while at < segment.end:
+        same = find(data, at, segment.end, segment.magic)
+        if same is not None and _add_alike(lists, data, same, segment, check):
+            at = same.end
+            continue
+        until = segment.end if same is None else same.end
+        stopped = loop(lists, data, replace(segment, begin=at, end=until), check)
+        if stopped >= 0:
+            return stopped
+        at = until
+    return -1
+
+
+def _add_alike(lists: _Lists, data: bytes, same: Alike, segment: Segment, check: bool) -> bool:
+    """Add entries that are alike.  False: some of them are not wanted, or damaged; nothing was added."""
+    found = offsets(data, same, check)
+    if found is None or min(found) + segment.shift < segment.start:
+        return False
+    begin, end, step, count = same.begin, same.end, same.step, same.count
+    lists.offsets += [offset + segment.shift for offset in found] if segment.shift else found
+    lists.key_at += range(begin + same.key_at, end + same.key_at, step)
+    lists.key_size += [same.key_size] * count
+    lists.value_at += range(begin + same.value_at, end + same.value_at, step)
+    lists.value_size += [same.value_size] * count
+    if segment.magic:
+        stamp = segment.appended_ms
+        lists.stamps += timestamps(data, same) if stamp is None else [stamp] * count
+    return True
+
+
+def _all_alike(plan: Plan, data: bytes, check: bool) -> _Found | None:
+    """What _in_python finds where all there is are plain entries that are alike; None: it is not like that."""
+    if len(plan.segments) != 1 or plan.segments[0].magic or plan.segments[0].wrapper_at is not None:
+        return None
+    segment = plan.segments[0]
+    same = find(data, segment.begin, segment.end, segment.magic)
+    if same is None or same.end != segment.end:
+        return None
+    found = offsets(data, same, check)
+    if found is None or min(found) < segment.start:
+        return None
+    key_at = range(same.begin + same.key_at, same.end + same.key_at, same.step)
+    value_at = range(same.begin + same.value_at, same.end + same.value_at, same.step)
+    sizes = [same.key_size] * same.count, [same.value_size] * same.count
+    return _Found((found, key_at, sizes[0], value_at, sizes[1], []), None)
 
 
 def _loop_v0(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
@@ -175,7 +252,7 @@ _LOOPS: tuple[_Loop, _Loop] = (_loop_v0, _loop_v1)
 # ---- compiled --------------------------------------------------------------------------------------------------
 
 
-def _compiled(kernels: Kernels, plan: Plan, data: bytes, check_crcs: bool) -> _Found | None:
+def _compiled(kernels: Kernels, plan: Plan, data: Bytes, check_crcs: bool) -> _Found | None:
     """None for offsets beyond int64, which only damage makes: the pure form knows larger numbers."""
     if not all(-_FAR < segment.shift < _FAR for segment in plan.segments):
         return None
@@ -203,13 +280,13 @@ def _row(segment: Segment) -> tuple[int, ...]:
 # ---- damage ----------------------------------------------------------------------------------------------------
 
 
-def _damage(data: bytes, segment: Segment, at: int, check_crcs: bool) -> CorruptMessage:
+def _damage(data: Bytes, segment: Segment, at: int, check_crcs: bool) -> CorruptMessage:
     """What is wrong with the entry at `at`, in the words of messages()."""
     found = _entry_damage(data, segment, at, check_crcs)
     return found if segment.wrapper_at is None else within(found, segment.wrapper_at)
 
 
-def _entry_damage(data: bytes, segment: Segment, at: int, check_crcs: bool) -> CorruptMessage:
+def _entry_damage(data: Bytes, segment: Segment, at: int, check_crcs: bool) -> CorruptMessage:
     position = at - segment.behind
     offset, size, crc, *_, key_size, value_size = (_V1 if segment.magic else _V0).unpack_from(data, at)
     offset += segment.shift

@@ -103,7 +103,7 @@ class Kernels:
         """Past complete entries of one kind (magic and attributes) of a size from least on: see _hop."""
         return self._hop(_octets(buffer), at, kind, least)
 
-    def cut(self, data: bytes, starts: memoryview, sizes: memoryview) -> list[bytes | None] | None:
+    def cut(self, data: Bytes, starts: memoryview, sizes: memoryview) -> list[bytes | None] | None:
         """Slices of one small size, in a third of the time slices take; None where sizes differ or are none."""
         every = np.asarray(sizes)
         size = int(every[0]) if len(every) else 0
@@ -114,7 +114,7 @@ class Kernels:
         taken: list[bytes | None] = windows[np.asarray(starts)].tolist()
         return taken
 
-    def index(self, data: bytes, rows: list[tuple[int, ...]], most: int, check: bool) -> Found | None:
+    def index(self, data: Bytes, rows: list[tuple[int, ...]], most: int, check: bool) -> Found | None:
         """The messages of segments, of which there are `most` at most; None: an offset does not fit int64."""
         try:
             segments = np.array(rows, dtype=np.int64).reshape(len(rows), FIELDS)

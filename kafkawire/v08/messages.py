@@ -23,6 +23,7 @@ from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Run
 from kafkawire.primitives import Bytes
 from kafkawire.v08.indexing import index as index
+from kafkawire.v08.indexing import pieces as pieces
 from kafkawire.v08.scanning import CODEC as CODEC
 from kafkawire.v08.scanning import ENTRY_OVERHEAD as ENTRY_OVERHEAD
 from kafkawire.v08.scanning import LOG_APPEND_TIME as LOG_APPEND_TIME
@@ -67,6 +68,9 @@ class _V08Reader:
 
     def index(self, message_set: MessageSet, check_crcs: bool = True) -> Columns:
         return index(message_set, check_crcs)
+
+    def pieces(self, message_set: MessageSet, check_crcs: bool = True) -> Iterator[Columns]:
+        return pieces(message_set, check_crcs)
 
 
 READER = _V08Reader()

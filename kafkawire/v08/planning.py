@@ -1,15 +1,20 @@
 """What columns are read from: wrappers opened, and stretches of plain entries in the bytes they were laid into.
 
-A plan opens everything and checks nothing but wrappers; it ends before the first of them that cannot be opened.
+A plan opens everything and checks nothing but wrappers; it ends before the first of them that cannot be opened.  A set
+may be planned a piece at a time, in whole entries, so that what is made of a piece is still in the processor's cache
+when it is used, and its memory is free for the next one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from kafkawire.columns import ready
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.model import MessageSet, Run
-from kafkawire.v08.scanning import LOWEST, Scan
+from kafkawire.primitives import Bytes
+from kafkawire.v08.scanning import HEAD, LEAST, LOG_OVERHEAD, LOWEST, Scan, hop_alike
 from kafkawire.v08.wrappers import Wrapper, opened, wrapper
 
 
@@ -33,41 +38,99 @@ class Segment:
 class Plan:
     """Segments in the order of their messages, up to the first wrapper that cannot be opened."""
 
-    pieces: list[bytes] = field(default_factory=list)
+    resume_at: int  # what to commit once all of it is done, if nothing is damaged
+    pieces: list[Bytes] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     damage: CorruptMessage | None = None
     pinned: int | None = None  # of the nested wrapper we are in, and were in when damage was met
-    _size: int = 0
+    size: int = 0  # bytes of the pieces
 
     @property
     def timed(self) -> bool:
         """Whether any of its messages may have a timestamp."""
         return any(segment.magic for segment in self.segments)
 
-    def lay(self, data: bytes) -> int:
+    def lay(self, data: Bytes) -> int:
         """Append bytes; where they begin."""
-        begin = self._size
+        begin = self.size
         self.pieces.append(data)
-        self._size += len(data)
+        self.size += len(data)
         return begin
+
+    def data(self) -> Bytes:
+        """All that was laid: as it came in where that is a single piece."""
+        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
 
 def planned(message_set: MessageSet, check_crcs: bool, limit: int) -> Plan:
-    """The plan of a set.  limit bounds the bytes one top-level wrapper opens to.  Raises nothing."""
-    plan = Plan()
-    for run in message_set.runs:
+    """The plan of a whole set.  limit bounds the bytes one top-level wrapper opens to.  Raises nothing."""
+    (plan,) = plans(message_set, check_crcs, limit, 1 << 62)
+    return plan
+
+
+def plans(message_set: MessageSet, check_crcs: bool, limit: int, most_bytes: int) -> Iterator[Plan]:
+    """The same in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing.
+
+    No checksum covers an offset: a piece with a senseless one ends before the set does all the same.
+    """
+    plan, before_end = Plan(message_set.start), message_set.resume_at - 1
+    for number, run in enumerate(message_set.runs, 1):
         if run.codec:
             plan.damage = _outermost(plan, message_set, run, check_crcs, limit)
             if plan.damage is not None:
-                break
-        else:
-            data = bytes(message_set.buffer[run.begin : run.end])
-            at = plan.lay(data)
-            behind = at - run.begin
-            plan.segments.append(
-                Segment(at, at + len(data), run.magic, run.entries, message_set.start, 0, None, None, behind, None)
-            )
-    return plan
+                yield plan
+                return
+            plan.resume_at = max(plan.resume_at, min(run.resume_at, before_end))
+            if plan.size >= most_bytes and number < len(message_set.runs):
+                yield plan
+                plan = Plan(plan.resume_at)
+            continue
+        for piece in _cut(message_set.buffer, run, most_bytes):
+            if plan.size and plan.size + piece.end - piece.begin > most_bytes:
+                yield plan
+                plan = Plan(plan.resume_at)
+            begin = plan.lay(message_set.buffer[piece.begin : piece.end])
+            plan.segments.append(_plain(piece, begin, message_set.start))
+            plan.resume_at = max(plan.resume_at, min(piece.resume_at, before_end))
+    plan.resume_at = message_set.resume_at
+    yield plan
+
+
+def _plain(run: Run, at: int, start: int) -> Segment:
+    """The segment of a plain run laid at `at`."""
+    end = at + run.end - run.begin
+    return Segment(at, end, run.magic, run.entries, start, 0, None, None, at - run.begin, None)
+
+
+def _cut(buffer: memoryview, run: Run, most_bytes: int) -> Iterator[Run]:
+    """A plain run as runs of at most most_bytes, or of a single entry."""
+    at = run.begin
+    while run.end - at > most_bytes:
+        end, entries, last = _hop(buffer[at : at + most_bytes], run.magic)
+        if not entries:
+            last, size, _ = HEAD.unpack_from(buffer, at)
+            end, entries = LOG_OVERHEAD + size, 1
+        yield Run(at, at + end, 0, run.magic, entries, last + 1)
+        at += end
+        run = Run(at, run.end, 0, run.magic, run.entries - entries, run.resume_at)
+    if at < run.end:
+        yield run
+
+
+def _hop(view: memoryview, magic: int) -> tuple[int, int, int]:
+    """Where the complete entries of a view end, how many they are, the last one's offset."""
+    quick = ready()
+    hop = hop_alike if quick is None else quick.hop
+    total, at, count, last = len(view), 0, 0, 0
+    while at + LOG_OVERHEAD + LEAST[magic] <= total:
+        offset, size, kind = HEAD.unpack_from(view, at)
+        if at + LOG_OVERHEAD + size > total:
+            break
+        at, entries, reached = hop(view, at, kind, LEAST[magic])
+        if not entries:
+            at, entries, reached = at + LOG_OVERHEAD + size, 1, offset
+        count, last = count + entries, reached
+    return at, count, last
 
 
 def _outermost(plan: Plan, message_set: MessageSet, run: Run, check_crcs: bool, limit: int) -> CorruptMessage | None:

@@ -9,6 +9,7 @@ A set has no count and may be cut anywhere: its last entry is then left for the 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafkawire.columns import ready
@@ -22,11 +23,15 @@ LOWEST = -(1 << 63)  # as a start: everything is wanted
 CODEC = 0x07
 LOG_APPEND_TIME = 0x08
 
-_HEAD = struct.Struct(">qi4xH")  # offset, size, magic and attributes in one
+HEAD = struct.Struct(">qi4xH")  # offset, size, magic and attributes in one
 _START = struct.Struct(">qi")
-_WORTH = 4096  # bytes: for less a call of the compiled loop costs more than it saves
+_WORTH = 4096  # bytes: for less a call of the quicker loops costs more than it saves
+FEW = 8  # entries: the same
+_PIECE = 128 << 10  # bytes looked at at once: they stay in the processor's cache
+_SPARSE = 512
+_REST = 8 * _WORTH  # bytes until the next try where neighbours were not alike
 _SMALLEST = ENTRY_OVERHEAD[0]
-_LEAST = (ENTRY_OVERHEAD[0] - LOG_OVERHEAD, ENTRY_OVERHEAD[1] - LOG_OVERHEAD)  # the smallest size field, by format
+LEAST = (ENTRY_OVERHEAD[0] - LOG_OVERHEAD, ENTRY_OVERHEAD[1] - LOG_OVERHEAD)  # the smallest size field, by format
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ def scan(buffer: Bytes, start: int) -> Scan:
     Entries that end before start are hopped over and are in no run.  A cut last entry is no damage; nor is the padding
     behind sets that newer brokers converted down, which reads as offset -1 with a size larger than what is left.
     """
-    unpack, total = _HEAD.unpack_from, len(buffer)
+    unpack, total = HEAD.unpack_from, len(buffer)
     begin = at = _first_wanted(buffer, start)
     runs: list[Run] = []
     last = start - 1
@@ -54,6 +59,7 @@ def scan(buffer: Bytes, start: int) -> Scan:
     least = entries = 0
     damage = None
     quick = ready()
+    hop, again = (quick.hop if quick is not None else hop_alike), 0
     while at + _SMALLEST <= total:
         offset, size, kind = unpack(buffer, at)
         end = at + LOG_OVERHEAD + size
@@ -72,13 +78,15 @@ def scan(buffer: Bytes, start: int) -> Scan:
             runs.append(Run(at, end, kind & CODEC, kind >> 8, 1, offset + 1))
             begin, plain = end, -1
         else:
-            plain, least, entries = kind, _LEAST[kind >> 8], entries + 1
+            plain, least, entries = kind, LEAST[kind >> 8], entries + 1
         last = offset
         at = end
-        if quick is not None and plain >= 0 and total - at > _WORTH:
-            at, more, reached = quick.hop(buffer, at, plain, least)
+        if plain >= 0 and at >= again and total - at > _WORTH:
+            at, more, reached = hop(buffer, at, plain, least)
             if more:
                 entries, last = entries + more, reached
+            else:
+                again = at + _REST
     else:
         damage = _short_tail(buffer, at)
     if entries:
@@ -87,13 +95,42 @@ def scan(buffer: Bytes, start: int) -> Scan:
     return Scan(at, max(start, last + 1), tuple(runs), needed, damage)
 
 
+def hop_alike(buffer: Bytes, at: int, kind: int, least: int) -> tuple[int, int, int]:
+    """Past entries of one kind that are all of one size; none of fewer than eight.  Else as Kernels.hop."""
+    entries = last = 0
+    while at + _SMALLEST <= len(buffer):
+        _, size, first = HEAD.unpack_from(buffer, at)
+        step = LOG_OVERHEAD + size
+        piece = buffer[at : at + _PIECE]
+        if step < _SPARSE:  # picking from bytes is quicker than from a view by more than the copy costs
+            piece = bytes(piece)
+        count = len(piece) // step if first == kind and size >= least else 0
+        count = alike(piece, 0, step, count, (8, 9, 10, 11, 16, 17)) if count >= FEW else 0
+        if count < FEW:
+            break
+        at, entries = at + count * step, entries + count
+        last = _START.unpack_from(piece, (count - 1) * step)[0]
+    return at, entries, last
+
+
+def alike(data: Bytes, at: int, step: int, count: int, places: Iterable[int]) -> int:
+    """How many of `count` entries of `step` bytes have the bytes at these places that the first has."""
+    for place in places:
+        first = bytes(data[at + place : at + place + 1])
+        if data[at + step + place : at + step + place + 1] != first:
+            return min(count, 1)  # the usual answer where sizes differ
+        column = bytes(data[at + place : at + count * step : step])
+        count = len(column) - len(column.lstrip(first))
+    return count
+
+
 def _first_wanted(buffer: Bytes, start: int) -> int:
     """Where the first entry stands that does not end before start."""
     at = 0
     while at + _SMALLEST <= len(buffer):
-        offset, size, kind = _HEAD.unpack_from(buffer, at)
+        offset, size, kind = HEAD.unpack_from(buffer, at)
         end = at + LOG_OVERHEAD + size
-        if offset >= start or kind >> 8 > 1 or size < _LEAST[kind >> 8] or end > len(buffer):
+        if offset >= start or kind >> 8 > 1 or size < LEAST[kind >> 8] or end > len(buffer):
             break
         at = end
     return at
@@ -101,13 +138,13 @@ def _first_wanted(buffer: Bytes, start: int) -> int:
 
 def _damage(at: int, offset: int, size: int, magic: int, cut: bool) -> CorruptMessage | None:
     """What is wrong with an entry as far as its first bytes tell; one that is cut is judged when it comes whole."""
-    if size < _LEAST[0]:
-        return CorruptMessage(f"impossible size {size}, the smallest is {_LEAST[0]}", at, offset)
+    if size < LEAST[0]:
+        return CorruptMessage(f"impossible size {size}, the smallest is {LEAST[0]}", at, offset)
     if cut:
         return None
     if magic > 1:
         return UnknownMagic(f"unknown message format v{magic}", at, offset)
-    if size < _LEAST[magic]:
+    if size < LEAST[magic]:
         return CorruptMessage(f"impossible size {size} for format v{magic}", at, offset)
     return None
 

@@ -23,8 +23,8 @@ from kafkawire.__main__ import main
 from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet
+from kafkawire.v08 import indexing, scanning
 from kafkawire.v08 import messages as m
-from kafkawire.v08 import scanning
 from kafkawire.v08.indexing import index_by
 from kafkawire.v08.kernels import Kernels, load
 from kafkawire.v08.messages import LOWEST, Row, encode, message_set
@@ -97,10 +97,11 @@ def _damage(damage: CorruptMessage | None) -> tuple[type, str, int, int | None] 
 def agree(kernels: Kernels, data: bytes, start: int = LOWEST, exact: bool = False) -> None:
     """messages(), the pure and the compiled form tell the same of a set, with checksums looked at and without."""
     whole, found = message_set("t", 0, start, memoryview(data), -1)
-    with running(kernels):
-        _, again = message_set("t", 0, start, memoryview(bytearray(data)), -1)
-    assert replace(again, damage=None) == replace(found, damage=None)
-    assert _damage(again.damage) == _damage(found.damage)
+    for form in (kernels, None):
+        with running(form):
+            _, again = message_set("t", 0, start, memoryview(bytearray(data)), -1)
+        assert replace(again, damage=None) == replace(found, damage=None)
+        assert _damage(again.damage) == _damage(found.damage)
     for check_crcs in (True, False):
         told, read = by_messages(whole, check_crcs)
         pure = index_by(None, whole, check_crcs, LIMIT)
@@ -118,6 +119,23 @@ def agree(kernels: Kernels, data: bytes, start: int = LOWEST, exact: bool = Fals
             safe = read[-1].resume_at if read else whole.start
             assert pure.resume_at in (safe, read[-1].offset if read else safe)  # the latter repeats some
             assert pure.resume_at == safe or not exact
+        if check_crcs:
+            in_pieces(kernels, whole, told)
+
+
+def in_pieces(kernels: Kernels, whole: MessageSet, told: Told) -> None:
+    """Pieces together are what the set is, and each begins where the one before ended."""
+    for form in (kernels, None):
+        with running(form):
+            for most in (1, 300):
+                found = list(indexing.pieces(whole, True, most, LIMIT))
+                parts = [by_columns(piece) for piece in found]
+                assert Told([row for part in parts for row in part.rows], parts[-1].damage) == told
+                assert all(part.damage is None for part in parts[:-1])
+                ends = [piece.resume_at for piece in found]
+                assert all(end < whole.resume_at for end in ends[:-1])
+                if told.damage is None:
+                    assert (ends, ends[-1]) == (sorted(ends), whole.resume_at)
 
 
 # ---- every format ----------------------------------------------------------------------------------------------
@@ -250,6 +268,40 @@ def test_one_flipped_bit_inside_a_wrapper_is_told_alike(
     data = bytearray(inner)
     data[at % len(data)] ^= 1 << bit
     agree(compiled, entry(1, b"before") + wrapped(20, bytes(data), magic=magic) + entry(21, b"behind"))
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    magic=st.integers(0, 1),
+    key=st.one_of(st.none(), st.binary(max_size=3)),
+    value=st.one_of(st.none(), st.binary(max_size=9)),
+    count=st.integers(8, 30),
+    others=st.lists(st.tuples(st.integers(0, 30), st.binary(max_size=9)), max_size=3),
+    flips=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 7)), max_size=2),
+    start=st.integers(0, 12),
+    codec=st.sampled_from([0, 0, 1]),
+    cut=st.integers(0, 60),
+)
+def test_neighbours_that_are_alike_are_told_as_one_by_one(
+    magic: int,
+    key: bytes | None,
+    value: bytes | None,
+    count: int,
+    others: list[tuple[int, bytes]],
+    flips: list[tuple[int, int]],
+    start: int,
+    codec: int,
+    cut: int,
+    compiled: Kernels,
+) -> None:
+    rows: list[Row] = [(n, key, value, 1000 + n) for n in range(count)]
+    for at, other in others:
+        rows[at % count] = (at % count, key, other, 5)
+    plain = bytearray(b"".join(entry(n, v, k, magic) for n, k, v, _ in rows))
+    for at, bit in flips:
+        plain[at % len(plain)] ^= 1 << bit
+    data = wrapped(count - 1, bytes(plain), codec, magic) if codec else bytes(plain)
+    agree(compiled, data[: len(data) - cut] if not codec and cut < len(data) else data, start)
 
 
 @settings(max_examples=60, deadline=None)

@@ -202,3 +202,105 @@ def test_done_says_it_for_the_last_batch_of_a_loop():
     next(world.stream.batches())
     world.stream.done()
     assert world.cursor.committable() == 2
+
+
+# ---- sets of several pieces ------------------------------------------------------------------------------------
+
+
+def large(start: int, count: int) -> Rows:
+    """Rows of which two make a piece."""
+    return [(n, None, b"%d" % n * 100_000, None) for n in range(start, start + count)]
+
+
+@pytest.mark.parametrize("codec", [0, 2])
+def test_a_large_set_makes_several_batches_each_done_when_the_next_is_asked_for(codec):
+    world = World()
+    sets = [fetched(large(0, 5), 0)] if not codec else [fetched(large(n, 1), n, codec) for n in range(5)]
+    for each in sets:
+        world.cursor.deliver(each, 100)
+    batches = world.stream.batches()
+    seen = []
+    for batch in (next(batches) for _ in range(3 if not codec else 5)):
+        assert world.cursor.committable() == len(seen)
+        seen += batch.offsets
+        assert batch.resume_at == len(seen)
+        assert batch.values == [row[2] for row in large(batch.offsets[0], len(batch))]
+    with pytest.raises(ConsumerTimeout):
+        next(batches)
+    assert (seen, world.cursor.committable()) == ([0, 1, 2, 3, 4], 5)
+    assert (world.cursor.drained, world.budget.used) == (True, 0)
+
+
+def test_nothing_more_of_a_set_is_handed_out_once_its_partition_is_let_go():
+    world = World()
+    world.cursor.deliver(fetched(large(0, 5)), 100)
+    batches = world.stream.batches()
+    batch = next(batches)
+    world.cursor.close()
+    assert not world.cursor.drained
+    batch.ack()
+    assert (world.cursor.drained, world.cursor.committable()) == (True, 2)  # nobody waits for a reader that rests
+    with pytest.raises(ConsumerTimeout):
+        next(batches)
+    assert (world.cursor.drained, world.cursor.committable(), world.budget.used) == (True, 2, 0)
+
+
+def test_a_pause_between_two_batches_of_a_set_leaves_nothing_out():
+    world = World()
+    world.cursor.deliver(fetched(large(0, 5)), 100)
+    batches = world.stream.batches()
+    assert next(batches).offsets == [0, 1]
+    world.cursor.pause()
+    with pytest.raises(ConsumerTimeout):
+        next(batches)
+    world.cursor.resume()
+    assert world.cursor.position == 2
+    world.cursor.deliver(fetched(large(2, 3), 2), 100)
+    assert [next(batches).offsets for _ in range(2)] == [[2, 3], [4]]
+
+
+def test_damage_in_a_later_piece_is_told_after_the_batch_before_it():
+    world = World()
+    world.cursor.deliver(fetched(large(0, 5), damage=3 * 100_026 + 5000), 100)
+    batches = world.stream.batches()
+    assert [next(batches).offsets for _ in range(2)] == [[0, 1], [2]]
+    assert world.corrupt == []
+    with pytest.raises(ConsumerTimeout):
+        next(batches)
+    ((at, error),) = world.corrupt
+    assert (at, error.offset, error.position, world.cursor.committable()) == (3, 3, 3 * 100_026, 3)
+
+
+def test_messages_asked_for_between_two_batches_leave_nothing_out():
+    world = World()
+    world.cursor.deliver(fetched(large(0, 5)), 100)
+    assert next(world.stream.batches()).offsets == [0, 1]
+    with pytest.raises(ConsumerTimeout):
+        next(world.stream)
+    world.cursor.read_again()
+    assert world.cursor.position == 2
+    world.cursor.deliver(fetched(large(2, 3), 2), 100)
+    assert [next(world.stream).offset for _ in range(3)] == [2, 3, 4]
+
+
+def test_acknowledged_pieces_count_in_any_order():
+    world = World(delivery="on-ack")
+    world.cursor.deliver(fetched(large(0, 5)), 100)
+    batches = world.stream.batches()
+    first, second, third = (next(batches) for _ in range(3))
+    second.ack()
+    third.ack()
+    assert world.cursor.committable() == 0
+    first.ack()
+    assert (world.cursor.committable(), world.budget.used) == (5, 0)
+
+
+def test_a_reader_that_gives_up_between_two_pieces_has_done_neither_the_batch_nor_the_rest():
+    world = World()
+    world.cursor.deliver(fetched(large(0, 5)), 100)
+    batches = world.stream.batches()
+    next(batches)
+    next(batches)
+    world.cursor.close()
+    world.stream.give_up(threading.get_ident())
+    assert (world.cursor.drained, world.cursor.committable(), world.budget.used) == (True, 2, 0)
