@@ -1,4 +1,4 @@
-"""JSON and YAML texts with the lines of their values: an error can name the line where a document is wrong.
+"""JSON texts with the lines of their values: an error can name the line where a document is wrong.
 
 Lines are looked for only when somebody asks, so that large files stay quick.
 """
@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from zkconsumer.offsetfiles.model import FileUnclear
 
 Path = tuple[str | int, ...]  # of a value: the keys and indexes that lead to it, the first one of the document
 _BLANKS = " \t\r\n"
 _decode = json.JSONDecoder().raw_decode
-_Yaml: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml's where PyYAML was built with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,58 +123,3 @@ def _after_blanks(text: str, at: int) -> int:
     while at < len(text) and text[at] in _BLANKS:
         at += 1
     return at
-
-
-@dataclass(frozen=True, slots=True)
-class Yaml:
-    """A YAML text; its scalars are text, whatever they look like."""
-
-    values: Sequence[Any]
-    nodes: Sequence[Any]
-
-    def line(self, path: Path) -> int | None:
-        """The line of the value at a path; of the deepest one on the way that is there."""
-        node = self.nodes[int(path[0])]
-        for step in path[1:]:
-            found = _inner(node, step)
-            if found is None:
-                break
-            node = found
-        return int(node.start_mark.line) + 1
-
-
-def read_yaml(text: str) -> Yaml:
-    """All documents of a text.  Raises FileUnclear."""
-    try:
-        nodes = [node for node in yaml.compose_all(text, Loader=_Yaml) if node is not None]
-        known: dict[int, Any] = {}
-        return Yaml([_plain(node, known) for node in nodes], nodes)
-    except yaml.MarkedYAMLError as why:
-        line = why.problem_mark.line + 1 if why.problem_mark is not None else None
-        raise FileUnclear(line, f"this is no YAML: {why.problem}", "export it again, or correct it") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as why:
-        raise FileUnclear(None, f"this is no YAML: {str(why) or type(why).__name__}", "export it again") from None
-
-
-def _plain(node: Any, known: dict[int, Any]) -> Any:
-    """A node as text, lists and maps; what an alias names again is the same object again."""
-    if id(node) not in known:
-        if isinstance(node, yaml.MappingNode):
-            known[id(node)] = {_key(key): _plain(value, known) for key, value in node.value}
-        elif isinstance(node, yaml.SequenceNode):
-            known[id(node)] = [_plain(value, known) for value in node.value]
-        else:
-            known[id(node)] = node.value
-    return known[id(node)]
-
-
-def _key(node: Any) -> str:
-    return node.value if isinstance(node.value, str) else ""
-
-
-def _inner(node: Any, step: str | int) -> Any:
-    if isinstance(node, yaml.MappingNode):
-        return next((value for key, value in node.value if _key(key) == step), None)
-    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-        return node.value[step]
-    return None

@@ -25,7 +25,7 @@ from typing import Any, cast
 from kafkawire.model import BrokerPartition, PartitionId
 from zkconsumer.offsetfiles.documents import Path
 from zkconsumer.offsetfiles.model import KafkaState, OffsetsFile, SavedRow, Source, ZnodeState
-from zkconsumer.offsetfiles.reading import Reading, shown
+from zkconsumer.offsetfiles.reading import MOST_OFFSET, Reading, shown
 
 FORMAT = "zkconsumer.offsets/1"
 SOURCES = ("zookeeper", "kafka", "dual")
@@ -96,8 +96,7 @@ def _of_stores(
 def _znode(entry: Any, path: Path, reading: Reading) -> ZnodeState | None:
     if entry is None:
         return None
-    path = (*path, "zk")
-    _state(entry, _ZK, path, reading)
+    _state(entry, "zk", _ZK, path, reading)
     return ZnodeState(
         _offset(entry["offset"], path, reading),
         _whole(entry.get("mzxid"), path, reading),
@@ -109,30 +108,29 @@ def _znode(entry: Any, path: Path, reading: Reading) -> ZnodeState | None:
 def _kafka(entry: Any, path: Path, reading: Reading) -> KafkaState | None:
     if entry is None:
         return None
-    path = (*path, "kafka")
-    _state(entry, _KAFKA, path, reading)
+    _state(entry, "kafka", _KAFKA, path, reading)
     return KafkaState(_offset(entry["offset"], path, reading), _text(entry.get("metadata"), path, reading))
 
 
-def _state(entry: Any, known: set[str], path: Path, reading: Reading) -> None:
+def _state(entry: Any, store: str, known: set[str], path: Path, reading: Reading) -> None:
     if not isinstance(entry, dict) or "offset" not in entry:
-        raise reading.unclear(
-            path, f"{shown(entry)} is no state of a store", 'it has an "offset", null where there is none'
-        )
-    _known(entry, known, path, reading)
+        problem = f"{shown(entry)} is no state of a store"
+        raise reading.unclear((*path, store), problem, 'it has an "offset", null where there is none')
+    _known(entry, known, path, reading, store)
 
 
-def _known(entry: Mapping[str, Any], known: set[str], path: Path, reading: Reading) -> None:
-    strange = entry.keys() - known
-    if strange:
-        name = min(strange)
-        raise reading.unclear(
-            (*path, name), f"{shown(name)} is no key of {FORMAT}", f"known here: {', '.join(sorted(known))}"
-        )
+def _known(entry: Mapping[str, Any], known: set[str], path: Path, reading: Reading, *inside: str) -> None:
+    if known.issuperset(entry):
+        return
+    name = min(entry.keys() - known)
+    problem = f"{shown(name)} is no key of {FORMAT}"
+    raise reading.unclear((*path, *inside, name), problem, f"known here: {', '.join(sorted(known))}")
 
 
 def _offset(value: Any, path: Path, reading: Reading) -> int | None:
-    return None if value is None else reading.position(value, path, "refused")
+    if value is None or (type(value) is int and 0 <= value <= MOST_OFFSET):  # nearly always
+        return value
+    return reading.position(value, path, "refused")
 
 
 def _whole(value: Any, path: Path, reading: Reading) -> int | None:

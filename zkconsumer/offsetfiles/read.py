@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zkconsumer.offsetfiles import csvrows, plain, tables
-from zkconsumer.offsetfiles.documents import Json, Yaml, read_json, read_yaml
+from zkconsumer.offsetfiles.documents import Json, read_json
 from zkconsumer.offsetfiles.model import FileUnclear, OffsetsFile
 from zkconsumer.offsetfiles.ours import read_ours
 from zkconsumer.offsetfiles.reading import Reading
 from zkconsumer.offsetfiles.shapes import read_shape
 from zkconsumer.offsetfiles.text import SKIPPED, is_comment, is_prose, is_said, lines_of
+from zkconsumer.offsetfiles.yamltext import Yaml, read_yaml
 
 _YAML = re.compile(r"---\s*|(?:- +)?(?:group|topics|name|protocol|state|members)\s*:(?:\s.*)?", re.IGNORECASE)
 LinesReader = Callable[[Sequence[str], Reading], OffsetsFile]

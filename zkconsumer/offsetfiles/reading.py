@@ -43,6 +43,7 @@ class Reading:
         self._zero_means_missing = zero_means_missing
         self._rows: dict[tuple[str | None, str, PartitionId], tuple[SavedRow, Any]] = {}
         self._told: dict[str, list[Any]] = {}
+        self._names: set[str] = set()  # topics that were looked at
 
     def unclear(self, where: Any, problem: str, helps: str) -> FileUnclear:
         """The error to raise about this place."""
@@ -104,7 +105,7 @@ class Reading:
 
     def position(self, value: object, where: Any, minus_one: MinusOne = "told", what: str = "offset") -> int | None:
         """A position, or None for none: of a number, or of its text."""
-        number = self._number(value)
+        number = value if type(value) is int else self._number(value)
         if number is not None and 0 <= number <= MOST_OFFSET:
             return number
         if number == -1 and minus_one != "refused":
@@ -127,7 +128,7 @@ class Reading:
 
     def partition(self, value: object, where: Any) -> PartitionId:
         """A partition's number, or broker and index of 0.7."""
-        number = self._number(value)
+        number = value if type(value) is int else self._number(value)
         if number is not None and 0 <= number <= MOST_PARTITION:
             return number
         found = _BROKER_PARTITION.fullmatch(value.strip()) if isinstance(value, str) else None
@@ -139,19 +140,23 @@ class Reading:
 
     def name(self, value: object, where: Any, what: str) -> str:
         """A topic's or group's name: text, no part of a path."""
-        if not isinstance(value, str) or not value or (what == "topic" and _IMPOSSIBLE.search(value)):
-            raise self.unclear(where, f"{shown(value)} is no {what}", f"the name of a {what} is expected here")
-        return value
+        if isinstance(value, str) and (value in self._names or self._is_name(value, what)):
+            return value
+        raise self.unclear(where, f"{shown(value)} is no {what}", f"the name of a {what} is expected here")
+
+    def _is_name(self, value: str, what: str) -> bool:
+        if not value or (what == "topic" and _IMPOSSIBLE.search(value)):
+            return False
+        if what == "topic":
+            self._names.add(value)
+        return True
 
     def group(self, value: object, where: Any) -> str | None:
         return None if value is None else self.name(value, where, "group")
 
     def _number(self, value: object) -> int | None:
-        if type(value) is int:
-            return value
-        if isinstance(value, str) and _NUMBER.fullmatch(value):
-            return int(value)
-        return None
+        """The number that a text is; None when it is none, or not even text."""
+        return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
 
 
 _IMPOSSIBLE = re.compile(r"[/\x00-\x1f\x7f]")

@@ -52,7 +52,9 @@ class Header:
         if self.columns.group != 0:
             return None
         cells = line.rsplit(maxsplit=self.columns.count - 1)
-        numbers = (cells[self.columns.partition], cells[self.columns.position]) if len(cells) > 3 else ("?",)
+        if len(cells) < self.columns.count:
+            return None
+        numbers = (cells[self.columns.partition], cells[self.columns.position])
         return cells if all(number == "-" or number.isdigit() for number in numbers) else None
 
 
