@@ -92,6 +92,7 @@ def consume(
         start = _start(offset, from_beginning)
         with failing({NoSuchPartition: EXIT["not found"], **CODES}):
             found = _brokers(zookeeper, brokers, kafka_version)
+            quiet("warning")
             reader = OnePartition(found, topic, partition, start, kafka_version, TIMEOUT_MS)
             reader.run(printing, max_messages, timeout_ms)
         return
@@ -101,13 +102,14 @@ def consume(
         raise click.UsageError("a group lives in ZooKeeper: give -z and not -b (or read one --partition)")
     wanted = _wanted(topic, whitelist, blacklist)
     given = _properties(properties)
-    own = None if group or given.get("group.id") or given.get("groupid") else throwaway_name()
+    group = group or given.get("group.id") or given.get("groupid")
+    own = throwaway_name() if not group else None
     values: dict[str, object] = {
         "zookeeper.connect": zookeeper.connect,
         **zookeeper.access.options(),
         "auto.offset.reset": "smallest" if from_beginning else "largest",
         **given,
-        **({"group.id": group or own} if group or own else {}),
+        "group.id": group or own,
     }
     with clear_errors():
         config = load_consumer(ConsumerConfig, values, "command line", jvm=True)
