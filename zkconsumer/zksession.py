@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 RECONNECT_MAX_S = 0.5  # kazoo's 60 s would keep us away long after ZooKeeper is back
 BEATS_PER_TIMEOUT = 12  # a 6 s session beats each 0.5 s
 CLOSE_S = 1.5  # how long a goodbye may take when ZooKeeper does not answer; twice at worst
+HUNG_UP_S = 0.1  # the same where there was never a session to end
 
 
 class State(enum.Enum):
@@ -159,13 +160,15 @@ class ZkSession(ZkCalls):
             return
         client.remove_listener(self._kazoo_state)
         self.state = State.LOST
+        had_one = client._connection.negotiated_s > 0
         try:
-            with deadline(CLOSE_S):
+            with deadline(CLOSE_S if had_one else HUNG_UP_S):
                 client.stop()
         except TimeoutError:
             pass  # said below
         if not client._connection.connection_stopped.is_set():
-            log.warning("ZooKeeper at %s did not answer our goodbye; the session ends by its time-out", self.hosts)
+            if had_one:
+                log.warning("ZooKeeper at %s did not answer our goodbye; the session ends by its time-out", self.hosts)
             client._connection.abandon()
             with deadline(CLOSE_S):
                 self._handler.stop()

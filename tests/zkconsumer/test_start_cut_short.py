@@ -1,0 +1,54 @@
+"""A shutdown while the start still waits for ZooKeeper: both end, the start with Closed."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from groundwork.crew import now
+from localkafka.waiting import wait_until
+from zkconsumer.connector import ConsumerConnector
+from zkconsumer.errors import Closed, Unreachable
+
+
+@pytest.fixture
+def silent():
+    """A server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def connector(zookeeper: str, **options: object) -> ConsumerConnector:
+    values = {"zookeeper.connect": zookeeper, "group.id": "g", "auto.offset.reset": "smallest", **options}
+    return ConsumerConnector(values, "own")
+
+
+def test_both_end_at_once(silent):
+    ours = connector(silent)
+    raised: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            ours.create_message_streams({"t": 1})
+        except BaseException as e:
+            raised.append(e)
+
+    starter = threading.Thread(target=start)
+    starter.start()
+    wait_until(lambda: ours._engine is not None and ours._engine.side.session.started, 5, "the connection")
+    began = now()
+    ours.shutdown()
+    starter.join(5)
+    assert now() - began < 1
+    assert [type(e) for e in raised] == [Closed]
+    assert str(raised[0]) == "the connector was shut down while it started"
+
+
+def test_a_server_that_says_nothing_is_unreachable_in_its_time(silent):
+    ours = connector(silent, **{"zookeeper.connection.timeout.ms": 300})
+    began = now()
+    with pytest.raises(Unreachable, match=r"does not answer within 0\.3 s"):
+        ours.create_message_streams({"t": 1})
+    assert now() - began < 2
