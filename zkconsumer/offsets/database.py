@@ -88,6 +88,7 @@ class DatabaseOffsets:
             cursor.close()
             self._connection.rollback()  # nothing was written; a reader must not hold an old snapshot for hours
         except Exception as why:  # each driver has its own errors, and no common root
+            self._roll_back()
             raise self._failed("read", why) from why
         self._seen |= {_row(group, tp): at for tp, at in found.items()}
         return found
@@ -119,19 +120,21 @@ class DatabaseOffsets:
         Raises what the block raises, and ConsumerError when the commit itself fails: then nobody knows whether it
         happened, and the next read tells.
         """
-        cursor = self._connection.cursor()
+        try:
+            cursor = self._connection.cursor()
+        except Exception as why:
+            raise self._failed("written", why) from why
         try:
             yield cursor
             cursor.close()
         except BaseException:
-            self.rolled_back()
-            self._connection.rollback()
+            self._roll_back()
             raise
         try:
             self._connection.commit()
         except Exception as why:
-            self.rolled_back()
-            self._seen.clear()
+            self._roll_back()
+            self._seen.clear()  # it may have happened: the next write looks first
             raise self._failed("committed", why) from why
         self.committed()
 
@@ -161,6 +164,13 @@ class DatabaseOffsets:
     def rolled_back(self) -> None:
         """What was written since the last call is not there any more."""
         self._written.clear()
+
+    def _roll_back(self) -> None:
+        self.rolled_back()
+        try:
+            self._connection.rollback()
+        except Exception:
+            pass  # the connection is gone, and the transaction with it; what went wrong first is on its way
 
     # ---- rows --------------------------------------------------------------------------------------------------
 
@@ -194,7 +204,7 @@ class DatabaseOffsets:
         try:
             self._execute(cursor, f"INSERT INTO {self._table} ({names}) VALUES (?, ?, ?, ?)", (*row, at))
         except Exception as why:
-            if any(kind.__name__ == "IntegrityError" for kind in type(why).__mro__):  # its name in every driver
+            if _key_is_taken(why):
                 return False
             raise
         return True
@@ -230,6 +240,15 @@ def in_style(
     if style in ("named", "pyformat"):
         return text, {f"v{n}": value for n, value in enumerate(values, start=1)}
     return text, tuple(values)
+
+
+def _key_is_taken(why: Exception) -> bool:
+    """By the name that DB-API has for it, or the SQL state (class 23) where a driver keeps it: psycopg, pg8000."""
+    if any(kind.__name__ == "IntegrityError" for kind in type(why).__mro__):
+        return True
+    told = why.args[0].get("C") if why.args and isinstance(why.args[0], dict) else None
+    states = (getattr(why, "sqlstate", None), getattr(why, "pgcode", None), told)
+    return any(isinstance(state, str) and state.startswith("23") for state in states)
 
 
 def _sqlite_commits_by_itself(connection: Any) -> bool:
