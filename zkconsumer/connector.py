@@ -28,7 +28,7 @@ from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from zkconsumer.config import ConsumerConfig, load_consumer
-from zkconsumer.engine import Decoders, Engine
+from zkconsumer.engine import Engine
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent, log_event
 from zkconsumer.filters import TopicFilter
@@ -38,6 +38,7 @@ from zkconsumer.offsets.choice import check_store
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.status import PartitionStatus
 from zkconsumer.stream import Decoder, Stream
+from zkconsumer.streams import Decoders
 
 log = logging.getLogger(__name__)
 

@@ -7,17 +7,16 @@ from functools import partial
 from typing import TypeVar
 
 from groundwork.crew import Crew, Lock, connect, now, sleep
-from groundwork.handover import Handover
 from groundwork.hub import Hub, HubStopped
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.v08.znodes import STATIC, Registration
-from zkconsumer.budget import Budget, Lane
+from kafkawire.v08.znodes import Registration
+from zkconsumer.budget import Budget
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.controls import Controls
-from zkconsumer.cursor import Cursor, Share
+from zkconsumer.cursor import Cursor
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent
 from zkconsumer.fetcher import Fetcher
@@ -34,10 +33,10 @@ from zkconsumer.metrics import Look
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.parkings import Parkings
 from zkconsumer.side import Parts, Side
-from zkconsumer.stream import Decoder, Stream
+from zkconsumer.stream import Stream
+from zkconsumer.streams import Decoders, Streams
 
 T = TypeVar("T")
-Decoders = tuple[Decoder | None, Decoder | None]  # of keys, of values
 TEND_S = 0.2
 LAST_WORD_MS = 3000  # for a listener during the end, of LEAVE_S
 TOLD_S = 0.5  # for what the listener has not heard yet at the end
@@ -75,8 +74,7 @@ class Engine:
             listener, config.listener_timeout_ms, on_event, self._crew, hub, self._listener_failed
         )
         self._budget = Budget(config.queued_max_bytes, self._room)
-        self._streams: dict[tuple[str | None, int], tuple[Stream, Lane]] = {}
-        self._make_streams(registration, decoders, observe)
+        self._streams = Streams(config, hub, self._budget, registration, decoders, observe, self._commit_one)
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._lease = Lease()
         dial = partial(connect, receive_buffer_bytes=config.receive_buffer_bytes)
@@ -104,37 +102,14 @@ class Engine:
             self._cursors, self._commits, self._fetchers, self._lease, self._end_of, self.side.readable
         )
 
-    # making -------------------------------------------------------------------------------------------------------
-
-    def _make_streams(
-        self, registration: Registration, decoders: Decoders, observe: Callable[[MessageSet], object] | None
-    ) -> None:
-        """A stream per topic and thread; with a filter, thread n of every topic is stream n."""
-        static = registration.pattern == STATIC
-        wanted = [(t if static else None, n) for t, count in registration.subscription.items() for n in range(count)]
-        for topic, n in wanted:
-            # The budget bounds what is on the way; the hand-over's own limit must never make a fetcher wait.
-            channel: Handover[Share] = self._hub.handover(self._budget.limit)
-            name = f"{topic}-{n}" if topic is not None else str(n)
-            stream = Stream(
-                name,
-                channel,
-                self._config.consumer_timeout_ms,
-                self._config.check_crcs,
-                self._config.delivery,
-                decoders,
-                observe,
-                self._commit_one,
-            )
-            self._streams[topic, n] = (stream, self._budget.lane(len(wanted)))
-
     def streams_of(self, topic: str | None) -> list[Stream]:
         """The streams of a topic; None: those of the filter."""
-        return [stream for (name, _), (stream, _) in self._streams.items() if name == topic]
+        return self._streams.of(topic)
+
+    # making -------------------------------------------------------------------------------------------------------
 
     def _make_cursor(self, tp: TopicPartition, thread: str, reset: str) -> Cursor:
-        n = int(thread.rpartition("-")[2])
-        stream, lane = self._streams.get((tp.topic, n)) or self._streams[None, n]
+        stream, lane = self._streams.reader_of(tp, thread)
         cursor = Cursor(tp, thread, self._lease, lane, stream.channel, reset, self._corrupt)
         self.controls.adopt(cursor)
         return cursor
@@ -195,8 +170,7 @@ class Engine:
         if self._closing:
             return
         self._closing = True
-        for stream, _ in self._streams.values():
-            stream.channel.close(self._crew.death)  # readers end, and what they had in their hands is done
+        self._streams.close(self._crew.death)
         if self._crew.death is None and self._taking_part:
             self.hooks.hurry(LAST_WORD_MS)
             self.side.leave(LEAVE_S)
@@ -211,8 +185,7 @@ class Engine:
         """One of our greenlets ended unasked: nothing goes on half dead."""
         for cursor in list(self._cursors.values()):
             cursor.drop()
-        for stream, _ in self._streams.values():
-            stream.channel.close(self._crew.death)
+        self._streams.close(self._crew.death)
         self._on_death(name, error)
         if self._crew.death is not None:
             self.hooks.error(self._crew.death)
@@ -220,8 +193,7 @@ class Engine:
 
     def give_up_own_reading(self, thread_id: int) -> None:
         """The thread that shuts down will not come back to its streams: what it has in its hands is not done."""
-        for stream, _ in self._streams.values():
-            stream.give_up(thread_id)
+        self._streams.give_up(thread_id)
 
     # the user's calls ---------------------------------------------------------------------------------------------
 
@@ -274,7 +246,10 @@ class Engine:
         """Where the log of tp begins (smallest) or ends, as its leader says.  Raises ConsumerError."""
         why: list[str] = []
         with self._ends_lock:
-            view = self.side.leaders.look([tp])
+            try:
+                view = self.side.leaders.look([tp])
+            except WireError as e:
+                raise ConsumerError(f"{tp}: the {end} position is not known: {e}; try again") from e
             leader = self.side.leaders.leader(view, tp)
             if isinstance(leader, NoLeader):
                 raise ConsumerError(f"{tp}: the {end} position is not known: {leader.why}; try again")
@@ -285,8 +260,7 @@ class Engine:
         return found[tp]
 
     def _listener_failed(self, error: ListenerFailed) -> None:
-        for stream, _ in self._streams.values():
-            stream.raise_next(error)
+        self._streams.raise_next(error)
 
     def _room(self) -> None:
         """Bytes were given back, in whatever thread; one wake is enough for many."""

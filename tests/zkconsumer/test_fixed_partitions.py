@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from zkconsumer.filters import Whitelist
 from zkconsumer.lease import Lease
 from zkconsumer.listeners import ConsumerListener
 from zkconsumer.metrics import ConsumerMetrics
+from zkconsumer.offsets.database import DDL, DatabaseOffsets
 from zkconsumer.offsets.file import FileOffsets
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 from zkconsumer.stream import Stream
@@ -372,6 +374,50 @@ def test_somebody_elses_positions_are_told_of_and_ours_written_over_them(world):
     assert any("the offset of t/0 was set to 1 by somebody else" in text for text in said)
     assert any("is a second program at work with the same list and store?" in text for text in said)
     assert world.kept() == {"0": 5}
+
+
+def test_programs_with_different_partitions_share_a_file(world):
+    with world.connector("t:0") as one, world.connector("t:1") as other:
+        (first,) = one.create_message_streams({"t": 1})["t"]
+        (second,) = other.create_message_streams({"t": 1})["t"]
+        assert rest(first) == values(0)
+        assert rest(second) == values(1)
+    assert world.kept() == {"0": 5, "1": 5}
+    assert world.kinds("offset") == []
+
+
+def test_results_and_positions_may_be_one_transaction_of_the_programs_database(world, tmp_path):
+    database = sqlite3.connect(tmp_path / "results.db", check_same_thread=False)
+    database.execute(DDL)
+    database.execute("CREATE TABLE results (value TEXT)")
+
+    def bill(most: int) -> None:
+        store = DatabaseOffsets(database, sqlite3.paramstyle)
+        with world.connector("t:0", store, auto_commit_enable=False, rebalance_drain_ms=100) as connector:
+            (stream,) = connector.create_message_streams({"t": 1})["t"]
+            for message in stream:
+                with store.transaction() as cursor:
+                    cursor.execute("INSERT INTO results VALUES (?)", [message.value.decode()])
+                    store.write(cursor, "g", {T0: message.offset + 1})
+                most -= 1
+                if most == 0:
+                    return
+
+    bill(2)
+    bill(3)
+    assert [value for (value,) in database.execute("SELECT value FROM results")] == [v.decode() for v in values(0)]
+    database.close()
+
+
+def test_a_seek_to_an_end_says_why_nobody_can_be_asked(world, cluster):
+    with world.connector("t:0") as connector:
+        connector.create_message_streams({"t": 1})
+        cluster.stop(1)
+        cluster.stop(2)
+        with pytest.raises(
+            ConsumerError, match="t/0: the largest position is not known: no broker of the cluster answers"
+        ):
+            connector.seek(T0, "largest")
 
 
 def test_many_workers_commit_what_they_finished(world):
