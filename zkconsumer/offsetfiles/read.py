@@ -19,8 +19,8 @@ _YAML = re.compile(r"---\s*|(?:- +)?(?:group|topics|name|protocol|state|members)
 LinesReader = Callable[[Sequence[str], Reading], OffsetsFile]
 _LINES: tuple[tuple[Callable[[str], bool], LinesReader], ...] = (  # the first whose form a line has
     (lambda line: tables.header_of(line) is not None, tables.read_tables),
-    (plain.is_export, plain.read_export),
     (plain.is_one_node, plain.read_one_node),
+    (plain.is_export, plain.read_export),
     (csvrows.is_row, csvrows.read_csv),
 )
 
