@@ -21,6 +21,7 @@ from typing import Any
 from kafkawire.dialects import Dialect, Store
 from kafkawire.errors import LinkLost, RemoteError, WireError
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.link import Link
 from kafkawire.net.links import Links
 from kafkawire.v08.requests import Request
 from zkconsumer.refusals import CoordinatorAway, Refused, refusal
@@ -44,6 +45,12 @@ class Answer:
     again: bool = False
     tried: str = ""  # how often and for how long, where it was given up
 
+    def why(self, group: str, tp: TopicPartition) -> WireError | None:
+        """What is wrong with it."""
+        if self.row is None:
+            return self.error
+        return refusal(self.row["error"], self.broker, tp, group=group) if self.row["error"] else None
+
     def told(self) -> WireError | None:
         """The error, with how long it was tried."""
         error = self.error
@@ -60,6 +67,7 @@ class Asking:
     brokers      tells whom to ask now: the first that answers, and knows, will do
     sleep, now   the waiting: groundwork.crew's in the hub
     lock         held for the time of one question, never while waiting to ask again
+    tell         a sentence when it begins to wait, and why
     """
 
     def __init__(
@@ -73,6 +81,7 @@ class Asking:
         sleep: Callable[[float], object] = time.sleep,
         now: Callable[[], float] = time.monotonic,
         lock: AbstractContextManager[Any] | None = None,
+        tell: Callable[[str], object] = lambda sentence: None,
     ) -> None:
         self._brokers = brokers
         self._links = links
@@ -83,7 +92,9 @@ class Asking:
         self._sleep = sleep
         self._now = now
         self._lock = lock if lock is not None else nullcontext()
+        self._tell = tell
         self._answered: Broker | None = None  # asked first the next time: one that is silent costs a time-out
+        self._links_used: dict[Broker, Link] = {}  # links that a question was answered on
         self._known: dict[str, Broker] = {}  # group -> its coordinator, until it says that it is not
 
     def find(self, group: str) -> Broker:
@@ -95,9 +106,10 @@ class Asking:
                 return self._look_up(group)
             except CoordinatorAway as away:
                 if last:
-                    raise refusal(
-                        away.code, away.broker, group=group, tried=_tried(tries, self._now() - began)
-                    ) from None
+                    tried = _tried(tries, self._now() - began)
+                    raise refusal(away.code, away.broker, group=group, tried=tried) from None
+                if tries == 1:
+                    self._tell(f"waiting for a coordinator: {away}")
         raise AssertionError("the last try returns or raises")
 
     def ask(
@@ -116,6 +128,9 @@ class Asking:
             if last:
                 told = _tried(tries, self._now() - began)
                 answers |= {tp: replace(answers[tp], tried=told) for tp in left}
+            elif tries == 1:
+                why = answers[left[0]].why(group, left[0])
+                self._tell(f"asking again for {len(left)} of {len(tps)} partitions: {why}")
         return answers
 
     def ask_coordinator(self, group: str, request: Request) -> tuple[Broker, Any]:
@@ -200,8 +215,26 @@ class Asking:
         return answer
 
     def _call(self, broker: Broker, request: Request) -> Any:
+        """One question.  A link at rest may have been closed by the broker: that is no news, and costs no try."""
         with self._lock:
-            return self._links.link(broker, PURPOSE).call(request)
+            link = self._links.link(broker, PURPOSE)
+            try:
+                reply = _asked(link, request)
+            except LinkLost as lost:
+                if self._links_used.get(broker) is not link or isinstance(lost.__cause__, TimeoutError):
+                    raise
+                link = self._links.link(broker, PURPOSE)
+                reply = _asked(link, request)
+            self._links_used[broker] = link
+            return reply
+
+
+def _asked(link: Link, request: Request) -> Any:
+    try:
+        return link.call(request)
+    finally:
+        if link.outstanding:  # we were ended while we waited: the answer is still to come, and would be the next one's
+            link.close()
 
 
 def _answer(group: str, tp: TopicPartition, broker: Broker, row: Mapping[str, Any] | None) -> Answer:

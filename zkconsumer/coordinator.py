@@ -62,6 +62,7 @@ class Coordinator:
     brokers      one, or a call that tells whom to ask now (the registry's, or bootstrap addresses)
     sleep, now   the waiting: groundwork.crew's in the hub
     lock         held for the time of one question, never while waiting to ask again
+    tell         a sentence when it begins to wait, and why
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Coordinator:
         sleep: Callable[[float], object] = time.sleep,
         now: Callable[[], float] = time.monotonic,
         lock: AbstractContextManager[Any] | None = None,
+        tell: Callable[[str], object] = lambda sentence: None,
         broker_retention_ms: int = BROKER_RETENTION_MS,
         metadata_limit: int = METADATA_LIMIT,
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
@@ -83,7 +85,7 @@ class Coordinator:
         """broker_retention_ms: what the brokers' offsets.retention is, which 0.8.2 cannot be asked for; one that is
         really shorter makes an explicit retention shorter, too.  clock_ms: ms since the epoch."""
         whom = (lambda: [brokers]) if isinstance(brokers, Broker) else brokers
-        self._asking = Asking(whom, links, dialect, retries, backoff_ms, timeout_ms, sleep, now, lock)
+        self._asking = Asking(whom, links, dialect, retries, backoff_ms, timeout_ms, sleep, now, lock, tell)
         self._dialect = dialect
         self._broker_retention_ms = broker_retention_ms
         self._metadata_limit = metadata_limit

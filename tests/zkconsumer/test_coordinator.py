@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -9,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from groundwork import crew
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost, LocalError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut
+from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut, Wait
 from zkconsumer.coordinator import CommittedRow, Coordinator
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.refusals import CommitTooLarge, CoordinatorAway, GroupActive, MetadataTooLong, NotAllowed, refusal
@@ -130,6 +132,50 @@ def test_waiting_ends_by_the_number_of_tries_and_says_why(cluster: FakeCluster, 
     assert clock.naps == [1.0, 1.0, 1.0]
     failed = coordinator.commit("g", {T0: (5, "")}, "kafka")[T0]
     assert "(asked 4 times in 3.0 s)" in str(failed)
+
+
+def test_what_is_waited_for_is_told_once_when_the_waiting_begins(cluster: FakeCluster, make: Make):
+    told: list[str] = []
+    cluster.script("group_coordinator", *[Fail(15)] * 9)
+    coordinator = make(tell=told.append)
+    assert coordinator.find("g").id == 1
+    cluster.script("offset_commit", Fail(14, ("t", 1)), Fail(14, ("t", 1)))
+    assert coordinator.commit("g", {T0: (5, ""), T1: (6, "")}, "kafka") == {T0: None, T1: None}
+    first, second = told
+    assert first.startswith("waiting for a coordinator: group g on ")
+    assert second.startswith("asking again for 1 of 2 partitions: group g, t/1 on broker 1")
+    assert "still reading __consumer_offsets" in second
+
+
+def test_a_link_that_the_broker_closed_at_rest_costs_no_try(cluster: FakeCluster, make: Make, clock: Clock):
+    coordinator = make()
+    assert coordinator.commit("g", {T0: (5, "")}, "kafka") == {T0: None}
+    cluster.stop(1)
+    cluster.start(1, cluster.ports[1])
+    assert coordinator.commit("g", {T0: (6, "")}, "kafka") == {T0: None}
+    assert clock.naps == []
+    assert len(cluster.seen("group_coordinator")) == 1
+
+
+def test_who_is_ended_while_waiting_leaves_no_answer_to_the_next(cluster: FakeCluster, make: Make):
+    held_back = threading.Event()
+    cluster.script("offset_fetch", Wait(held_back))
+    greenlets = crew.Crew()
+    pool = Links("test", crew.connect, timeout_ms=5000)
+    (address, *_) = cluster.bootstrap
+    coordinator = Coordinator(
+        Broker(-1, *address), pool, dialect("0.8.2"), retries=0, sleep=crew.sleep, now=crew.now, lock=crew.Lock()
+    )
+    asked = greenlets.spawn("reader", coordinator.fetch, "g", [T0], "kafka")
+    with crew.deadline(5.0):
+        while not cluster.seen("offset_fetch"):
+            crew.sleep(0.005)
+    assert asked.end(5.0)
+    held_back.set()
+    assert coordinator.commit("g", {T0: (5, "")}, "kafka") == {T0: None}
+    assert coordinator.fetch("g", [T0], "kafka") == {T0: 5}
+    pool.close()
+    greenlets.stop(1.0)
 
 
 def test_waiting_ends_by_the_clock(cluster: FakeCluster, make: Make, clock: Clock):
