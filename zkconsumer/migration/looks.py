@@ -98,7 +98,7 @@ def facts(
     before: the first of two looks, where two were made.  failed_checks: ids.  answers: modes the operator vouches for,
     by member; "*" answers for all that tell none.
     """
-    told = {member: mode for member, mode in now.modes.items() if member in now.members or not now.members}
+    told = dict(now.modes)  # also of one whose id node is gone: it may be on its way in or out
     for member in now.members:
         answer = (answers or {}).get(member) or (answers or {}).get("*")
         if member not in told and answer is not None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from kafkawire.model import TopicPartition
 from zkconsumer.offsetfiles.model import KafkaState, SavedRow, ZnodeState
+from zkconsumer.offsetfiles.read import read_offsets
+from zkconsumer.offsetfiles.write import write_offsets
 from zkconsumer.offsetplan.changes import Change, plan_changes, refused, writes
 from zkconsumer.offsetplan.spelling import WrongUsage
 from zkconsumer.offsetplan.undo import by_store, same, texts, undo_file
@@ -163,6 +165,15 @@ def test_an_undo_row_says_what_each_store_held():
     )
     assert texts(undo.rows, "g") == {B: "by hand"}
     assert (undo.kind, undo.source, undo.cluster, undo.exported_at_ms) == ("json", "dual", "zk:2181/kafka", 99)
+
+
+def test_an_undo_file_says_the_same_once_it_was_a_file():
+    before = {A: {"kafka": NONE, "zookeeper": 7}, B: {"kafka": 8, "zookeeper": NONE}}
+    changes = plan_changes("g", {A: Wanted(20), B: Wanted(None)}, before, {A: (0, 50)}, [A, B], BOTH)
+    undo = undo_file(changes, "zk:2181/kafka", 99, {("g", A): ZnodeState(7, 100, 3, 5)}, {("g", B): "by hand"})
+    read = read_offsets(write_offsets(undo, "json"))
+    assert (read.rows, read.source, read.exported_at_ms) == (undo.rows, undo.source, undo.exported_at_ms)
+    assert by_store(read.rows, "g", BOTH) == by_store(undo.rows, "g", BOTH)
 
 
 def test_what_is_not_written_is_not_in_the_undo_file():
