@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -36,6 +37,11 @@ class Alike:
     def end(self) -> int:
         return self.begin + self.count * self.step
 
+    @property
+    def places(self) -> tuple[int, int, int]:
+        """Where the key begins and ends, and where the value begins."""
+        return self.key_at, self.value_at - 4, self.value_at
+
 
 def find(data: bytes, begin: int, end: int, magic: int) -> Alike | None:
     """The entries from begin on that are alike; None: too few to be worth it, or what stands there makes no sense."""
@@ -59,13 +65,18 @@ def find(data: bytes, begin: int, end: int, magic: int) -> Alike | None:
     return Alike(begin, count, step, key_at, key_size, value_at, value_size) if count >= FEW else None
 
 
+def rows(data: bytes, found: Alike) -> Iterator[tuple[int, int, bytes]]:
+    """(offset, checksum, what it covers) of each."""
+    return _struct(f">q4xI{found.step - 16}s").iter_unpack(memoryview(data)[found.begin : found.end])
+
+
 def offsets(data: bytes, found: Alike, check_crcs: bool) -> list[int] | None:
     """Their offsets; None: a checksum is wrong."""
-    view = memoryview(data)[found.begin : found.end]
     if not check_crcs:
+        view = memoryview(data)[found.begin : found.end]
         return [offset for (offset,) in _struct(f">q{found.step - 8}x").iter_unpack(view)]
     crc32, out = zlib.crc32, []
-    for offset, crc, body in _struct(f">q4xI{found.step - 16}s").iter_unpack(view):
+    for offset, crc, body in rows(data, found):
         if crc32(body) != crc:
             return None
         out.append(offset)

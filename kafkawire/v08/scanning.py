@@ -29,7 +29,7 @@ _WORTH = 4096  # bytes: for less a call of the quicker loops costs more than it 
 FEW = 8  # entries: the same
 _PIECE = 128 << 10  # bytes looked at at once: they stay in the processor's cache
 _SPARSE = 512
-_REST = 8 * _WORTH  # bytes until the next try where neighbours were not alike
+AGAIN = 8 * _WORTH  # bytes until the next try where neighbours were not alike
 _SMALLEST = ENTRY_OVERHEAD[0]
 LEAST = (ENTRY_OVERHEAD[0] - LOG_OVERHEAD, ENTRY_OVERHEAD[1] - LOG_OVERHEAD)  # the smallest size field, by format
 
@@ -86,7 +86,7 @@ def scan(buffer: Bytes, start: int) -> Scan:
             if more:
                 entries, last = entries + more, reached
             else:
-                again = at + _REST
+                again = at + AGAIN
     else:
         damage = _short_tail(buffer, at)
     if entries:
