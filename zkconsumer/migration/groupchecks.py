@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from zkconsumer.migration.checks import Check
+from zkconsumer.migration.marker import Marker
 from zkconsumer.migration.planning import GroupPlan
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.migration.states import Phase
 from zkconsumer.offsets.modes import Mode
 
 
-def check_group(snapshot: GroupSnapshot, plan: GroupPlan, marker: tuple[str, Phase] | None = None) -> list[Check]:
-    """The rows of one group.  marker: plan id and phase of the node that a migration left under /consumers/GROUP."""
+def check_group(snapshot: GroupSnapshot, plan: GroupPlan, marker: Marker | None = None) -> list[Check]:
+    """The rows of one group.  marker: what an earlier migration left under /consumers/GROUP."""
     rows = [_members(snapshot), _modes(snapshot.modes, snapshot.members), _kafka_members(snapshot)]
     rows += [_elsewhere(plan, marker), _undecided(plan), _foreign(plan), _deleted(plan), _no_position(plan)]
     return [Check(row.id, row.outcome, row.text, row.remedy, snapshot.group) for row in rows]
@@ -76,14 +77,14 @@ def _kafka_members(snapshot: GroupSnapshot) -> Check:
     return Check("kafka-members", "pass", "nobody in a group of this name that Kafka coordinates")
 
 
-def _elsewhere(plan: GroupPlan, marker: tuple[str, Phase] | None) -> Check:
-    if marker is None or marker[1] in (Phase.PLANNED, Phase.CHECKED, Phase.ROLLED_BACK):
+def _elsewhere(plan: GroupPlan, marker: Marker | None) -> Check:
+    if marker is None or marker.phase in (Phase.PLANNED, Phase.CHECKED, Phase.ROLLED_BACK):
         return Check("elsewhere", "pass", "no other migration of it is on its way")
-    if plan.direction == "to-kafka" and marker[1] in (Phase.CUTOVER, Phase.DONE):
-        text = f"plan {marker[0]} took it to Kafka ({marker[1]}): ZooKeeper's positions are old"
+    if plan.direction == "to-kafka" and marker.phase in (Phase.CUTOVER, Phase.DONE):
+        text = f"plan {marker.plan} took it to Kafka ({marker.phase}): ZooKeeper's positions are old"
         return Check("elsewhere", "fail", text, "nothing is left to copy; `zkconsumer migrate status` tells more")
     return Check(
-        "elsewhere", "warn", f"plan {marker[0]} left it {marker[1]}", "go on with that one, unless it is given up"
+        "elsewhere", "warn", f"plan {marker.plan} left it {marker.phase}", "go on with that one, unless it is given up"
     )
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.migration.gate import Gate
 from zkconsumer.migration.needs import Facts
-from zkconsumer.migration.planning import GroupPlan, left_to_write, missing
+from zkconsumer.migration.planning import GroupPlan, Write, left_to_write, missing
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed
@@ -40,6 +41,27 @@ def compare(first: GroupSnapshot, second: GroupSnapshot) -> Compared:
     }
     standing = tuple(store for store, moves in moved.items() if busy and not moves)
     return Compared(tuple(apart), standing, _writes(first) != _writes(second))
+
+
+def idle_behind(first: GroupSnapshot, second: GroupSnapshot, store: StoreName) -> tuple[Write, ...]:
+    """What a store has to be given because nobody else will: partitions that rested between the looks, and in which it is
+    behind the other one.
+
+    JVM members in dual write ZooKeeper only once a position moves after they claimed it, so on the way back idle
+    partitions keep an old one.  Numbers outside the log are left alone.
+    """
+    writes = []
+    for tp in second.partitions():
+        held = {"zookeeper": second.in_zookeeper(tp), "kafka": second.in_kafka(tp).position}
+        rested = (first.in_zookeeper(tp), first.in_kafka(tp).position) == (held["zookeeper"], held["kafka"])
+        behind, ahead = held[store], held["kafka" if store == "zookeeper" else "zookeeper"]
+        bounds, node = second.bounds.get(tp), second.zookeeper.get(tp)
+        if not rested or not isinstance(ahead, int) or bounds is None or not bounds[0] <= ahead <= bounds[1]:
+            continue
+        if behind is NONE or (isinstance(behind, int) and behind < ahead):
+            version = node.version if node is not None and store == "zookeeper" else None
+            writes.append(Write(store, tp, ahead, behind, version))
+    return tuple(writes)
 
 
 def _exists(snapshot: GroupSnapshot, tp: TopicPartition) -> bool:

@@ -10,6 +10,7 @@ from kafkawire.model import TopicPartition
 from zkconsumer.migration.checks import ClusterFacts, OffsetsTopic, check_cluster, failed
 from zkconsumer.migration.deciding import Policies
 from zkconsumer.migration.groupchecks import check_group
+from zkconsumer.migration.marker import Marker
 from zkconsumer.migration.planning import plan_group
 from zkconsumer.migration.snapshot import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from zkconsumer.migration.states import Phase
@@ -167,7 +168,7 @@ def test_what_is_to_know_of_a_group(snapshot, check_id, outcome, says):
     ],
 )
 def test_a_group_that_another_plan_took_away_is_not_copied_over(phase, outcome):
-    outcomes, _ = checked(group(), marker=("abc", phase))
+    outcomes, _ = checked(group(), marker=Marker("abc", phase, 1))
     assert outcomes["elsewhere"] == outcome
 
 

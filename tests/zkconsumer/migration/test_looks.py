@@ -9,7 +9,7 @@ import pytest
 from kafkawire.model import TopicPartition
 from zkconsumer.migration.deciding import Policies
 from zkconsumer.migration.gate import Gate, Look, look_at
-from zkconsumer.migration.looks import compare, facts
+from zkconsumer.migration.looks import compare, facts, idle_behind
 from zkconsumer.migration.planning import plan_group
 from zkconsumer.migration.snapshot import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from zkconsumer.offsets.store import NONE, Unknown
@@ -125,6 +125,21 @@ def test_a_write_of_the_same_number_is_a_write():
     assert not compare(first, first).zookeeper_moves
     assert compare(first, group((50, 50), zxid=11)).zookeeper_moves
     assert compare(first, group((50, None))).zookeeper_moves
+
+
+def test_only_idle_partitions_are_levelled_and_never_down():
+    first = group((50, 50), (60, 60))
+    (write,) = idle_behind(first, group((50, 50), (60, 70)), "zookeeper")
+    assert (write.store, write.tp, write.position, write.before, write.version) == ("zookeeper", A, 60, 50, 1)
+    assert idle_behind(first, first, "kafka") == ()
+    assert [w.tp for w in idle_behind(group((None, 50), (60, NONE)), group((None, 50), (60, NONE)), "zookeeper")] == [A]
+    ahead = group((60, 60), (50, NONE))
+    assert [(w.tp, w.before, w.version) for w in idle_behind(ahead, ahead, "kafka")] == [(A, 50, None), (B, NONE, None)]
+
+
+@pytest.mark.parametrize("there", [group((50, 50), (500, 500)), group((Unknown("x"), 50), (60, Unknown("x")))])
+def test_what_is_outside_the_log_or_unreadable_is_not_levelled(there):
+    assert idle_behind(there, there, "zookeeper") == ()
 
 
 # facts ----------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,59 @@
+"""What a migration leaves in ZooKeeper: one persistent node a group, read by members that start and by the next plan.
+
+    /consumers/GROUP/migration   {"version":"1","plan":"0123456789abcdef","phase":"cutover","at_ms":"1700000000000"}
+
+Numbers are text, because a JVM's reader keeps only 32 bits of a bare one.  It is written after the journal and may be
+behind it by the last step; the journal counts.  Pure: text to values and back.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from kafkawire.v08.znodes import CONSUMERS
+from zkconsumer.errors import ConsumerError
+from zkconsumer.migration.states import Phase
+
+VERSION = "1"
+LEFT_ZOOKEEPER = frozenset(
+    {Phase.CUTOVER, Phase.DONE, Phase.DUAL_BACK}
+)  # who starts alone on ZooKeeper reads old numbers
+
+
+class MarkerUnclear(ConsumerError):
+    """The node holds what no release of ours writes; nothing is concluded from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Which plan has the group, and how far it is."""
+
+    plan: str
+    phase: Phase
+    at_ms: int  # since 1970
+
+
+def marker_path(group: str) -> str:
+    """The node's path."""
+    return f"{CONSUMERS}/{group}/migration"
+
+
+def marker_text(marker: Marker) -> str:
+    """What the node is to hold."""
+    said = {"version": VERSION, "plan": marker.plan, "phase": marker.phase, "at_ms": str(marker.at_ms)}
+    return json.dumps(said, separators=(",", ":"))
+
+
+def read_marker(group: str, data: str | bytes) -> Marker:
+    """What the node says.  Raises MarkerUnclear."""
+    try:
+        said = json.loads(data)
+        if said["version"] != VERSION:
+            raise ValueError(f"version {said['version']!r}")
+        return Marker(str(said["plan"]), Phase(said["phase"]), int(said["at_ms"]))
+    except (ValueError, KeyError, TypeError) as why:
+        raise MarkerUnclear(
+            f"{marker_path(group)} holds {data!r}, which is no migration's ({type(why).__name__}: {why}); "
+            "see what wrote it before this group is moved"
+        ) from None
