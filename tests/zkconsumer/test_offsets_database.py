@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
+import threading
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -129,6 +130,29 @@ def test_one_foreign_partition_halts_the_whole_commit_and_a_second_call_takes_ou
         assert others.read("g", [T0, T1]) == {T0: 5, T1: 1}
         assert store.commit("g", {T1: 2, T0: 2}, held()) == {T0: None, T1: None}
         assert others.read("g", [T0, T1]) == {T0: 2, T1: 2}
+
+
+def test_another_thread_waits_until_a_transaction_is_over(path: Path):
+    with contextlib.closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        store = DatabaseOffsets(connection, "qmark")
+        seen: list[object] = []
+        reader = threading.Thread(target=lambda: seen.append(store.read("g", [T0])))
+        with store.transaction() as cursor:
+            store.write(cursor, "g", {T0: 1})
+            reader.start()
+            reader.join(0.1)
+            assert seen == []
+        reader.join(5)
+        assert seen == [{T0: 1}]
+
+
+def test_a_read_from_within_a_transaction_is_refused_and_does_not_end_it(path: Path):
+    with opened(path) as (_, store):
+        with store.transaction() as cursor:
+            store.write(cursor, "g", {T0: 1})
+            with pytest.raises(ConsumerError, match="a transaction of this store is under way"):
+                store.read("g", [T0])
+        assert store.read("g", [T0]) == {T0: 1}
 
 
 def test_nothing_is_committed_once_the_lease_is_over(path: Path):

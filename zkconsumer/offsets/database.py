@@ -5,7 +5,8 @@
         cursor.execute("INSERT INTO ...")                       # what became of the messages
         store.write(cursor, "billing", {tp: message_set.resume_at})
 
-Any DB-API 2.0 connection that is not in autocommit mode, used by one thread at a time.  The user makes the table (DDL).
+Any DB-API 2.0 connection that is not in autocommit mode; it is the store's as long as a call or transaction() lasts.
+The user makes the table (DDL).
 
 A write names the position that this store last read or wrote: a row that somebody else moved meanwhile is a
 ForeignWrite, and the transaction is rolled back with its results.  Two processes that read the same partition can thus
@@ -15,6 +16,7 @@ not both store what they made of it, whatever ZooKeeper thinks of them.
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -71,6 +73,8 @@ class DatabaseOffsets:
         self._style = paramstyle
         self._table = table
         self._now = now
+        self._lock = threading.RLock()
+        self._busy = False
         self._seen: dict[Row, Committed] = {}  # as this store last read or committed it
         self._written: dict[Row, int] = {}  # in the transaction that is under way
 
@@ -82,15 +86,16 @@ class DatabaseOffsets:
         Raises ConsumerError when the database refuses.
         """
         wanted = list(tps)
-        try:
-            cursor = self._connection.cursor()
-            found = {tp: self._read(cursor, _row(group, tp)) for tp in wanted}
-            cursor.close()
-            self._connection.rollback()  # nothing was written; a reader must not hold an old snapshot for hours
-        except Exception as why:  # each driver has its own errors, and no common root
-            self._roll_back()
-            raise self._failed("read", why) from why
-        self._seen |= {_row(group, tp): at for tp, at in found.items()}
+        with self._alone():
+            try:
+                cursor = self._connection.cursor()
+                found = {tp: self._read(cursor, _row(group, tp)) for tp in wanted}
+                cursor.close()
+                self._connection.rollback()  # nothing was written; a reader must not hold an old snapshot for hours
+            except Exception as why:  # each driver has its own errors, and no common root
+                self._roll_back()
+                raise self._failed("read", why) from why
+            self._seen |= {_row(group, tp): at for tp, at in found.items()}
         return found
 
     def commit(
@@ -120,6 +125,10 @@ class DatabaseOffsets:
         Raises what the block raises, and ConsumerError when the commit itself fails: then nobody knows whether it
         happened, and the next read tells.
         """
+        with self._alone():
+            yield from self._transaction()
+
+    def _transaction(self) -> Iterator[Any]:
         try:
             cursor = self._connection.cursor()
         except Exception as why:
@@ -164,6 +173,19 @@ class DatabaseOffsets:
     def rolled_back(self) -> None:
         """What was written since the last call is not there any more."""
         self._written.clear()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Other threads wait.  Whoever comes from within (a listener in the same hub) would end the transaction that is
+        open: refused."""
+        with self._lock:
+            if self._busy:
+                raise ConsumerError(f"offsets table {self._table}: a transaction of this store is under way")
+            self._busy = True
+            try:
+                yield
+            finally:
+                self._busy = False
 
     def _roll_back(self) -> None:
         self.rolled_back()
