@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from zkconsumer.offsetfiles.headers import Columns, columns_of
 from zkconsumer.offsetfiles.model import OffsetsFile, SavedRow
 from zkconsumer.offsetfiles.reading import Reading, shown
-from zkconsumer.offsetfiles.text import SKIPPED, is_comment, is_said, rows_of
+from zkconsumer.offsetfiles.text import COMMENT, SKIPPED, is_comment, is_said, rows_of
 
 _PLAIN = {
     3: Columns(0, 1, 2, group=None, log_start=None, log_end=None, count=3),
@@ -34,7 +34,7 @@ def _may_be_row(line: str) -> bool:
 
 def read_csv(lines: Sequence[str], reading: Reading) -> OffsetsFile:
     """All rows of a CSV text, from its first row or header on."""
-    first = next((number for number, _ in rows_of(lines, reading, _may_be_row)), 1)
+    first = next((number for number, _ in rows_of(lines, reading, _may_be_row)), len(lines) + 1)
     columns: Columns | None = None
     for number, cells in _records(lines, first, reading):
         if columns is None:
@@ -58,7 +58,9 @@ def _records(lines: Sequence[str], first: int, reading: Reading) -> Iterator[tup
     number = first
     try:
         for cells in records:
-            if cells and (len(cells) > 1 or cells[0].strip()) and not is_comment(lines[number - 1]):
+            if is_comment(lines[number - 1]):
+                reading.tell(number, COMMENT)
+            elif cells and (len(cells) > 1 or cells[0].strip()):
                 yield number, cells
             number = first + records.line_num
     except csv.Error as why:
@@ -69,6 +71,7 @@ def _records(lines: Sequence[str], first: int, reading: Reading) -> Iterator[tup
 def _row(cells: Sequence[str], at: Columns, number: int, reading: Reading) -> SavedRow:
     topic, position = cells[at.topic].strip(), cells[at.position]
     if position == "" and at.group is not None:
+        reading.tell(number, "an empty offset is taken as none, as Mirus writes it")
         position = "-"
     if not topic or len(topic.split()) > 1:
         raise reading.unclear(number, f"{shown(cells[at.topic])} is no topic", _HELP)

@@ -42,11 +42,9 @@ def read_offsets(text: str, topic: str | None = None, zero_means_missing: bool =
         said = next((line for line in lines if line.strip()), None)
         problem = "the file is empty" if said is None else f"the file has no rows; it begins with {said[:80]!r}"
         raise FileUnclear(None, problem, "give the file that a tool exported")
-    first = lines[start].strip()
-    if first[0] in "{[":
-        return _document(lines, start, reading, read_json)
-    if _YAML.fullmatch(first):
-        return _document(lines, start, reading, read_yaml)
+    first = lines[start].removesuffix("\r")
+    if _reader_of(first) is None and _begins_document(first):
+        return _document(lines, start, reading, read_json if first.strip()[0] in "{[" else read_yaml)
     return _lines_reader(lines, start)(lines, reading)
 
 

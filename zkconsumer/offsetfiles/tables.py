@@ -16,9 +16,9 @@ from zkconsumer.offsetfiles.model import Kind, OffsetsFile, SavedRow
 from zkconsumer.offsetfiles.reading import NONE_WORDS, Reading, shown
 from zkconsumer.offsetfiles.text import rows_of
 
-_ABOUT = re.compile(
+_ABOUT = re.compile(  # what rpk prints above its table
     r"(GROUP|COORDINATOR(?:-PARTITION)?|STATE|BALANCER|MEMBERS|TOTAL-LAG|ERROR)(?:\s+(\S.*))?\s*"
-)  # rpk
+)
 _WORDS = re.compile(r"\S+")
 _HINT = re.compile(r"\b(?:partition|pid)\b", re.IGNORECASE)
 _HELP = "paste the table with its header, its lines unwrapped; or export CSV"

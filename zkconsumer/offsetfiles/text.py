@@ -24,6 +24,7 @@ _SAID = re.compile(
 )
 _NUMBER = re.compile(r"-?[0-9]+")
 SKIPPED = "no row of the file, skipped"
+COMMENT = "a comment (#), skipped"
 
 
 def lines_of(text: str) -> list[str]:
@@ -56,7 +57,10 @@ def rows_of(
     front = True
     for number, ended in enumerate(lines, first):
         line = ended.removesuffix("\r")
-        if not line.strip() or is_comment(line):
+        if not line.strip():
+            continue
+        if is_comment(line):
+            reading.tell(number, COMMENT)
             continue
         if (is_said(line) or (front and is_prose(line))) and not row_like(line):
             reading.tell(number, SKIPPED)

@@ -61,6 +61,7 @@ def test_our_json_gives_back_every_value(rows, cluster, exported_at_ms, source):
 @SLOW
 @given(distinct(st.builds(SavedRow, anything, topics, partitions, offsets)))
 @example([SavedRow("#comment", "t", 0, 0), SavedRow("Error: x", "t", 0, 0)])
+@example([SavedRow("[x]", "t", 0, 0), SavedRow('{"a":', "t", 0, 0)])
 @example([SavedRow("a\r\nb", "t", 0, 0), SavedRow('"', "t", 0, 0)])
 @example([SavedRow("topic", "partition", 0, 0), SavedRow("2015-06-01 12:00:00", "t", 0, 0)])
 def test_csv_gives_back_groups_of_any_name(rows):

@@ -99,7 +99,10 @@ def test_what_tools_print_beside_their_data_is_left_out_and_told():
     )
     file = read_offsets(text)
     assert [row.position for row in file.rows] == [5, 6]
-    assert file.warnings == ("lines 1, 2, 3, 5: no row of the file, skipped",)
+    assert file.warnings == (
+        "lines 1, 2, 3, 5: no row of the file, skipped",
+        "line 6: a comment (#), skipped",
+    )
 
 
 @pytest.mark.parametrize("front", ["", "WARN: something\n", "Picked up JAVA_TOOL_OPTIONS: -Xmx1g\n\n"])
