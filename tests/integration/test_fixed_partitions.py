@@ -21,6 +21,7 @@ from localkafka.waiting import wait_until
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
+from zkconsumer.leaders import MetadataLeaders
 from zkconsumer.stream import Stream
 
 pytestmark = pytest.mark.real
@@ -157,9 +158,18 @@ def rest(stream: Stream) -> list[tuple[int, int]]:
     return got
 
 
+def known(connector: ConsumerConnector) -> list[str]:
+    """Where the connector has seen brokers."""
+    engine = connector._engine
+    assert engine is not None
+    return [f"{broker.host}:{broker.port}" for broker in engine.side.leaders._seen.values()]
+
+
+@pytest.mark.faults
 def test_a_leader_that_dies_and_one_that_came_back_at_another_port_are_found_by_metadata(
-    own_cluster: Callable[..., ClusterClient], unique, tmp_path
+    own_cluster: Callable[..., ClusterClient], unique, tmp_path, monkeypatch
 ):
+    monkeypatch.setattr(MetadataLeaders, "refresh_s", 0.5)
     cluster = own_cluster(brokers=2)
     topic, file = unique.topic(), tmp_path / "offsets.json"
     cluster.create_topic(topic, 2, replication=2)
@@ -177,6 +187,8 @@ def test_a_leader_that_dies_and_one_that_came_back_at_another_port_are_found_by_
         wait_until(lambda: got.update(rest(stream)) or len(got) >= 400, 20, lambda: f"400 messages, have {len(got)}")
         cluster.node(leader).restart(port=0)
         cluster.wait_in_sync(topic)
+        back = cluster.node(leader).address
+        wait_until(lambda: back in known(connector), 10, "the next look at the brokers")
         other = cluster.wait_leader(topic, 0)
         cluster.node(other).kill()
         cluster.wait_leader(topic, 0, other_than=other)
