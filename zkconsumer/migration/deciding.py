@@ -70,7 +70,7 @@ class Decision:
 def decide(snapshot: GroupSnapshot, tp: TopicPartition, policies: Policies, direction: Direction) -> Decision:
     """The decision about one partition of a group."""
     topic = snapshot.topics.get(tp.topic)
-    if topic is None or tp.partition not in topic.partitions:
+    if topic is None or not topic.has(tp.partition):
         missing = f"topic {tp.topic} does not exist" if topic is None else f"{tp} does not exist"
         return Decision("skip-missing-topic", why=f"{missing}; its offsets are left where they are")
     unreadable = _unreadable(snapshot, tp)

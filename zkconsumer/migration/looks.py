@@ -44,8 +44,8 @@ def compare(first: GroupSnapshot, second: GroupSnapshot) -> Compared:
 
 
 def idle_behind(first: GroupSnapshot, second: GroupSnapshot, store: StoreName) -> tuple[Write, ...]:
-    """What a store has to be given because nobody else will: partitions that rested between the looks, and in which it is
-    behind the other one.
+    """What a store has to be given because nobody else will: partitions that rested between the looks, and of which it
+    has the smaller number.
 
     JVM members in dual write ZooKeeper only once a position moves after they claimed it, so on the way back idle
     partitions keep an old one.  Numbers outside the log are left alone.
@@ -65,7 +65,7 @@ def idle_behind(first: GroupSnapshot, second: GroupSnapshot, store: StoreName) -
 
 
 def _exists(snapshot: GroupSnapshot, tp: TopicPartition) -> bool:
-    return tp.topic in snapshot.topics and tp.partition in snapshot.topics[tp.topic].partitions
+    return tp.topic in snapshot.topics and snapshot.topics[tp.topic].has(tp.partition)
 
 
 def _apart(first: GroupSnapshot, second: GroupSnapshot, tp: TopicPartition) -> str:

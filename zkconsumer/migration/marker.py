@@ -16,9 +16,7 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.migration.states import Phase
 
 VERSION = "1"
-LEFT_ZOOKEEPER = frozenset(
-    {Phase.CUTOVER, Phase.DONE, Phase.DUAL_BACK}
-)  # who starts alone on ZooKeeper reads old numbers
+LEFT_ZOOKEEPER = (Phase.CUTOVER, Phase.DONE, Phase.DUAL_BACK, Phase.COPIED_BACK, Phase.VERIFIED_BACK)
 
 
 class MarkerUnclear(ConsumerError):
@@ -32,6 +30,11 @@ class Marker:
     plan: str
     phase: Phase
     at_ms: int  # since 1970
+
+    @property
+    def left_zookeeper(self) -> bool:
+        """Whether a member that starts on ZooKeeper alone may read old positions: it should be refused."""
+        return self.phase in LEFT_ZOOKEEPER
 
 
 def marker_path(group: str) -> str:

@@ -47,6 +47,12 @@ class TopicRow:
     czxid: int | None = None
     ctime_ms: int | None = None
 
+    def has(self, partition: PartitionId) -> bool:
+        """Whether there is such a partition."""
+        if isinstance(partition, int) and partition < len(self.partitions) and self.partitions[partition] == partition:
+            return True  # numbered 0, 1, 2 .. as nearly all are: no search through thousands
+        return partition in self.partitions
+
 
 @dataclass(frozen=True, slots=True)
 class Foreign:

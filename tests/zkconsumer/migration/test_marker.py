@@ -21,11 +21,16 @@ def test_every_number_is_text_because_the_jvm_keeps_32_bits_of_others():
     assert marker_path("g") == "/consumers/g/migration"
 
 
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"null", b"[]", b"\xff", b"{}", b'{"version":"2","plan":"a","phase":"done","at_ms":"1"}',
-     b'{"version":"1","plan":"a","phase":"gone","at_ms":"1"}', b'{"version":"1","plan":"a","phase":"done","at_ms":"x"}'],
-)  # fmt: skip
+GOOD = '{"version":"1","plan":"a","phase":"done","at_ms":"1"}'
+WRONG = [GOOD.replace(*each) for each in (('"1"', '"2"'), ("done", "gone"), ('"1"}', '"x"}'))]
+
+
+@pytest.mark.parametrize("data", ["", "null", "[]", b"\xff", "{}", *WRONG])
 def test_what_is_not_ours_is_said_with_its_path(data):
     with pytest.raises(MarkerUnclear, match="/consumers/g/migration holds"):
         read_marker("g", data)
+
+
+def test_from_the_cutover_on_nobody_should_start_on_zookeeper_alone_until_the_group_is_back():
+    left = [phase for phase in Phase if Marker("a", phase, 1).left_zookeeper]
+    assert left == [Phase.CUTOVER, Phase.DONE, Phase.DUAL_BACK, Phase.COPIED_BACK, Phase.VERIFIED_BACK]
