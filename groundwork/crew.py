@@ -30,6 +30,8 @@ import gevent.socket
 import gevent.ssl
 from gevent.greenlet import Greenlet
 
+from groundwork.wakeups import wakeups
+
 log = logging.getLogger(__name__)
 
 Event = gevent.event.Event
@@ -257,10 +259,14 @@ def kazoo_handler(tls: Any = None) -> Any:
     """
     from kazoo.handlers.gevent import SequentialGeventHandler  # so that a program without ZooKeeper does not load it
 
-    if tls is None:
-        return SequentialGeventHandler()
+    class Handler(SequentialGeventHandler):  # type: ignore[misc]  # kazoo has no types
+        def create_socket_pair(self) -> Any:
+            return wakeups(super().create_socket_pair())
 
-    class TlsHandler(SequentialGeventHandler):  # type: ignore[misc]  # kazoo has no types
+    if tls is None:
+        return Handler()
+
+    class TlsHandler(Handler):
         def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: object) -> Any:
             plain = gevent.socket.create_connection(address, timeout)
             try:
