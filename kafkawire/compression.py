@@ -118,8 +118,8 @@ def is_xerial(data: memoryview) -> bool:
 
 def _unsnappy(data: memoryview, limit: int) -> bytes:
     if not is_xerial(data):
-        return _raw_block(data, limit, limit)  # the whole value is one block
-    out: list[bytes] = []
+        return bytes(_raw_block(data, limit, limit))  # the whole value is one block
+    out: list[memoryview] = []
     at, left = len(_XERIAL_HEADER), limit  # the two versions are not looked at: writers put odd ones there
     while at < len(data):
         if len(data) - at < _INT32.size:
@@ -137,7 +137,7 @@ def _unsnappy(data: memoryview, limit: int) -> bytes:
     return b"".join(out)
 
 
-def _raw_block(block: memoryview, left: int, limit: int) -> bytes:
+def _raw_block(block: memoryview, left: int, limit: int) -> memoryview:
     """A block begins with the length it opens to: believed only within the limit and within what snappy can do."""
     declared = _varint32(block)
     if declared > left:
@@ -145,7 +145,7 @@ def _raw_block(block: memoryview, left: int, limit: int) -> bytes:
     if declared > _SNAPPY_RATIO * len(block):
         raise RemoteError(f"a snappy block of {len(block)} bytes says it opens to {declared}")
     try:
-        return bytes(cramjam.snappy.decompress_raw(block))
+        return memoryview(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as exc:
         raise RemoteError(f"snappy data is damaged: {exc}") from exc
 

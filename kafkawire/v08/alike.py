@@ -50,7 +50,7 @@ def find(data: bytes, begin: int, end: int, magic: int) -> Alike | None:
     _, size, _ = HEAD.unpack_from(data, begin)
     step, least = LOG_OVERHEAD + size, LEAST[magic]
     count = (end - begin) // step if size >= least else 0
-    if count < FEW:
+    if count < FEW or data[begin + 8 : begin + 12] != data[begin + step + 8 : begin + step + 12]:
         return None
     key_at = ENTRY_OVERHEAD[magic] - 4
     (key_size,) = _INT32.unpack_from(data, begin + key_at - 4)

@@ -165,15 +165,17 @@ def _add_alike(lists: _Lists, data: bytes, same: Alike, segment: Segment, check:
 
 
 def _all_alike(plan: Plan, data: bytes, check: bool) -> _Found | None:
-    """What _in_python finds where all there is are plain entries that are alike; None: it is not like that."""
-    if len(plan.segments) != 1 or plan.segments[0].magic or plan.segments[0].wrapper_at is not None:
-        return None
-    segment = plan.segments[0]
-    same = find(data, segment.begin, segment.end, segment.magic)
-    if same is None or same.end != segment.end:
+    """What _in_python finds where all there is are entries of format v0 that are alike; None: it is not like that."""
+    begin = end = 0
+    for segment in plan.segments:
+        if segment.begin != end or segment.magic or segment.pinned is not None:
+            return None
+        end = segment.end
+    same = find(data, begin, end, 0)
+    if same is None or same.end != end:
         return None
     found = offsets(data, same, check)
-    if found is None or min(found) < segment.start:
+    if found is None or min(found) < plan.segments[0].start:
         return None
     key_at = range(same.begin + same.key_at, same.end + same.key_at, same.step)
     value_at = range(same.begin + same.value_at, same.end + same.value_at, same.step)

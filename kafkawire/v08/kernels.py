@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 DONE, DAMAGED, TOO_LARGE = range(3)  # TOO_LARGE: an offset that int64 may not hold once it is shifted
 COLUMNS, FIELDS = 6, 9
-_SMALL = 512  # bytes of a slice; larger ones are copied twice for nothing
+_SMALL = 512  # bytes of a slice at any place; larger ones are copied twice for nothing
 _FAR = np.int64(1 << 62)
 
 Index = Callable[[Any, Any, Any, bool, Any], tuple[int, int, int, int]]
@@ -104,14 +104,21 @@ class Kernels:
         return self._hop(_octets(buffer), at, kind, least)
 
     def cut(self, data: Bytes, starts: memoryview, sizes: memoryview) -> list[bytes | None] | None:
-        """Slices of one small size, in a third of the time slices take; None where sizes differ or are none."""
+        """Slices of one size, in a third of the time slices take; None where that does not help, or sizes differ."""
         every = np.asarray(sizes)
         size = int(every[0]) if len(every) else 0
-        if not 0 < size <= _SMALL or (every != size).any():
+        if size <= 0 or (every != size).any():
+            return None
+        places = np.asarray(starts)
+        step = int(places[1] - places[0]) if len(places) > 1 else size
+        if (np.diff(places) == step).all():
+            evenly: list[bytes | None] = np.ndarray((len(places),), f"V{size}", data, int(places[0]), (step,)).tolist()
+            return evenly
+        if size > _SMALL:
             return None
         # An item of `size` bytes at every byte: taking some of them copies each at once.
         windows = np.ndarray((len(data) - size + 1,), f"V{size}", data, 0, (1,))
-        taken: list[bytes | None] = windows[np.asarray(starts)].tolist()
+        taken: list[bytes | None] = windows[places].tolist()
         return taken
 
     def index(self, data: Bytes, rows: list[tuple[int, ...]], most: int, check: bool) -> Found | None:

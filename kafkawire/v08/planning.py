@@ -81,7 +81,7 @@ def plans(message_set: MessageSet, check_crcs: bool, limit: int, most_bytes: int
                 yield plan
                 return
             plan.resume_at = max(plan.resume_at, min(run.resume_at, before_end))
-            if plan.size >= most_bytes and number < len(message_set.runs):
+            if 2 * plan.size >= most_bytes and number < len(message_set.runs):  # rather half of it than a copy more
                 yield plan
                 plan = Plan(plan.resume_at)
             continue

@@ -101,6 +101,8 @@ def hop_alike(buffer: Bytes, at: int, kind: int, least: int) -> tuple[int, int, 
     while at + _SMALLEST <= len(buffer):
         _, size, first = HEAD.unpack_from(buffer, at)
         step = LOG_OVERHEAD + size
+        if buffer[at + step + 8 : at + step + 12] != buffer[at + 8 : at + 12]:
+            break  # the usual answer where sizes differ
         piece = buffer[at : at + _PIECE]
         if step < _SPARSE:  # picking from bytes is quicker than from a view by more than the copy costs
             piece = bytes(piece)
@@ -117,8 +119,6 @@ def alike(data: Bytes, at: int, step: int, count: int, places: Iterable[int]) ->
     """How many of `count` entries of `step` bytes have the bytes at these places that the first has."""
     for place in places:
         first = bytes(data[at + place : at + place + 1])
-        if data[at + step + place : at + step + place + 1] != first:
-            return min(count, 1)  # the usual answer where sizes differ
         column = bytes(data[at + place : at + count * step : step])
         count = len(column) - len(column.lstrip(first))
     return count
