@@ -114,11 +114,16 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a plan has still to do.  With .stale nothing may be written."""
+    """What a plan has still to do.  With .stale nothing may be written.
+
+    touches: what Kafka holds as planned, to be committed again with the rest: a position that was committed long ago,
+    or is about to expire because it was taken away a moment before, would otherwise vanish after the copy.
+    """
 
     writes: tuple[Write, ...]
     done: tuple[TopicPartition, ...]
     stale: tuple[Stale, ...]
+    touches: tuple[Write, ...] = ()
 
 
 def plan_group(snapshot: GroupSnapshot, policies: Policies, direction: Direction = "to-kafka") -> GroupPlan:
@@ -172,7 +177,7 @@ def _hash(inputs: object) -> str:
 
 
 def left_to_write(plan: GroupPlan, now: GroupSnapshot) -> Left:
-    """What is still to be written, with the stores read anew.  Open rows are in none of the three."""
+    """What is still to be written, with the stores read anew.  Open rows are nowhere in it."""
     writes: list[Write] = []
     done: list[TopicPartition] = []
     stale: list[Stale] = []
@@ -191,7 +196,9 @@ def left_to_write(plan: GroupPlan, now: GroupSnapshot) -> Left:
         else:
             version = row.zookeeper.version if plan.goal == "zookeeper" and row.zookeeper is not None else None
             writes.append(Write(plan.goal, row.tp, row.target, row.held(plan.goal), version))
-    return Left(tuple(writes), tuple(done), tuple(stale))
+    holding = {row.tp: row.target for row in plan.rows if row.target is not None and plan.goal == "kafka"}
+    touches = tuple(Write("kafka", tp, holding[tp], holding[tp]) for tp in done if tp in holding)
+    return Left(tuple(writes), tuple(done), tuple(stale), touches)
 
 
 def missing(plan: GroupPlan, now: GroupSnapshot) -> list[str]:

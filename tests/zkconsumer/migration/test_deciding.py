@@ -255,6 +255,16 @@ def test_what_is_there_already_is_done_and_not_written_again():
     assert missing(plan, group(50, Unknown("error 14"))) == ["t/0 is to hold 50: error 14"]
 
 
+def test_what_kafka_holds_as_planned_is_committed_again_so_that_it_does_not_expire():
+    for snapshot in (group(50, 50), group(None, 50)):
+        left = left_to_write(plan_group(snapshot, REFUSE), snapshot)
+        assert [(w.store, w.position, w.before) for w in left.touches] == [("kafka", 50, 50)]
+    assert left_to_write(plan_group(group(50), REFUSE), group(50)).touches == ()
+    assert left_to_write(plan_group(group(), REFUSE), group()).touches == ()
+    back = plan_group(group(50, 50), REFUSE, "to-zookeeper")
+    assert left_to_write(back, group(50, 50)).touches == ()
+
+
 @pytest.mark.parametrize(
     "now",
     [
