@@ -1,8 +1,8 @@
-"""What Kafka keeps inside its own messages: the consumer protocol in group requests, and the offsets topic.
+"""Bytes inside requests and messages that begin with a version of their own, which picks the fields.
 
     subscription, assignment   the metadata and assignment bytes of protocol_type "consumer" (JoinGroup, SyncGroup)
-    offset key, offset value   a record of __consumer_offsets; a null value is a deleted offset
-Each begins with a version of its own, which picks the fields.
+
+The records of __consumer_offsets are of this kind, too: kafkawire.v08.offsetrecords.
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from groundwork.java import string_hash
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.primitives import INT16, Bytes, Reader, Writer
-from kafkawire.v08.schema import Array, Struct, int32, int64, nullable_blob, since, string, until
-
-OFFSETS_PARTITIONS = 50  # offsets.topic.num.partitions unless a cluster says otherwise
+from kafkawire.v08.schema import Array, Struct, int32, nullable_blob, string
 
 
 class Record:
@@ -52,22 +49,3 @@ ASSIGNMENT = Record(
     0,
     Struct(assignment=Array(Struct(topic=string, partitions=Array(int32))), user_data=nullable_blob),
 )
-# key version 0 is 0.8.2's, 1 is 0.9's; 2 is a group's metadata and no offset: skip it
-OFFSET_KEY = Record("offset key", 1, Struct(group=string, topic=string, partition=int32))
-OFFSET_VALUE = Record(
-    "offset value",
-    1,
-    Struct(
-        offset=int64,
-        metadata=string,
-        timestamp=until(1, int64),
-        commit_timestamp=since(1, int64),
-        expire_timestamp=since(1, int64),
-    ),
-)
-
-
-def offsets_partition(group: str, partitions: int = OFFSETS_PARTITIONS) -> int:
-    """The partition of __consumer_offsets that keeps a group; its leader is the group's coordinator."""
-    hashed = string_hash(group)
-    return 0 if hashed == -(1 << 31) else abs(hashed) % partitions  # Kafka's abs of the lowest int is 0

@@ -106,11 +106,11 @@ def test_a_value_of_another_version_is_unknown_and_is_not_written(version: int):
     assert f"version {version}" in found.why
     with pytest.raises(LocalError, match=f"version {version}"):
         offset_value(StoredOffset(1, "", 1), version)
-    with pytest.raises(LocalError, match="expire_ms"):
+    with pytest.raises(LocalError, match="expire_timestamp"):
         offset_value(StoredOffset(1, "", 1, expire_ms=5), 0)
     with pytest.raises(LocalError, match="leader_epoch"):
         offset_value(StoredOffset(1, "", 1, leader_epoch=5), 2)
-    with pytest.raises(LocalError, match="version 2 is none of an offset"):
+    with pytest.raises(LocalError, match="offset key of version 2"):
         offset_key("g", "t", 0, 2)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kafkawire.checksum import crc32
 from kafkawire.errors import LeftOver, Truncated
-from kafkawire.v08 import apis, framing, messages, records
+from kafkawire.v08 import apis, framing, messages, offsetrecords, records
 from kafkawire.v08.document import Document, request_document, response_document, set_document
 from tests.kafkawire import wire_vectors
 from tests.kafkawire.wire_vectors import Vector, named, of_kind
@@ -175,9 +175,9 @@ def test_crc32_of_the_check_string() -> None:
     [
         ("consumer_protocol_subscription_v0", records.SUBSCRIPTION),
         ("consumer_protocol_assignment_v0", records.ASSIGNMENT),
-        ("offsets_topic_key_v0", records.OFFSET_KEY),
-        ("offsets_topic_key_v1", records.OFFSET_KEY),
-        ("offsets_topic_value_v0", records.OFFSET_VALUE),
+        ("offsets_topic_key_v0", offsetrecords.OFFSET_KEY),
+        ("offsets_topic_key_v1", offsetrecords.OFFSET_KEY),
+        ("offsets_topic_value_v0", offsetrecords.OFFSET_VALUE),
     ],
 )
 def test_a_record_decodes_whole_cut_and_with_a_tail(name: str, record: records.Record) -> None:
@@ -196,4 +196,4 @@ def test_a_record_decodes_whole_cut_and_with_a_tail(name: str, record: records.R
 def test_a_group_lives_where_the_jvm_looks_for_it() -> None:
     decoded = named("offsets_topic_partition_for_group").decoded
     for case in decoded["cases"]:
-        assert records.offsets_partition(case["group"], decoded["num_partitions"]) == case["partition"]
+        assert offsetrecords.group_partition(case["group"], decoded["num_partitions"]) == case["partition"]
