@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from groundwork.crew import Event
+from groundwork.crew import Event, now
 from groundwork.hub import Hub, HubStopped, PlainQueue, start_plain_thread
 
 T = TypeVar("T")
-TIMER_S = 60.0
 
 
 class _Job:
@@ -26,10 +25,17 @@ class _Job:
 
 
 class Beside:
-    """Calls run one after the other, all in the same thread; it starts with the first, and no exit waits for it."""
+    """Calls run one after the other, all in the same thread; it starts with the first, and no exit waits for it.
 
-    def __init__(self, hub: Hub) -> None:
+    on_slow(seconds) is called in the hub each time somebody waited for another slow_s.
+    """
+
+    def __init__(
+        self, hub: Hub, slow_s: float = 30.0, on_slow: Callable[[float], object] = lambda seconds: None
+    ) -> None:
         self._hub = hub
+        self._slow_s = slow_s
+        self._on_slow = on_slow
         self._jobs: Any = PlainQueue()
         self._started = False
         self._closed = False
@@ -47,8 +53,10 @@ class Beside:
             start_plain_thread(self._live)
         job = _Job(fn, args)
         self._jobs.put(job)
-        while not job.done.wait(timeout=TIMER_S):
-            pass  # only a timer keeps the loop of a caller's hub at work: what comes from outside does not
+        began = now()
+        # Also because only a timer keeps the loop of a caller's hub at work: what comes from outside does not.
+        while not job.done.wait(timeout=self._slow_s):
+            self._on_slow(now() - began)
         if job.error is not None:
             raise job.error
         return cast(T, job.value)

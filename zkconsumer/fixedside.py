@@ -31,6 +31,7 @@ from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
 from zkconsumer.side import Parts
 
 METADATA_MS = 10_000  # a broker that is silent for longer keeps the question from the others
+SLOW_S = 10.0  # an answer of the store that takes longer is told of, each time as long
 DRAIN_AT_END_S = 4.0  # a stop takes 10 s at most, with the commit
 
 
@@ -52,7 +53,7 @@ class FixedSide:
         self._told_others = False
         self.settled = False
         parts.lease.valid_until = math.inf
-        self._beside = Beside(parts.hub)
+        self._beside = Beside(parts.hub, SLOW_S, self._slow)
         self._store = store_of_fixed(config, own, self._beside)
         self._links = Links(config.client_name, connect, min(config.socket_timeout_ms, METADATA_MS))
         self.leaders: LeaderSource = MetadataLeaders(MetadataSource(config.brokers, parts.dialect, self._links))
@@ -156,6 +157,10 @@ class FixedSide:
             )
             self._on_event(ConsumerEvent("offset", text))
         return tps
+
+    def _slow(self, seconds: float) -> None:
+        text = f"the offset store has not answered for {seconds:.0f} s; nothing is committed meanwhile"
+        self._on_event(ConsumerEvent("offset", text))
 
     def _tell_unread(self) -> None:
         """What of the list nobody reads, and which streams have nothing to read."""

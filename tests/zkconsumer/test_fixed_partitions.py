@@ -17,7 +17,7 @@ from groundwork.options import OptionError
 from kafkawire.model import TopicPartition
 from localkafka.waiting import wait_until
 from tests.fakes.broker import FakeCluster, Wait, entry
-from zkconsumer import engine
+from zkconsumer import engine, fixedside
 from zkconsumer.concurrent import Outcome, process
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import Closed, ConsumerError, ConsumerTimeout, Unreachable
@@ -442,11 +442,14 @@ def test_at_most_once_is_committed_before_it_is_handed_out(world):
 
 def test_a_stop_waits_no_longer_for_a_stuck_store_than_for_zookeeper(world, monkeypatch):
     monkeypatch.setattr(engine, "LEAVE_S", 0.5)
+    monkeypatch.setattr(fixedside, "SLOW_S", 0.2)
     store = Store({T0: 0})
     store.slow = threading.Event()
     connector = world.connector("t:0", store, rebalance_drain_ms=100)
     (stream,) = connector.create_message_streams({"t": 1})["t"]
     take(stream, 5)
+    wait_until(lambda: world.kinds("offset"), 5, "the word on it")
+    assert world.kinds("offset")[0].startswith("the offset store has not answered for 0 s; nothing is committed")
     began = now()
     connector.shutdown()
     assert now() - began < 3
