@@ -38,24 +38,30 @@ class Header:
             cells = [cell.strip() for cell in line.split(",")]
             return cells if len(cells) == self.columns.count else None
         words = line.split()
-        return words if len(words) == self.columns.count else self._aligned(line) or self._from_right(line)
+        fits = len(words) == self.columns.count
+        if fits and self._plausible(words):
+            return words
+        return self._aligned(line) or self._from_right(line) or (words if fits else None)
+
+    def _plausible(self, cells: Sequence[str]) -> bool:
+        """Whether a number or a word for none stands where the partition and the position do."""
+        return all(
+            cell.lstrip("-").isdigit() or cell.lower() in NONE_WORDS
+            for cell in (cells[self.columns.partition], cells[self.columns.position])
+        )
 
     def _aligned(self, line: str) -> list[str] | None:
         if any(at and at <= len(line) and line[at - 1] != " " for at in self.begins):
             return None
         cells = [line[at:to].strip() for at, to in zip(self.begins, (*self.begins[1:], None), strict=True)]
-        wanted = (cells[self.columns.topic], cells[self.columns.partition], cells[self.columns.position])
-        return cells if all(len(cell.split()) == 1 for cell in wanted) else None
+        return cells if self._plausible(cells) and len(cells[self.columns.topic].split()) == 1 else None
 
     def _from_right(self, line: str) -> list[str] | None:
         """Where only the group, in front, can hold blanks, and a long name pushed the columns out of their places."""
         if self.columns.group != 0:
             return None
         cells = line.rsplit(maxsplit=self.columns.count - 1)
-        if len(cells) < self.columns.count:
-            return None
-        numbers = (cells[self.columns.partition], cells[self.columns.position])
-        return cells if all(number == "-" or number.isdigit() for number in numbers) else None
+        return cells if len(cells) == self.columns.count and self._plausible(cells) else None
 
 
 def header_of(line: str) -> Header | None:
@@ -88,6 +94,8 @@ class _Tables:
     def read(self, lines: Sequence[str]) -> OffsetsFile:
         for number, line in rows_of(lines, self._reading, self._fits):
             if (found := header_of(line)) is not None:
+                if any(word.isdigit() for word in line.split()):  # Kafka 3.9 prints no line ends after a reset
+                    raise self._reading.unclear(number, "rows stand on the header's line", _HELP)
                 self._header = found
                 self._kind = "checker" if found.columns.checker else self._kind
             elif (about := _ABOUT.fullmatch(line)) is not None and not self._fits(line):

@@ -45,6 +45,7 @@ def positions(text: str, **options: object) -> list[tuple[str | None, str, str, 
         ("/consumers/g/offsets/t/0:5\n/consumers/g/owners/t/0:me\n", 2, "is no offset; a line is /consumers/GROUP"),
         (HEADER + "orders 0 5 x\n", 2, "does not fit the header's 6 columns"),
         (HEADER + "orders 0 abc 9 4 -\n", 2, "offset 'abc' is no number"),
+        ("GROUP TOPIC PARTITION NEW-OFFSET g orders 0 7 ", 1, "rows stand on the header's line; paste the table"),
         ("0:5,1:6", 1, "the file names no topic; name the topic beside the file"),
         ('{"0": 5}', 1, "the file names no topic"),
         ('{"groupid": "g",\n "offsets": {"t": {"0": 5,\n "x": 6}}}', 3, "'x' is no partition"),
@@ -153,6 +154,19 @@ def test_csv_columns_are_found_by_their_header():
 def test_members_without_partitions_are_no_rows():
     text = "\n" + HEADER + "orders 0 5 9 4 c-1\n- - - - - c-2\n"
     assert positions(text) == [(None, "orders", "0", 5)]
+
+
+def test_blanks_in_names_and_empty_cells_do_not_move_a_tables_columns():
+    header = "GROUP      TOPIC    PARTITION  CURRENT-OFFSET  CONSUMER-ID  HOST   CLIENT-ID\n"
+    assert positions(header + "a b        orders   0          5               c-1          /h         \n") == [
+        ("a b", "orders", "0", 5)  # seven words under seven names, one of them in two
+    ]
+    assert positions(header + "a b        orders   0          5               c 1          /h     my client\n") == [
+        ("a b", "orders", "0", 5)
+    ]
+    assert positions(header + "a b        a-long-topic 0          5               c-1          /h     x\n") == [
+        ("a b", "a-long-topic", "0", 5)
+    ]
 
 
 def test_both_folders_chroots_and_colons_in_names_of_zookeeper_are_read():
