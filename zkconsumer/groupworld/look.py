@@ -10,10 +10,23 @@ coordinator would create it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from kafkawire.model import TopicPartition
+from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from kafkawire.v08.znodes import RegistrationError
+from zkconsumer.errors import ConsumerError
+from zkconsumer.filters import streams_by_topic
+from zkconsumer.groupworld import kafkaside
+from zkconsumer.groupworld.grouptree import read_trees
+from zkconsumer.groupworld.logbounds import log_bounds
 from zkconsumer.groupworld.world import Cluster, World
-from zkconsumer.migration.snapshot import GroupSnapshot
+from zkconsumer.migration.foreign import Znode, sort_nodes
+from zkconsumer.migration.snapshot import Foreign, GroupSnapshot, KafkaRow
+from zkconsumer.offsets.modes import Mode, modes_path, read_mode
+from zkconsumer.offsets.store import NONE
+
+WIDE = 200_000  # positions that are asked for though nobody may have committed them
 
 
 def look(
@@ -31,6 +44,110 @@ def look(
     to_groups: its name in Kafka, where that is another.  also: partitions by group that Kafka, and the leaders, are
     asked for though ZooKeeper has nothing of them.  wide: ask Kafka for every partition there is, since a group may
     have positions of topics that ZooKeeper knows nothing of; None: where that is not too much.  bounds: of logs too.
-    What could not be found out is Unknown or absent, and told.  Raises ZooKeeperAway.
+    What could not be found out is Unknown or absent, and told; who is in a group that Kafka coordinates and does not
+    tell of is a member in kafka_members that says so.  Raises ZooKeeperAway.
     """
-    raise NotImplementedError
+    names = list(dict.fromkeys(groups))
+    read_at = world.clock_ms()
+    trees = read_trees(world.session, names) if world.session is not None else {name: {} for name in names}
+    found = {name: _from_zookeeper(world, cluster, name, trees[name], read_at) for name in names}
+    extra = {name: {*(also or {}).get(name, ()), *_subscribed(world, cluster, trees[name], name)} for name in names}
+    found = {name: replace(each, to_group=(to_groups or {}).get(name)) for name, each in found.items()}
+    found = _with_kafka(world, cluster, found, extra, wide)
+    return _with_bounds(world, cluster, found, extra) if bounds else found
+
+
+def _from_zookeeper(
+    world: World, cluster: Cluster, group: str, nodes: Mapping[str, Znode], read_at: int
+) -> GroupSnapshot:
+    ordered = sort_nodes(group, nodes, world.dialect)
+    modes, foreign = _modes(group, nodes)
+    return GroupSnapshot(
+        group,
+        ordered.zookeeper,
+        {},
+        {},
+        cluster.topics,
+        ordered.offset_path,
+        (*ordered.foreign, *foreign),
+        ordered.members,
+        ordered.owners,
+        modes=modes,
+        kafka_members=() if world.coordinates else None,
+        kafka_absent=not (world.keeps_kafka and cluster.keeps_offsets),
+        read_at_ms=read_at,
+    )
+
+
+def _modes(group: str, nodes: Mapping[str, Znode]) -> tuple[dict[str, Mode], list[Foreign]]:
+    folder = modes_path(group) + "/"
+    modes: dict[str, Mode] = {}
+    foreign = []
+    for path, node in nodes.items():
+        if not path.startswith(folder):
+            continue
+        try:
+            modes[path.removeprefix(folder)] = read_mode(node.data, path).mode
+        except ConsumerError as why:
+            foreign.append(Foreign("id", path, node.data.decode("utf-8", "backslashreplace")[:200], str(why)))
+    return modes, foreign
+
+
+def _subscribed(world: World, cluster: Cluster, nodes: Mapping[str, Znode], group: str) -> set[TopicPartition]:
+    """The partitions that members read now; of one that cannot be read, none."""
+    folder = world.dialect.znodes.ids(group) + "/"
+    topics: set[str] = set()
+    visible = sorted(cluster.topics.keys() - {OFFSETS_TOPIC})
+    for path, node in nodes.items():
+        if path.startswith(folder):
+            try:
+                topics |= streams_by_topic(world.dialect.znodes.registration(node.data), visible).keys()
+            except (RegistrationError, ValueError):
+                continue  # it is among the foreign nodes
+    return {tp for topic in topics for tp in _partitions(cluster, topic)}
+
+
+def _partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition) for partition in cluster.partitions.get(topic, ())]
+
+
+# Kafka and logs -------------------------------------------------------------------------------------------------------
+
+
+def _with_kafka(
+    world: World,
+    cluster: Cluster,
+    groups: Mapping[str, GroupSnapshot],
+    extra: Mapping[str, set[TopicPartition]],
+    wide: bool | None,
+) -> dict[str, GroupSnapshot]:
+    if not (world.keeps_kafka and cluster.keeps_offsets):
+        nothing = {name: dict.fromkeys(extra[name], KafkaRow(NONE)) for name in groups}
+        return {name: replace(each, kafka=nothing[name]) for name, each in groups.items()}
+    every = [tp for topic in sorted(cluster.topics.keys() - {OFFSETS_TOPIC}) for tp in _partitions(cluster, topic)]
+    everything = wide if wide is not None else len(groups) * len(every) <= WIDE
+    related = {name: [*{*each.partitions(), *extra[name]}] for name, each in groups.items()}
+    asked = {name: [*{*every, *related[name]}] if everything else related[name] for name in groups}
+    kafka_name = {name: each.to_group or name for name, each in groups.items()}
+    rows = kafkaside.positions(world, cluster, {kafka_name[name]: tps for name, tps in asked.items()})
+    known = kafkaside.members(world, cluster, list(kafka_name.values())) if world.coordinates else {}
+    found = {}
+    for name, each in groups.items():
+        keep = set(related[name])
+        held = {tp: row for tp, row in rows[kafka_name[name]].items() if tp in keep or row.position is not NONE}
+        found[name] = replace(each, kafka=held, kafka_members=known.get(kafka_name[name], each.kafka_members))
+    return found
+
+
+def _with_bounds(
+    world: World, cluster: Cluster, groups: Mapping[str, GroupSnapshot], extra: Mapping[str, set[TopicPartition]]
+) -> dict[str, GroupSnapshot]:
+    wanted = {
+        name: [tp for tp in {*each.partitions(), *extra[name]} if cluster.has(tp)] for name, each in groups.items()
+    }
+    everything = dict.fromkeys(tp for tps in wanted.values() for tp in tps)
+    bounds = log_bounds(world, cluster, everything)
+    return {
+        name: replace(each, bounds={tp: bounds[tp] for tp in wanted[name] if tp in bounds})
+        for name, each in groups.items()
+    }

@@ -16,12 +16,26 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kafkawire.dialects import Store as StoreName
+from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
-from zkconsumer.groupworld.world import Cluster, World
+from zkconsumer.coordinator import BROKER_RETENTION_MS, Coordinator
+from zkconsumer.groupworld.nodes import Read, delete_nodes, read_nodes
+from zkconsumer.groupworld.world import Cluster, World, brokers_of
+from zkconsumer.migration.foreign import number
 from zkconsumer.migration.snapshot import KafkaRow, ZkRow
 from zkconsumer.offsetplan.changes import Change
+from zkconsumer.offsetplan.undo import same
+from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.zkcalls import Outcome
+from zkconsumer.zksession import ZkSession
 
 State = Literal["written", "expiring", "stale", "failed"]
+AT_ONCE = 2000  # nodes
+WAIT_MS, BACKOFF_MS = 15_000, 500  # for a coordinator that loads, moves, or is being made
+EXPIRING = (
+    "Kafka was told to forget it and does so at its next check (offsets.retention.check.interval.ms, ten minutes by "
+    "default); until then it is still read"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +71,21 @@ def orders(
     kafka: Mapping[tuple[str, TopicPartition], KafkaRow],
     texts: Mapping[tuple[str, TopicPartition], str] | None = None,
 ) -> list[Order]:
-    """The orders of a plan, in its order; nodes and kafka: what was looked at, by group and partition."""
-    raise NotImplementedError
+    """The orders of a plan, in its order; nodes and kafka: what was looked at, by group and partition.
+
+    texts: metadata for Kafka; where there is none, what Kafka holds stays.
+    """
+    found = []
+    for change in changes:
+        key = (change.group, change.tp)
+        held = kafka.get(key)
+        text = (texts or {}).get(key, held.metadata if held is not None else "")
+        for store in change.stores:
+            if store == "kafka":
+                found.append(Order(*key, store, change.after, held=held, text=text))
+            else:
+                found.append(Order(*key, store, change.after, node=nodes.get(key)))
+    return found
 
 
 def carry_out(
@@ -73,4 +100,162 @@ def carry_out(
     An order for ZooKeeper is left ("failed") where one for Kafka of the same partition was not written.
     Raises ZooKeeperAway when nothing can be said any more about ZooKeeper.
     """
-    raise NotImplementedError
+    found: dict[tuple[str, TopicPartition, StoreName], Written] = {}
+    for some in _by_group(order for order in wanted if order.store == "kafka").values():
+        found |= {_key(row.order): row for row in write_kafka(world, cluster, some, retention_ms)}
+        progress(len(found))
+    zookeeper = []
+    for order in (order for order in wanted if order.store == "zookeeper"):
+        before = found.get((order.group, order.tp, "kafka"))
+        if before is not None and before.state in ("failed", "stale"):
+            why = f"left as it was, because Kafka has it not: {before.why}"
+            found[_key(order)] = Written(order, "failed", why)
+        else:
+            zookeeper.append(order)
+    for first in range(0, len(zookeeper), AT_ONCE):
+        found |= {_key(row.order): row for row in write_zookeeper(world, zookeeper[first : first + AT_ONCE])}
+        progress(len(found))
+    return [found[_key(order)] for order in wanted]
+
+
+def _key(order: Order) -> tuple[str, TopicPartition, StoreName]:
+    return order.group, order.tp, order.store
+
+
+def _by_group(wanted: Iterable[Order]) -> dict[str, list[Order]]:
+    found: dict[str, list[Order]] = {}
+    for order in wanted:
+        found.setdefault(order.group, []).append(order)
+    return found
+
+
+# ZooKeeper ------------------------------------------------------------------------------------------------------------
+
+
+def write_zookeeper(world: World, wanted: Sequence[Order]) -> list[Written]:
+    """Orders for ZooKeeper, pipelined: each node only in the version that was looked at.  Raises ZooKeeperAway."""
+    session = world.session
+    if session is None:
+        return [Written(order, "failed", "no ZooKeeper was named (-z)") for order in wanted]
+    paths = {world.dialect.znodes.offset(order.group, order.tp): order for order in wanted}
+    outcomes = _write_nodes(session, paths)
+    there = read_nodes(session, paths)
+    return [_seen(path, order, outcomes[path], there[path]) for path, order in paths.items()]
+
+
+def _write_nodes(session: ZkSession, paths: Mapping[str, Order]) -> dict[str, Outcome]:
+    fresh: dict[str, bytes] = {}
+    moved: dict[str, tuple[bytes, int]] = {}
+    gone: dict[str, int] = {}
+    for path, order in paths.items():
+        if order.position is None:
+            if order.node is not None:
+                gone[path] = order.node.version
+        elif order.node is None:
+            fresh[path] = b"%d" % order.position
+        else:
+            moved[path] = (b"%d" % order.position, order.node.version)
+    outcomes = dict.fromkeys(paths, Outcome.DONE)  # stays so where nothing is to be taken away, and nothing was there
+    outcomes |= session.create(fresh)
+    for path, outcome in session.write(moved).items():
+        outcomes[path] = outcome if isinstance(outcome, Outcome) else Outcome.DONE
+    return outcomes | delete_nodes(session, gone)
+
+
+def _seen(path: str, order: Order, outcome: Outcome, node: Read | None) -> Written:
+    """What became of an order, by the node as it was read after the write."""
+    held = NONE if node is None else number(path, node.data)
+    done = outcome is Outcome.DONE
+    if same(held, order.position):
+        return Written(order, "written", "" if done else f"{path}: somebody else wrote the same meanwhile")
+    says = held.reason if isinstance(held, Unknown) else "it is not there" if held is NONE else f"it holds {held}"
+    if done:
+        return Written(order, "failed", f"{path} was written, and read again {says}: somebody else writes it")
+    return Written(order, "stale", f"{path} changed since it was looked at, and was left alone: {says}")
+
+
+# Kafka ----------------------------------------------------------------------------------------------------------------
+
+
+def write_kafka(
+    world: World, cluster: Cluster, wanted: Sequence[Order], retention_ms: int | None = None
+) -> list[Written]:
+    """Orders for Kafka of one group; the coordinator is looked up, which creates __consumer_offsets at need.
+
+    A group with members of the consumer protocol refuses them (GroupActive), each with its sentence.
+    """
+    if not wanted:
+        return []
+    group = wanted[0].group
+    puts = [order for order in wanted if order.position is not None]
+    found = _commit(world, cluster, group, puts, retention_ms) if puts else {}
+    found |= _expire(world, cluster, group, [order for order in wanted if order.position is None])
+    return [found[order.tp] for order in wanted]
+
+
+def coordinator(world: World, cluster: Cluster, broker_retention_ms: int = BROKER_RETENTION_MS) -> Coordinator:
+    """Whoever coordinates groups in this world, with waits that end after WAIT_MS."""
+    return Coordinator(
+        lambda: brokers_of(world, cluster),
+        world.links,
+        world.dialect,
+        retries=WAIT_MS // BACKOFF_MS,
+        backoff_ms=BACKOFF_MS,
+        timeout_ms=WAIT_MS,
+        sleep=world.sleep,
+        now=world.now,
+        clock_ms=world.clock_ms,
+        broker_retention_ms=broker_retention_ms,
+    )
+
+
+def _commit(
+    world: World, cluster: Cluster, group: str, wanted: Sequence[Order], retention_ms: int | None
+) -> dict[TopicPartition, Written]:
+    asked = coordinator(world, cluster)
+    positions = {order.tp: (order.position, order.text) for order in wanted if order.position is not None}
+    try:
+        results = asked.commit(group, positions, "kafka", retention_ms)
+        accepted = [tp for tp, error in results.items() if error is None]
+        there = asked.fetch(group, accepted, "kafka") if accepted else {}
+    except WireError as why:
+        return {order.tp: Written(order, "failed", str(why)) for order in wanted}
+    return {order.tp: _read_back(order, results[order.tp], there.get(order.tp, NONE)) for order in wanted}
+
+
+def _read_back(order: Order, error: WireError | None, held: Committed) -> Written:
+    if error is not None:
+        return Written(order, "failed", str(error))
+    if same(held, order.position):
+        return Written(order, "written")
+    says = held.reason if isinstance(held, Unknown) else "nothing" if held is NONE else str(held)
+    return Written(order, "failed", f"{order.tp}: Kafka took {order.position}, and read again it holds: {says}")
+
+
+def _expire(world: World, cluster: Cluster, group: str, wanted: Sequence[Order]) -> dict[TopicPartition, Written]:
+    """Commit the same positions as if long ago; the broker takes them away itself."""
+    found: dict[TopicPartition, Written] = {}
+    positions: dict[TopicPartition, tuple[int, str]] = {}
+    for order in wanted:
+        held = order.held.position if order.held is not None else Unknown("it was not looked at")
+        if isinstance(held, int) and order.held is not None:
+            positions[order.tp] = (held, order.held.metadata)
+        elif isinstance(held, Unknown):
+            why = f"{order.tp}: what Kafka holds is not known, so it cannot be told to forget it: {held.reason}"
+            found[order.tp] = Written(order, "failed", why)
+        else:
+            found[order.tp] = Written(order, "written")
+    if not positions:
+        return found
+    # v1 (0.8.2) has no retention to shorten, only the time of the commit: with the broker's retention taken for all
+    # the time since 1970, a retention of 1 ms is a commit in 1970
+    asked = coordinator(world, cluster, broker_retention_ms=world.clock_ms())
+    try:
+        results: Mapping[TopicPartition, WireError | None] = asked.commit(group, positions, "kafka", 1)
+    except WireError as why:
+        results = dict.fromkeys(positions, why)
+    for order in wanted:
+        if order.tp in positions:
+            error = results[order.tp]
+            found[order.tp] = Written(order, "failed", str(error)) if error else Written(order, "expiring", EXPIRING)
+    return found
