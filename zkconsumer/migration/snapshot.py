@@ -103,7 +103,9 @@ class GroupSnapshot:
         """Kafka's row, also where it was not asked."""
         if self.kafka_absent:
             return KafkaRow(NONE)
-        return self.kafka.get(tp) or KafkaRow(Unknown(f"Kafka did not answer for {tp} of group {self.group}"))
+        return self.kafka.get(tp) or KafkaRow(
+            Unknown(f"Kafka did not answer for {tp} of group {self.to_group or self.group}")
+        )
 
     def in_zookeeper(self, tp: TopicPartition) -> Committed:
         """The number in ZooKeeper."""

@@ -1,0 +1,53 @@
+"""From what an operator asks for to the step that is meant, by where the group is and who is there.  Pure.
+
+    verify      reads a copy back; with members there, proves dual; after the cutover, that everybody is on Kafka
+    rollback    the next step of the way back: one that has left ZooKeeper is copied back if everybody is stopped, and
+                taken through dual if not
+
+A rollback is several steps: ask again with the phase reached until it is rolled-back.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from zkconsumer.migration.needs import Facts
+from zkconsumer.migration.states import Phase, StepName, step_from
+
+Asked = Literal["check", "copy", "verify", "cutover", "rollback"]
+
+_VERIFY = {
+    Phase.CUTOVER: StepName.FINISH,
+    Phase.DONE: StepName.FINISH,
+    Phase.DUAL_BACK: StepName.RETURN_DUAL,
+    Phase.COPIED_BACK: StepName.RETURN_VERIFY,
+    Phase.VERIFIED_BACK: StepName.RETURN_VERIFY,
+}
+
+
+def step_asked(asked: Asked, phase: Phase, facts: Facts) -> StepName:
+    """The step that is meant.  Raises MigrationRefused where none of this kind leads on."""
+    name = _step(asked, phase, bool(facts.modes or facts.modes_unknown or facts.kafka_members))
+    step_from(phase, name)
+    return name
+
+
+def _step(asked: Asked, phase: Phase, somebody: bool) -> StepName:
+    if asked == "verify":
+        if phase in (Phase.COPIED, Phase.VERIFIED):
+            return StepName.ENTER_DUAL if somebody else StepName.VERIFY
+        return _VERIFY.get(phase, StepName.ENTER_DUAL)
+    if asked == "rollback":
+        if phase in (Phase.CUTOVER, Phase.DONE):
+            return StepName.RETURN_DUAL if somebody else StepName.RETURN_COPY
+        return StepName.RETURN_VERIFY if phase is Phase.COPIED_BACK else StepName.ROLL_BACK
+    return StepName(asked)
+
+
+def way_back(phase: Phase, facts: Facts) -> list[StepName]:
+    """All steps of the way back from a phase while nobody comes or goes; for a preview."""
+    steps: list[StepName] = []
+    while phase is not Phase.ROLLED_BACK:
+        steps.append(step_asked("rollback", phase, facts))
+        phase = step_from(phase, steps[-1]).after
+    return steps
