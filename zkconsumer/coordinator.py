@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkawire.dialects import Dialect, Store
-from kafkawire.errors import LinkLost, LocalError, WireError
+from kafkawire.errors import LinkLost, LocalError, RemoteError, WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.v08 import apis
@@ -123,16 +123,35 @@ class Coordinator:
         Raises LocalError when the release has no such store, for a position below 0, for a retention in ZooKeeper.
         """
         self._check(group, positions, store, retention_ms)
+        return self._commit(group, positions, store, self._retention(retention_ms), before_send)
+
+    def _commit(
+        self, group: str, positions: Positions, store: Store, kept: Mapping[str, int], before_send: Callable[[], object]
+    ) -> dict[TopicPartition, WireError | None]:
+        """kept: how long, as arguments of offset_commit."""
         too_long = self._too_long(group, positions) if store == "kafka" else {}  # brokers drop what is for ZooKeeper
 
         def request(left: Sequence[TopicPartition]) -> Request:
             before_send()
             rows = {tp: positions[tp] for tp in left}
-            kept = self._retention(retention_ms)
             return self._dialect.requests.offset_commit(self._dialect, group, rows, store, **kept)  # type: ignore[no-any-return]
 
         answers = self._asking.ask(group, store, [tp for tp in positions if tp not in too_long], request)
         return {tp: too_long.get(tp) or _failure(group, tp, positions[tp][0], answers[tp]) for tp in positions}
+
+    def forget(self, group: str, tps: Sequence[TopicPartition]) -> dict[TopicPartition, WireError | None]:
+        """Let Kafka drop what is committed: it is committed once more, as old as can be.
+
+        There is no request for it before 2.4.  The broker drops it at its next check, and until then the old position is
+        read: each offsets.retention.check.interval.ms, ten minutes by default and in 0.8.2 whatever the option says.
+        Per partition None (also where nothing was committed), or why it may stay.  Raises as fetch.
+        """
+        held = self.fetch_rows(group, tps, "kafka")
+        rows = {tp: (row.at, row.metadata) for tp, row in held.items() if isinstance(row.at, int)}
+        oldest = {"retention_ms": 1} if self._dialect.speaks(apis.OFFSET_COMMIT.key) >= 2 else {"timestamp_ms": 1}
+        results = self._commit(group, rows, "kafka", oldest, lambda: None)
+        unread = {tp: RemoteError(row.at.reason) for tp, row in held.items() if isinstance(row.at, Unknown)}
+        return {tp: unread.get(tp) or results.get(tp) for tp in tps}
 
     def fetch(self, group: str, tps: Sequence[TopicPartition], store: Store) -> dict[TopicPartition, Committed]:
         """Read what is committed.  Raises LinkLost or Refused when nobody could be asked, LocalError."""

@@ -226,6 +226,21 @@ def test_a_longer_retention_has_its_own_field_from_0_9_on(cluster: FakeCluster, 
     assert cluster.seen("offset_commit")[0].body["retention_ms"] == 30 * DAY_MS
 
 
+@pytest.mark.parametrize(("release", "told"), [("0.8.2", {"timestamps": [1]}), ("0.9", {"retention_ms": 1})])
+def test_what_is_to_be_forgotten_is_committed_again_as_old_as_can_be(
+    cluster: FakeCluster, make: Make, release: str, told: dict[str, object]
+):
+    make().commit("g", {T0: (5, "note")}, "kafka")
+    assert make(release).forget("g", [T0, T1]) == {T0: None, T1: None}
+    body = cluster.seen("offset_commit")[-1].body
+    assert body["offsets"] == {("t", 0): (5, "note")}
+    assert {name: body[name] for name in told} == told
+    cluster.script("offset_fetch", Fail(3, ("t", 0)))
+    failed = make().forget("g", [T0, T1])
+    assert "(3)" in str(failed[T0])
+    assert failed[T1] is None
+
+
 @pytest.mark.parametrize(("store", "retention_ms"), [("zookeeper", DAY_MS), ("kafka", 0), ("kafka", -1)])
 def test_a_retention_without_sense_is_not_sent(cluster: FakeCluster, make: Make, store: Any, retention_ms: int):
     with pytest.raises(LocalError, match="a retention of"):
