@@ -465,3 +465,9 @@ def test_a_set_made_by_hand_is_read_by_its_reader() -> None:
     fetched, _ = message_set("t", 0, 101, memoryview(named("v0_snappy_xerial_wrapper").data), 103)
     assert isinstance(fetched, MessageSet)
     assert brief(list(replace(fetched, start=102).messages())) == [(102, b"g2")]
+
+
+def test_messages_larger_than_a_piece_of_a_set_are_read_among_small_ones():
+    rows: list[Row] = [(n, None, bytes([n]) * size, None) for n, size in enumerate((10, 300_000, 700_000, 10, 262_118))]
+    fetched, _ = message_set("t", 0, 0, memoryview(encode(rows)), 5)
+    assert [(x.offset, x.value) for x in fetched.messages()] == [(row[0], row[2]) for row in rows]
