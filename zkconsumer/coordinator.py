@@ -142,8 +142,8 @@ class Coordinator:
     def forget(self, group: str, tps: Sequence[TopicPartition]) -> dict[TopicPartition, WireError | None]:
         """Let Kafka drop what is committed: it is committed once more, as old as can be.
 
-        There is no request for it before 2.4.  The broker drops it at its next check, and until then the old position is
-        read: each offsets.retention.check.interval.ms, ten minutes by default and in 0.8.2 whatever the option says.
+        There is no request for it before 2.4.  The broker drops it at its next check, and until then the old position
+        is read.  (It checks each offsets.retention.check.interval.ms; 0.8.2 each ten minutes, whatever that says.)
         Per partition None (also where nothing was committed), or why it may stay.  Raises as fetch.
         """
         held = self.fetch_rows(group, tps, "kafka")
