@@ -68,6 +68,7 @@ class Asking:
     sleep, now   the waiting: groundwork.crew's in the hub
     lock         held for the time of one question, never while waiting to ask again
     tell         a sentence when it begins to wait, and why
+    check        called before each question: raises when nothing may be asked any more
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Asking:
         now: Callable[[], float] = time.monotonic,
         lock: AbstractContextManager[Any] | None = None,
         tell: Callable[[str], object] = lambda sentence: None,
+        check: Callable[[], object] = lambda: None,
     ) -> None:
         self._brokers = brokers
         self._links = links
@@ -93,6 +95,7 @@ class Asking:
         self._now = now
         self._lock = lock if lock is not None else nullcontext()
         self._tell = tell
+        self._check = check
         self._answered: Broker | None = None  # asked first the next time: one that is silent costs a time-out
         self._links_used: dict[Broker, Link] = {}  # links that a question was answered on
         self._known: dict[str, Broker] = {}  # group -> its coordinator, until it says that it is not
@@ -217,12 +220,14 @@ class Asking:
     def _call(self, broker: Broker, request: Request) -> Any:
         """One question.  A link at rest may have been closed by the broker: that is no news, and costs no try."""
         with self._lock:
+            self._check()
             link = self._links.link(broker, PURPOSE)
             try:
                 reply = _asked(link, request)
             except LinkLost as lost:
                 if self._links_used.get(broker) is not link or isinstance(lost.__cause__, TimeoutError):
                     raise
+                self._check()
                 link = self._links.link(broker, PURPOSE)
                 reply = _asked(link, request)
             self._links_used[broker] = link

@@ -63,6 +63,7 @@ class Coordinator:
     sleep, now   the waiting: groundwork.crew's in the hub
     lock         held for the time of one question, never while waiting to ask again
     tell         a sentence when it begins to wait, and why
+    check        called before each question: raises when nothing may be asked any more
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Coordinator:
         now: Callable[[], float] = time.monotonic,
         lock: AbstractContextManager[Any] | None = None,
         tell: Callable[[str], object] = lambda sentence: None,
+        check: Callable[[], object] = lambda: None,
         broker_retention_ms: int = BROKER_RETENTION_MS,
         metadata_limit: int = METADATA_LIMIT,
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
@@ -85,7 +87,7 @@ class Coordinator:
         """broker_retention_ms: what the brokers' offsets.retention is, which 0.8.2 cannot be asked for; one that is
         really shorter makes an explicit retention shorter, too.  clock_ms: ms since the epoch."""
         whom = (lambda: [brokers]) if isinstance(brokers, Broker) else brokers
-        self._asking = Asking(whom, links, dialect, retries, backoff_ms, timeout_ms, sleep, now, lock, tell)
+        self._asking = Asking(whom, links, dialect, retries, backoff_ms, timeout_ms, sleep, now, lock, tell, check)
         self._dialect = dialect
         self._broker_retention_ms = broker_retention_ms
         self._metadata_limit = metadata_limit

@@ -60,7 +60,9 @@ class SimpleConsumer:
         self._links = Links(client_id, timeout_ms=timeout_ms)
         self._timeout_ms = timeout_ms
         self._replica_id = DEBUGGING if debugging else CONSUMER
-        self._coordinator = Coordinator(self.broker, self._links, self._dialect, retries, backoff_ms, timeout_ms)
+        self._coordinator = Coordinator(
+            self.broker, self._links, self._dialect, retries, backoff_ms, timeout_ms, check=self._check
+        )
         self._closed = False
 
     # ---- messages ----------------------------------------------------------------------------------------------
@@ -210,7 +212,7 @@ class SimpleConsumer:
     # ---- the connection ----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close for good, from any thread: a call that waits raises LinkLost."""
+        """Close for good, from any thread: a call that waits raises LinkLost; LocalError where it would ask again."""
         self._closed = True
         self._links.close()
 

@@ -340,6 +340,34 @@ def test_close_ends_a_call_that_waits_and_refuses_the_next(cluster: FakeCluster,
             call()
 
 
+@pytest.mark.parametrize("first", [False, True], ids=["on a link that was used", "on a new link"])
+def test_close_ends_a_commit_that_waits_and_nothing_is_asked_again(
+    cluster: FakeCluster, simple: SimpleConsumer, first: bool
+):
+    if not first:
+        simple.commit_offsets("g", {T0: 4}, "kafka")
+    held, errors = threading.Event(), []
+    cluster.script("offset_commit", Wait(held))
+    asked = len(cluster.seen("offset_commit"))
+
+    def commit() -> None:
+        try:
+            simple.commit_offsets("g", {T0: 5}, "kafka")
+        except LocalError as closed:
+            errors.append(str(closed))
+
+    committer = threading.Thread(target=commit)
+    committer.start()
+    cluster.wait(lambda: len([seen for seen in cluster.requests if seen.api == "offset_commit"]) > asked)
+    simple.close()
+    committer.join(5.0)
+    held.set()
+    assert not committer.is_alive()
+    assert len(errors) == 1
+    assert "is closed" in errors[0]
+    assert len(cluster.seen("offset_commit")) == asked + 1
+
+
 def test_a_senseless_answer_is_a_lost_link(cluster: FakeCluster, simple: SimpleConsumer):
     cluster.script("list_offsets", Raw(struct.pack(">ii", 4, 77)))
     with pytest.raises(LinkLost):
