@@ -2,6 +2,7 @@
 
     zkconsumer consume -z ZK --topic T --group G            messages to stdout, one a line
     zkconsumer groups list | describe | members             who owns what, what is committed, how far behind
+    zkconsumer offsets get | set | reset | export | ...     positions in ZooKeeper and in Kafka
     zkconsumer lag -z ZK --watch 5                          of every group
     zkconsumer verify-rebalance G -z ZK                     is every partition read, by whom it should be
     zkconsumer topics | brokers                             the cluster, by ZooKeeper or any one broker
@@ -28,6 +29,7 @@ from zkconsumer.commands.completion import PROGRAM, completion
 from zkconsumer.commands.consume import consume
 from zkconsumer.commands.groups import groups
 from zkconsumer.commands.lag import lag
+from zkconsumer.commands.offsets import offsets
 from zkconsumer.commands.verify import verify_rebalance
 
 DISTRIBUTION = "kafka-legacy-mirror"
@@ -50,7 +52,7 @@ def cli(ctx: click.Context, show_version: bool, verbose: bool) -> None:
         raise click.UsageError("a command is missing; zkconsumer --help lists them", ctx)
 
 
-for command in (consume, groups, lag, verify_rebalance, topics, brokers, completion):
+for command in (consume, groups, offsets, lag, verify_rebalance, topics, brokers, completion):
     cli.add_command(command)
 
 

@@ -36,10 +36,14 @@ def exchange(links: Links, asked: Mapping[Broker, Sequence[tuple[K, Request]]]) 
 def _answers(links: Links, broker: Broker, questions: Sequence[tuple[K, Request]]) -> Iterable[tuple[K, Any]]:
     link = links.link(broker, PURPOSE)
     waiting: deque[tuple[K, int]] = deque()
+    on_the_way = 0  # bytes
     for key, request in questions:
-        while waiting and sum(size for _, size in waiting) + request.size > WINDOW_BYTES:
-            yield waiting.popleft()[0], link.receive().body
+        while waiting and on_the_way + request.size > WINDOW_BYTES:
+            answered, size = waiting.popleft()
+            on_the_way -= size
+            yield answered, link.receive().body
         link.send(request)
         waiting.append((key, request.size))
-    while waiting:
-        yield waiting.popleft()[0], link.receive().body
+        on_the_way += request.size
+    for answered, _ in waiting:
+        yield answered, link.receive().body

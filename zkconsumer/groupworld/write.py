@@ -156,10 +156,20 @@ def _write_nodes(session: ZkSession, paths: Mapping[str, Order]) -> dict[str, Ou
         else:
             moved[path] = (b"%d" % order.position, order.node.version)
     outcomes = dict.fromkeys(paths, Outcome.DONE)  # stays so where nothing is to be taken away, and nothing was there
+    _make_folders(session, fresh)
     outcomes |= session.create(fresh)
     for path, outcome in session.write(moved).items():
         outcomes[path] = outcome if isinstance(outcome, Outcome) else Outcome.DONE
     return outcomes | delete_nodes(session, gone)
+
+
+def _make_folders(session: ZkSession, paths: Iterable[str]) -> None:
+    """The folders of these nodes, level by level, where one of them is missing."""
+    folders = {path.rpartition("/")[0] for path in paths}
+    missing = [path for path, node in read_nodes(session, folders).items() if node is None]
+    above = {"/".join(path.split("/")[:depth]) for path in missing for depth in range(3, path.count("/") + 2)}
+    for depth in sorted({path.count("/") for path in above}):
+        session.create({path: b"" for path in above if path.count("/") == depth})
 
 
 def _seen(path: str, order: Order, outcome: Outcome, node: Read | None) -> Written:

@@ -1,0 +1,331 @@
+"""`zkconsumer offsets set | reset | import | delete | copy-group`: what each wants; how it is written: offsetedit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from groundwork.output import EXIT, fail
+from kafkawire.dialects import Store as StoreName
+from kafkawire.model import TopicPartition
+from zkconsumer.access import ZooKeeper
+from zkconsumer.commands.common import tell
+from zkconsumer.commands.offsetedit import Edit, carry, edit_options, usage_errors, world_of
+from zkconsumer.commands.offsetlook import BROKERS, FILE, known, read_file, tell_foreign
+from zkconsumer.commands.options import (
+    brokers_option,
+    group_name,
+    group_option,
+    kafka_version_option,
+    zookeeper_option,
+)
+from zkconsumer.commands.resetkind import reset_kind, reset_options
+from zkconsumer.groupworld.logbounds import at_time
+from zkconsumer.groupworld.look import look
+from zkconsumer.groupworld.stores import counts, held_by, stores_of
+from zkconsumer.groupworld.world import Cluster, World, read_cluster
+from zkconsumer.migration.snapshot import GroupSnapshot
+from zkconsumer.offsetfiles.model import SavedRow
+from zkconsumer.offsetplan.changes import Change, OutOfRangePolicy, plan_changes
+from zkconsumer.offsetplan.spelling import WrongUsage, existing, parse_assignments, parse_partitions
+from zkconsumer.offsetplan.undo import by_store, texts
+from zkconsumer.offsetplan.wanted import FromRows, Problem, Reset, Wanted, asked_time, wanted
+from zkconsumer.offsets.store import NONE, Committed
+
+topics_option = click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="A topic, or these partitions of it; repeatable."
+)
+all_topics_option = click.option("--all-topics", is_flag=True, help="Every partition the group has a position of.")
+
+
+@click.command("set")
+@click.argument("assignments", nargs=-1, required=True, metavar="TOPIC:PARTITION=POSITION...")
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@group_option()
+@kafka_version_option
+@edit_options
+def set_command(
+    assignments: tuple[str, ...],
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    group: str,
+    kafka_version: str,
+    edit: Edit,
+) -> None:
+    """Set positions of a group one by one: the next message to read.
+
+    zkconsumer offsets set -z ZK -b BROKERS --group billing orders:0=123 orders:1,2=0 --execute
+    """
+    with usage_errors():
+        positions = parse_assignments(assignments)
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        cluster, found = _one(world, group, positions)
+        changes = _changes(world, cluster, found, FromRows(dict(positions)), list(positions), edit)
+        carry(world, cluster, {group: found}, changes, edit)
+
+
+@click.command("reset")
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@group_option()
+@topics_option
+@all_topics_option
+@reset_options
+@kafka_version_option
+@edit_options
+def reset_command(
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    group: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    to_earliest: bool,
+    to_latest: bool,
+    to_current: bool,
+    to_offset: str | None,
+    shift_by: str | None,
+    to_datetime: str | None,
+    by_duration: str | None,
+    from_file: Path | None,
+    kafka_version: str,
+    edit: Edit,
+) -> None:
+    """Move a group, as kafka-consumer-groups --reset-offsets does: one of the kinds, on --topic or --all-topics.
+
+    Brokers before 0.10.1 look up times by segment file: the position is up to a segment too early, never too late.
+    """
+    with usage_errors():
+        rows = _rows_of(read_file(from_file, None).rows, group) if from_file is not None else None
+        kind = reset_kind(to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration, rows, tell)
+        chosen = [parse_partitions(text) for text in topics]
+    if all_topics == bool(topics) and not isinstance(kind, FromRows):
+        raise click.UsageError("give --topic TOPIC[:0,1] or --all-topics")
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        cluster = read_cluster(world)
+        tps = existing(chosen, cluster.partitions)
+        if isinstance(kind, FromRows) and not tps:
+            tps = list(kind.positions)
+        found = look(world, [group], cluster, also={group: tps})[group]
+        tell_foreign(found)
+        if all_topics and not isinstance(kind, FromRows):
+            tps = [tp for tp in found.partitions() if cluster.has(tp)]
+        changes = _changes(world, cluster, found, kind, tps, edit)
+        carry(world, cluster, {group: found}, changes, edit)
+
+
+@click.command("import")
+@click.argument("file", type=FILE)
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@group_option(required=False, help="The group of rows that name none; of a file with several, this one only.")
+@click.option("--topic", metavar="TOPIC", help="The topic, for files that name none (kaf, one-node).")
+@click.option("--zero-means-missing", is_flag=True, help="Take each 0 of the file as no position (kafka-utils).")
+@click.option("--keep-out-of-range", is_flag=True, help="Write positions outside the log as they are: for undoing.")
+@kafka_version_option
+@edit_options
+def import_command(
+    file: Path,
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    group: str | None,
+    topic: str | None,
+    zero_means_missing: bool,
+    keep_out_of_range: bool,
+    kafka_version: str,
+    edit: Edit,
+) -> None:
+    """Put back what a file says: an export or an undo file of ours, or a file of another tool, told apart by itself.
+
+    Rows with what each store held put that back in each, deletions included; rows with a position only go where the
+    group has positions now, or to --store.
+    """
+    with usage_errors():
+        rows = read_file(file, topic, zero_means_missing).rows
+    if group is None and any(row.group is None for row in rows):
+        raise click.UsageError(f"{file} does not name the group of every row: give --group")
+    groups = [group] if group is not None else list(dict.fromkeys(row.group for row in rows if row.group is not None))
+    policy: OutOfRangePolicy = "keep" if keep_out_of_range else edit.out_of_range
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        mine = {name: _rows_of(rows, name) for name in groups}
+        cluster = read_cluster(world)
+        found = look(world, groups, cluster, also={name: [row.tp for row in mine[name]] for name in groups}, wide=False)
+        changes: list[Change] = []
+        written: dict[tuple[str, TopicPartition], str] = {}
+        for name in groups:
+            changes += _put_back(world, cluster, found[name], mine[name], edit.stores, policy)
+            written |= {(name, tp): text for tp, text in texts(mine[name], name).items()}
+        carry(world, cluster, found, changes, edit, written)
+
+
+@click.command("delete")
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@group_option()
+@topics_option
+@all_topics_option
+@kafka_version_option
+@edit_options
+def delete_command(
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    group: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    kafka_version: str,
+    edit: Edit,
+) -> None:
+    """Take positions of a group away, also of topics that do not exist any more; auto.offset.reset decides then.
+
+    Kafka has no call for that which these releases know: it is told to forget them, and does at its next check.
+    """
+    if all_topics == bool(topics):
+        raise click.UsageError("give --topic TOPIC[:0,1] or --all-topics")
+    with usage_errors():
+        chosen = [parse_partitions(text) for text in topics]
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        cluster, found = _one(world, group, ())
+        tps = [
+            tp
+            for tp in found.partitions()
+            if all_topics or any(_meant(each.topic, each.partitions, tp) for each in chosen)
+        ]
+        changes = _changes(world, cluster, found, FromRows(dict.fromkeys(tps)), tps, edit)
+        carry(world, cluster, {group: found}, changes, edit)
+
+
+@click.command("copy-group")
+@click.argument("source", callback=group_name)
+@click.argument("target", callback=group_name)
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@click.option("--merge", is_flag=True, help="Also where the target has positions: they are overwritten.")
+@kafka_version_option
+@edit_options
+def copy_command(
+    source: str,
+    target: str,
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    merge: bool,
+    kafka_version: str,
+    edit: Edit,
+) -> None:
+    """Give TARGET the positions of SOURCE, each store its own; with --store, those that count go there."""
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        cluster, found = _one(world, source, ())
+        mine, changes = copied(world, cluster, found, target, merge, edit.stores, edit.out_of_range)
+        held = {(target, tp): row.metadata for tp, row in found.kafka.items() if row.metadata}
+        carry(world, cluster, {target: mine}, changes, edit, held)
+
+
+def copied(
+    world: World,
+    cluster: Cluster,
+    source: GroupSnapshot,
+    target: str,
+    merge: bool,
+    stores: tuple[StoreName, ...] | None,
+    policy: OutOfRangePolicy,
+) -> tuple[GroupSnapshot, list[Change]]:
+    """The target as it is, and what gives it the source's positions.  Ends the command where it has some already."""
+    tps = [tp for tp in source.partitions() if cluster.has(tp)]
+    gone = [tp for tp in source.partitions() if not cluster.has(tp)]
+    if gone:
+        tell(f"{len(gone)} partitions that do not exist any more are left out: {', '.join(map(str, gone[:3]))}")
+    mine = look(world, [target], cluster, also={target: tps})[target]
+    held = [
+        tp for tp in mine.partitions() if any(held_by(mine, tp, store) is not NONE for store in ("kafka", "zookeeper"))
+    ]
+    if held and not merge:
+        fail(
+            f"group {target} has positions of {len(held)} partitions already, as of {held[0]}; --merge overwrites them",
+            EXIT["refused"],
+        )
+    kept = stores or stores_of(source, world.session is not None)
+    wanted_by: dict[StoreName, dict[TopicPartition, Wanted | Problem]] = {}
+    for store in kept:
+        wanted_by[store] = {}
+        for tp in tps:
+            there = counts(source, tp, ("kafka", "zookeeper")) if stores is not None else held_by(source, tp, store)
+            if isinstance(there, int):
+                wanted_by[store][tp] = Wanted(there)
+            elif there is not NONE:
+                wanted_by[store][tp] = Problem(f"{tp} of group {source.group}: {there.reason}")
+    return mine, _by_store(world, cluster, mine, wanted_by, policy)
+
+
+# what is wanted -------------------------------------------------------------------------------------------------------
+
+
+def _one(world: World, group: str, also: Iterable[TopicPartition]) -> tuple[Cluster, GroupSnapshot]:
+    """A group and the cluster.  A group that nobody knows is told: it may be meant, or misspelt."""
+    cluster = read_cluster(world)
+    found = look(world, [group], cluster, also={group: list(also)})[group]
+    tell_foreign(found)
+    if not known(world, found):
+        if not also:
+            fail(f"group {group} is not known", EXIT["not found"])
+        tell(f"group {group} is not known yet: it would be a new one")
+    return cluster, found
+
+
+def _changes(
+    world: World, cluster: Cluster, found: GroupSnapshot, kind: Reset, tps: Sequence[TopicPartition], edit: Edit
+) -> list[Change]:
+    stores = edit.stores or stores_of(found, world.session is not None)
+    committed: dict[TopicPartition, Committed] = {tp: counts(found, tp, stores) for tp in tps}
+    time_ms = asked_time(kind, world.clock_ms())
+    by_time = at_time(world, cluster, tps, time_ms) if time_ms is not None else None
+    after = wanted(kind, tps, committed, found.bounds, by_time, time_ms)
+    before = {tp: {store: held_by(found, tp, store) for store in stores} for tp in after}
+    return plan_changes(found.group, after, before, found.bounds, _existing(cluster, after), stores, edit.out_of_range)
+
+
+def _put_back(
+    world: World,
+    cluster: Cluster,
+    found: GroupSnapshot,
+    rows: Sequence[SavedRow],
+    chosen: tuple[StoreName, ...] | None,
+    policy: OutOfRangePolicy,
+) -> list[Change]:
+    held: list[StoreName] = []
+    if any(row.kafka is not None for row in rows):
+        held.append("kafka")
+    if any(row.zookeeper is not None for row in rows):
+        held.append("zookeeper")
+    stores = chosen or tuple(held) or stores_of(found, world.session is not None)
+    asked = by_store(rows, found.group, stores)
+    return _by_store(world, cluster, found, {store: dict(asked[store]) for store in stores}, policy)
+
+
+def _by_store(
+    world: World,
+    cluster: Cluster,
+    found: GroupSnapshot,
+    wanted_by: Mapping[StoreName, Mapping[TopicPartition, Wanted | Problem]],
+    policy: OutOfRangePolicy,
+) -> list[Change]:
+    changes: list[Change] = []
+    for store, after in wanted_by.items():
+        before = {tp: {store: held_by(found, tp, store)} for tp in after}
+        changes += plan_changes(found.group, after, before, found.bounds, _existing(cluster, after), (store,), policy)
+    return changes
+
+
+def _existing(cluster: Cluster, tps: Iterable[TopicPartition]) -> set[TopicPartition]:
+    return {tp for tp in tps if cluster.has(tp)}
+
+
+def _rows_of(rows: Iterable[SavedRow], group: str) -> list[SavedRow]:
+    found = [row for row in rows if row.group in (None, group)]
+    if not found:
+        raise WrongUsage(f"the file has no row of group {group}")
+    return found
+
+
+def _meant(topic: str, partitions: Sequence[object] | None, tp: TopicPartition) -> bool:
+    return tp.topic == topic and (partitions is None or tp.partition in partitions)
