@@ -1,7 +1,8 @@
 """Reads and writes of ZooKeeper nodes, pipelined, with types: kazoo's futures and exceptions stop here.
 
-Each call takes many nodes at once and asks for all before it waits for the first answer.  What a write may meet is an
-Outcome, not an exception; that the connection went while we waited is ZooKeeperAway: what was asked may have happened.
+Each call takes many nodes at once and asks for WINDOW of them before it waits for the first answer.  What a write may
+meet is an Outcome, not an exception; that the connection went while we waited is ZooKeeperAway: what was asked may
+have happened.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from kazoo.protocol.states import EventType
 
 from zkconsumer.access import OPEN_ACL
 from zkconsumer.errors import ConsumerError, ZooKeeperAway
+
+WINDOW = 200  # kazoo answers in order: a beat waits for what was asked before it, and must not wait for thousands
 
 GONE = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
 
@@ -101,17 +104,25 @@ class ZkCalls:
         hint = "; the node is closed to us: see zookeeper.auth" if isinstance(e, NoAuthError) else ""
         return ConsumerError(f"{what}: ZooKeeper at {self.hosts} refused: {_say(e)}{hint}")
 
-    def _gather(self, what: str, calls: Mapping[str, Any]) -> dict[str, Any]:
-        """All answers; every call is waited for, so that none is left running when one says that the session went."""
+    def _gather(
+        self, what: str, session_id: int | None, paths: Iterable[str], ask: Callable[[Any, str], Any]
+    ) -> dict[str, Any]:
+        """All answers, by path; ask(client, path) asks for one.  A window that is on its way is waited for whole, so
+        that nothing of it is left running when one says that the session went.
+        """
         answers: dict[str, Any] = {}
-        away: ConsumerError | None = None
-        for path, result in calls.items():
-            try:
-                answers[path] = self._answer(f"{what} {path}", result)
-            except ConsumerError as e:
-                away = away or e
-        if away is not None:
-            raise away
+        waiting = list(paths)
+        for at in range(0, len(waiting), WINDOW):
+            client = self._connected(session_id)
+            asked = [(path, ask(client, path)) for path in waiting[at : at + WINDOW]]
+            away: ConsumerError | None = None
+            for path, result in asked:
+                try:
+                    answers[path] = self._answer(f"{what} {path}", result)
+                except ConsumerError as e:
+                    away = away or e
+            if away is not None:
+                raise away
         return answers
 
     def children(self, path: str, watch: Watch | None = None, session_id: int | None = None) -> list[str] | None:
@@ -124,9 +135,8 @@ class ZkCalls:
         self, paths: Iterable[str], watch: Watch | None = None, session_id: int | None = None
     ) -> dict[str, Node | None]:
         """The nodes, pipelined; None for one that is not there (then nothing is watched)."""
-        client = self._connected(session_id)
         watcher = self._watcher(watch)
-        answers = self._gather("read", {path: client.get_async(path, watcher) for path in paths})
+        answers = self._gather("read", session_id, paths, lambda client, path: client.get_async(path, watcher))
         return {
             path: None
             if isinstance(found, NoNodeError)
@@ -138,9 +148,8 @@ class ZkCalls:
         self, paths: Iterable[str], watch: Watch | None = None, session_id: int | None = None
     ) -> dict[str, Node | None]:
         """Like read, without data, and a watch also waits for a node that is not there."""
-        client = self._connected(session_id)
         watcher = self._watcher(watch)
-        answers = self._gather("look at", {path: client.exists_async(path, watcher) for path in paths})
+        answers = self._gather("look at", session_id, paths, lambda client, path: client.exists_async(path, watcher))
         return {
             path: Node(b"", found.version, found.ephemeralOwner)
             if found is not None and not isinstance(found, NoNodeError)
@@ -152,18 +161,18 @@ class ZkCalls:
         self, nodes: Mapping[str, bytes], ephemeral: bool = False, session_id: int | None = None
     ) -> dict[str, Outcome]:
         """Create nodes, pipelined, with their data in the same call; missing parents are made persistent."""
-        client = self._connected(session_id)
-        calls = {path: client.create_async(path, data, ephemeral=ephemeral) for path, data in nodes.items()}
-        answers = self._gather("create", calls)
-        orphans = {path: nodes[path] for path, found in answers.items() if isinstance(found, NoNodeError)}
+
+        def ask(client: Any, path: str) -> Any:
+            return client.create_async(path, nodes[path], ephemeral=ephemeral)
+
+        answers = self._gather("create", session_id, nodes, ask)
+        orphans = [path for path, found in answers.items() if isinstance(found, NoNodeError)]
         outcome = {
             path: Outcome.EXISTS if isinstance(f, NodeExistsError) else Outcome.DONE for path, f in answers.items()
         }
         if orphans:
             self._make_parents({path.rpartition("/")[0] for path in orphans}, session_id)
-            client = self._connected(session_id)
-            calls = {path: client.create_async(path, data, ephemeral=ephemeral) for path, data in orphans.items()}
-            again = self._gather("create", calls)
+            again = self._gather("create", session_id, orphans, ask)
             outcome |= {path: _outcome(found) for path, found in again.items()}
         return outcome
 
@@ -178,18 +187,23 @@ class ZkCalls:
 
     def write(self, nodes: Mapping[str, tuple[bytes, int]], session_id: int | None = None) -> dict[str, Outcome | int]:
         """Set (data, expected version) of nodes, pipelined; the new version, or MISSING or CHANGED."""
-        client = self._connected(session_id)
-        calls = {path: client.set_async(path, data, version=version) for path, (data, version) in nodes.items()}
+
+        def ask(client: Any, path: str) -> Any:
+            data, version = nodes[path]
+            return client.set_async(path, data, version=version)
+
         return {
             path: found.version if not isinstance(found, KazooException) else _outcome(found)
-            for path, found in self._gather("write", calls).items()
+            for path, found in self._gather("write", session_id, nodes, ask).items()
         }
 
     def delete(self, nodes: Mapping[str, int], session_id: int | None = None) -> dict[str, Outcome]:
         """Delete nodes of the expected version, pipelined; MISSING or CHANGED when they are not as expected."""
-        client = self._connected(session_id)
-        calls = {path: client.delete_async(path, version=version) for path, version in nodes.items()}
-        return {path: _outcome(found) for path, found in self._gather("delete", calls).items()}
+
+        def ask(client: Any, path: str) -> Any:
+            return client.delete_async(path, version=nodes[path])
+
+        return {path: _outcome(found) for path, found in self._gather("delete", session_id, nodes, ask).items()}
 
 
 def _outcome(found: Any) -> Outcome:
