@@ -5,6 +5,7 @@
     zkconsumer offsets get | set | reset | export | ...     positions in ZooKeeper and in Kafka
     zkconsumer lag -z ZK --watch 5                          of every group
     zkconsumer verify-rebalance G -z ZK                     is every partition read, by whom it should be
+    zkconsumer migrate plan | check | copy | ..             groups off ZooKeeper, and back
     zkconsumer topics | brokers                             the cluster, by ZooKeeper or any one broker
     zkconsumer completion bash                              for the shell
 
@@ -29,6 +30,7 @@ from zkconsumer.commands.completion import PROGRAM, completion
 from zkconsumer.commands.consume import consume
 from zkconsumer.commands.groups import groups
 from zkconsumer.commands.lag import lag
+from zkconsumer.commands.migrate import migrate
 from zkconsumer.commands.offsets import offsets
 from zkconsumer.commands.verify import verify_rebalance
 
@@ -52,7 +54,7 @@ def cli(ctx: click.Context, show_version: bool, verbose: bool) -> None:
         raise click.UsageError("a command is missing; zkconsumer --help lists them", ctx)
 
 
-for command in (consume, groups, offsets, lag, verify_rebalance, topics, brokers, completion):
+for command in (consume, groups, offsets, lag, verify_rebalance, migrate, topics, brokers, completion):
     cli.add_command(command)
 
 

@@ -1,0 +1,1 @@
+"""Migrations carried out: groups looked at, copied, verified, cut over, taken back.  zkconsumer.migration decides."""
