@@ -7,6 +7,9 @@ import click
 from groundwork.output import EXIT, fail, write
 from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import reaching, tell
+from zkconsumer.commands.groupedit import delete_command, rename_command
+from zkconsumer.commands.groupstores import beside_kafka, both_rows, kafka_groups, read_both
+from zkconsumer.commands.offsetedit import world_of
 from zkconsumer.commands.options import (
     brokers_option,
     group_option,
@@ -22,31 +25,44 @@ from zkconsumer.groups import (
     no_brokers,
     read_group,
 )
+from zkconsumer.groupworld.world import World
 from zkconsumer.membership import Surplus, surplus
 from zkconsumer.offsets.store import NONE, Unknown
 
 LIST = ("group", "members", "topics")
-COLUMNS = ("topic", "partition", "owner", "committed", "end", "lag")
+LIST_BOTH = (*LIST, "store", "protocol")
+COLUMNS = ("topic", "partition", "owner", "committed", "end", "lag", "store", "age")
 MEMBERS = ("member", "host", "pattern", "subscription", "streams", "session", "problem")
 LEADERS = "Ask these brokers who leads what, instead of ZooKeeper."
 
 
 @click.group()
 def groups() -> None:
-    """Look at consumer groups; nothing is changed."""
+    """Look at consumer groups, delete and rename them."""
+
+
+for _each in (delete_command, rename_command):
+    groups.add_command(_each)
 
 
 @groups.command("list")
-@zookeeper_option()
+@zookeeper_option(required=False)
+@brokers_option("Also the groups that Kafka knows, asked of these brokers.")
 @kafka_version_option
 @output_option()
-def list_command(zookeeper: ZooKeeper, kafka_version: str, output: str) -> None:
-    """Print all groups that ZooKeeper knows, how many members each has now and how many topics it read."""
-    with reaching(zookeeper, kafka_version) as reach:
-        rows = list_groups(reach.session, reach.dialect)
-        if not rows and (hint := no_brokers(reach.session)):
+def list_command(zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], kafka_version: str, output: str) -> None:
+    """Print all groups, how many members each has now and how many topics it read.
+
+    With -b also those that Kafka has: by ListGroups from 0.9 on, and by what __consumer_offsets holds (which is all
+    that tells of them on 0.8.2).
+    """
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        rows = list_groups(world.session, world.dialect) if world.session is not None else []
+        if world.session is not None and not rows and (hint := no_brokers(world.session)):
             fail(hint, EXIT["runtime"])
-    write([(row.group, row.members, row.topics) for row in rows], LIST, output)
+        listed = [(row.group, row.members, row.topics) for row in rows]
+        found = beside_kafka(listed, kafka_groups(world)) if brokers else listed
+    write(found, LIST_BOTH if brokers else LIST, output)
 
 
 @groups.command("describe")
@@ -60,18 +76,21 @@ def describe_command(
 ) -> None:
     """Print topic, partition, owner, committed offset, end of the log and lag of each partition of a group.
 
+    A row for each store that holds a position, and how long ago it was written.
     A thread that has nothing to read, because its topic has fewer partitions than threads, is a row without partition.
     """
     with reaching(zookeeper, kafka_version) as reach:
-        nodes = read_group(reach.session, reach.dialect, group)
+        world = World(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
+        nodes, held = read_both(world, group)
         rows = describe(reach.session, reach.links, reach.dialect, [nodes], brokers, tell)[group]
+        shown = both_rows(world, rows, held) if held is not None else [partition_row(row) for row in rows]
     unreadable = [member for member in nodes.members if member.why is not None]
     for member in unreadable:
         tell(f"member {member.consumer_id} cannot be read, so nobody in the group can divide: {member.why}")
     idle = surplus(nodes.threads, nodes.partitions)
     for each in idle:
         tell(str(each))
-    write([*map(partition_row, rows), *idle_rows(idle)], COLUMNS, output)
+    write([*shown, *idle_rows(idle)], COLUMNS, output)
 
 
 @groups.command("members")
@@ -89,18 +108,19 @@ def members_command(zookeeper: ZooKeeper, group: str, kafka_version: str, output
     write([member_row(member) for member in nodes.members], MEMBERS, output)
 
 
-def partition_row(row: GroupRow) -> tuple[object, ...]:
+def partition_row(row: GroupRow, store: str | None = "zookeeper", age: str | None = None) -> tuple[object, ...]:
     """In the order of COLUMNS; why a committed offset is no number goes to stderr."""
     if isinstance(row.committed, Unknown):
         tell(f"{row.topic}/{row.partition}: {row.committed.reason}")
-    committed = None if row.committed is NONE or isinstance(row.committed, Unknown) else row.committed
+    committed = row.committed if isinstance(row.committed, int) else None
     partition = row.partition if isinstance(row.partition, int) else str(row.partition)
-    return (row.topic, partition, row.owner, committed, row.end, row.lag)
+    where = store if row.committed is not NONE else None
+    return (row.topic, partition, row.owner, committed, row.end, row.lag, where, age)
 
 
 def idle_rows(idle: list[Surplus]) -> list[tuple[object, ...]]:
     """A row without a partition for each thread that gets none."""
-    return [(each.topic, None, thread, None, None, None) for each in idle for thread in each.idle]
+    return [(each.topic, None, thread, *[None] * 5) for each in idle for thread in each.idle]
 
 
 def member_row(member: GroupMember) -> tuple[object, ...]:

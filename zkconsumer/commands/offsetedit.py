@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -157,6 +158,11 @@ def world_of(
 # the plan -------------------------------------------------------------------------------------------------------------
 
 
+def show_plan(changes: Iterable[Change], output: str) -> None:
+    """The plan on stdout."""
+    write(plan_rows(changes), PLAN, output)
+
+
 def plan_rows(changes: Iterable[Change]) -> list[tuple[object, ...]]:
     """In the order of PLAN: a row for each store of each partition."""
     rows: list[tuple[object, ...]] = []
@@ -182,16 +188,20 @@ def carry(
     changes: Sequence[Change],
     edit: Edit,
     texts: Mapping[tuple[str, TopicPartition], str] | None = None,
-    also: Callable[[], object] = lambda: None,
+    show: Callable[[Sequence[Change], str], object] = show_plan,
 ) -> bool:
-    """Steps 1 to 6 for a plan; whether it was carried out.  also: called after the go-ahead, before the first write.
+    """Steps 1 to 6 for a plan; whether it was carried out.  show: prints the plan.
 
     Ends the command with a refusal (3), or, when something is not as wished afterwards, with 4.
     """
-    write(plan_rows(changes), PLAN, edit.output)
+    show(changes, edit.output)
+    sys.stdout.flush()  # before what follows on stderr
     for text in dict.fromkeys(change.why for change in changes if change.why):
         tell(text)
     writes = [change for change in changes if change.action == "write"]
+    for text in dict.fromkeys(_left_alone(snapshots[change.group], change) for change in merged(changes)):
+        if text:
+            tell(text)
     _refuse(changes, [snapshots[group] for group in dict.fromkeys(c.group for c in writes)], edit)
     if not writes:
         tell("nothing to write: the stores hold it already" if changes else "nothing to write")
@@ -206,7 +216,6 @@ def carry(
     if not go_ahead(edit.execute, what):
         return False
     _look_again(world, cluster, writes, edit, whole=time.monotonic() - began > 0.5)
-    also()
     undo = keep_undo(world, snapshots, writes, edit.undo_dir)
     done = _write(world, cluster, snapshots, writes, edit, texts)
     report(done)
@@ -216,6 +225,17 @@ def carry(
             f"{sum(row.state != 'written' for row in done)} of {len(done)} are not as wished, see above", EXIT["partly"]
         )
     return True
+
+
+def _left_alone(each: GroupSnapshot, change: Change) -> str:
+    """A sentence where the other store has a position of a group, and is not among those written; else nothing."""
+    others = [store for store in BOTH if store not in change.before and held_by(each, change.tp, store) is not NONE]
+    if not others or isinstance(held_by(each, change.tp, others[0]), Unknown):
+        return ""
+    return (
+        f"group {change.group} has positions in {others[0]} too, which are left as they are: for members that keep "
+        "both stores the larger counts"
+    )
 
 
 def _refuse(changes: Sequence[Change], snapshots: Sequence[GroupSnapshot], edit: Edit) -> None:

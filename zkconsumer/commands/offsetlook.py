@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from zkconsumer.commands.offsetedit import shown
 from zkconsumer.commands.options import group_name
 from zkconsumer.groupworld.grouptree import groups_in_zookeeper
 from zkconsumer.groupworld.look import look
-from zkconsumer.groupworld.stores import counts, held_by, stores_of
+from zkconsumer.groupworld.stores import BOTH, counts, held_by, stores_of
 from zkconsumer.groupworld.world import Cluster, World, read_cluster
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.offsetfiles.model import KafkaState, OffsetsFile, SavedRow, Source, ZnodeState
@@ -78,11 +78,16 @@ def read_file(path: Path, topic: str | None, zero_means_missing: bool = False) -
 # looking --------------------------------------------------------------------------------------------------------------
 
 
-def snapshots(world: World, groups: Sequence[str], regex: bool) -> tuple[dict[str, GroupSnapshot], Cluster]:
-    """The groups named, by name or expression, or all that ZooKeeper has.  Ends the command when one is not known."""
+def snapshots(
+    world: World, groups: Sequence[str], regex: bool, bounds: bool = True
+) -> tuple[dict[str, GroupSnapshot], Cluster]:
+    """The groups named, by name or expression, or all that ZooKeeper has; bounds: with the ends of logs.
+
+    Ends the command when one is not known.
+    """
     cluster = read_cluster(world)
     names = group_names(world, groups, regex)
-    found = look(world, names, cluster)
+    found = look(world, names, cluster, bounds=bounds)
     unknown = [name for name in names if not known(world, found[name])]
     if unknown:
         fail(f"group {', '.join(unknown)} is not known to {_where(world)}", EXIT["not found"])
@@ -122,15 +127,32 @@ def _where(world: World) -> str:
     )
 
 
-def tell_foreign(each: GroupSnapshot) -> None:
-    """Nodes that are none of Kafka's, and the path of 1.1.0: told as they are."""
-    for node in each.foreign:
-        tell(f"group {each.group}: foreign node {node.path} holds {node.found!r}: {node.text}")
+def tell_odd(each: GroupSnapshot) -> None:
+    """On stderr what an operator would overlook: foreign nodes, the path of 1.1.0, positions of another log."""
+    for text in odd(each):
+        tell(f"group {each.group}: {text}")
+
+
+def odd(each: GroupSnapshot) -> Iterator[str]:
+    """A sentence for each."""
+    for one in each.foreign:
+        yield f"foreign node {one.path} holds {one.found!r}: {one.text}"
     for tp, row in each.offset_path.items():
-        tell(
-            f"group {each.group}: node /offset holds {shown(row.position)} for {tp}, beside /offsets: brokers of 1.1.0 "
-            "kept OffsetCommit v0 there, no other release reads it"
+        yield (
+            f"the folder /offset, beside /offsets, holds {shown(row.position)} for {tp}: brokers of 1.1.0 kept "
+            "OffsetCommit v0 there, no other release reads it"
         )
+    for tp in each.partitions():
+        topic, node = each.topics.get(tp.topic), each.zookeeper.get(tp)
+        if topic is None or tp.partition not in topic.partitions:
+            yield f"{tp} does not exist (any more); what is held for it is shown as it is"
+        elif node is not None and topic.czxid is not None and node.mzxid < topic.czxid:
+            yield f"{tp}: its offset node is older than its topic, which was made again: a position of another log"
+        bounds = each.bounds.get(tp)
+        for store in BOTH:
+            there = held_by(each, tp, store)
+            if bounds is not None and isinstance(there, int) and not bounds[0] <= there <= bounds[1]:
+                yield f"{tp}: {there} in {store} lies outside the log, which holds {bounds[0]} to {bounds[1]}"
 
 
 def position_rows(

@@ -27,7 +27,7 @@ from zkconsumer.commands.offsetlook import (
     position_rows,
     saved,
     snapshots,
-    tell_foreign,
+    tell_odd,
 )
 from zkconsumer.commands.offsetwrite import copy_command, delete_command, import_command, reset_command, set_command
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
@@ -77,7 +77,7 @@ def get_command(
     with world_of(zookeeper, brokers, kafka_version) as world:
         found, cluster = snapshots(world, groups, regex)
         for each in found.values():
-            tell_foreign(each)
+            tell_odd(each)
         ages = commit_times(world, cluster, next(iter(found.values()))) if len(found) == 1 else {}
         rows = [row for each in found.values() for row in position_rows(each, stores_named(store) or BOTH, ages)]
     write(rows, GET, output)
@@ -108,7 +108,7 @@ def export_command(
         found, _ = snapshots(world, groups, regex)
         chosen = stores_named(store) or (("zookeeper",) if output == "zk-export" else None)
         for each in found.values():
-            tell_foreign(each)
+            tell_odd(each)
         file = saved(world, found.values(), chosen)
     kind: WrittenKind = "csv" if output == "csv" else "zk-export" if output == "zk-export" else "json"
     left_out = unsayable(file, kind)

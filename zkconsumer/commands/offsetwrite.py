@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from kafkawire.model import TopicPartition
 from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.offsetedit import Edit, carry, edit_options, usage_errors, world_of
-from zkconsumer.commands.offsetlook import BROKERS, FILE, known, read_file, tell_foreign
+from zkconsumer.commands.offsetlook import BROKERS, FILE, known, read_file, tell_odd
 from zkconsumer.commands.options import (
     brokers_option,
     group_name,
@@ -29,7 +30,7 @@ from zkconsumer.groupworld.world import Cluster, World, read_cluster
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.offsetfiles.model import SavedRow
 from zkconsumer.offsetplan.changes import Change, OutOfRangePolicy, plan_changes
-from zkconsumer.offsetplan.spelling import WrongUsage, existing, parse_assignments, parse_partitions
+from zkconsumer.offsetplan.spelling import Chosen, WrongUsage, existing, parse_assignments, parse_partitions
 from zkconsumer.offsetplan.undo import by_store, texts
 from zkconsumer.offsetplan.wanted import FromRows, Problem, Reset, Wanted, asked_time, wanted
 from zkconsumer.offsets.store import NONE, Committed
@@ -100,20 +101,27 @@ def reset_command(
     with usage_errors():
         rows = _rows_of(read_file(from_file, None).rows, group) if from_file is not None else None
         kind = reset_kind(to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration, rows, tell)
-        chosen = [parse_partitions(text) for text in topics]
-    if all_topics == bool(topics) and not isinstance(kind, FromRows):
-        raise click.UsageError("give --topic TOPIC[:0,1] or --all-topics")
     with world_of(zookeeper, brokers, kafka_version) as world:
-        cluster = read_cluster(world)
-        tps = existing(chosen, cluster.partitions)
-        if isinstance(kind, FromRows) and not tps:
-            tps = list(kind.positions)
-        found = look(world, [group], cluster, also={group: tps})[group]
-        tell_foreign(found)
-        if all_topics and not isinstance(kind, FromRows):
-            tps = [tp for tp in found.partitions() if cluster.has(tp)]
-        changes = _changes(world, cluster, found, kind, tps, edit)
+        cluster, found, changes = reset_plan(world, group, kind, topics, all_topics, edit)
         carry(world, cluster, {group: found}, changes, edit)
+
+
+def reset_plan(
+    world: World, group: str, kind: Reset, topics: Sequence[str], all_topics: bool, edit: Edit
+) -> tuple[Cluster, GroupSnapshot, list[Change]]:
+    """What a reset would write.  Raises WrongUsage for topics that do not exist, or where none is chosen."""
+    chosen = [parse_partitions(text) for text in topics]
+    if all_topics == bool(topics) and not isinstance(kind, FromRows):
+        raise WrongUsage("give --topic TOPIC[:0,1] or --all-topics")
+    cluster = read_cluster(world)
+    tps = existing(chosen, cluster.partitions)
+    if isinstance(kind, FromRows) and not tps:
+        tps = list(kind.positions)
+    found = look(world, [group], cluster, also={group: tps})[group]
+    tell_odd(found)
+    if all_topics and not isinstance(kind, FromRows):
+        tps = [tp for tp in found.partitions() if cluster.has(tp)]
+    return cluster, found, _changes(world, cluster, found, kind, tps, edit)
 
 
 @click.command("import")
@@ -144,20 +152,28 @@ def import_command(
     """
     with usage_errors():
         rows = read_file(file, topic, zero_means_missing).rows
-    if group is None and any(row.group is None for row in rows):
-        raise click.UsageError(f"{file} does not name the group of every row: give --group")
-    groups = [group] if group is not None else list(dict.fromkeys(row.group for row in rows if row.group is not None))
-    policy: OutOfRangePolicy = "keep" if keep_out_of_range else edit.out_of_range
+    chosen = replace(edit, out_of_range="keep") if keep_out_of_range else edit
     with world_of(zookeeper, brokers, kafka_version) as world:
-        mine = {name: _rows_of(rows, name) for name in groups}
-        cluster = read_cluster(world)
-        found = look(world, groups, cluster, also={name: [row.tp for row in mine[name]] for name in groups}, wide=False)
-        changes: list[Change] = []
-        written: dict[tuple[str, TopicPartition], str] = {}
-        for name in groups:
-            changes += _put_back(world, cluster, found[name], mine[name], edit.stores, policy)
-            written |= {(name, tp): text for tp, text in texts(mine[name], name).items()}
-        carry(world, cluster, found, changes, edit, written)
+        cluster, found, changes, written = import_plan(world, rows, group, chosen)
+        carry(world, cluster, found, changes, chosen, written)
+
+
+def import_plan(
+    world: World, rows: Sequence[SavedRow], group: str | None, edit: Edit
+) -> tuple[Cluster, dict[str, GroupSnapshot], list[Change], dict[tuple[str, TopicPartition], str]]:
+    """What putting rows back would write, and the texts for Kafka.  Raises WrongUsage where rows name no group."""
+    if group is None and any(row.group is None for row in rows):
+        raise WrongUsage("the file does not name the group of every row: give --group")
+    groups = [group] if group is not None else list(dict.fromkeys(row.group for row in rows if row.group is not None))
+    mine = {name: _rows_of(rows, name) for name in groups} if len(groups) == 1 else _by_group(rows)
+    cluster = read_cluster(world)
+    found = look(world, groups, cluster, also={name: [row.tp for row in mine[name]] for name in groups}, wide=False)
+    changes: list[Change] = []
+    written: dict[tuple[str, TopicPartition], str] = {}
+    for name in groups:
+        changes += _put_back(world, cluster, found[name], mine[name], edit.stores, edit.out_of_range)
+        written |= {(name, tp): text for tp, text in texts(mine[name], name).items()}
+    return cluster, found, changes, written
 
 
 @click.command("delete")
@@ -181,19 +197,21 @@ def delete_command(
 
     Kafka has no call for that which these releases know: it is told to forget them, and does at its next check.
     """
-    if all_topics == bool(topics):
-        raise click.UsageError("give --topic TOPIC[:0,1] or --all-topics")
-    with usage_errors():
-        chosen = [parse_partitions(text) for text in topics]
     with world_of(zookeeper, brokers, kafka_version) as world:
-        cluster, found = _one(world, group, ())
-        tps = [
-            tp
-            for tp in found.partitions()
-            if all_topics or any(_meant(each.topic, each.partitions, tp) for each in chosen)
-        ]
-        changes = _changes(world, cluster, found, FromRows(dict.fromkeys(tps)), tps, edit)
+        cluster, found, changes = delete_plan(world, group, topics, all_topics, edit)
         carry(world, cluster, {group: found}, changes, edit)
+
+
+def delete_plan(
+    world: World, group: str, topics: Sequence[str], all_topics: bool, edit: Edit
+) -> tuple[Cluster, GroupSnapshot, list[Change]]:
+    """What taking positions away would write.  Raises WrongUsage where no topic is chosen."""
+    if all_topics == bool(topics):
+        raise WrongUsage("give --topic TOPIC[:0,1] or --all-topics")
+    chosen = [parse_partitions(text) for text in topics]
+    cluster, found = _one(world, group, ())
+    meant = [tp for tp in found.partitions() if all_topics or any(_meant(each, tp) for each in chosen)]
+    return cluster, found, _changes(world, cluster, found, FromRows(dict.fromkeys(meant)), meant, edit)
 
 
 @click.command("copy-group")
@@ -264,7 +282,7 @@ def _one(world: World, group: str, also: Iterable[TopicPartition]) -> tuple[Clus
     """A group and the cluster.  A group that nobody knows is told: it may be meant, or misspelt."""
     cluster = read_cluster(world)
     found = look(world, [group], cluster, also={group: list(also)})[group]
-    tell_foreign(found)
+    tell_odd(found)
     if not known(world, found):
         if not also:
             fail(f"group {group} is not known", EXIT["not found"])
@@ -327,5 +345,12 @@ def _rows_of(rows: Iterable[SavedRow], group: str) -> list[SavedRow]:
     return found
 
 
-def _meant(topic: str, partitions: Sequence[object] | None, tp: TopicPartition) -> bool:
-    return tp.topic == topic and (partitions is None or tp.partition in partitions)
+def _by_group(rows: Iterable[SavedRow]) -> dict[str, list[SavedRow]]:
+    found: dict[str, list[SavedRow]] = {}
+    for row in rows:
+        found.setdefault(row.group or "", []).append(row)
+    return found
+
+
+def _meant(chosen: Chosen, tp: TopicPartition) -> bool:
+    return tp.topic == chosen.topic and (chosen.partitions is None or tp.partition in chosen.partitions)
