@@ -1,8 +1,9 @@
 """Positions into both stores: compare and set in ZooKeeper, commits of no member in Kafka; every write is read back.
 
     written    the store holds it now, as was read after the write
-    expiring   Kafka was told to forget it and will, at its next check (offsets.retention.check.interval.ms, ten minutes
-               by default); until then it is still read.  No API of these releases deletes one at once
+    expiring   Kafka was told to forget it and will, at its next check (0.8.2 each ten minutes, later releases as
+               offsets.retention.check.interval.ms says); until then it is still read.  No request of these releases
+               deletes one at once
     stale      somebody else wrote it since it was looked at: it was left alone
     failed     it is not known to be there; why says what happened
 
@@ -18,7 +19,7 @@ from typing import Literal
 from kafkawire.dialects import Store as StoreName
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
-from zkconsumer.coordinator import BROKER_RETENTION_MS, Coordinator
+from zkconsumer.coordinator import Coordinator
 from zkconsumer.groupworld.nodes import Read, delete_nodes, read_nodes
 from zkconsumer.groupworld.world import Cluster, World, brokers_of
 from zkconsumer.migration.foreign import number
@@ -33,8 +34,8 @@ State = Literal["written", "expiring", "stale", "failed"]
 AT_ONCE = 2000  # nodes
 WAIT_MS, BACKOFF_MS = 15_000, 500  # for a coordinator that loads, moves, or is being made
 EXPIRING = (
-    "Kafka was told to forget it and does so at its next check (offsets.retention.check.interval.ms, ten minutes by "
-    "default); until then it is still read"
+    "Kafka was told to forget it and does so at its next check (within ten minutes, later ones as "
+    "offsets.retention.check.interval.ms says); until then it is still read"
 )
 
 
@@ -203,7 +204,7 @@ def write_kafka(
     return [found[order.tp] for order in wanted]
 
 
-def coordinator(world: World, cluster: Cluster, broker_retention_ms: int = BROKER_RETENTION_MS) -> Coordinator:
+def coordinator(world: World, cluster: Cluster) -> Coordinator:
     """Whoever coordinates groups in this world, with waits that end after WAIT_MS."""
     return Coordinator(
         lambda: brokers_of(world, cluster),
@@ -215,7 +216,6 @@ def coordinator(world: World, cluster: Cluster, broker_retention_ms: int = BROKE
         sleep=world.sleep,
         now=world.now,
         clock_ms=world.clock_ms,
-        broker_retention_ms=broker_retention_ms,
     )
 
 
@@ -243,29 +243,17 @@ def _read_back(order: Order, error: WireError | None, held: Committed) -> Writte
 
 
 def _expire(world: World, cluster: Cluster, group: str, wanted: Sequence[Order]) -> dict[TopicPartition, Written]:
-    """Commit the same positions as if long ago; the broker takes them away itself."""
-    found: dict[TopicPartition, Written] = {}
-    positions: dict[TopicPartition, tuple[int, str]] = {}
-    for order in wanted:
-        held = order.held.position if order.held is not None else Unknown("it was not looked at")
-        if isinstance(held, int) and order.held is not None:
-            positions[order.tp] = (held, order.held.metadata)
-        elif isinstance(held, Unknown):
-            why = f"{order.tp}: what Kafka holds is not known, so it cannot be told to forget it: {held.reason}"
-            found[order.tp] = Written(order, "failed", why)
-        else:
-            found[order.tp] = Written(order, "written")
-    if not positions:
-        return found
-    # v1 (0.8.2) has no retention to shorten, only the time of the commit: with the broker's retention taken for all
-    # the time since 1970, a retention of 1 ms is a commit in 1970
-    asked = coordinator(world, cluster, broker_retention_ms=world.clock_ms())
+    """Tell Kafka to forget them; where it holds nothing, nothing is to be done."""
+    held = [order.tp for order in wanted if order.held is None or order.held.position is not NONE]
     try:
-        results: Mapping[TopicPartition, WireError | None] = asked.commit(group, positions, "kafka", 1)
+        results: Mapping[TopicPartition, WireError | None] = (
+            coordinator(world, cluster).forget(group, held) if held else {}
+        )
     except WireError as why:
-        results = dict.fromkeys(positions, why)
+        results = dict.fromkeys(held, why)
+    found = {order.tp: Written(order, "written") for order in wanted}
     for order in wanted:
-        if order.tp in positions:
+        if order.tp in results:
             error = results[order.tp]
             found[order.tp] = Written(order, "failed", str(error)) if error else Written(order, "expiring", EXPIRING)
     return found
