@@ -9,7 +9,6 @@ from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import reaching, tell
 from zkconsumer.commands.groupedit import delete_command, rename_command
 from zkconsumer.commands.groupstores import beside_kafka, both_rows, kafka_groups, read_both
-from zkconsumer.commands.offsetedit import world_of
 from zkconsumer.commands.options import (
     brokers_option,
     group_option,
@@ -46,23 +45,24 @@ for _each in (delete_command, rename_command):
 
 
 @groups.command("list")
-@zookeeper_option(required=False)
+@zookeeper_option()
 @brokers_option("Also the groups that Kafka knows, asked of these brokers.")
 @kafka_version_option
 @output_option()
-def list_command(zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], kafka_version: str, output: str) -> None:
+def list_command(zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_version: str, output: str) -> None:
     """Print all groups, how many members each has now and how many topics it read.
 
     With -b also those that Kafka has: by ListGroups from 0.9 on, and by what __consumer_offsets holds (which is all
     that tells of them on 0.8.2).
     """
-    with world_of(zookeeper, brokers, kafka_version) as world:
-        rows = list_groups(world.session, world.dialect) if world.session is not None else []
-        if world.session is not None and not rows and (hint := no_brokers(world.session)):
+    with reaching(zookeeper, kafka_version) as reach:
+        rows = list_groups(reach.session, reach.dialect)
+        if not rows and (hint := no_brokers(reach.session)):
             fail(hint, EXIT["runtime"])
-        listed = [(row.group, row.members, row.topics) for row in rows]
-        found = beside_kafka(listed, kafka_groups(world)) if brokers else listed
-    write(found, LIST_BOTH if brokers else LIST, output)
+        found = [(row.group, row.members, row.topics) for row in rows]
+        world = World(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
+        both = beside_kafka(found, kafka_groups(world)) if brokers else []
+    write(both if brokers else found, LIST_BOTH if brokers else LIST, output)
 
 
 @groups.command("describe")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,7 +15,8 @@ from tests.fakes.broker import FakeCluster
 from tests.fakes.znodes import FakeZookeeper
 from zkconsumer.groupworld.world import World
 
-NOW_MS = 2_000_000_000
+NOW_MS = int(time.time() * 1000)
+WRITTEN_AGO_MS = 90 * 60_000 + 20_000  # 90m, also when a test takes a while
 
 
 @dataclass
@@ -28,7 +31,7 @@ class Fakes:
 
 def filled(topics: Mapping[str, int], kafka: FakeCluster, nodes: Mapping[str, bytes] | None = None) -> FakeZookeeper:
     """ZooKeeper as a cluster with these topics leaves it, with nodes more."""
-    zk = FakeZookeeper(now_ms=NOW_MS - 60_000)
+    zk = FakeZookeeper(now_ms=NOW_MS - WRITTEN_AGO_MS)
     for broker, port in kafka.ports.items():
         zk.set(f"/brokers/ids/{broker}", json.dumps({"host": "127.0.0.1", "port": port}).encode())
     for topic, count in topics.items():
@@ -44,7 +47,6 @@ def fakes(
     nodes: Mapping[str, bytes] | None = None,
     brokers: int = 1,
     ends: Mapping[tuple[str, int], int] | None = None,
-    sleep: Callable[[float], object] = lambda seconds: None,
 ) -> Iterator[Fakes]:
     """topics with so many partitions, all logs empty but for `ends`; __consumer_offsets only when it is among them."""
     with FakeCluster(dict(topics), brokers) as kafka:
@@ -53,7 +55,16 @@ def fakes(
         zk = filled(topics, kafka, nodes)
         links = Links("test", timeout_ms=5000)
         told: list[str] = []
-        world = World(zk.session(), links, dialect("0.8.2"), (), told.append, lambda: NOW_MS, sleep=sleep)
+        clock = itertools.count()  # each look at it is a second
+        world = World(
+            zk.session(),
+            links,
+            dialect("0.8.2"),
+            tell=told.append,
+            clock_ms=lambda: NOW_MS,
+            now=lambda: float(next(clock)),
+            sleep=lambda seconds: None,
+        )
         try:
             yield Fakes(zk, kafka, world, told)
         finally:
