@@ -10,6 +10,7 @@ Leaves out: sessions, watches, ephemerals, ACLs, being away.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +51,30 @@ class FakeSession(ZkCalls):
 
     def _connected(self, session_id: int | None) -> Any:
         return self._zookeeper
+
+
+class FakeTransaction:
+    """All of it, or nothing."""
+
+    def __init__(self, zookeeper: FakeZookeeper) -> None:
+        self._zookeeper = zookeeper
+        self._steps: list[tuple[str, tuple[Any, ...]]] = []
+
+    def create(self, path: str, data: bytes) -> None:
+        self._steps.append(("create_async", (path, data)))
+
+    def set_data(self, path: str, data: bytes, version: int) -> None:
+        self._steps.append(("set_async", (path, data, version)))
+
+    def delete(self, path: str, version: int) -> None:
+        self._steps.append(("delete_async", (path, version)))
+
+    def commit_async(self) -> Answer:
+        before = copy.deepcopy(self._zookeeper.nodes)
+        answers = [getattr(self._zookeeper, name)(*args) for name, args in self._steps]
+        if any(answer.error is not None for answer in answers):
+            self._zookeeper.nodes = before
+        return Answer([answer.error or answer.value for answer in answers])
 
 
 @dataclass
@@ -135,6 +160,9 @@ class FakeZookeeper:
             return Answer(error=NotEmptyError(path))
         del self.nodes[path]
         return Answer(True)
+
+    def transaction(self) -> FakeTransaction:
+        return FakeTransaction(self)
 
     def _refused(self, path: str, version: int) -> Answer | None:
         if path not in self.nodes:

@@ -30,7 +30,7 @@ from kafkawire.model import TopicPartition
 from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import link_pool, reaching, tell
 from zkconsumer.commands.options import execute_option, go_ahead, output_option
-from zkconsumer.groupworld.look import look
+from zkconsumer.groupworld.look import look, members_now
 from zkconsumer.groupworld.stores import BOTH, held_by, who_is_there
 from zkconsumer.groupworld.world import Cluster, World
 from zkconsumer.groupworld.write import Written, carry_out, orders
@@ -265,13 +265,15 @@ def refuse_active(snapshots: Iterable[GroupSnapshot], force: bool) -> None:
 def _look_again(world: World, cluster: Cluster, writes: Sequence[Change], edit: Edit, whole: bool) -> None:
     """Nothing may have changed since the plan: members always, positions where somebody thought about it."""
     groups = list(dict.fromkeys(change.group for change in writes))
-    also = {group: [change.tp for change in writes if change.group == group] for group in groups} if whole else {}
-    if not whole and world.session is None:
-        return
+    came = {group: members for group, members in members_now(world, cluster, groups).items() if members}
+    if came and not edit.force_active:
+        group, members = next(iter(came.items()))
+        fail(f"group {group} has members now, {members[0]} for one; nothing was written", EXIT["refused"])
+    if not whole:
+        return  # versions are compared when the nodes are written
+    also = {group: [change.tp for change in writes if change.group == group] for group in groups}
     now = look(world, groups, cluster, also=also, wide=False, bounds=False)
     refuse_active(now.values(), edit.force_active)
-    if not whole:
-        return
     for change in writes:
         for store, before in change.before.items():
             there = held_by(now[change.group], change.tp, store)

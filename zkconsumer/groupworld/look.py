@@ -20,6 +20,7 @@ from zkconsumer.filters import streams_by_topic
 from zkconsumer.groupworld import kafkaside
 from zkconsumer.groupworld.grouptree import read_trees
 from zkconsumer.groupworld.logbounds import log_bounds
+from zkconsumer.groupworld.nodes import list_children
 from zkconsumer.groupworld.world import Cluster, World
 from zkconsumer.migration.foreign import Znode, sort_nodes
 from zkconsumer.migration.snapshot import Foreign, GroupSnapshot, KafkaRow
@@ -55,6 +56,23 @@ def look(
     found = {name: replace(each, to_group=(to_groups or {}).get(name)) for name, each in found.items()}
     found = _with_kafka(world, cluster, found, extra, wide)
     return _with_bounds(world, cluster, found, extra) if bounds else found
+
+
+def members_now(world: World, cluster: Cluster, groups: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Who is in groups at this moment: ids in ZooKeeper and members in Kafka.  A quick look before a write.
+
+    Raises ZooKeeperAway.
+    """
+    names = list(dict.fromkeys(groups))
+    found: dict[str, tuple[str, ...]] = dict.fromkeys(names, ())
+    if world.session is not None:
+        folders = {world.dialect.znodes.ids(name): name for name in names}
+        for path, ids in list_children(world.session, folders).items():
+            found[folders[path]] = tuple(ids or ())
+    if world.coordinates and cluster.keeps_offsets:
+        for name, members in kafkaside.members(world, cluster, names).items():
+            found[name] += members
+    return found
 
 
 def _from_zookeeper(

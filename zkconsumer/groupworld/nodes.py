@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
 
 from zkconsumer.zkcalls import Outcome
 from zkconsumer.zksession import ZkSession
 
+TOGETHER = 100  # writes in a transaction; a request may have 1 MB
 ON_THE_WAY = 2000  # requests without an answer: more only fill buffers, and ZooKeeper reads no more than 1,000
+
+T = TypeVar("T")
 
 
 class Read(NamedTuple):
@@ -43,6 +46,52 @@ def list_children(session: ZkSession, paths: Iterable[str]) -> dict[str, list[st
 def delete_nodes(session: ZkSession, versions: Mapping[str, int]) -> dict[str, Outcome]:
     """Delete nodes of these versions (-1: any): EXISTS where one has children."""
     return session.ask("delete nodes", _deletes, versions)
+
+
+def write_nodes(
+    session: ZkSession,
+    fresh: Mapping[str, bytes],
+    moved: Mapping[str, tuple[bytes, int]],
+    gone: Mapping[str, int],
+) -> dict[str, Outcome]:
+    """Create, set (data, version) and delete (version) nodes; folders have to be there.
+
+    A hundred go in one transaction, which costs as much as one alone; where one of them is not as expected nothing of
+    its hundred happened, and they are written one by one.
+    """
+    steps = [*((path, "create") for path in fresh), *((path, "set") for path in moved), *((p, "delete") for p in gone)]
+    refused = session.ask("write nodes", _together, steps, fresh, moved, gone)
+    outcomes = {path: Outcome.DONE for path, _ in steps if path not in refused}
+    outcomes |= session.create({path: data for path, data in fresh.items() if path in refused})
+    for path, found in session.write({path: each for path, each in moved.items() if path in refused}).items():
+        outcomes[path] = found if isinstance(found, Outcome) else Outcome.DONE
+    return outcomes | delete_nodes(session, {path: version for path, version in gone.items() if path in refused})
+
+
+def _together(
+    client: Any,
+    steps: Sequence[tuple[str, str]],
+    fresh: Mapping[str, bytes],
+    moved: Mapping[str, tuple[bytes, int]],
+    gone: Mapping[str, int],
+) -> set[str]:
+    """In transactions, side by side; the paths of those that did not happen."""
+    asked = []
+    for some in _slices(steps, TOGETHER):
+        transaction = client.transaction()
+        for path, what in some:
+            if what == "create":
+                transaction.create(path, fresh[path])
+            elif what == "set":
+                transaction.set_data(path, *moved[path])
+            else:
+                transaction.delete(path, gone[path])
+        asked.append((some, transaction.commit_async()))
+    refused: set[str] = set()
+    for some, answer in asked:
+        if any(isinstance(each, Exception) for each in answer.get()):
+            refused |= {path for path, _ in some}
+    return refused
 
 
 def _many(client: Any, paths: Sequence[str], call: Callable[[Any, str], tuple[Any, Callable[[Any], Any]]]) -> Any:
@@ -88,7 +137,7 @@ def _deletes(client: Any, versions: Mapping[str, int]) -> dict[str, Outcome]:
     return found
 
 
-def _slices(paths: Sequence[str]) -> Iterator[list[str]]:
-    every = iter(paths)
-    while some := list(islice(every, ON_THE_WAY)):
+def _slices(each: Sequence[T], size: int = ON_THE_WAY) -> Iterator[list[T]]:
+    every = iter(each)
+    while some := list(islice(every, size)):
         yield some

@@ -20,7 +20,7 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
 from zkconsumer.coordinator import Coordinator
-from zkconsumer.groupworld.nodes import Read, delete_nodes, read_nodes
+from zkconsumer.groupworld.nodes import Read, read_nodes, write_nodes
 from zkconsumer.groupworld.world import Cluster, World, brokers_of
 from zkconsumer.migration.foreign import number
 from zkconsumer.migration.snapshot import KafkaRow, ZkRow
@@ -156,12 +156,9 @@ def _write_nodes(session: ZkSession, paths: Mapping[str, Order]) -> dict[str, Ou
             fresh[path] = b"%d" % order.position
         else:
             moved[path] = (b"%d" % order.position, order.node.version)
-    outcomes = dict.fromkeys(paths, Outcome.DONE)  # stays so where nothing is to be taken away, and nothing was there
     _make_folders(session, fresh)
-    outcomes |= session.create(fresh)
-    for path, outcome in session.write(moved).items():
-        outcomes[path] = outcome if isinstance(outcome, Outcome) else Outcome.DONE
-    return outcomes | delete_nodes(session, gone)
+    nothing = dict.fromkeys(paths, Outcome.DONE)  # where nothing is to be taken away, and nothing was there
+    return nothing | write_nodes(session, fresh, moved, gone)
 
 
 def _make_folders(session: ZkSession, paths: Iterable[str]) -> None:
