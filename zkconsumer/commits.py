@@ -3,6 +3,9 @@
     on the timer, at release, at shutdown, when the user says so, and once when a partition begins (its start position,
     so that it can be told from one that was never read)
 
+Some commits are tried again: one that cannot be made up for later (partitions are let go), and one that the user asked
+for.  One on the timer is not, its turn comes again; so nobody holds the lock for long while a coordinator is away.
+
 A position below the one we committed is never written, unless the partition was reset in between.  A foreign write is
 looked into: if the partition is still ours, ours is taken (and said); if not, nothing is written.
 """
@@ -10,15 +13,18 @@ looked into: if the partition is still ours, ours is taken (and said); if not, n
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
-from groundwork.crew import Lock, sleep
+from groundwork.crew import Event, Lock, deadline, sleep
 from groundwork.failpoints import failpoint
+from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
 from zkconsumer.cursor import Cursor
 from zkconsumer.errors import ConsumerError, ForeignWrite
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.lease import Lease
 from zkconsumer.offsets.store import OffsetStore
+from zkconsumer.refusals import CoordinatorAway
 
 RETRY_S = 1.0  # after a commit that failed; the interval may be a minute
 
@@ -26,11 +32,22 @@ Results = dict[TopicPartition, Exception | None]
 StillOurs = Callable[[list[TopicPartition]], Collection[TopicPartition]]
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often a commit that found no coordinator is made again, after how long, and when at the latest it is over."""
+
+    retries: int
+    backoff_s: float
+    limit_s: float
+
+
 class Commits:
     """Commits for the cursors of one connector.
 
     still_ours(tps)   those of them that are, after somebody else wrote their offset; ConsumerError: that cannot be told
     on_failed(error)  committing begins to fail
+    patience()        for the commits that are tried again; None: none is
+    lock              held during each commit: a change of the store goes between them
     """
 
     def __init__(
@@ -41,6 +58,7 @@ class Commits:
         still_ours: StillOurs,
         on_event: OnEvent,
         on_failed: Callable[[Exception], None] = lambda error: None,
+        patience: Callable[[], Patience | None] = lambda: None,
     ) -> None:
         self._store = store
         self._group = group
@@ -48,24 +66,69 @@ class Commits:
         self._still_ours = still_ours
         self._on_event = on_event
         self._on_failed = on_failed
-        self._lock = Lock()  # a commit on the timer must not land after the one at release
+        self._patience = patience
+        self.lock = Lock()  # a commit on the timer must not land after the one at release
+        self._due = Event()
         self._failing = False
         self._first = True
 
     def commit(self, cursors: Iterable[Cursor]) -> Results:
         """Commit what is done of each; per partition None, or why not.  Raises nothing of the store's."""
-        with self._lock:
-            done = {cursor: cursor.committable() for cursor in cursors}
-            results = self._write({cursor: at for cursor, at in done.items() if at is not None})
+        with self.lock:
+            results = self.commit_locked(cursors)
         self._report(results)
         return results
 
+    def commit_locked(self, cursors: Iterable[Cursor]) -> Results:
+        """The same for one who holds the lock, and tells of it himself."""
+        done = {cursor: cursor.committable() for cursor in cursors}
+        return self._write({cursor: at for cursor, at in done.items() if at is not None})
+
+    def commit_last(self, cursors: Iterable[Cursor]) -> Results:
+        """The same for partitions that are let go: tried again, within the time that the others of the group wait."""
+        leaving = list(cursors)
+        patience = self._patience()
+        if patience is None:
+            return self.commit(leaving)
+        try:
+            with deadline(patience.limit_s, f"committing {len(leaving)} offsets"):
+                return self._again(patience, lambda: self.commit(leaving))
+        except TimeoutError as e:
+            over = ConsumerError(f"{e}; whether they were written is not known")
+            results: Results = dict.fromkeys((cursor.tp for cursor in leaving), over)
+            self._report(results)
+            return results
+
+    def commit_asked(self, cursors: Iterable[Cursor]) -> Results:
+        """The same when the user says so: tried again."""
+        wanted = list(cursors)
+        return self._again(self._patience(), lambda: self.commit(wanted))
+
     def commit_at(self, positions: Mapping[Cursor, int]) -> Results:
-        """Commit just these, whatever is done."""
-        with self._lock:
-            results = self._write(positions)
-        self._report(results)
+        """Commit just these, whatever is done; tried again."""
+
+        def once() -> Results:
+            with self.lock:
+                results = self._write(positions)
+            self._report(results)
+            return results
+
+        return self._again(self._patience(), once)
+
+    def _again(self, patience: Patience | None, once: Callable[[], Results]) -> Results:
+        """Without the lock between two tries."""
+        results = once()
+        for _ in range(patience.retries if patience is not None else 0):
+            if not any(isinstance(e, LinkLost | CoordinatorAway) for e in results.values()):
+                break
+            assert patience is not None
+            sleep(patience.backoff_s)
+            results = once()
         return results
+
+    def hurry(self) -> None:
+        """Commit on the timer now, in its own greenlet; nothing where there is no timer."""
+        self._due.set()
 
     def _write(self, wanted: Mapping[Cursor, int]) -> Results:
         """With the lock held."""
@@ -110,8 +173,9 @@ class Commits:
             self._failing = bool(failed)
 
     def run(self, interval_s: float, cursors: Callable[[], list[Cursor]], connected: Callable[[], bool]) -> None:
-        """Commit on the timer, also when nothing moves; sooner after a failure."""
+        """Commit on the timer, also when nothing moves; sooner after a failure, and when somebody is in a hurry."""
         while True:
-            sleep(min(RETRY_S, interval_s) if self._failing else interval_s)
+            self._due.wait(timeout=min(RETRY_S, interval_s) if self._failing else interval_s)
+            self._due.clear()
             if connected():
                 self.commit(cursors())

@@ -116,7 +116,7 @@ class Processing(ConsumerListener):
         self._workers = workers
         self._stop_s = stop_s
         self._plan: Workplan[TopicPartition, Message] = Workplan(max_unfinished, order_by_key)
-        self._force = Workforce(worker_kind, isinstance(connector._hub, OwnThread))
+        self._force = Workforce(worker_kind, isinstance(connector.hub, OwnThread))
         self._lock = threading.Lock()  # guards the plan and what follows; never held over a wait
         self._jobs = self._force.bell(self._lock)  # there may be something to take
         self._ends = self._force.bell(self._lock)  # something was finished, or has ended
@@ -158,7 +158,7 @@ class Processing(ConsumerListener):
         self._connector.shutdown()
         until = time.monotonic() + SHUTDOWN_S
         with self._lock:
-            while not self._connector._closed and time.monotonic() < until:
+            while not self._connector.closed and time.monotonic() < until:
                 self._ends.wait(LOOK_S / 10)  # somebody else began to shut it down, perhaps in our own hub
         self._force.disband(LOOK_S)
 

@@ -11,133 +11,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-from groundwork.options import Options, Secret, load, option, warnings_of
-from kafkawire.model import TopicPartition
+from groundwork.options import load, option, warnings_of
 from zkconsumer import optionkinds as kinds
 from zkconsumer import optionrules
-from zkconsumer.access import Access, Tls, identity
-
-NOT_YET = "offsets in Kafka do not come before the offset-store release: use zookeeper"
-
-
-def _no_dual_commit(raw: object) -> bool:
-    if str(raw).strip().lower() != "false":
-        raise ValueError(f"false; {NOT_YET}")
-    return False
+from zkconsumer.clusteroptions import ClusterOptions
+from zkconsumer.offsets.modes import Mode, mode_of
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerConfig(Options):
+class ConsumerConfig(ClusterOptions):
     """What a ConsumerConnector is made from.  Make it with load_consumer, or by keyword in Python."""
 
     JVM_ONLY: ClassVar[Mapping[str, str]] = optionrules.JVM_ONLY
     NEWER: ClassVar[Mapping[str, str]] = optionrules.NEWER
 
-    group_id: str = option("group.id", "", "the consumer group", old="groupid", kind=kinds.name, required=True)
-    zookeeper_connect: str = option(
-        "zookeeper.connect",
-        "",
-        "ZooKeeper of the cluster that is read: host:port,host:port/chroot",
-        old="zk.connect",
-        kind=kinds.text,
-        required=True,
-        instead="partitions",
-    )
-    partitions: tuple[TopicPartition, ...] = option(
-        "partitions",
-        (),
-        "read just these, without a group and without ZooKeeper: {orders: [0, 3], payments: [1]}, or as text"
-        " orders:0,3;payments:1",
-        kind=kinds.partitions,
-    )
-    brokers: tuple[tuple[str, int], ...] = option(
-        "metadata.broker.list",
-        (),
-        "with partitions: brokers that are asked for the leaders of all topics, host:port,…",
-        kind=kinds.brokers,
-    )
-    offsets_file: str | None = option(
-        "offsets.file",
-        None,
-        "with partitions: the file that keeps their positions, under the name of the group; its folder must exist",
-        kind=kinds.text,
-    )
-    auto_offset_reset: str = option(
-        "auto.offset.reset",
-        "",
-        "where to begin when no offset is stored or it lies outside the log: smallest, largest, or fail, which parks"
-        " the partition when its offset lies outside (and begins at the smallest when none is stored)",
-        old="autooffset.reset",
-        choices=("smallest", "largest", "fail"),
-        required=True,
-    )
-    consumer_id: str | None = option(
-        "consumer.id",
-        None,
-        "fixed part of the member's id instead of host, time and a random number; only for tests: a restart within the"
-        " session time-out meets its own old nodes",
-        old="consumerid",
-        kind=kinds.name,
-    )
-    client_id: str | None = option("client.id", None, "how brokers' logs name us; the group when empty")
-
-    session_timeout_ms: int = option(
-        "zookeeper.session.timeout.ms",
-        6000,
-        "silence after which ZooKeeper drops our nodes and others take our partitions",
-        "ms",
-        old="zk.sessiontimeout.ms",
-        least=100,
-    )
-    connection_timeout_ms: int | None = option(
-        "zookeeper.connection.timeout.ms",
-        None,
-        "how long ZooKeeper may take to answer at start; the session time-out when empty",
-        "ms",
-        old="zk.connectiontimeout.ms",
-        kind=kinds.ms,
-    )
-    zookeeper_auth: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "zookeeper.auth",
-        None,
-        "who we are to ZooKeeper: digest:USER:PASSWORD; masked wherever it is printed",
-        kind=identity,
-        secret=True,
-    )
-    zookeeper_set_acl: bool = option(
-        "zookeeper.set.acl",
-        False,
-        "nodes we create are written by that identity only, and read by all; for groups all of whose members have it",
-    )
-    zookeeper_ssl: bool = option("zookeeper.ssl.client.enable", False, "connections to ZooKeeper are TLS")
-    zookeeper_ssl_ca: str | None = option(
-        "zookeeper.ssl.ca.location",
-        None,
-        "PEM file of the authorities to trust; the system's when empty",
-        kind=kinds.text,
-    )
-    zookeeper_ssl_certificate: str | None = option(
-        "zookeeper.ssl.certificate.location",
-        None,
-        "PEM file of our certificate, where the server asks for one",
-        kind=kinds.text,
-    )
-    zookeeper_ssl_key: str | None = option(
-        "zookeeper.ssl.key.location",
-        None,
-        "PEM file of its key; the certificate's file when empty",
-        kind=kinds.text,
-    )
-    zookeeper_ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "zookeeper.ssl.key.password",
-        None,
-        "password of the key; masked wherever it is printed",
-        kind=kinds.secret,
-        secret=True,
-    )
-    zookeeper_ssl_verify: bool = option(
-        "zookeeper.ssl.verify", True, "the server's certificate must be trusted and name the host of zookeeper.connect"
-    )
     sync_time_ms: int = option(
         "zookeeper.sync.time.ms", 2000, "default of rebalance.backoff.ms", "ms", old="zk.synctime.ms", least=1
     )
@@ -244,11 +131,47 @@ class ConsumerConfig(Options):
     offsets_storage: str = option(
         "offsets.storage",
         "zookeeper",
-        "where offsets are kept (zookeeper)",
-        kind=kinds.only("zookeeper", {"kafka": NOT_YET}),
+        "where offsets are kept; a running group goes from one to the other through dual.commit.enabled, one member"
+        " after the other",
+        choices=("zookeeper", "kafka"),
     )
-    dual_commit: bool = option(
-        "dual.commit.enabled", False, "offsets in both stores while a group moves (false)", kind=_no_dual_commit
+    dual_commit: bool | None = option(
+        "dual.commit.enabled",
+        None,
+        "with kafka: offsets are kept in both, and the larger is where to begin; true when empty, as in the JVM.  With"
+        " zookeeper it has no effect",
+    )
+    offsets_channel_backoff_ms: int = option(
+        "offsets.channel.backoff.ms", 1000, "before a group's coordinator is asked, or looked for, again", "ms", least=1
+    )
+    offsets_channel_timeout_ms: int = option(
+        "offsets.channel.socket.timeout.ms",
+        10000,
+        "silence of the coordinator after which its connection is given up",
+        "ms",
+        least=100,
+    )
+    offsets_commit_retries: int = option(
+        "offsets.commit.max.retries",
+        5,
+        "how often a commit to Kafka is tried again before partitions are given up, and at a stop; on the timer it is"
+        " tried again each second",
+        least=0,
+    )
+    offsets_retention_ms: int = option(
+        "offsets.retention.ms",
+        -1,
+        "how long Kafka is to keep an offset that is not committed again; -1: as long as the brokers say, a day by"
+        " default",
+        "ms",
+        least=-1,
+    )
+    offsets_migrate: str = option(
+        "offsets.migrate.on.start",
+        "refuse",
+        "with offsets in Kafka alone, where ZooKeeper has some that Kafka has not: refuse to start, or copy them to"
+        " Kafka and go on from there",
+        choices=("refuse", "copy"),
     )
     metrics_enable: bool = option(
         "metrics.enable",
@@ -260,28 +183,13 @@ class ConsumerConfig(Options):
     )
 
     @property
+    def offset_mode(self) -> Mode:
+        """zookeeper, dual or kafka: both options of the store in one word."""
+        return mode_of(self.offsets_storage, self.dual_commit)
+
+    @property
     def backoff_ms(self) -> int:
         return self.sync_time_ms if self.rebalance_backoff_ms is None else self.rebalance_backoff_ms
-
-    @property
-    def connect_timeout_ms(self) -> int:
-        return self.session_timeout_ms if self.connection_timeout_ms is None else self.connection_timeout_ms
-
-    @property
-    def access(self) -> Access:
-        """How a session shows itself to ZooKeeper."""
-        tls = Tls(
-            self.zookeeper_ssl_ca,
-            self.zookeeper_ssl_certificate,
-            self.zookeeper_ssl_key,
-            self.zookeeper_ssl_key_password,
-            self.zookeeper_ssl_verify,
-        )
-        return Access(self.zookeeper_auth, self.zookeeper_set_acl, tls if self.zookeeper_ssl else None)
-
-    @property
-    def client_name(self) -> str:
-        return self.client_id or self.group_id
 
     def problems(self) -> Iterable[str]:
         return optionrules.problems(self)

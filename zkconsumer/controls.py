@@ -52,7 +52,7 @@ class Controls:
     def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> Results:
         """What is done of every owned partition, or just these positions."""
         if positions is None:
-            return self._commits.commit(list(self._cursors.values()))
+            return self._commits.commit_asked(self._cursors.values())
         results: Results = {}
         wanted: dict[Cursor, int] = {}
         for tp, at in positions.items():
@@ -106,6 +106,7 @@ class Controls:
         cursor.discard_fetched()
         if cursor.parked is not None:  # for want of a position
             self.unpark(tp)
+        self._commits.hurry()  # where two stores are kept the larger would count after a crash
         self._fetchers.wake()
 
     def _owned(self, tp: TopicPartition, done: str) -> Cursor:

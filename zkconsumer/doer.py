@@ -189,7 +189,7 @@ class Doer:
 
     def _commit(self, action: Action) -> Report:
         leaving = [self.cursors[tp] for tp in action.share if tp in self.cursors]
-        results = self._commits.commit(leaving) if self._config.auto_commit else {}
+        results = self._commits.commit_last(leaving) if self._config.auto_commit else {}
         for cursor in leaving:
             cursor.drop()  # what is done from here on is done again by the next owner
         failed = [f"{tp}: {e}" for tp, e in results.items() if e is not None]

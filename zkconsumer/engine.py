@@ -207,7 +207,7 @@ class Engine:
 
     def look(self) -> Look:
         """What metrics show, of one moment."""
-        return Look(self.side.session_state, self.side.rounds, self.controls.status())
+        return Look(self.side.session_state, self.side.rounds, self.controls.status(), self.side.offsets)
 
     @property
     def silent_s(self) -> float:
@@ -219,9 +219,11 @@ class Engine:
     # what happens to us -------------------------------------------------------------------------------------------
 
     def _located(self, cursors: list[Cursor]) -> None:
-        """Partitions that begin where their log said: write it down, so that they differ from ones never read."""
-        if self._config.auto_commit and self.side.may_commit():
-            self._commits.commit(cursors)
+        """Partitions that begin where their log said: write it down, so that they differ from ones never read.
+
+        On the timer's time: a fetcher does not wait for a coordinator.
+        """
+        self._commits.hurry()
 
     def _corrupt(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
         """From a user's thread: a message met while iterating is damaged."""

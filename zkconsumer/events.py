@@ -23,7 +23,8 @@ class ConsumerEvent:
     reset       the position jumped back
     parked      a partition delivers nothing more until somebody acts
     flows       a parked partition was tried again, and got past the place
-    offset      a foreign or unreadable committed offset, or a commit that failed
+    offset      a foreign or unreadable committed offset, a commit that failed, or members that keep offsets elsewhere
+    mode        offsets are kept elsewhere from now on (switch_offsets)
     leader      a partition has no leader, or its broker does not answer
     claim       an owner node of ours was taken away, or an orphan of ours was found
     listener    a method of the program's listener failed, or took longer than listener.timeout.ms

@@ -27,6 +27,7 @@ from zkconsumer.events import ConsumerEvent
 from zkconsumer.leaders import LeaderSource, MetadataLeaders
 from zkconsumer.leaving import drain
 from zkconsumer.offsets.choice import store_of_fixed
+from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
 from zkconsumer.side import Parts
 
@@ -41,6 +42,7 @@ class FixedSide:
     rounds = 0  # of a group
     session_state = ""
     silent_s = 0.0
+    offsets = None
 
     def __init__(self, parts: Parts, own: OffsetStore | None) -> None:
         config = parts.config
@@ -146,6 +148,11 @@ class FixedSide:
 
     def ask(self, what: str, question: Callable[..., Any], *args: object) -> Any:
         raise ConsumerError(f"cannot {what}: fixed partitions are read without ZooKeeper")
+
+    def switch_offsets(self, mode: Mode) -> None:
+        raise ConsumerError(
+            f"offsets cannot go to {mode}: positions of fixed partitions are in offsets.file, or in the program's store"
+        )
 
     def _still_ours(self, tps: list[TopicPartition]) -> Sequence[TopicPartition]:
         """All of them: the list says so.  Whoever else writes their positions is told of, and not obeyed."""

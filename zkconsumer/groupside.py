@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from groundwork.crew import now, sleep
+from groundwork.crew import Event, now, sleep
 from groundwork.hub import OwnThread
 from groundwork.lag import HubLag, busy_lines
 from kafkawire.model import TopicPartition
 from zkconsumer.claims import Claims
+from zkconsumer.commits import Patience
 from zkconsumer.cursor import Cursor
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
@@ -17,12 +18,16 @@ from zkconsumer.groupread import GroupReader
 from zkconsumer.leaders import LeaderSource, ZookeeperLeaders
 from zkconsumer.member import Member
 from zkconsumer.membership import Event as GroupEvent
+from zkconsumer.offsetmode import OffsetMode
 from zkconsumer.offsets.choice import store_of_group
+from zkconsumer.offsets.modes import Mode
 from zkconsumer.side import Parts
+from zkconsumer.status import OffsetsStatus
 from zkconsumer.zksession import State, ZkSession
 
 FIRST_ROUND_S = 10.0  # creating streams waits that long for a first round; the member goes on trying
 AUDIT_S = 30.0
+LAST_COMMIT_S = 5.0  # of partitions that are let go, while a coordinator is away: JVM members wait about 8 s for them
 LATE_SHARE = 0.25  # of the session's time-out: three more of that, and it is over
 SILENT_SHARE = 3  # of the session's time-out: four beats without an answer
 
@@ -50,10 +55,25 @@ class GroupSide:
             self._fence,
             config.access,
         )
-        store = store_of_group(config, self.session, dialect, parts.links)
-        self._claims = Claims(self.session, dialect.znodes, config.group_id, self._owner_lost, self._freed)
-        self.commits = parts.commits(store, self._still_ours)
         self.leaders: LeaderSource = ZookeeperLeaders(self.session, dialect.znodes, parts.on_event)
+        self._touched = Event()  # there is something for our mode node to say
+        self._store = store_of_group(config, self.session, dialect, self.leaders, parts.on_event, self._touched.set)
+        self._claims = Claims(self.session, dialect.znodes, config.group_id, self._owner_lost, self._freed)
+        self.commits = parts.commits(self._store, self._still_ours, self._patience)
+        self._make_cursor = parts.make_cursor
+        self.mode = OffsetMode(
+            self.session,
+            dialect,
+            config.group_id,
+            parts.consumer_id,
+            parts.registration,
+            config.exclude_internal_topics,
+            self._store,
+            self.commits,
+            parts.cursors,
+            parts.on_event,
+            self._touched,
+        )
         self.fetchers = parts.fetchers(self.leaders)
         reader = GroupReader(
             self.session,
@@ -70,9 +90,9 @@ class GroupSide:
             self._claims,
             self.fetchers,
             self.commits,
-            store,
+            self._store,
             parts.crew,
-            parts.make_cursor,
+            self._take,
             parts.cursors,
             config,
             parts.on_event,
@@ -83,11 +103,13 @@ class GroupSide:
 
     def connect(self) -> None:
         self.session.start()
+        self.mode.begin()
 
     def take_part(self) -> None:
         """Register and try a first round; what fails in it is retried for ever."""
         self._crew.spawn("member", self.member.run)
         self._crew.spawn("audit", self._audit)
+        self._crew.spawn("offset-mode", self.mode.run)
         if isinstance(self._hub, OwnThread):  # the caller's hub is its own business
             limit_ms = self._config.session_timeout_ms * LATE_SHARE
             self._crew.spawn("lag", HubLag(f"hub of {self._config.group_id}", limit_ms, on_late=self._late).run)
@@ -98,6 +120,7 @@ class GroupSide:
         self.member.closed.wait(timeout=timeout_s)
 
     def close(self) -> None:
+        self._store.close()
         self.session.close()
 
     # what the engine asks -----------------------------------------------------------------------------------------
@@ -129,6 +152,26 @@ class GroupSide:
         silent_s = 0.0 if heard is None else now() - heard
         return silent_s if silent_s > limit_s else 0.0
 
+    def switch_offsets(self, mode: Mode) -> None:
+        self.mode.switch(mode)
+
+    @property
+    def offsets(self) -> OffsetsStatus:
+        return self._store.status
+
+    def _patience(self) -> Patience | None:
+        config = self._config
+        if not self._store.in_kafka:
+            return None
+        return Patience(config.offsets_commit_retries, config.offsets_channel_backoff_ms / 1000, LAST_COMMIT_S)
+
+    def _take(self, tp: TopicPartition, thread: str, reset: str) -> Cursor:
+        """A cursor for what was just claimed and read.  Where the stores differ they are made even soon, or an idle
+        partition would keep what it has in the other store for ever."""
+        if tp in self._store.uneven:
+            self.commits.hurry()
+        return self._make_cursor(tp, thread, reset)
+
     def _still_ours(self, tps: list[TopicPartition]) -> Sequence[TopicPartition]:
         """Those whose owner nodes are ours, as ZooKeeper says now; the others are let go."""
         lost = self._claims.lost(tps)
@@ -146,6 +189,7 @@ class GroupSide:
         if state is State.LOST:
             self.member.session_lost()
         elif state is State.CONNECTED:
+            self._touched.set()
             self.fetchers.look_again()
             self.member.reconnected()
 

@@ -5,6 +5,9 @@
     zkconsumer_rebalances_total                             rounds, also those that have to be tried again
     zkconsumer_lag, zkconsumer_buffer_bytes                 of each owned partition: topic, partition
     zkconsumer_session                                      1 for the state it is in: connected, suspended, lost
+    zkconsumer_offsets_mode                                 1 for the mode it is in: zookeeper, dual, kafka
+    zkconsumer_offsets_committed_total, ..._failed_total    offsets by store: zookeeper, kafka
+    zkconsumer_offsets_last_commit_seconds                  by store, when: since 1970
 
 Each has the labels group and consumer (the member's id).  Gauges are read when somebody scrapes; a connector that was
 shut down is gone from the next scrape on.  Needs prometheus-client (the extra `metrics`).
@@ -19,7 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from groundwork.options import OptionError
 from kafkawire.model import MessageSet
-from zkconsumer.status import PartitionStatus
+from zkconsumer.offsets.modes import MODES
+from zkconsumer.status import OffsetsStatus, PartitionStatus
 
 if TYPE_CHECKING:
     from prometheus_client.registry import CollectorRegistry
@@ -35,6 +39,7 @@ class Look(NamedTuple):
     session: str
     rounds: int
     partitions: Sequence[PartitionStatus]
+    offsets: OffsetsStatus | None = None  # None: fixed partitions
 
 
 class ConsumerMetrics:
@@ -126,6 +131,12 @@ def _families() -> dict[str, Any]:
         core.HistogramMetricFamily("zkconsumer_message_size_bytes", "Key and value of a message.", labels=LABELS),
         core.GaugeMetricFamily("zkconsumer_lag", "Messages not done, as of the last fetch.", labels=partition),
         core.GaugeMetricFamily("zkconsumer_buffer_bytes", "Fetched and not done.", labels=partition),
+        core.CounterMetricFamily("zkconsumer_offsets_committed", "Offsets committed.", labels=(*LABELS, "store")),
+        core.CounterMetricFamily("zkconsumer_offsets_failed", "Offsets not committed.", labels=(*LABELS, "store")),
+        core.GaugeMetricFamily(
+            "zkconsumer_offsets_last_commit_seconds", "When, since 1970.", labels=(*LABELS, "store")
+        ),
+        core.GaugeMetricFamily("zkconsumer_offsets_mode", "1: where offsets are kept.", labels=(*LABELS, "mode")),
         core.GaugeMetricFamily("zkconsumer_session", "1: the ZooKeeper session's state.", labels=(*LABELS, "state")),
     )
     return {family.name: family for family in made}
@@ -149,11 +160,24 @@ def _add_gauges(families: dict[str, Any], metrics: ConsumerMetrics) -> None:
     families["zkconsumer_rebalances"].add_metric(metrics.labels, seen.rounds)
     for state in STATES if seen.session else ():  # fixed partitions have no session
         families["zkconsumer_session"].add_metric((*metrics.labels, state), int(state == seen.session))
+    if seen.offsets is not None:
+        _add_offsets(families, metrics.labels, seen.offsets)
     for row in seen.partitions:
         where = (*metrics.labels, row.topic, str(row.partition))
         if row.lag is not None:
             families["zkconsumer_lag"].add_metric(where, row.lag)
         families["zkconsumer_buffer_bytes"].add_metric(where, row.buffered_bytes)
+
+
+def _add_offsets(families: dict[str, Any], labels: tuple[str, str], offsets: OffsetsStatus) -> None:
+    for mode in MODES:
+        families["zkconsumer_offsets_mode"].add_metric((*labels, mode), int(mode == offsets.mode))
+    for row in offsets.stores:
+        families["zkconsumer_offsets_committed"].add_metric((*labels, row.store), row.accepted)
+        families["zkconsumer_offsets_failed"].add_metric((*labels, row.store), row.failed)
+        if row.last is not None:
+            seconds = row.last.committed_at_ms / 1000
+            families["zkconsumer_offsets_last_commit_seconds"].add_metric((*labels, row.store), seconds)
 
 
 _collectors: dict[int, Collector] = {}  # by registry: one for each, as long as the process lives

@@ -6,7 +6,7 @@ Each raises ValueError with what it expected; groundwork.options makes the sente
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from groundwork.options import Secret
 from kafkawire.cluster.fixed import parse_addresses
@@ -20,18 +20,6 @@ def name(raw: object) -> str:
     if not isinstance(raw, str) or not NAME.fullmatch(raw.strip()):
         raise ValueError("ASCII letters, digits, '.', '_' and '-'")
     return raw.strip()
-
-
-def only(allowed: str, later: Mapping[str, str]) -> Callable[[object], str]:
-    """An option of which one value works yet; the others would be ignored silently, so they are refused."""
-
-    def kind(raw: object) -> str:
-        said = (str(raw).lower() if isinstance(raw, bool) else str(raw)).strip().lower()
-        if said != allowed:
-            raise ValueError(f"{allowed}{'; ' + later[said] if said in later else ''}")
-        return said
-
-    return kind
 
 
 def text(raw: object) -> str:

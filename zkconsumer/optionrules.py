@@ -11,8 +11,6 @@ from zkconsumer.access import tls_problems
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
 
-_KAFKA_STORE = "offsets are stored in ZooKeeper"
-
 JVM_ONLY: Final = {
     "num.consumer.fetchers": "there is one fetcher for each source broker",
     "fetcher.backoff.ms": "the broker holds a fetch that has nothing new, see fetch.wait.max.ms",
@@ -21,9 +19,6 @@ JVM_ONLY: Final = {
     "mirror.topics.whitelist": "topics are chosen by the whitelist of the mirror or of the streams",
     "mirror.topics.blacklist": "topics are chosen by the blacklist of the mirror or of the streams",
     "mirror.consumer.numthreads": "streams are counted by num.streams",
-    "offsets.channel.backoff.ms": _KAFKA_STORE,
-    "offsets.channel.socket.timeout.ms": _KAFKA_STORE,
-    "offsets.commit.max.retries": _KAFKA_STORE,
 }
 
 NEWER: Final = {
@@ -43,9 +38,18 @@ NEWER: Final = {
     "isolation.level": "nothing: transactions came with 0.11",
 }
 
+KAFKA_ONLY: Final = (  # options of offsets in Kafka
+    "offsets.channel.backoff.ms",
+    "offsets.channel.socket.timeout.ms",
+    "offsets.commit.max.retries",
+    "offsets.retention.ms",
+    "offsets.migrate.on.start",
+)
+
 GROUP_ONLY: Final = {  # options that fixed partitions have no use for: a warning when a file gives one
     **dict.fromkeys(("partition.assignment.strategy", "exclude.internal.topics"), "the list says what is read"),
     **dict.fromkeys(("rebalance.max.retries", "rebalance.backoff.ms"), "there is no group to share with"),
+    **dict.fromkeys(KAFKA_ONLY, "positions are kept in 'offsets.file', or by the program's own store"),
     **dict.fromkeys(
         (
             "zookeeper.session.timeout.ms",
@@ -110,6 +114,11 @@ def _of_group(config: ConsumerConfig) -> Iterator[str]:
             f" which must be more than 'zookeeper.session.timeout.ms' ({session}): a dead member holds its share"
             " that long"
         )
+    if -1 < config.offsets_retention_ms <= config.auto_commit_interval_ms:
+        yield (
+            f"'offsets.retention.ms' ({config.offsets_retention_ms}) must be -1, or longer than"
+            f" 'auto.commit.interval.ms' ({config.auto_commit_interval_ms}): Kafka would forget offsets between commits"
+        )
     if config.zookeeper_set_acl and config.zookeeper_auth is None:
         yield "'zookeeper.set.acl' needs 'zookeeper.auth': there is no identity to close the nodes for"
     yield from tls_problems(
@@ -122,8 +131,10 @@ def _of_group(config: ConsumerConfig) -> Iterator[str]:
 
 
 def without_effect(config: ConsumerConfig) -> Iterable[str]:
-    """Sentences, without the file's name, on what it gives and fixed partitions have no use for."""
+    """Sentences, without the file's name, on what it gives and has no use for."""
     if not config.partitions:
+        if config.offsets_storage == "zookeeper" and config.dual_commit:
+            return ["option 'dual.commit.enabled' has no effect with 'offsets.storage' zookeeper: only that is written"]
         return ()
     needless = sorted(GROUP_ONLY.keys() & given(config))
     return [f"option '{key}' has no effect with fixed 'partitions': {GROUP_ONLY[key]}" for key in needless]

@@ -16,7 +16,7 @@ from kafkawire.dialects import Dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.v08.znodes import Registration
-from zkconsumer.commits import Commits, StillOurs
+from zkconsumer.commits import Commits, Patience, StillOurs
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.cursor import Cursor
 from zkconsumer.events import OnEvent
@@ -25,7 +25,9 @@ from zkconsumer.fetchers import Fetchers
 from zkconsumer.leaders import LeaderSource
 from zkconsumer.lease import Lease
 from zkconsumer.listeners import Hooks
+from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import OffsetStore
+from zkconsumer.status import OffsetsStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,11 @@ class Parts:
         pause_s = self.config.refresh_leader_backoff_ms / 1000
         return Fetchers(source, self.crew, self.links, pause_s, self.make_fetcher, self.on_event)
 
-    def commits(self, store: OffsetStore, still_ours: StillOurs) -> Commits:
-        return Commits(store, self.config.group_id, self.lease, still_ours, self.on_event, self.hooks.error)
+    def commits(
+        self, store: OffsetStore, still_ours: StillOurs, patience: Callable[[], Patience | None] = lambda: None
+    ) -> Commits:
+        group = self.config.group_id
+        return Commits(store, group, self.lease, still_ours, self.on_event, self.hooks.error, patience)
 
 
 class Side(Protocol):
@@ -86,6 +91,14 @@ class Side(Protocol):
 
     def ask(self, what: str, question: Callable[..., Any], *args: object) -> Any:
         """question(zk, znodes, *args) on the ZooKeeper session."""
+
+    def switch_offsets(self, mode: Mode) -> None:
+        """Keep offsets elsewhere from now on.  Raises ConsumerError; then nothing has changed."""
+
+    @property
+    def offsets(self) -> OffsetsStatus | None:
+        """Where a member of a group commits to."""
+        ...
 
     @property
     def settled(self) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kafkawire.model import PartitionId, TopicPartition
 from zkconsumer.cursor import Cursor
+from zkconsumer.offsets.modes import Mode, StoreCommit
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,27 @@ class PartitionStatus:
     @property
     def tp(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """What became of the offsets that were given to one store: zookeeper or kafka; counted one by one.
+
+    last: its last commit of which anything was accepted.
+    """
+
+    store: str
+    accepted: int
+    failed: int
+    last: StoreCommit | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsStatus:
+    """Where a member of a group commits to."""
+
+    mode: Mode
+    stores: tuple[StoreStatus, ...]
 
 
 def status_of(cursor: Cursor, fetched: bool) -> PartitionStatus:

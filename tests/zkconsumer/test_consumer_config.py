@@ -94,9 +94,10 @@ def test_a_jvms_file_keeps_its_meaning_with_a_warning(names, kept):
 @pytest.mark.parametrize(
     ("option", "value", "says"),
     [
-        ("offsets.storage", "kafka", "use zookeeper"),
-        ("offsets.storage", "Kafka", "use zookeeper"),
-        ("dual.commit.enabled", True, "use zookeeper"),
+        ("offsets.storage", "file", "one of zookeeper, kafka"),
+        ("dual.commit.enabled", "both", "true or false"),
+        ("offsets.migrate.on.start", "reset", "one of refuse, copy"),
+        ("offsets.retention.ms", -2, "at least -1 ms"),
         ("partition.assignment.strategy", "round", "one of range, roundrobin"),
         ("partition.assignment.strategy", "sticky", "one of range, roundrobin"),
         ("group.id", "a/b", "ASCII letters, digits"),
@@ -193,6 +194,36 @@ def test_options_of_groups_have_no_effect_with_fixed_partitions_and_that_is_said
 
 def test_every_option_of_groups_alone_is_one():
     assert GROUP_ONLY.keys() <= {spec.key for spec in specs(ConsumerConfig).values()}
+
+
+@pytest.mark.parametrize(
+    ("given", "mode"),
+    [
+        ({}, "zookeeper"),
+        ({"offsets.storage": "zookeeper", "dual.commit.enabled": "false"}, "zookeeper"),
+        ({"offsets.storage": "kafka"}, "dual"),  # the JVM's default
+        ({"offsets.storage": "Kafka", "dual.commit.enabled": "true"}, "dual"),
+        ({"offsets.storage": "kafka", "dual.commit.enabled": "false"}, "kafka"),
+    ],
+)
+def test_a_jvms_file_says_where_offsets_are_kept(given, mode):
+    config = load({**NEEDED, **given}, jvm=True)
+    assert (config.offset_mode, warnings_of(config)) == (mode, [])
+
+
+def test_dual_commit_without_kafka_has_no_effect_and_that_is_said():
+    config = load({**NEEDED, "dual.commit.enabled": True})
+    assert config.offset_mode == "zookeeper"
+    (warning,) = warnings_of(config)
+    assert warning.startswith(
+        "mirror.yaml: option 'dual.commit.enabled' has no effect with 'offsets.storage' zookeeper"
+    )
+
+
+def test_a_retention_outlasts_the_commits():
+    (problem,) = problems({**NEEDED, "offsets.retention.ms": 60000})
+    assert "'offsets.retention.ms' (60000) must be -1, or longer than 'auto.commit.interval.ms' (60000)" in problem
+    assert load({**NEEDED, "offsets.retention.ms": 60001}).offsets_retention_ms == 60001
 
 
 def test_retries_have_to_outlast_a_dead_members_session():

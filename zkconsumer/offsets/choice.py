@@ -2,21 +2,150 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
 from groundwork.beside import Beside
+from groundwork.crew import Lock, connect, now, sleep
 from groundwork.options import OptionError
 from kafkawire.dialects import Dialect
+from kafkawire.errors import WireError
+from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.coordinator import Coordinator
+from zkconsumer.errors import ConsumerError
+from zkconsumer.events import ConsumerEvent, OnEvent
+from zkconsumer.leaders import LeaderSource
+from zkconsumer.lease import Lease
+from zkconsumer.logends import EARLIEST, LATEST, log_ends_by
 from zkconsumer.offsets.file import FileOffsets
-from zkconsumer.offsets.store import OffsetStore
+from zkconsumer.offsets.group import GroupOffsets
+from zkconsumer.offsets.kafka import KafkaOffsets
+from zkconsumer.offsets.store import Committed, OffsetStore
 from zkconsumer.offsets.threaded import ThreadedOffsets
 from zkconsumer.offsets.zookeeper import ZookeeperOffsets
 from zkconsumer.zksession import ZkSession
 
+log = logging.getLogger(__name__)
 
-def store_of_group(config: ConsumerConfig, session: ZkSession, dialect: Dialect, links: Links) -> OffsetStore:
-    """A member's store, by offsets.storage; links lead to the brokers of the cluster that is read."""
-    return ZookeeperOffsets(session, dialect.znodes)
+READ_RETRIES = 10  # of a member that has claimed its share; then the round is tried again
+COMMIT_RETRIES = 1  # for a coordinator that moved; who commits (zkconsumer.commits) knows how often it is worth it
+
+
+def store_of_group(
+    config: ConsumerConfig,
+    session: ZkSession,
+    dialect: Dialect,
+    leaders: LeaderSource,
+    on_event: OnEvent,
+    on_commit: Callable[[], object],
+) -> GroupOffsets:
+    """A member's store, by offsets.storage and dual.commit.enabled; which of them counts may change while it runs.
+
+    leaders: the brokers of the cluster that is read, any of which can tell the group's coordinator.
+    """
+    links = Links(config.client_name, connect, config.offsets_channel_timeout_ms)
+    channel = _Channel(leaders, links, dialect, on_event)
+    lock = Lock()  # reads and commits go over the same links
+    backoff_ms, timeout_ms = config.offsets_channel_backoff_ms, config.offsets_channel_timeout_ms
+
+    def coordinator(retries: int) -> Coordinator:
+        limit_ms = retries * backoff_ms + timeout_ms
+        return Coordinator(
+            channel.brokers, links, dialect, retries, backoff_ms, limit_ms, sleep=sleep, now=now, lock=lock,
+            tell=channel.tell,
+        )  # fmt: skip
+
+    kafka = _ReadAndWrite(
+        KafkaOffsets(coordinator(READ_RETRIES), now=now),
+        KafkaOffsets(coordinator(COMMIT_RETRIES), _retention_ms(config), now),
+        channel.works,
+    )
+    return GroupOffsets(
+        config.offset_mode,
+        ZookeeperOffsets(session, dialect.znodes),
+        kafka,
+        config.offsets_migrate == "copy",
+        channel.bounds,
+        lambda tp, sentence: on_event(ConsumerEvent("offset", sentence, tp)),
+        on_commit,
+        links.close,
+    )
+
+
+def _retention_ms(config: ConsumerConfig) -> int | None:
+    return None if config.offsets_retention_ms < 0 else config.offsets_retention_ms
+
+
+class _ReadAndWrite:
+    """Kafka's store for somebody who reads with patience, and is told soon what became of a commit."""
+
+    def __init__(self, reads: KafkaOffsets, commits: KafkaOffsets, works: Callable[[], object]) -> None:
+        self._reads = reads
+        self._commits = commits
+        self._works = works
+
+    def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        found = self._reads.read(group, tps)
+        self._works()
+        return found
+
+    def commit(
+        self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
+    ) -> dict[TopicPartition, Exception | None]:
+        results = self._commits.commit(group, positions, lease)
+        if any(why is None for why in results.values()):
+            self._works()
+        return results
+
+
+class _Channel:
+    """Whom to ask for a coordinator, where logs begin and end, and what an operator is told meanwhile."""
+
+    def __init__(self, leaders: LeaderSource, links: Links, dialect: Dialect, on_event: OnEvent) -> None:
+        self._leaders = leaders
+        self._links = links
+        self._dialect = dialect
+        self._on_event = on_event
+        self._brokers: list[Broker] = []
+        self._told = ""
+        self._lock = Lock()  # one question at a time on a link
+
+    def brokers(self) -> list[Broker]:
+        """Those that are registered; while nobody can tell, those that were."""
+        try:
+            self._brokers = list(self._leaders.look(()).brokers.values())
+        except (ConsumerError, WireError) as why:
+            log.info("brokers as they were seen last: %s", why)
+        return self._brokers
+
+    def tell(self, sentence: str) -> None:
+        """Once, until something worked."""
+        if sentence != self._told:
+            self._told = sentence
+            self._on_event(ConsumerEvent("offset", f"offsets in Kafka: {sentence}"))
+
+    def works(self) -> None:
+        self._told = ""
+
+    def bounds(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """First offset and end of the logs whose leaders answer."""
+        with self._lock:
+            try:
+                view = self._leaders.look(list(tps))
+            except (ConsumerError, WireError) as why:
+                log.info("the bounds of %s are not known: %s", ", ".join(map(str, tps)), why)
+                return {}
+            found = {tp: self._leaders.leader(view, tp) for tp in tps}
+            led: dict[TopicPartition, int | None] = {
+                tp: leader.id for tp, leader in found.items() if isinstance(leader, Broker)
+            }
+            first, end = (
+                log_ends_by(self._links, self._dialect, view.brokers, led, time, log.info)
+                for time in (EARLIEST, LATEST)
+            )
+        return {tp: (first[tp], end[tp]) for tp in led if tp in first and tp in end}
 
 
 def store_of_fixed(config: ConsumerConfig, own: OffsetStore | None, beside: Beside) -> OffsetStore:

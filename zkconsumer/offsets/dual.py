@@ -55,6 +55,7 @@ class DualOffsets:
         tell: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
     ) -> None:
         """bounds: asked for partitions whose stores disagree.  tell(tp, sentence): such a position is out of range."""
+        self.uneven: frozenset[TopicPartition] = frozenset()  # of the last read: the stores hold different things
         self._kafka = kafka
         self._zookeeper = zookeeper
         self._bounds = bounds
@@ -65,6 +66,7 @@ class DualOffsets:
         wanted = list(tps)
         kafka = self._kafka.read(group, wanted)
         zookeeper = self._zookeeper.read(group, wanted)
+        self.uneven = frozenset(tp for tp in wanted if kafka[tp] != zookeeper[tp])
         differ = [tp for tp in wanted if disagree(kafka[tp], zookeeper[tp])]
         bounds = self._bounds(differ) if differ else {}
         for tp in differ:

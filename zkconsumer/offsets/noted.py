@@ -17,11 +17,15 @@ from zkconsumer.offsets.store import Committed, OffsetStore
 
 
 class NotedOffsets:
-    """Another store; .last is its last commit of which anything was accepted, None before there is one."""
+    """Another store; .last is its last commit of which anything was accepted, None before there is one.
+
+    accepted, failed: how many offsets so far.
+    """
 
     def __init__(self, store: OffsetStore, clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)) -> None:
         """clock_ms: ms since the epoch."""
         self.last: StoreCommit | None = None
+        self.accepted = self.failed = 0
         self._store = store
         self._clock_ms = clock_ms
 
@@ -35,6 +39,8 @@ class NotedOffsets:
         """As the other store."""
         results = self._store.commit(group, positions, lease)
         accepted = sum(why is None for why in results.values())
+        self.accepted += accepted
+        self.failed += len(results) - accepted
         if accepted:
             self.last = StoreCommit(self._clock_ms(), accepted)
         return results

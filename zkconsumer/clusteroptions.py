@@ -1,0 +1,141 @@
+"""Options that say which cluster is read, as whom, and how its ZooKeeper is reached: where ConsumerConfig begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from groundwork.options import Options, Secret, option
+from kafkawire.model import TopicPartition
+from zkconsumer import optionkinds as kinds
+from zkconsumer.access import Access, Tls, identity
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions(Options):
+    """Group, cluster, session; what goes on in them is in zkconsumer.config."""
+
+    group_id: str = option("group.id", "", "the consumer group", old="groupid", kind=kinds.name, required=True)
+    zookeeper_connect: str = option(
+        "zookeeper.connect",
+        "",
+        "ZooKeeper of the cluster that is read: host:port,host:port/chroot",
+        old="zk.connect",
+        kind=kinds.text,
+        required=True,
+        instead="partitions",
+    )
+    partitions: tuple[TopicPartition, ...] = option(
+        "partitions",
+        (),
+        "read just these, without a group and without ZooKeeper: {orders: [0, 3], payments: [1]}, or as text"
+        " orders:0,3;payments:1",
+        kind=kinds.partitions,
+    )
+    brokers: tuple[tuple[str, int], ...] = option(
+        "metadata.broker.list",
+        (),
+        "with partitions: brokers that are asked for the leaders of all topics, host:port,…",
+        kind=kinds.brokers,
+    )
+    offsets_file: str | None = option(
+        "offsets.file",
+        None,
+        "with partitions: the file that keeps their positions, under the name of the group; its folder must exist",
+        kind=kinds.text,
+    )
+    auto_offset_reset: str = option(
+        "auto.offset.reset",
+        "",
+        "where to begin when no offset is stored or it lies outside the log: smallest, largest, or fail, which parks"
+        " the partition when its offset lies outside (and begins at the smallest when none is stored)",
+        old="autooffset.reset",
+        choices=("smallest", "largest", "fail"),
+        required=True,
+    )
+    consumer_id: str | None = option(
+        "consumer.id",
+        None,
+        "fixed part of the member's id instead of host, time and a random number; only for tests: a restart within the"
+        " session time-out meets its own old nodes",
+        old="consumerid",
+        kind=kinds.name,
+    )
+    client_id: str | None = option("client.id", None, "how brokers' logs name us; the group when empty")
+
+    session_timeout_ms: int = option(
+        "zookeeper.session.timeout.ms",
+        6000,
+        "silence after which ZooKeeper drops our nodes and others take our partitions",
+        "ms",
+        old="zk.sessiontimeout.ms",
+        least=100,
+    )
+    connection_timeout_ms: int | None = option(
+        "zookeeper.connection.timeout.ms",
+        None,
+        "how long ZooKeeper may take to answer at start; the session time-out when empty",
+        "ms",
+        old="zk.connectiontimeout.ms",
+        kind=kinds.ms,
+    )
+    zookeeper_auth: Secret | None = option(  # noqa: RUF009  # a Secret never changes
+        "zookeeper.auth",
+        None,
+        "who we are to ZooKeeper: digest:USER:PASSWORD; masked wherever it is printed",
+        kind=identity,
+        secret=True,
+    )
+    zookeeper_set_acl: bool = option(
+        "zookeeper.set.acl",
+        False,
+        "nodes we create are written by that identity only, and read by all; for groups all of whose members have it",
+    )
+    zookeeper_ssl: bool = option("zookeeper.ssl.client.enable", False, "connections to ZooKeeper are TLS")
+    zookeeper_ssl_ca: str | None = option(
+        "zookeeper.ssl.ca.location",
+        None,
+        "PEM file of the authorities to trust; the system's when empty",
+        kind=kinds.text,
+    )
+    zookeeper_ssl_certificate: str | None = option(
+        "zookeeper.ssl.certificate.location",
+        None,
+        "PEM file of our certificate, where the server asks for one",
+        kind=kinds.text,
+    )
+    zookeeper_ssl_key: str | None = option(
+        "zookeeper.ssl.key.location",
+        None,
+        "PEM file of its key; the certificate's file when empty",
+        kind=kinds.text,
+    )
+    zookeeper_ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
+        "zookeeper.ssl.key.password",
+        None,
+        "password of the key; masked wherever it is printed",
+        kind=kinds.secret,
+        secret=True,
+    )
+    zookeeper_ssl_verify: bool = option(
+        "zookeeper.ssl.verify", True, "the server's certificate must be trusted and name the host of zookeeper.connect"
+    )
+
+    @property
+    def connect_timeout_ms(self) -> int:
+        return self.session_timeout_ms if self.connection_timeout_ms is None else self.connection_timeout_ms
+
+    @property
+    def access(self) -> Access:
+        """How a session shows itself to ZooKeeper."""
+        tls = Tls(
+            self.zookeeper_ssl_ca,
+            self.zookeeper_ssl_certificate,
+            self.zookeeper_ssl_key,
+            self.zookeeper_ssl_key_password,
+            self.zookeeper_ssl_verify,
+        )
+        return Access(self.zookeeper_auth, self.zookeeper_set_acl, tls if self.zookeeper_ssl else None)
+
+    @property
+    def client_name(self) -> str:
+        return self.client_id or self.group_id

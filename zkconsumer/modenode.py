@@ -1,0 +1,84 @@
+"""The node in which a member of ours shows where it keeps its offsets, and those of the others.
+
+    /consumers/GROUP/modes/MEMBER   ephemeral; what it holds: zkconsumer.offsets.modes
+
+JVM members neither have one nor look there.  The folder is persistent, as /consumers/GROUP/ids is.
+"""
+
+from __future__ import annotations
+
+from kafkawire.v08 import znodes
+from zkconsumer.offsets.modes import MemberMode, ModeUnreadable, mode_path, mode_text, modes_path, read_mode
+from zkconsumer.zkcalls import Outcome
+from zkconsumer.zksession import ZkSession
+
+
+def read_modes(session: ZkSession, group: str) -> dict[str, MemberMode | ModeUnreadable]:
+    """What each member of a group that has such a node shows, by consumer id.  Raises ZooKeeperAway."""
+    names = session.children(modes_path(group)) or ()
+    paths = {mode_path(group, name): name for name in sorted(names)}
+    found: dict[str, MemberMode | ModeUnreadable] = {}
+    for path, node in session.read(paths).items():
+        if node is None:
+            continue  # it left after it was listed
+        try:
+            found[paths[path]] = read_mode(node.data, path)
+        except ModeUnreadable as why:
+            found[paths[path]] = why
+    return found
+
+
+class ModeNode:
+    """The node of one member, on whatever session it has now.  All methods raise ZooKeeperAway, ConsumerError."""
+
+    def __init__(self, session: ZkSession, group: str, consumer_id: str) -> None:
+        self._session = session
+        self._group = group
+        self._consumer_id = consumer_id
+        self._path = mode_path(group, consumer_id)
+        self._ours: tuple[int | None, int, bytes] | None = None  # session, version and data as we last wrote it
+
+    def put(self, member: MemberMode) -> bool:
+        """Say this.  False: a node of another session is in the way (ours of before, until that one ends)."""
+        data = mode_text(member).encode()
+        session_id = self._session.session_id
+        if self._ours is not None and self._ours[0] == session_id:
+            _, version, before = self._ours
+            if data == before:
+                return True
+            written = self._session.write({self._path: (data, version)}, session_id)[self._path]
+            if not isinstance(written, Outcome):
+                self._ours = (session_id, written, data)
+                return True
+        self._ours = None
+        return self._make(data, session_id)
+
+    def _make(self, data: bytes, session_id: int | None) -> bool:
+        made = self._session.create({self._path: data}, ephemeral=True, session_id=session_id)[self._path]
+        if made is Outcome.DONE:
+            self._ours = (session_id, 0, data)
+            return True
+        node = self._session.read([self._path], session_id=session_id)[self._path]
+        if node is None or node.owner != session_id:
+            return False
+        written = self._session.write({self._path: (data, node.version)}, session_id)[self._path]
+        if isinstance(written, Outcome):
+            return False
+        self._ours = (session_id, written, data)
+        return True
+
+    def others(self) -> tuple[dict[str, MemberMode], list[str]]:
+        """What the other members show; and a sentence for each node that nobody can read.
+
+        A node whose member is not registered counts too: it is about to be, or was a moment ago.
+        """
+        shown = read_modes(self._session, self._group)
+        shown.pop(self._consumer_id, None)
+        found = {name: said for name, said in shown.items() if isinstance(said, MemberMode)}
+        return found, [str(said) for said in shown.values() if isinstance(said, ModeUnreadable)]
+
+    def silent(self) -> list[str]:
+        """Registered members that show no mode: those of the JVM, sorted."""
+        shown = read_modes(self._session, self._group)
+        names = self._session.children(znodes.ids(self._group)) or ()
+        return sorted(name for name in names if name not in shown and name != self._consumer_id)

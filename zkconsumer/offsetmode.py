@@ -1,0 +1,258 @@
+"""Where a member keeps its offsets, from its start on: may it begin so, what it shows of it, and how that changes.
+
+    start    the mark of a migration, the other members' modes, and what Kafka lacks; then the node is there (modenode)
+    running  the node follows the commits; members that must not run beside each other are told of
+    switch   one step of zkconsumer.offsets.modes, between two commits:
+
+        commit to both (leaving dual), compare all partitions of the group -> say the new mode in the node, look at the
+        others' -> change the store -> a commit of everything in the new mode; whatever fails, it is as before
+
+Two members that leave dual in opposite directions at once each say so before they look: at least one goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from groundwork.crew import Event, now, sleep
+from kafkawire.dialects import Dialect
+from kafkawire.errors import LocalError
+from kafkawire.model import TopicPartition
+from kafkawire.v08 import apis
+from kafkawire.v08.znodes import Registration
+from zkconsumer.commits import Commits
+from zkconsumer.committed import committed_partitions
+from zkconsumer.cursor import Cursor
+from zkconsumer.errors import ConsumerError
+from zkconsumer.events import ConsumerEvent, OnEvent
+from zkconsumer.migration.marker import MarkerUnclear, marker_path, read_marker
+from zkconsumer.modenode import ModeNode
+from zkconsumer.offsets.group import NOT_COPIED, GroupOffsets
+from zkconsumer.offsets.modes import Mode, ModeRefused, check_beside, check_step
+from zkconsumer.offsets.store import NONE
+from zkconsumer.zksession import ZkSession
+
+LOOK_S = 30.0  # between two looks at the others
+PUT_S = 1.0  # between two writes of the node
+COMPARE_TRIES, COMPARE_S = 4, 0.3  # another member may be between its two commits
+
+
+class NotMigrated(ConsumerError):
+    """Offsets are to be kept in Kafka alone, and ZooKeeper has some that Kafka has not."""
+
+
+class LeftZooKeeper(ConsumerError):
+    """A migration took the group off ZooKeeper: what is there is old."""
+
+
+class NotSwitched(ConsumerError):
+    """The mode is as it was; the sentence says why."""
+
+
+class OffsetMode:
+    """Of one member, in the hub.
+
+    begin() before it registers; run() in a greenlet; switch(mode) at any time after that.
+    """
+
+    def __init__(
+        self,
+        session: ZkSession,
+        dialect: Dialect,
+        group: str,
+        consumer_id: str,
+        registration: Registration,
+        exclude_internal: bool,
+        store: GroupOffsets,
+        commits: Commits,
+        cursors: Mapping[TopicPartition, Cursor],
+        on_event: OnEvent,
+        touched: Event,
+    ) -> None:
+        """touched: set after each commit, and when a session begins."""
+        self._session = session
+        self._dialect = dialect
+        self._group = group
+        self._registration = registration
+        self._exclude_internal = exclude_internal
+        self._store = store
+        self._commits = commits
+        self._cursors = cursors
+        self._on_event = on_event
+        self._touched = touched
+        self._node = ModeNode(session, group, consumer_id)
+        self._told: set[str] = set()
+
+    # start --------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Raises ModeRefused, LeftZooKeeper, NotMigrated, ConsumerError when it may not begin in its mode."""
+        mode = self._store.mode
+        self._must_be_able(mode)
+        self._must_not_be_left(mode)
+        self._show()
+        self._must_fit(mode)
+        if mode == "kafka" and not self._store.copy:
+            self._must_be_migrated()
+
+    def _must_be_able(self, mode: Mode) -> None:
+        if mode == "zookeeper":
+            return
+        try:
+            self._dialect.speaks(apis.OFFSET_COMMIT.key, "kafka")
+        except LocalError as e:
+            raise ConsumerError(f"{e}; with this release keep offsets.storage=zookeeper") from e
+
+    def _must_not_be_left(self, mode: Mode) -> None:
+        if mode != "zookeeper":
+            return
+        path = marker_path(self._group)
+        node = self._session.read([path])[path]
+        if node is None:
+            return
+        try:
+            marker = read_marker(self._group, node.data)
+        except MarkerUnclear as e:
+            raise LeftZooKeeper(f"{e}; until then this member does not go on from ZooKeeper alone") from e
+        if marker.left_zookeeper:
+            raise LeftZooKeeper(
+                f"group {self._group} was taken off ZooKeeper by migration {marker.plan} (phase {marker.phase}), so the"
+                " offsets there are old: use offsets.storage=kafka, or roll the migration back first"
+                " (`zkconsumer migrate rollback`)"
+            )
+
+    def _must_fit(self, mode: Mode) -> None:
+        others, unclear = self._node.others()
+        self._tell_once(unclear)
+        check_beside(mode, {name: member.mode for name, member in others.items()})
+
+    def _must_be_migrated(self) -> None:
+        try:
+            kafka = self._store.kafka.read(self._group, self._committed())
+            nothing = [tp for tp, at in kafka.items() if at is NONE]
+            zookeeper = self._store.zookeeper.read(self._group, nothing)
+        except ConsumerError as e:  # each partition is looked at once more when it is taken
+            self._on_event(ConsumerEvent("offset", f"whether all offsets are in Kafka is not known yet: {e}"))
+            return
+        left = sorted(tp for tp, at in zookeeper.items() if at is not NONE)
+        if left:
+            raise NotMigrated(
+                f"group {self._group}: ZooKeeper has offsets of {len(left)} partitions of which Kafka has none, the"
+                f" first {left[0]}: {NOT_COPIED}"
+            )
+
+    def _committed(self) -> list[TopicPartition]:
+        """Of the topics that this member reads, what the group has ever committed to ZooKeeper."""
+        return committed_partitions(
+            self._session, self._dialect, self._group, self._registration, self._exclude_internal
+        )
+
+    # running ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Keep the node up to date, and look at the others now and then."""
+        look_at = now()
+        while True:
+            self._touched.wait(timeout=LOOK_S)
+            self._touched.clear()
+            try:
+                self._show()
+                if now() >= look_at:
+                    look_at = now() + LOOK_S
+                    self._look_at_others()
+            except ConsumerError:
+                pass  # ZooKeeper is away, which the session tells; `touched` is set when it is back
+            sleep(PUT_S)
+
+    def _show(self) -> None:
+        self._node.put(self._store.shown)
+
+    def _look_at_others(self) -> None:
+        others, unclear = self._node.others()
+        sentences = list(unclear)
+        for name, member in others.items():
+            try:
+                check_beside(self._store.mode, {name: member.mode})
+            except ModeRefused as e:
+                sentences.append(f"group {self._group}: {e}")
+        self._tell_once(sentences)
+
+    def _tell_once(self, sentences: Iterable[str]) -> None:
+        """What is not said any more is news when it is said again."""
+        said = set(sentences)
+        for sentence in sorted(said - self._told):
+            self._on_event(ConsumerEvent("offset", sentence))
+        self._told = said
+
+    # switch -------------------------------------------------------------------------------------------------------
+
+    def switch(self, mode: Mode) -> None:
+        """Go on in another mode.  Raises ModeRefused, LeftZooKeeper, NotSwitched; then nothing has changed."""
+        check_step(self._store.mode, mode)
+        self._must_be_able(mode)
+        self._must_not_be_left(mode)
+        with self._commits.lock:
+            before = self._store.mode
+            check_step(before, mode)
+            if before == mode:
+                return
+            try:
+                self._cross(before, mode)
+            except BaseException as e:
+                self._store.mode = before
+                self._touched.set()  # the node goes back, too
+                if isinstance(e, ConsumerError) and not isinstance(e, ModeRefused | NotSwitched):
+                    raise NotSwitched(f"{before} -> {mode}: {e}; offsets are kept as before, in {before}") from e
+                raise
+        self._touched.set()
+        self._on_event(ConsumerEvent("mode", f"offsets of group {self._group}: {before} -> {mode}{self._silent(mode)}"))
+
+    def _cross(self, before: Mode, mode: Mode) -> None:
+        """With the lock of the commits held."""
+        if before == "dual":
+            self._commit_all(before, mode, "before")
+            self._must_not_lack(before, mode)
+        self._node.put(replace(self._store.shown, mode=mode))
+        self._must_fit(mode)
+        self._store.mode = mode
+        self._commit_all(before, mode, "after")
+
+    def _commit_all(self, before: Mode, mode: Mode, when: str) -> None:
+        results = self._commits.commit_locked(list(self._cursors.values()))
+        failed = [(tp, e) for tp, e in sorted(results.items()) if e is not None]
+        if failed:
+            tp, why = failed[0]
+            raise NotSwitched(
+                f"{before} -> {mode}: {len(failed)} of {len(results)} offsets could not be committed {when} it, the"
+                f" first {tp}: {why}; offsets are kept as before, in {before}"
+            )
+
+    def _must_not_lack(self, before: Mode, mode: Mode) -> None:
+        """Every partition of the group, whoever owns it."""
+        left = sorted({*self._committed(), *self._cursors})
+        lacking: dict[TopicPartition, str] = {}
+        for _ in range(COMPARE_TRIES):
+            lacking = self._store.lacking(self._group, left, mode)
+            left = sorted(lacking)
+            if not left:
+                return
+            sleep(COMPARE_S)
+        raise NotSwitched(
+            f"{before} -> {mode}: {len(left)} partitions are not in both stores, the first {left[0]}:"
+            f" {lacking[left[0]]}; let every member commit in dual, or set them; offsets are kept as before, in"
+            f" {before}"
+        )
+
+    def _silent(self, mode: Mode) -> str:
+        """What has to be known of JVM members before it is right."""
+        if mode == "dual":
+            return ""
+        try:
+            silent = self._node.silent()
+        except ConsumerError:
+            return ""
+        if not silent:
+            return ""
+        wanted = "dual or kafka" if mode == "kafka" else "dual or zookeeper"
+        return f"; {len(silent)} members show no mode and have to be in {wanted}, the first {silent[0]}"
