@@ -202,13 +202,13 @@ class Proxy:
     def _run(self) -> None:
         """The thread: wait for what the state allows, without the lock; then move bytes, with it."""
         while True:
-            with self._lock:
-                if self._closed:
-                    break
-                interests, timeout_s = self._interests()
             with selectors.PollSelector() as selector:
-                for end, events in interests.items():
-                    selector.register(end, events)
+                with self._lock:
+                    if self._closed:
+                        break
+                    interests, timeout_s = self._interests()
+                    for end, events in interests.items():  # with the lock: who resets closes them
+                        selector.register(end, events)
                 ready = {key.fileobj: events for key, events in selector.select(timeout_s)}
             with self._lock:
                 self._step(ready)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import selectors
 import socket
 import socketserver
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -162,6 +164,30 @@ def test_reset_breaks_open_connections_and_takes_new_ones(proxy: Proxy, client: 
     with connected(proxy) as again:
         assert echoed(again, b"hello") == b"hello"
     assert proxy.counters.connections == 2
+
+
+def test_a_reset_while_the_loop_is_about_to_wait_leaves_it_at_work(
+    proxy: Proxy, client: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resets: list[threading.Thread] = []
+
+    class Interrupted(selectors.PollSelector):
+        def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+            if not resets:
+                resets.append(threading.Thread(target=proxy.reset))
+                resets[0].start()
+                resets[0].join(0.1)  # it may have to wait for the loop
+            return super().register(fileobj, events, data)
+
+    assert echoed(client, b"before") == b"before"
+    monkeypatch.setattr(selectors, "PollSelector", Interrupted)
+    client.sendall(b"wake")
+    with pytest.raises(ConnectionResetError):
+        while client.recv(100):
+            pass
+    resets[0].join(5)
+    with connected(proxy) as again:
+        assert echoed(again, b"after") == b"after"
 
 
 def test_refuse_turns_new_connections_away_until_clear(proxy: Proxy, client: socket.socket) -> None:
