@@ -183,8 +183,7 @@ def test_a_reset_while_the_loop_is_about_to_wait_leaves_it_at_work(
     monkeypatch.setattr(selectors, "PollSelector", Interrupted)
     client.sendall(b"wake")
     with pytest.raises(ConnectionResetError):
-        while client.recv(100):
-            pass
+        exactly(client, 100)
     resets[0].join(5)
     with connected(proxy) as again:
         assert echoed(again, b"after") == b"after"
