@@ -100,7 +100,8 @@ class Doer:
         progress: Callable[[int], object] = lambda done: None,
         tell: Callable[[str], object] = lambda text: None,
     ) -> None:
-        self.checks: list[Check] = list(checks)
+        self._cluster_checks = list(checks)
+        self._group_checks: dict[str, list[Check]] = {}
         self._site = site
         self._plan = plan
         self._plans = {each.group: each for each in plan.groups}
@@ -110,6 +111,11 @@ class Doer:
         self._looker = Looker(site, how, tell)
         self._progress = progress
         self._back = back_policies(plan.policies, how)
+
+    @property
+    def checks(self) -> list[Check]:
+        """Those of the cluster, and of the groups that were checked."""
+        return [*self._cluster_checks, *(row for rows in self._group_checks.values() for row in rows)]
 
     def carry(self, asked: Asked, groups: Sequence[str]) -> list[Outcome]:
         """Do it for these groups, some at once.  Raises ZooKeeperAway, JournalFailed: then start again."""
@@ -273,8 +279,8 @@ class Doer:
 
     def _failing(self, each: _Group) -> tuple[str, ...]:
         rows = check_group(each.sight.now, each.plan, each.marked.marker)
-        self.checks = [row for row in self.checks if row.group != each.plan.group] + rows
-        return failed(self.checks, each.plan.group)
+        self._group_checks[each.plan.group] = rows
+        return failed([*self._cluster_checks, *rows], each.plan.group)
 
     def _refuse(self, each: _Group, why: MigrationRefused, events: list[Event]) -> None:
         each.refusal = why
