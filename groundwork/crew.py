@@ -14,6 +14,7 @@ Nothing here patches a module.  All of it belongs to the hub of the thread that 
 from __future__ import annotations
 
 import logging
+import select
 import signal
 import socket as plain_socket
 import time
@@ -44,6 +45,7 @@ RLock = gevent.lock.RLock
 Timeout = gevent.Timeout  # a BaseException: `deadline` is the one that an `except Exception` sees
 GreenletExit = gevent.GreenletExit
 now = time.monotonic
+SELECTS_AT_ONCE = 16  # of kazoo's, until others have a turn: four requests
 
 
 class CrewDeath(Exception):
@@ -251,6 +253,20 @@ def connect(
     raise refused
 
 
+def ready_now(reads: Collection[Any], writes: Collection[Any]) -> tuple[list[Any], list[Any]] | None:
+    """The sockets that can be read, and written, without waiting; None when there are none, or that cannot be told."""
+    poll = select.poll()
+    try:
+        for end in {*reads, *writes}:
+            poll.register(end, select.POLLIN * (end in reads) | select.POLLOUT * (end in writes))
+        ready = dict(poll.poll(0))  # what hung up is both: whoever reads or writes next finds out
+        readable = [end for end in reads if ready.get(end.fileno(), 0) & ~select.POLLOUT]
+        writable = [end for end in writes if ready.get(end.fileno(), 0) & ~select.POLLIN]
+    except (AttributeError, OSError, TypeError, ValueError):
+        return None  # closed: kazoo's own select says so in the way that kazoo expects
+    return (readable, writable) if readable or writable else None
+
+
 def kazoo_handler(tls: Any = None) -> Any:
     """What a KazooClient of this thread's hub is given as `handler`.  tls: a tls_context, for connections that are TLS.
 
@@ -260,8 +276,20 @@ def kazoo_handler(tls: Any = None) -> Any:
     from kazoo.handlers.gevent import SequentialGeventHandler  # so that a program without ZooKeeper does not load it
 
     class Handler(SequentialGeventHandler):  # type: ignore[misc]  # kazoo has no types
+        at_once = 0  # selects in a row that nobody else had a turn in
+
         def create_socket_pair(self) -> Any:
             return wakeups(super().create_socket_pair())
+
+        def select(self, reads: Any, writes: Any, errors: Any, timeout: float | None = None) -> Any:
+            """kazoo selects four times a request; a selector of gevent's costs ten times the look whether it has to."""
+            if self.at_once < SELECTS_AT_ONCE:
+                ready = ready_now(reads, writes)
+                if ready is not None:
+                    self.at_once += 1
+                    return (*ready, [])
+            self.at_once = 0
+            return super().select(reads, writes, errors, timeout)
 
     if tls is None:
         return Handler()
