@@ -176,8 +176,7 @@ def offset_export(
     """ExportZkOffsets: the positions in ZooKeeper of groups, all without --group, a line each."""
     with world_of(zookeeper, (), kafka_version) as world:
         found, _ = snapshots(world, groups, regex, bounds=False)
-        for each in found.values():
-            tell_odd(each)
+        tell_odd(found.values())
         file = saved(world, found.values(), ("zookeeper",))
     left_out = len(unsayable(file, "zk-export"))
     if left_out:

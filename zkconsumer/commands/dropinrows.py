@@ -33,7 +33,7 @@ def describe_table(groups: Iterable[GroupSnapshot], connected: bool, tell: Calla
     """Print `--describe`: of a group with two stores the larger position, which its members would begin at."""
     rows: list[tuple[object, ...]] = []
     for each in groups:
-        tell_odd(each)
+        tell_odd([each])
         if not each.members and not each.owners and not each.kafka_members:
             tell(f"Consumer group '{each.group}' has no active members.")
         stores = stores_of(each, connected)

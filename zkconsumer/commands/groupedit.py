@@ -94,8 +94,7 @@ def delete_command(
         chosen = {name: each for name, each in found.items() if quiet_ms is None or _quiet(each, quiet_ms)}
         write([_row(each, stores, each.group in chosen) for each in found.values()], PLAN, output)
         sys.stdout.flush()  # before what follows on stderr
-        for each in chosen.values():
-            tell_odd(each)
+        tell_odd(chosen.values())
         refuse_active(chosen.values(), force_active)
         what = f"delete {len(chosen)} group{'s' if len(chosen) != 1 else ''} in {' and '.join(sorted(stores))}"
         if not chosen:
@@ -164,7 +163,7 @@ def rename_command(
     with world_of(zookeeper, brokers, kafka_version) as world:
         found, cluster = snapshots(world, [old], False)
         source = found[old]
-        tell_odd(source)
+        tell_odd([source])
         refuse_active([source], edit.force_active)
         mine, changes = copied(world, cluster, source, new, False, edit.stores, edit.out_of_range)
         texts: dict[tuple[str, TopicPartition], str] = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
-from zkconsumer.commands.offsetlook import age, known, odd, written_at
+from zkconsumer.commands.offsetlook import age, known, tell_odd, written_at
 from zkconsumer.groups import GroupNodes, GroupRow, NoSuchGroup, read_group
 from zkconsumer.groupworld import kafkaside
 from zkconsumer.groupworld.commits import commit_times, groups_in_log
@@ -72,8 +72,7 @@ def both_rows(world: World, rows: Sequence[GroupRow], held: GroupSnapshot) -> li
     """
     from zkconsumer.commands.groups import partition_row
 
-    for text in odd(held):
-        tell(text)
+    tell_odd([held])
     ages = commit_times(world, read_cluster(world), held)
     in_rows = {TopicPartition(row.topic, row.partition) for row in rows}
     more = [tp for tp in held.kafka if tp not in in_rows and held.kafka[tp].position is not NONE]

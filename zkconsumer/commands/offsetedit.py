@@ -43,6 +43,7 @@ from zkconsumer.offsetplan.undo import undo_file
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 
 PLAN = ("group", "topic", "partition", "store", "before", "after", "action")
+MOST_SENTENCES = 40
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -155,6 +156,15 @@ def world_of(
             yield World(reach.session, reach.links, reach.dialect, tuple(brokers), once)
 
 
+def tell_some(texts: Iterable[str]) -> None:
+    """Each sentence once, on stderr; of very many only the first, and how many more there are."""
+    said = [text for text in dict.fromkeys(texts) if text]
+    for text in said[:MOST_SENTENCES]:
+        tell(text)
+    if len(said) > MOST_SENTENCES:
+        tell(f"and {len(said) - MOST_SENTENCES} more like these")
+
+
 # the plan -------------------------------------------------------------------------------------------------------------
 
 
@@ -196,12 +206,9 @@ def carry(
     """
     show(changes, edit.output)
     sys.stdout.flush()  # before what follows on stderr
-    for text in dict.fromkeys(change.why for change in changes if change.why):
-        tell(text)
+    tell_some(change.why for change in changes)
     writes = [change for change in changes if change.action == "write"]
-    for text in dict.fromkeys(_left_alone(snapshots[change.group], change) for change in merged(changes)):
-        if text:
-            tell(text)
+    tell_some(_left_alone(snapshots[change.group], change) for change in merged(changes))
     _refuse(changes, [snapshots[group] for group in dict.fromkeys(c.group for c in writes)], edit)
     if not writes:
         tell("nothing to write: the stores hold it already" if changes else "nothing to write")
@@ -252,8 +259,7 @@ def _refuse(changes: Sequence[Change], snapshots: Sequence[GroupSnapshot], edit:
 def refuse_active(snapshots: Iterable[GroupSnapshot], force: bool) -> None:
     """Refuse groups that somebody is in (exit 3); with force that is only told."""
     active = [text for text in map(who_is_there, snapshots) if text is not None]
-    for text in active:
-        tell(text)
+    tell_some(active)
     if active and not force:
         fail(
             f"{len(active)} active group{'s' if len(active) > 1 else ''}: what is written would be overwritten, or not "
@@ -315,9 +321,11 @@ def kafka_of(snapshots: Mapping[str, GroupSnapshot]) -> dict[tuple[str, TopicPar
 
 def report(done: Sequence[Written]) -> None:
     """What became of it, on stderr: a count, and a line for each that is not as wished."""
-    for row in done:
-        if row.why:
-            tell(f"group {row.order.group}, {row.order.tp} in {row.order.store}: {row.state}: {row.why}")
+    tell_some(
+        f"group {row.order.group}, {row.order.tp} in {row.order.store}: {row.state}: {row.why}"
+        for row in done
+        if row.why
+    )
     written = sum(row.state == "written" for row in done)
     tell(f"{written} of {len(done)} offsets written and read back")
 

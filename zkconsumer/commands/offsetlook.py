@@ -14,7 +14,7 @@ from groundwork.output import EXIT, fail
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
-from zkconsumer.commands.offsetedit import shown
+from zkconsumer.commands.offsetedit import shown, tell_some
 from zkconsumer.commands.options import group_name
 from zkconsumer.groupworld.grouptree import groups_in_zookeeper
 from zkconsumer.groupworld.look import look
@@ -127,10 +127,9 @@ def _where(world: World) -> str:
     )
 
 
-def tell_odd(each: GroupSnapshot) -> None:
+def tell_odd(groups: Iterable[GroupSnapshot]) -> None:
     """On stderr what an operator would overlook: foreign nodes, the path of 1.1.0, positions of another log."""
-    for text in odd(each):
-        tell(f"group {each.group}: {text}")
+    tell_some(f"group {each.group}: {text}" for each in groups for text in odd(each))
 
 
 def odd(each: GroupSnapshot) -> Iterator[str]:

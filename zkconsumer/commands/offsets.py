@@ -76,8 +76,7 @@ def get_command(
         raise click.UsageError("--group is missing")
     with world_of(zookeeper, brokers, kafka_version) as world:
         found, cluster = snapshots(world, groups, regex)
-        for each in found.values():
-            tell_odd(each)
+        tell_odd(found.values())
         ages = commit_times(world, cluster, next(iter(found.values()))) if len(found) == 1 else {}
         rows = [row for each in found.values() for row in position_rows(each, stores_named(store) or BOTH, ages)]
     write(rows, GET, output)
@@ -107,8 +106,7 @@ def export_command(
     with world_of(zookeeper, brokers, kafka_version) as world:
         found, _ = snapshots(world, groups, regex)
         chosen = stores_named(store) or (("zookeeper",) if output == "zk-export" else None)
-        for each in found.values():
-            tell_odd(each)
+        tell_odd(found.values())
         file = saved(world, found.values(), chosen)
     kind: WrittenKind = "csv" if output == "csv" else "zk-export" if output == "zk-export" else "json"
     left_out = unsayable(file, kind)

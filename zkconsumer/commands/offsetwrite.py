@@ -118,7 +118,7 @@ def reset_plan(
     if isinstance(kind, FromRows) and not tps:
         tps = list(kind.positions)
     found = look(world, [group], cluster, also={group: tps})[group]
-    tell_odd(found)
+    tell_odd([found])
     if all_topics and not isinstance(kind, FromRows):
         tps = [tp for tp in found.partitions() if cluster.has(tp)]
     return cluster, found, _changes(world, cluster, found, kind, tps, edit)
@@ -282,7 +282,7 @@ def _one(world: World, group: str, also: Iterable[TopicPartition]) -> tuple[Clus
     """A group and the cluster.  A group that nobody knows is told: it may be meant, or misspelt."""
     cluster = read_cluster(world)
     found = look(world, [group], cluster, also={group: list(also)})[group]
-    tell_odd(found)
+    tell_odd([found])
     if not known(world, found):
         if not also:
             fail(f"group {group} is not known", EXIT["not found"])
