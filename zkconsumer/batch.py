@@ -113,7 +113,10 @@ class BatchReader:
 
     def _next_of(self, share: Share) -> Batch | None:
         """The next batch of a set; None: there is none in the next piece, or nothing more of it may be handed out."""
-        columns = next(self._pieces)
+        columns = next(self._pieces, None)
+        if columns is None:  # an exception ended them before the set did: ctrl-C, no memory
+            self._leave_rest()
+            return None
         at, damage = max(columns.resume_at, share.reached_at), columns.damage
         first = share.reached_at == share.message_set.start
         share.in_hand = at  # before the look: who closes looks at it after

@@ -114,8 +114,9 @@ class Cursor:
                 self.epoch += 1
                 self.position = self.next_out = self._behind(position)
                 self.stranded = self._kept_back = False
-                if self._reading is not None:
-                    self._reading.epoch = self.epoch  # the set in the user's hands is none of those that came too late
+                for share in (*self._untold, self._reading):
+                    if share is not None:
+                        share.epoch = self.epoch  # what is in the user's hands is none of those that came too late
         if not keeps:
             self.begin(position)
 

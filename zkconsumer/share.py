@@ -65,9 +65,9 @@ class Share:
 
     def start_reading(self, on_ack: bool = False) -> None:
         """It is iterated message by message: one ticket for all of it, reached step by step; on_ack: one for each."""
+        self.cursor.reading(self)  # first: what has its last ticket and is not read is no more in the user's hands
         if not on_ack:
             self.spanning = self.ticket(self.message_set.resume_at)
-        self.cursor.reading(self)
 
     @property
     def rests(self) -> bool:

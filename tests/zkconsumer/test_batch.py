@@ -304,3 +304,43 @@ def test_a_reader_that_gives_up_between_two_pieces_has_done_neither_the_batch_no
     world.cursor.close()
     world.stream.give_up(threading.get_ident())
     assert (world.cursor.drained, world.cursor.committable(), world.budget.used) == (True, 2, 0)
+
+
+def test_damage_behind_a_batch_is_told_though_its_partition_was_paused_meanwhile():
+    world = World()
+    good = messages.encode(rows(0, 2))
+    world.cursor.deliver(fetched(rows(0, 4), damage=len(good) + 30), 100)
+    world.cursor.deliver(fetched(rows(4, 2)), 100)
+    reading = world.stream.batches()
+    assert next(reading).offsets == [0, 1]
+    world.cursor.pause()
+    world.cursor.resume()  # what stood behind it is fetched again
+    world.cursor.deliver(fetched(rows(4, 2)), 100)
+    with pytest.raises(ConsumerTimeout):
+        next(reading)
+    ((at, error),) = world.corrupt
+    assert (at, error.offset, world.cursor.next_out) == (2, 2, 2)
+    assert world.cursor.committable() == 2
+    world.cursor.go_on(2)
+    world.cursor.deliver(fetched(rows(2, 4), 2), 100)
+    assert next(reading).offsets == [2, 3, 4, 5]
+
+
+def test_an_exception_that_ends_a_batch_before_it_is_there_loses_nothing_and_ends_no_iteration(monkeypatch):
+    world = World()
+    world.cursor.deliver(fetched(rows(0, 3)), 100)
+    reading = world.stream.batches()
+    with monkeypatch.context() as broken:
+
+        def interrupted(*args):
+            raise KeyboardInterrupt
+
+        broken.setattr("kafkawire.v08.indexing._columns_of", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(reading)
+    with pytest.raises(ConsumerTimeout):
+        next(reading)
+    assert (world.cursor.next_out, world.cursor.stranded, world.cursor.committable()) == (0, True, 0)
+    world.cursor.read_again()
+    world.cursor.deliver(fetched(rows(0, 3)), 100)
+    assert next(reading).offsets == [0, 1, 2]

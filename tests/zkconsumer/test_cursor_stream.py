@@ -492,6 +492,30 @@ def test_a_set_that_arrives_during_a_pause_is_fetched_again_when_it_came_to_its_
     assert world.offsets() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("reads", ["messages", "batches"])
+def test_a_set_that_is_taken_while_its_partition_is_paused_and_resumed_is_not_left_out(reads):
+    """The pause comes between the taking and the first look, from another thread: here where a set is observed."""
+
+    def observe(fetched: MessageSet) -> None:
+        if fetched.start == 0:
+            cursor.pause()
+            cursor.resume()
+
+    world = World(observe=observe)
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 3), 100)
+    cursor.deliver(a_set(3, 2), 100)
+    batches, found = world.stream.batches(), []
+    for _ in range(3):
+        try:
+            found += next(batches).offsets if reads == "batches" else [next(world.stream).offset]
+        except ConsumerTimeout:
+            break
+        if cursor.position == 3:  # what stood behind it is fetched again
+            cursor.deliver(a_set(3, 2), 100)
+    assert found == ([0, 1, 2, 3, 4] if reads == "batches" else [0, 1, 2])
+
+
 def test_a_pause_keeps_what_waits_for_its_acknowledgement():
     world = World(delivery="on-ack")
     cursor = world.cursor()
