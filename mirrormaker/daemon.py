@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from groundwork.crew import Crew, CrewDeath, Event, connect, now, sleep, wait_any
+from groundwork.crew import Crew, CrewDeath, Event, Lock, connect, now, sleep, wait_any
 from groundwork.lag import HubLag
 from groundwork.logs import set_up_logging
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
@@ -38,6 +38,7 @@ from mirrormaker.look import (
 from mirrormaker.options import Source
 from mirrormaker.origin import Origin
 from mirrormaker.pipeline import Settings
+from mirrormaker.reload import reload_into
 from mirrormaker.retries import Retries
 from mirrormaker.status import StatusLine
 from mirrormaker.systemd import Systemd
@@ -65,12 +66,12 @@ class Refused(Exception):
         self.code = code
 
 
-def run_daemon(configuration: Configuration) -> int:
-    """Mirror until told to stop; the exit code."""
+def run_daemon(configuration: Configuration, read: Callable[[], Configuration]) -> int:
+    """Mirror until told to stop; the exit code.  read: the configuration, from its files as they are then."""
     terminal = StatusLine(sys.stderr, shutil.get_terminal_size().columns)
     set_up_logging(stream=terminal)  # type: ignore[arg-type]  # it writes, flushes and has a descriptor: all that is used
     sys.setswitchinterval(0.0005)  # a busy user thread would slow the hub by the default 5 ms a turn
-    daemon = Daemon(configuration, terminal, Systemd(os.environ, os.getpid()))
+    daemon = Daemon(configuration, read, terminal, Systemd(os.environ, os.getpid()))
     try:
         daemon.start()
         daemon.run()
@@ -88,8 +89,15 @@ def run_daemon(configuration: Configuration) -> int:
 class Daemon:
     """One mirror."""
 
-    def __init__(self, configuration: Configuration, terminal: StatusLine, systemd: Systemd) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        read: Callable[[], Configuration],
+        terminal: StatusLine,
+        systemd: Systemd,
+    ) -> None:
         self._configuration = configuration
+        self._read = read
         self._systemd = systemd
         self._terminal = terminal
         self._crew = Crew()
@@ -97,6 +105,7 @@ class Daemon:
         self._started = Event()
         self._refused: Refused | None = None
         self._signals = 0
+        self._reading = Lock()
         target, mirror = configuration.target, configuration.mirror
         speaks = dialect(target.version)
         links = Links(target.client_id or "mirrormaker", connect, target.request_timeout_ms)
@@ -128,8 +137,8 @@ class Daemon:
         """Bring everything up and tell systemd, or be told to stop meanwhile.  Raises Refused, CrewDeath."""
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._crew.on_signal(signum, self._on_term)
-        for signum in (signal.SIGHUP, signal.SIGUSR1):
-            self._crew.on_signal(signum, partial(self._on_other, signum))
+        self._crew.on_signal(signal.SIGHUP, self._on_hup)
+        self._crew.on_signal(signal.SIGUSR1, self._on_usr1)
         for sentence in (*self._configuration.warnings, *self._configuration.notes):
             log.warning("%s", sentence, extra={"key": sentence})  # each is told, however many there are
         self._crew.spawn("lag", self._lag.run)
@@ -260,15 +269,20 @@ class Daemon:
         )
         os._exit(exits.TEMPORARY)
 
-    def _on_other(self, signum: signal.Signals) -> None:
-        """SIGHUP and SIGUSR1 have no use yet, and by default would end the process undrained.
+    def _on_hup(self) -> None:
+        """SIGHUP: read the configuration again.  Where a source keeps its offsets may change, the rest is named and left.
 
         A terminal that is closed sends SIGHUP, too: nobody watches any more, so that is a stop like ctrl-C.
         """
-        if signum == signal.SIGHUP and self._terminal.rewrites:
+        if self._terminal.rewrites:
             self._stop.set()
             return
-        log.warning("%s changes nothing: a configuration is read at start, so restart to apply one", signum.name)
+        with self._reading:  # a second one comes after the first, so that it has the last word
+            reload_into(self.origins, self._configuration, self._read)
+
+    def _on_usr1(self) -> None:
+        """SIGUSR1 has no use, and by default would end the process undrained."""
+        log.warning("SIGUSR1 changes nothing")
 
     def _fence(self) -> None:
         """A source's lease is over: its parts leave the queue, and what is on the wire is cut off."""

@@ -15,6 +15,7 @@ from producer.sender import Sender
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import log_event
+from zkconsumer.offsets.modes import Mode
 from zkconsumer.status import PartitionStatus
 
 
@@ -70,6 +71,16 @@ class Origin:
             return False
         if row.topic not in self.forwarder.waiting:
             self.forwarder.forget(row.topic)
+        return True
+
+    def switch_offsets(self, mode: Mode) -> bool:
+        """Keep offsets there from now on; False: they are.  Raises ConsumerError; then nothing has changed."""
+        if self._connector is None:
+            raise ConsumerError("it has not begun yet")
+        offsets = self._connector.offsets
+        if offsets is not None and offsets.mode == mode:
+            return False
+        self._connector.switch_offsets(mode)
         return True
 
     def shutdown(self) -> None:

@@ -10,6 +10,7 @@ Data on stdout, everything else on stderr; one sentence an error.  Exit codes: m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -91,10 +92,11 @@ def cli() -> None:
 @configured
 def run(file: Path | None, consumer_config: Sequence[str], producer_config: str | None, **flags: str | None) -> int:
     """Mirror until SIGTERM or ctrl-C: drain, commit, leave the group, exit 0 in 10 s.  A second one stops at once."""
-    configured = configuration(file, consumer_config, producer_config, flags)
+    read = partial(configuration, file, consumer_config, producer_config, flags)
+    configured = read()
     from mirrormaker.daemon import run_daemon  # after the configuration is known to be right
 
-    return run_daemon(configured)
+    return run_daemon(configured, read)
 
 
 @cli.command()

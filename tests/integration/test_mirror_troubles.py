@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkawire.cluster.fixed import parse_addresses
 from kafkawire.model import TopicPartition
 from localkafka import ports, tools
 from localkafka.client import ClusterClient, started_client
@@ -22,6 +23,7 @@ from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mirroring import MIXED, PLAIN_ONLY, Mirror, close_loads, compared, filled, totals, values
+from zkconsumer.simple import SimpleConsumer
 
 pytestmark = pytest.mark.real
 
@@ -337,18 +339,29 @@ def test_a_mirror_into_its_own_source_is_refused(source: ClusterClient, unique: 
     refused(mirror, 78, "source dc1 and the target are one cluster (broker ")
 
 
-def test_signals_without_a_use_change_nothing(
+def test_a_configuration_read_again_moves_offsets_and_names_what_it_leaves(
     source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:
-    topic = unique.topic()
+    topic, group = unique.topic(), unique.group()
     load = filled(source, {topic: 1}, 100)
-    with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
+    with Mirror(tmp_path, source, target, group, topic) as mirror:
         mirror.wait_arrived(topic, 100)
-        for number in (signal.SIGHUP, signal.SIGUSR1):
-            mirror.signal(number)
-            mirror.wait_said(f"{number.name} changes nothing: a configuration is read at start")
+        mirror.signal(signal.SIGUSR1)
+        mirror.wait_said("SIGUSR1 changes nothing")
+        text = mirror.file.read_text()
+        mirror.file.write_text(text.replace("name: dc1", "name: dc1\n  offsets.storage: kafka\n  fetch.min.bytes: 2"))
+        mirror.signal(signal.SIGHUP)
+        mirror.wait_said("source dc1: option 'fetch.min.bytes' has changed; it takes effect after a restart only")
+        mirror.wait_said(f"mode: offsets of group {group}: zookeeper -> dual")
         load.produce(topic, 1, 100, MIXED)
         mirror.wait_arrived(topic, 200)
+        mirror.wait_all_committed([topic])
+        host, port = parse_addresses(source.brokers)[0]
+        with SimpleConsumer(host, port) as simple:
+            assert simple.fetch_offsets(group, [TopicPartition(topic, 0)], "kafka") == {TopicPartition(topic, 0): 200}
+        mirror.file.write_text("sources: []")
+        mirror.signal(signal.SIGHUP)
+        mirror.wait_said("the configuration is left as it is: ")
         assert mirror.stop()[0] == 0
 
 
