@@ -270,7 +270,7 @@ class Daemon:
         os._exit(exits.TEMPORARY)
 
     def _on_hup(self) -> None:
-        """SIGHUP: read the configuration again.  Where a source keeps its offsets may change, the rest is named and left.
+        """SIGHUP: read the configuration again: where offsets are kept may change, the rest is named and left.
 
         A terminal that is closed sends SIGHUP, too: nobody watches any more, so that is a stop like ctrl-C.
         """
