@@ -108,21 +108,26 @@ class ZkCalls:
         self, what: str, session_id: int | None, paths: Iterable[str], ask: Callable[[Any, str], Any]
     ) -> dict[str, Any]:
         """All answers, by path; ask(client, path) asks for one.  A window that is on its way is waited for whole, so
-        that nothing of it is left running when one says that the session went.
+        that nothing of it is left running when one says that the session went; after that no other one is asked for.
+        One node that is closed to us keeps no other from being asked for.
         """
         answers: dict[str, Any] = {}
-        waiting = list(paths)
+        waiting, failed = list(paths), None
         for at in range(0, len(waiting), WINDOW):
             client = self._connected(session_id)
             asked = [(path, ask(client, path)) for path in waiting[at : at + WINDOW]]
-            away: ConsumerError | None = None
+            away: ZooKeeperAway | None = None
             for path, result in asked:
                 try:
                     answers[path] = self._answer(f"{what} {path}", result)
-                except ConsumerError as e:
+                except ZooKeeperAway as e:
                     away = away or e
+                except ConsumerError as e:
+                    failed = failed or e
             if away is not None:
                 raise away
+        if failed is not None:
+            raise failed
         return answers
 
     def children(self, path: str, watch: Watch | None = None, session_id: int | None = None) -> list[str] | None:
