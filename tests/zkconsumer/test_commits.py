@@ -6,8 +6,12 @@ from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from groundwork.crew import Crew, now, sleep
+from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
-from zkconsumer.commits import Commits
+from zkconsumer.commits import Commits, Patience
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.lease import Lease
@@ -22,6 +26,9 @@ class Store:
     def __init__(self) -> None:
         self.kept: dict[TopicPartition, int] = {}
         self.refusal: Exception | None = None
+        self.commits = 0
+        self.works_at = 0  # the commit from which on it is not refused
+        self.takes_s = 0.0
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         return {tp: self.kept.get(tp, NONE) for tp in tps}
@@ -29,8 +36,12 @@ class Store:
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
-        if self.refusal is None:
+        self.commits += 1
+        if self.takes_s:
+            sleep(self.takes_s)
+        if self.refusal is None or 0 < self.works_at <= self.commits:
             self.kept |= positions
+            return dict.fromkeys(positions)
         return dict.fromkeys(positions, self.refusal)
 
 
@@ -49,6 +60,7 @@ class World:
         self.events: list[ConsumerEvent] = []
         self.failed: list[Exception] = []
         self.ours = {A, B}
+        self.patience: Patience | None = None
         self.commits = Commits(
             self.store,
             "g",
@@ -56,6 +68,7 @@ class World:
             lambda tps: [tp for tp in tps if tp in self.ours],
             self.events.append,
             self.failed.append,
+            lambda: self.patience,
         )
 
     def cursor(self, tp: TopicPartition, done: int | None) -> Any:
@@ -92,3 +105,74 @@ def test_what_has_no_position_yet_is_left_out():
     world = World()
     assert world.commits.commit([world.cursor(A, None)]) == {}
     assert world.store.kept == {}
+
+
+LOST = LinkLost("broker 1 is silent")
+
+
+@pytest.mark.parametrize("asked", ["commit_last", "commit_asked"])
+def test_a_commit_that_cannot_be_made_up_for_later_is_tried_again(asked):
+    world = World()
+    cursor = world.cursor(A, 50)
+    world.store.refusal, world.store.works_at = LOST, 3
+    world.patience = Patience(retries=5, backoff_s=0.001, limit_s=5.0)
+    assert getattr(world.commits, asked)([cursor]) == {A: None}
+    assert (world.store.commits, world.store.kept, cursor.committed) == (3, {A: 50}, 50)
+
+
+def test_it_is_tried_so_often_and_then_said():
+    world = World()
+    world.store.refusal = LOST
+    world.patience = Patience(retries=2, backoff_s=0.001, limit_s=5.0)
+    assert world.commits.commit_last([world.cursor(A, 50)]) == {A: LOST}
+    assert world.store.commits == 3
+    assert len(world.events) == 1
+
+
+def test_what_another_try_would_not_help_is_tried_once():
+    world = World()
+    world.store.refusal = ZooKeeperAway("the session is suspended")
+    world.patience = Patience(retries=5, backoff_s=0.001, limit_s=5.0)
+    world.commits.commit_last([world.cursor(A, 50)])
+    assert world.store.commits == 1
+
+
+def test_partitions_that_are_let_go_wait_only_so_long_also_for_another_commit():
+    world = World()
+    cursor = world.cursor(A, 50)
+    world.store.takes_s = 30.0
+    world.patience = Patience(retries=5, backoff_s=0.001, limit_s=0.1)
+    crew = Crew()
+    crew.spawn("timer", world.commits.commit, [world.cursor(B, 1)])
+    sleep(0.01)
+    began = now()
+    found = world.commits.commit_last([cursor])[A]
+    crew.stop(1.0)
+    assert now() - began < 5
+    assert str(found) == "committing 1 offsets took longer than 0.1 s; whether they were written is not known"
+    assert cursor.committed is None
+
+
+def test_the_timer_is_not_waited_for_by_one_in_a_hurry():
+    world = World()
+    cursor = world.cursor(A, 50)
+    crew = Crew()
+    crew.spawn("auto-commit", world.commits.run, 60.0, lambda: [cursor], lambda: True)
+    world.commits.hurry()
+    sleep(0.05)
+    assert (world.store.kept, world.store.commits) == ({A: 50}, 1)
+    crew.stop(1.0)
+
+
+def test_a_change_of_the_store_comes_between_two_commits():
+    world = World()
+    world.store.takes_s = 0.05
+    crew = Crew()
+    crew.spawn("timer", world.commits.commit, [world.cursor(A, 50)])
+    sleep(0.01)
+    assert world.store.kept == {}
+    with world.commits.lock:
+        assert world.store.kept == {A: 50}
+        world.commits.commit_locked([world.cursor(B, 60)])
+    assert world.store.kept == {A: 50, B: 60}
+    crew.stop(1.0)
