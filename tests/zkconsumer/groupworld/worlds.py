@@ -31,7 +31,7 @@ class Fakes:
 
 def filled(topics: Mapping[str, int], kafka: FakeCluster, nodes: Mapping[str, bytes] | None = None) -> FakeZookeeper:
     """ZooKeeper as a cluster with these topics leaves it, with nodes more."""
-    zk = FakeZookeeper(now_ms=NOW_MS - WRITTEN_AGO_MS)
+    zk = FakeZookeeper(now_ms=int(time.time() * 1000) - WRITTEN_AGO_MS)
     for broker, port in kafka.ports.items():
         zk.set(f"/brokers/ids/{broker}", json.dumps({"host": "127.0.0.1", "port": port}).encode())
     for topic, count in topics.items():
