@@ -357,6 +357,22 @@ def test_diff_of_stores_and_of_files(cluster: Start):
     assert "1 of 2 partitions differ" in c.err
 
 
+def test_a_file_of_another_cluster_is_told(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"5"})
+    assert c.run("export", "-z", "zk", "--group", "g") == 0
+    Path("saved").write_text(c.out.replace("fake:2181", "other:2181"))
+    assert c.run("import", "saved", "-z", "zk") == 0
+    assert "was made of other:2181, and is to be put into fake:2181" in c.err
+
+
+def test_the_way_back_is_told_before_the_first_write(cluster: Start, monkeypatch: pytest.MonkeyPatch):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"5"})
+    monkeypatch.setattr(offsetedit, "carry_out", lambda *args: [])  # nothing is written, as if interrupted
+    monkeypatch.setattr(offsetedit, "report", lambda done: offsetedit.fail("interrupted"))
+    assert c.run(*WRITE, "t:0=7", "--execute") == EXIT["runtime"]
+    assert c.err.index("undo: zkconsumer offsets import") < c.err.index("interrupted")
+
+
 # delete, copy, rename, groups -----------------------------------------------------------------------------------------
 
 

@@ -224,9 +224,9 @@ def carry(
         return False
     _look_again(world, cluster, writes, edit, whole=time.monotonic() - began > 0.5)
     undo = keep_undo(world, snapshots, writes, edit.undo_dir)
+    tell(f"undo: {undo_command(world, undo, writes)}")  # before the writes: somebody may interrupt them
     done = _write(world, cluster, snapshots, writes, edit, texts)
     report(done)
-    tell(f"undo: {undo_command(world, undo, writes)}")
     if any(row.state != "written" for row in done):
         fail(
             f"{sum(row.state != 'written' for row in done)} of {len(done)} are not as wished, see above", EXIT["partly"]

@@ -88,7 +88,8 @@ def snapshots(
     cluster = read_cluster(world)
     names = group_names(world, groups, regex)
     found = look(world, names, cluster, bounds=bounds)
-    unknown = [name for name in names if not known(world, found[name])]
+    named = names if groups and not regex else []  # the others were listed a moment ago
+    unknown = [name for name in named if not known(world, found[name])]
     if unknown:
         fail(f"group {', '.join(unknown)} is not known to {_where(world)}", EXIT["not found"])
     return found, cluster

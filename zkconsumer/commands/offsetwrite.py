@@ -151,10 +151,12 @@ def import_command(
     group has positions now, or to --store.
     """
     with usage_errors():
-        rows = read_file(file, topic, zero_means_missing).rows
+        read = read_file(file, topic, zero_means_missing)
     chosen = replace(edit, out_of_range="keep") if keep_out_of_range else edit
     with world_of(zookeeper, brokers, kafka_version) as world:
-        cluster, found, changes, written = import_plan(world, rows, group, chosen)
+        if read.cluster is not None and world.session is not None and read.cluster != world.session.connect:
+            tell(f"{file.name} was made of {read.cluster}, and is to be put into {world.session.connect}")
+        cluster, found, changes, written = import_plan(world, read.rows, group, chosen)
         carry(world, cluster, found, changes, chosen, written)
 
 
