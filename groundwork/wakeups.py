@@ -10,6 +10,7 @@ Here the bytes are counted, and one lies in the pair while the count is not 0.  
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 
@@ -46,8 +47,10 @@ class ReadEnd:
 
     def recv(self, size: int) -> bytes:
         """size bytes, or as many as there are; waits for the first."""
+        if self._count.bytes == 0:
+            self._end.recv(1, socket.MSG_PEEK)  # nothing at all when the other end was closed
         taken = min(size, self._count.bytes)
-        if taken == self._count.bytes:
+        if taken == self._count.bytes > 0:
             self._end.recv(1)
         self._count.bytes -= taken
         return b"\0" * taken

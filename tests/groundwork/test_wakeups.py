@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+import gevent.socket
 import pytest
 from kazoo.client import KazooClient
 
@@ -34,6 +35,23 @@ def test_the_pair_is_readable_until_as_many_bytes_were_read_as_were_written():
         assert not readable(ours)
         writes.send(b"\0")
         assert readable(ours)
+
+
+def test_who_reads_first_waits_for_a_byte_and_costs_no_later_one():
+    ours, theirs = gevent.socket.socketpair()
+    with ours, theirs:
+        reads, writes = wakeups((ours, theirs))
+        crew, got = Crew(), []
+        reader = crew.spawn("reader", lambda: got.append(reads.recv(1)))
+        sleep(0)
+        writes.send(b"\0")
+        assert reader.join(2)
+        assert got == [b"\0"]
+        writes.send(b"\0")
+        assert reads.recv(1) == b"\0"
+        theirs.shutdown(socket.SHUT_WR)
+        assert reads.recv(1) == b""
+        crew.stop(1)
 
 
 @pytest.mark.real
