@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from groundwork.failpoints import failpoint
 from zkconsumer.groupworld.write import Order
 from zkconsumer.migrating import orders
-from zkconsumer.migrating.looking import How, Looker, Sight, SiteLike
+from zkconsumer.migrating.looking import How, Looker, Sight, SiteLike, early
 from zkconsumer.migrating.markers import Marked, somebody_else
 from zkconsumer.migrating.undofolder import UndoFolder
 from zkconsumer.migration.checks import Check, failed
@@ -35,7 +35,7 @@ from zkconsumer.migration.marker import Marker
 from zkconsumer.migration.needs import Facts
 from zkconsumer.migration.planning import GroupPlan, Plan, left_to_write, plan_group
 from zkconsumer.migration.snapshot import GroupSnapshot
-from zkconsumer.migration.states import MigrationRefused, Phase, StepName, begin, end, step_from
+from zkconsumer.migration.states import MigrationRefused, Phase, StepName, begin, end, step_from, unmet
 from zkconsumer.migration.steering import Asked, step_asked
 
 P, S = Phase, StepName
@@ -174,17 +174,38 @@ class Doer:
     # one step -----------------------------------------------------------------------------------------------------
 
     def _step(self, name: StepName, groups: Sequence[str], first: Mapping[str, GroupSnapshot]) -> dict[str, Outcome]:
-        steps = {group: step_from(self._phase(group), name) for group in groups}
+        hopeless = self._hopeless(name, groups, first)
+        steps = {group: step_from(self._phase(group), name) for group in groups if group not in hopeless}
         sights = self._looker.for_steps(self._plans, steps, first)
-        marked = self._site.markers(groups)
-        some = [_Group(self._planned(name, g, sights[g].now), name, sights[g], marked[g]) for g in groups]
+        marked = self._site.markers(steps)
+        some = [_Group(self._planned(name, g, sights[g].now), name, sights[g], marked[g]) for g in steps]
         going = self._begin(name, some)
         if any({"kafka offsets", "zookeeper offsets"} & steps[each.plan.group].writes for each in going):
             for each in going:
                 self._write(each)
             self._look_again(going)
         self._end(name, [each for each in going if each.refusal is None])
-        return {each.plan.group: self._outcome(each) for each in some}
+        return hopeless | {each.plan.group: self._outcome(each) for each in some}
+
+    def _hopeless(
+        self, name: StepName, groups: Sequence[str], first: Mapping[str, GroupSnapshot]
+    ) -> dict[str, Outcome]:
+        """Groups that the first look refuses already, of steps that would wait for a second one: a commit interval is
+        long, and members do not change their mode in it.
+        """
+        found: dict[str, Outcome] = {}
+        events: list[Event] = []
+        for group in groups:
+            phase, plan = self._phase(group), self._plans[group]
+            names = early(step_from(phase, name), first[group])
+            seen = facts(plan, first[group], answers=self._how.answers)
+            refusal = next((each for each in unmet(phase, name, seen) if each.name in names), None)
+            if refusal is not None:
+                each = _Group(plan, name, Sight(first[group], first[group]), Marked())
+                self._refuse(each, refusal, events)
+                found[group] = self._outcome(each)
+        self._journal.append(events, self._site.now_ms())
+        return found
 
     def _planned(self, name: StepName, group: str, now: GroupSnapshot) -> GroupPlan:
         plan = self._plans[group]

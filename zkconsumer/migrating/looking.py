@@ -19,6 +19,7 @@ from zkconsumer.offsets.modes import Mode
 STOPPED = {needs.QUIET.name}
 STOPPED_OR = {needs.DUAL_OR_STOPPED.name, needs.NOBODY_READS_KAFKA.name, needs.NOBODY_ONLY_ON_KAFKA.name}
 COMPARE = {needs.STORES_AGREE.name, needs.BOTH_MOVE.name, needs.ZOOKEEPER_RESTS.name}
+BY_MODE = {needs.NOT_MIXED.name, needs.ALL_DUAL.name, needs.ALL_KAFKA.name}
 TOLD_FROM_S = 3
 LATE = 1.1  # an interval takes as long as its commit does beside its own time
 
@@ -123,6 +124,13 @@ class Looker:
 def _gated(step: Step, first: GroupSnapshot) -> bool:
     """Whether nobody may be there; where members of one kind may be, a gate is for groups that seem to be stopped."""
     return bool(_names(step) & STOPPED) or (bool(_names(step) & STOPPED_OR) and look_at(first).nobody)
+
+
+def early(step: Step, first: GroupSnapshot) -> set[str]:
+    """Needs that a step which compares two looks can be refused for after the first; none for other steps."""
+    if not _names(step) & COMPARE:
+        return set()
+    return BY_MODE if _gated(step, first) else BY_MODE | STOPPED_OR
 
 
 def _names(step: Step) -> set[str]:
