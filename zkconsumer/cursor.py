@@ -106,25 +106,40 @@ class Cursor:
     def go_on(self, position: int) -> None:
         """Fetch again from position on, which is where handing out stands; what is in the user's hands still counts.
 
-        Where that cannot be (something from there on was given out, or what is parked) it begins there.
+        Where that cannot be (something from there on was given out, or let go) it begins at what is done.  From what is
+        parked on nothing is fetched: unpark() is for that.
         """
         with self._lock:
-            keeps = not self._let_go and self.progress is not None and self.progress.goes_on_at(position)
-            if keeps:
-                self.epoch += 1
-                self.position = self.next_out = self._behind(position)
-                self.stranded = self._kept_back = False
-                for share in (*self._untold, self._reading):
-                    if share is not None:
-                        share.epoch = self.epoch  # what is in the user's hands is none of those that came too late
+            keeps = self._keep(position)
         if not keeps:
-            self.begin(position)
+            self._begin_again(position)
 
     def read_again(self) -> None:
         """Fetch once more what was kept back; for one that is stranded."""
-        at = self.committable() if self._let_go else self.next_out
-        if at is not None and self.progress is not None:
-            self.go_on(at)
+        with self._lock:  # a reader may just be saying where it stopped
+            position = self.next_out
+            keeps = self._keep(position)
+        if not keeps and self.progress is not None:
+            self._begin_again(position)
+
+    def _keep(self, position: int) -> bool:
+        """With the lock held: go on at position, unless that cannot be."""
+        if self._let_go or self.progress is None or not self.progress.goes_on_at(position):
+            return False
+        self.epoch += 1
+        self.position = self.next_out = self._behind(position)
+        self.stranded = self._kept_back = False
+        for share in (*self._untold, self._reading):
+            if share is not None:
+                share.epoch = self.epoch  # what is in the user's hands is none of those that came too late
+        return True
+
+    def _begin_again(self, position: int) -> None:
+        parked = self.progress.parked if self.progress is not None else None
+        if self.dropped or (parked is not None and position >= parked.position):
+            return
+        done = self.committable()
+        self.begin(position if done is None else min(position, done))
 
     def pause(self) -> None:
         """Fetch and hand out nothing until resume(); what is in the user's hands may still be done and committed."""

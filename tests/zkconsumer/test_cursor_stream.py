@@ -516,6 +516,88 @@ def test_a_set_that_is_taken_while_its_partition_is_paused_and_resumed_is_not_le
     assert found == ([0, 1, 2, 3, 4] if reads == "batches" else [0, 1, 2])
 
 
+def test_a_resume_does_not_take_up_a_partition_whose_message_failed():
+    world = World(delivery="on-ack")
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 3), 100)
+    cursor.deliver(a_set(3, 2), 100)
+    next(world.stream).ack()
+    next(world.stream).handed.failed(ValueError("a handler parked it"), 1)
+    cursor.pause()
+    cursor.resume()
+    assert cursor.parked == "a handler parked it"
+    assert world.offsets() == []
+    assert cursor.committable() == 1
+    assert cursor.unpark()
+    cursor.deliver(a_set(1, 4), 100)
+    assert world.offsets() == [1, 2, 3, 4]
+
+
+def test_a_resume_of_what_is_parked_further_on_fetches_what_lies_before_and_forgets_nothing_undone():
+    world = World(delivery="on-ack")
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 1), 100)
+    cursor.deliver(a_set(1, 2), 100)
+    cursor.park("too large")
+    assert next(world.stream).offset == 0  # and not acknowledged
+    cursor.pause()
+    cursor.resume()
+    assert (cursor.position, cursor.committable(), cursor.fetchable) == (0, 0, True)
+    cursor.deliver(a_set(0, 3), 100)
+    assert world.offsets() == [0, 1, 2]
+
+
+def test_damage_behind_a_message_that_failed_does_not_take_the_partition_up_again():
+    world = World(delivery="on-ack")
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 4, damage_at=2), 100)
+    next(world.stream).ack()
+    next(world.stream).handed.failed(ValueError("a handler parked it"), 1)
+    assert world.offsets() == []
+    ((at, _),) = world.corrupt
+    cursor.go_on(at)  # as the engine does
+    assert cursor.parked == "a handler parked it"
+    assert cursor.committable() == 1
+
+
+def test_a_reader_that_stops_in_a_pause_while_it_is_resumed_leaves_nothing_out(monkeypatch):
+    """The reader is between its look and its word when the hub asks where to go on."""
+    world = World()
+    cursor = world.cursor()
+    stopping, may_stop, seen = threading.Event(), threading.Event(), []
+    stopped = cursor.stopped
+
+    def slowly(share: Share, at: int | None) -> bool:
+        stopping.set()
+        assert may_stop.wait(5)
+        return stopped(share, at)
+
+    monkeypatch.setattr(cursor, "stopped", slowly)
+    cursor.deliver(a_set(0, 3), 100)
+    cursor.deliver(a_set(3, 2), 100)
+    assert next(world.stream).offset == 0
+    cursor.pause()
+    reader = threading.Thread(target=lambda: seen.extend(world.offsets()))
+    reader.start()
+    assert stopping.wait(5)
+    next_out = [cursor.next_out]
+
+    def look(cursor: Cursor) -> int:
+        value = next_out[0]
+        if not may_stop.is_set():
+            may_stop.set()
+            reader.join(0.1)  # it may have to wait for us
+        return value
+
+    monkeypatch.setattr(Cursor, "next_out", property(look, lambda cursor, at: next_out.insert(0, at)), raising=False)
+    cursor.resume()
+    reader.join(5)
+    if cursor.stranded:
+        cursor.read_again()  # as the engine's timer does
+    cursor.deliver(a_set(cursor.position, 5 - cursor.position), 100)
+    assert seen + world.offsets() == [1, 2, 3, 4]
+
+
 def test_a_pause_keeps_what_waits_for_its_acknowledgement():
     world = World(delivery="on-ack")
     cursor = world.cursor()
