@@ -89,6 +89,7 @@ class Cursor:
         self._fetched_sets = 0
         self._untold: set[Share] = set()  # sets in the user's hands whose last ticket was not yet asked for
         self._reading: Share | None = None  # the one that is iterated message by message
+        self._unsaid: Share | None = None  # what was to be raised and was kept back
         self._lock = threading.Lock()
 
     # the hub's side -----------------------------------------------------------------------------------------------
@@ -136,10 +137,22 @@ class Cursor:
 
     def _begin_again(self, position: int) -> None:
         parked = self.progress.parked if self.progress is not None else None
-        if self.dropped or (parked is not None and position >= parked.position):
+        if self.dropped:
+            return
+        if parked is not None and position >= parked.position:
+            self._say_once_more()
             return
         done = self.committable()
         self.begin(position if done is None else min(position, done))
+
+    def _say_once_more(self) -> None:
+        """The stream was to raise why it is parked, and came too late."""
+        with self._lock:
+            unsaid, self._unsaid = self._unsaid, None
+            if unsaid is not None:
+                self._kept_back = self.stranded = False
+        if unsaid is not None and unsaid.epoch == self.epoch:
+            self.deliver(unsaid.message_set, unsaid.nbytes, unsaid.failure)
 
     def pause(self) -> None:
         """Fetch and hand out nothing until resume(); what is in the user's hands may still be done and committed."""
@@ -339,6 +352,8 @@ class Cursor:
                     self._untold.add(share)
             elif share.epoch == self.epoch:
                 self._keep_back()
+                if share.failure is not None:
+                    self._unsaid = share
         if not fresh:
             self.lane.give_back(share.nbytes)
         return fresh

@@ -547,6 +547,24 @@ def test_a_resume_of_what_is_parked_further_on_fetches_what_lies_before_and_forg
     assert world.offsets() == [0, 1, 2]
 
 
+def test_what_a_stream_is_to_raise_is_raised_though_its_partition_was_paused_before():
+    world = World(delivery="on-ack")
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 2), 100)
+    assert world.offsets() == [0, 1]
+    why = ConsumerError("damaged at 2")
+    cursor.park(why)
+    cursor.deliver(a_set(2, 0), 0, why)  # as with corrupt.message.policy=fail
+    for _ in range(2):
+        cursor.pause()
+        assert world.offsets() == []
+        cursor.resume()
+    with pytest.raises(ConsumerError, match="damaged at 2"):
+        next(world.stream)
+    assert world.offsets() == []
+    assert (cursor.parked, cursor.committable()) == ("damaged at 2", 0)
+
+
 def test_damage_behind_a_message_that_failed_does_not_take_the_partition_up_again():
     world = World(delivery="on-ack")
     cursor = world.cursor()
