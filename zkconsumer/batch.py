@@ -145,8 +145,8 @@ class BatchReader:
             self._leave_rest()
 
     def done(self) -> None:
-        """The batch in the user's hands is done, though no other was asked for."""
-        if self._ticket is not None:
+        """The batch in the user's hands is done, though no other was asked for; on_ack only ack() says so."""
+        if self._ticket is not None and not self._on_ack:
             self._ticket.done()
 
     def give_up(self) -> None:

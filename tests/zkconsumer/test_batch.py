@@ -212,6 +212,16 @@ def large(start: int, count: int) -> Rows:
     return [(n, None, b"%d" % n * 100_000, None) for n in range(start, start + count)]
 
 
+def test_on_ack_done_says_nothing_of_the_last_batch():
+    world = World(delivery="on-ack")
+    world.cursor.deliver(fetched(rows(0, 2)), 100)
+    batch = next(world.stream.batches())
+    world.stream.done()
+    assert world.cursor.committable() == 0
+    batch.ack()
+    assert world.cursor.committable() == 2
+
+
 @pytest.mark.parametrize("codec", [0, 2])
 def test_a_large_set_makes_several_batches_each_done_when_the_next_is_asked_for(codec):
     world = World()
