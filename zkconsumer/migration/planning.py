@@ -188,6 +188,9 @@ def left_to_write(plan: GroupPlan, now: GroupSnapshot) -> Left:
     for row in plan.rows:
         if row.open:
             continue
+        if row.action == "skip-missing-topic" and not _exists(now, row.tp):
+            done.append(row.tp)  # and Kafka tells nothing of a partition that is not there
+            continue
         moved = _moved(row, plan.goal, now)
         if moved:
             stale.append(Stale(row.tp, moved))
@@ -229,6 +232,11 @@ def _moved(row: PlanRow, goal: StoreName, now: GroupSnapshot) -> str:
         if store == "zookeeper" and _version(now.zookeeper.get(row.tp)) != _version(row.zookeeper):
             return f"{row.tp} in zookeeper holds {_plain(there)} as before, and was written again since"
     return ""
+
+
+def _exists(now: GroupSnapshot, tp: TopicPartition) -> bool:
+    topic = now.topics.get(tp.topic)
+    return topic is not None and topic.has(tp.partition)
 
 
 def _version(node: ZkRow | None) -> tuple[int, int] | None:
