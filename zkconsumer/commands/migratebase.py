@@ -117,6 +117,7 @@ class Files:
     plan: Path
     journal: Path
     checks: Path
+    retention: Path
     undo: Path
 
     def read(self) -> Plan:
@@ -133,8 +134,8 @@ class Files:
 
 def files(plan: Path, journal: Path | None) -> Files:
     """The files of a plan; the journal's place may be another."""
-    beside = [plan.with_suffix(end) for end in (".journal.jsonl", ".checks.json", ".undo")]
-    return Files(plan, journal or beside[0], beside[1], beside[2])
+    beside = [plan.with_suffix(end) for end in (".journal.jsonl", ".checks.json", ".retention", ".undo")]
+    return Files(plan, journal or beside[0], *beside[1:])
 
 
 def header(plan: Plan) -> Header:

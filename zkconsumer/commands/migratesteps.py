@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,17 +28,20 @@ from zkconsumer.commands.migratebase import (
     undo_folder,
 )
 from zkconsumer.commands.options import execute_option, go_ahead, output_option
+from zkconsumer.errors import ConsumerError
 from zkconsumer.migrating.choosing import Wanted, answers
 from zkconsumer.migrating.doer import NOT_WRITTEN, Doer, Outcome
 from zkconsumer.migrating.keepalive import keep_alive
 from zkconsumer.migrating.looking import How
 from zkconsumer.migrating.preview import Preview, preview
 from zkconsumer.migrating.site import Site
+from zkconsumer.migrating.undofolder import write_whole
 from zkconsumer.migration import needs
 from zkconsumer.migration.journal import open_journal, read_journal
 from zkconsumer.migration.planning import Plan
 from zkconsumer.migration.states import Phase
 from zkconsumer.migration.steering import Asked
+from zkconsumer.offsetplan.spelling import DAY_MS
 from zkconsumer.offsets.modes import MODES
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -196,11 +199,30 @@ def _step(asking: Asking, asked: Asked, execute: bool, keep_every_ms: int | None
         site = site_of(ground, plan, asking.zookeeper)
         if not execute and not _agreed(asking, asked, plan, site, names):
             return
+        asking = replace(asking, how=replace(asking.how, retention_ms=_retention(asking, asked)))
         outcomes = _carried(asking, asked, plan, site, names)
         _show(outcomes, asking.output)
         if keep_every_ms is not None:
             _keep(asking, plan, site, outcomes, keep_every_ms)
     _exit(asked, outcomes)
+
+
+def _retention(asking: Asking, asked: Asked) -> int | None:
+    """How long Kafka is to keep positions.  The cutover commits the copies again, and keeps them as long as the copy
+    did: the last commit counts.
+    """
+    path, wanted = asking.place.retention, asking.how.retention_ms
+    if asked in ("copy", "cutover") and wanted is not None:
+        write_whole(path, f"{wanted}\n")
+    elif asked == "copy":
+        path.unlink(missing_ok=True)
+    elif asked == "cutover" and path.exists():
+        try:
+            wanted = int(path.read_text(encoding="utf-8"))
+        except ValueError:
+            raise ConsumerError(f"{path} holds no number of ms; say it with --retention") from None
+        tell(f"Kafka is asked to keep the positions for {wanted / DAY_MS:.3g} d, as at the copy")
+    return wanted
 
 
 def _agreed(asking: Asking, asked: Asked, plan: Plan, site: Site, names: Sequence[str]) -> bool:
