@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from groundwork.crew import Event, now, sleep
+from groundwork.crew import Event, Lock, now, sleep
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
@@ -82,6 +82,8 @@ class OffsetMode:
         self._on_event = on_event
         self._touched = touched
         self._node = ModeNode(session, group, consumer_id)
+        self._showing: Mode = store.mode  # during a change the new one is shown before it is used
+        self._put_lock = Lock()
         self._told: set[str] = set()
 
     # start --------------------------------------------------------------------------------------------------------
@@ -166,7 +168,8 @@ class OffsetMode:
             sleep(PUT_S)
 
     def _show(self) -> None:
-        self._node.put(self._store.shown)
+        with self._put_lock:
+            self._node.put(replace(self._store.shown, mode=self._showing))
 
     def _look_at_others(self) -> None:
         others, unclear = self._node.others()
@@ -200,7 +203,7 @@ class OffsetMode:
             try:
                 self._cross(before, mode)
             except BaseException as e:
-                self._store.mode = before
+                self._store.mode = self._showing = before
                 self._touched.set()  # the node goes back, too
                 if isinstance(e, ConsumerError) and not isinstance(e, ModeRefused | NotSwitched):
                     raise NotSwitched(f"{before} -> {mode}: {e}; offsets are kept as before, in {before}") from e
@@ -213,7 +216,8 @@ class OffsetMode:
         if before == "dual":
             self._commit_all(before, mode, "before")
             self._must_not_lack(before, mode)
-        self._node.put(replace(self._store.shown, mode=mode))
+        self._showing = mode
+        self._show()
         self._must_fit(mode)
         self._store.mode = mode
         self._commit_all(before, mode, "after")
