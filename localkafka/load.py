@@ -55,9 +55,10 @@ class Load:
         """Add `count` messages to a topic, spread over its partitions in batches."""
         for number, start in enumerate(range(0, count, batch)):
             tp = TopicPartition(topic, number % partitions)
-            self._send(tp, min(batch, count - start), mixture)
+            self.send(tp, min(batch, count - start), mixture)
 
-    def _send(self, tp: TopicPartition, count: int, mixture: Mixture) -> None:
+    def send(self, tp: TopicPartition, count: int, mixture: Mixture) -> None:
+        """Add one batch to one partition."""
         entries = codec.encode(self._messages(tp, count, mixture), self._random.choice(mixture.codecs))
         request = requests.produce(self._dialect, -1, 10_000, {tp: [entries]})
 
@@ -90,6 +91,11 @@ class Load:
             key = b"key-%d" % self._random.randrange(1000) if self._random.random() < mixture.keyed else None
             value = f"{tp} #{number} ".encode().ljust(mixture.value_bytes, b".")
             yield number - first, key, value, None
+
+    @property
+    def numbers(self) -> dict[TopicPartition, int]:
+        """How many messages each partition was given; they are numbered from 0 on."""
+        return dict(self._next)
 
     @contextmanager
     def in_background(self, topics: Mapping[str, Mixture], partitions: int, count: int) -> Iterator[None]:

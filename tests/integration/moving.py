@@ -15,7 +15,6 @@ from typing import NamedTuple
 from kazoo.exceptions import NoNodeError
 
 import tests.integration.readers as readers
-from kafkawire.cluster.fixed import parse_addresses
 from kafkawire.model import TopicPartition
 from kafkawire.v08 import znodes
 from localkafka import tools
@@ -40,6 +39,7 @@ class Handed(NamedTuple):
     at: float
     partition: int
     offset: int
+    number: int  # of the message, as its producer counted: one that was sent twice has two offsets
 
 
 class Ours:
@@ -60,7 +60,7 @@ class Ours:
 
     def handed(self) -> list[Handed]:
         rows = [line.split() for line in self.lines()]
-        return [Handed(float(r[0]), int(r[1]), int(r[2])) for r in rows if len(r) == 3 and r[0][0].isdigit()]
+        return [Handed(float(r[0]), *map(int, r[1:])) for r in rows if len(r) == 4 and r[0][0].isdigit()]
 
     def switch(self, mode: Mode, timeout_s: float = 20) -> str:
         """What it answers."""
@@ -127,15 +127,19 @@ class MovingGroup:
 
     # what there is --------------------------------------------------------------------------------------------------
 
-    def settle(self, count: int, timeout_s: float = 30) -> None:
-        """So many members, and each owns what it should: all partitions are owned by registered ones, evenly."""
-        wait_until(lambda: self._settled(count), timeout_s, lambda: f"{count} members to settle: {self.told()}")
+    def settle(self, timeout_s: float = 30) -> None:
+        """The living members are registered, no others are, and they own all partitions evenly."""
+        wait_until(self._settled, timeout_s, lambda: f"the members to settle: {self.told()}")
 
-    def _settled(self, count: int) -> bool:
+    def _settled(self) -> bool:
+        ours = {member.consumer_id for member in self.members if member.child.running}
+        count = len(ours) + sum(console.child.running for console in self.consoles)
         zk = self.cluster.registry().zk
         ids = zk.get_children(znodes.ids(self.name)) if zk.exists(znodes.ids(self.name)) else []
         owners = list(readers.owners(self.cluster, self.name, self.topic).values())
         shares = [sum(owner.startswith(f"{member}-") for owner in owners) for member in ids]
+        if not ours <= set(ids) or any(m.consumer_id in ids for m in self.members if not m.child.running):
+            return False
         return len(ids) == count and sum(shares) == len(self.tps) and max(shares) - min(shares) <= 1
 
     def told(self) -> str:
@@ -146,9 +150,14 @@ class MovingGroup:
         return {tp: int(zk.get(f"{folder}/{tp.partition}")[0]) for tp in self.tps}
 
     def kafka(self) -> dict[TopicPartition, Committed]:
-        (host, port), *_ = parse_addresses(self.cluster.brokers)
-        with SimpleConsumer(host, port, self.cluster.version.rpartition(".")[0]) as simple:
+        with self.simple() as simple:
             return simple.fetch_offsets(self.name, self.tps, "kafka")
+
+    def simple(self) -> SimpleConsumer:
+        """At a broker that is registered."""
+        registry = self.cluster.registry()
+        broker = next(found for found in map(registry.broker, registry.brokers()) if found is not None)
+        return SimpleConsumer(broker.host, broker.port, self.cluster.version.rpartition(".")[0])
 
     def modes(self) -> dict[str, Mode]:
         zk = self.cluster.registry().zk
@@ -170,8 +179,8 @@ class MovingGroup:
         )
 
     def seen(self) -> list[tuple[int, int]]:
-        """(partition, offset) of all that members were handed, each time."""
-        found = [(row.partition, row.offset) for member in self.members for row in member.handed()]
+        """(partition, number) of all that members were handed, each time."""
+        found = [(row.partition, row.number) for member in self.members for row in member.handed()]
         for line in [line.decode() for one in self.consoles for line in one.lines]:
             words = line.split(" ")
             if len(words) > 1 and words[0].startswith(f"{self.topic}/"):

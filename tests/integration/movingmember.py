@@ -3,7 +3,7 @@
     python movingmember.py ZOOKEEPER GROUP TOPIC RELEASE OPTIONS       options as JSON, beside those that are here
 
     CONSUMER-ID                     the first line
-    MONOTONIC PARTITION OFFSET      when a message was handed out
+    MONOTONIC PARTITION OFFSET N    when a message was handed out; N: what it says itself, `topic/partition #N`
     switched MODE, refused TEXT     after a line `MODE` on standard input
 
 SIGTERM ends it in order.  Events go to standard error.
@@ -35,7 +35,8 @@ def tell(line: str) -> None:
 
 def read(stream: Stream) -> None:
     for message in stream:
-        tell(f"{time.monotonic():.3f} {message.partition} {message.offset}")
+        number = message.value.split(b" ")[1][1:].decode()
+        tell(f"{time.monotonic():.3f} {message.partition} {message.offset} {number}")
 
 
 def obey(connector: ConsumerConnector) -> None:

@@ -2,72 +2,79 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from kafkawire.model import TopicPartition
+from kafkawire.v08 import znodes
 from localkafka.client import ClusterClient
 from localkafka.waiting import wait_until
-from tests.integration.moving import INTERVAL_S, MovingGroup
-from tests.integration.rounds import Traffic
-from zkconsumer.offsets.dual import BETWEEN
+from tests.integration.mirroring import MIXED, filled
+from tests.integration.offsetmoves import DUAL, KAFKA, Move, in_kafka, simple
+from tests.integration.readers import Reader, committed, places, wait_for_messages
+from zkconsumer.offsetmode import NotMigrated
+from zkconsumer.offsets.modes import ModeRefused
 
 pytestmark = pytest.mark.real
-PARTITIONS = 6
-
-
-def moved(cluster: ClusterClient, topic: str, name: str, folder: Path) -> tuple[set[tuple[int, int]], MovingGroup]:
-    """There and back: what was sent, and the group at its end."""
-    cluster.create_topic(topic, PARTITIONS)
-    for partition in range(PARTITIONS):
-        cluster.wait_leader(topic, partition)
-    group = MovingGroup(cluster, name, topic, PARTITIONS, folder)
-    traffic = Traffic(cluster, topic, PARTITIONS)
-    try:
-        group.console("dual")
-        first, second = group.ours("zookeeper"), group.ours("zookeeper")
-        group.settle(3)
-        assert first.switch("kafka").startswith("refused zookeeper -> kafka in one bounce")
-        assert first.switch("dual") == "switched dual"
-        second.stop()  # the other way: bounced
-        killed = group.ours("dual", f"{BETWEEN}=kill@8")
-        killed.wait_killed()
-        third = group.ours("dual")
-        group.settle(3)
-        wait_until(lambda: set(group.modes().values()) == {"dual"}, 10, lambda: f"both dual, have {group.modes()}")
-        assert first.switch("kafka") == "switched kafka"
-        assert third.switch("kafka") == "switched kafka"
-        late = group.ours("zookeeper")
-        wait_until(lambda: not late.child.running, 15, "a member on ZooKeeper alone to be refused")
-        assert "ModeRefused" in late.child.log_end(30)
-        time.sleep(2 * INTERVAL_S)  # ZooKeeper falls behind
-        assert third.switch("dual") == "switched dual"
-        assert first.switch("dual") == "switched dual"
-        assert third.switch("zookeeper") == "switched zookeeper"
-        assert first.switch("zookeeper") == "switched zookeeper"
-        sent = traffic.end()
-        wait_until(lambda: set(group.seen()) >= sent, 20, lambda: f"{len(sent - set(group.seen()))}: {group.told()}")
-        first.stop()
-        third.stop()
-    finally:
-        group.close()
-    return sent, group
-
-
-def check(sent: set[tuple[int, int]], group: MovingGroup) -> None:
-    times = Counter(group.seen())
-    assert set(times) >= sent
-    (killed,) = [member for member in group.members if member.dead_at < float("inf")]
-    since = killed.handed()[-1].at - INTERVAL_S - 0.5
-    of_killed = {(row.partition, row.offset) for row in killed.handed() if row.at >= since}
-    twice = sorted(place for place, count in times.items() if count > 1)
-    other = [place for place in twice if place not in of_killed]
-    print(len(sent), len(twice), len(other), other)
-    assert len(other) <= PARTITIONS
 
 
 def test_a_group_of_0_8_2_goes_off_zookeeper_and_back(source: ClusterClient, unique, tmp_path: Path):
-    sent, group = moved(source, unique.topic(), unique.group(), tmp_path)
-    check(sent, group)
+    with Move(source, unique.topic(), unique.group(), tmp_path) as move:
+        move.forth()
+        move.to_kafka()
+        late = move.group.ours("zookeeper")
+        wait_until(lambda: not late.child.running, 15, "a member on ZooKeeper alone to be refused")
+        assert ModeRefused.__name__ in late.child.log_end(30)
+        move.back()
+        move.end()
+    move.check()
+
+
+def test_offsets_that_kafka_lacks_refuse_a_start_or_are_copied(source: ClusterClient, unique):
+    topic, group = unique.topic(), unique.group()
+    load = filled(source, {topic: 2}, 20)
+    with Reader(source.zookeeper, group, {topic: 1}) as before:
+        wait_for_messages(20, before)
+        wait_until(lambda: sum(committed(source, group, topic).values()) == 20, 10, "the commit")
+        before.stop()
+    with pytest.raises(NotMigrated, match=r"ZooKeeper has offsets of 2 partitions of which Kafka has none"):
+        Reader(source.zookeeper, group, {topic: 1}, **KAFKA)
+    load.produce(topic, 2, 10, MIXED)
+    with Reader(source.zookeeper, group, {topic: 1}, **KAFKA, offsets_migrate_on_start="copy") as after:
+        wait_for_messages(10, after)
+        wait_until(lambda: sum(in_kafka(source, group, topic).values()) == 30, 10, "the commit to Kafka")
+        assert len(after.kinds("offset")) == 2  # what was taken over
+        after.stop()
+    assert max(places(before, after).values()) == 1
+    assert sum(committed(source, group, topic).values()) == 20  # of the day it was left
+    with Reader(source.zookeeper, group, {topic: 1}, **KAFKA) as again:  # nothing is missing any more
+        load.produce(topic, 2, 2, MIXED)
+        wait_for_messages(2, again)
+
+
+def test_stores_that_differ_are_made_even_and_a_seek_writes_both(source: ClusterClient, unique):
+    topic, group = unique.topic(), unique.group()
+    tp = TopicPartition(topic, 0)
+    filled(source, {topic: 1}, 20)
+    zk = source.registry().zk
+    zk.create(znodes.offset(group, tp), b"20", makepath=True)
+    with simple(source) as at:
+        assert at.commit_offsets(group, {tp: 15}, "kafka") == {tp: None}
+    with Reader(source.zookeeper, group, {topic: 1}, **DUAL, auto_commit_interval_ms=60_000) as reader:
+        wait_until(lambda: in_kafka(source, group, topic) == {0: 20}, 10, "the idle partition in both stores")
+        wait_until(lambda: accepted(reader) == [1, 1], 10, "the count of it")
+        reader.connector.pause(topic)
+        reader.connector.seek(tp, 3)
+        wait_until(lambda: committed(source, group, topic) == {0: 3}, 10, "the seek in ZooKeeper")
+        assert in_kafka(source, group, topic) == {0: 3}
+        assert reader.connector.commit_offsets({tp: 7}) == {tp: None}
+        assert in_kafka(source, group, topic) == committed(source, group, topic) == {0: 7}
+
+
+def accepted(reader: Reader) -> list[int]:
+    """How many offsets each store took, ZooKeeper first."""
+    offsets = reader.connector.offsets
+    assert offsets is not None
+    assert offsets.mode == "dual"
+    return [row.accepted for row in offsets.stores]
