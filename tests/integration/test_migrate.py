@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -145,3 +148,25 @@ def test_kill_9_in_the_middle_of_a_copy_and_the_same_command_again(
         assert json.loads(zk.get(f"/consumers/{name}/migration")[0])["phase"] == "verified"
     everywhere = rows(migrate("rollback", *reach, *at, "--execute", *QUICK, "-o", "json"))
     assert {row["phase"] for row in everywhere} == {"rolled-back"}
+
+
+def test_copies_are_kept_until_ctrl_c_and_the_journal_is_free_meanwhile(source: ClusterClient, unique, tmp_path: Path):
+    topic, group, plan = unique.topic("orders"), unique.group(), tmp_path / "plan.json"
+    source.create_topic(topic, 1)
+    put(source.registry().zk, group, topic, {0: 0})
+    reach, at = ("-z", source.zookeeper), ("--plan", str(plan))
+    migrate("plan", *reach, "--group", group, *at)
+    migrate("check", *reach, *at, "--offsets-replicas", "1", "--keepalive")
+    argv = [sys.executable, "-m", "zkconsumer.commands.main", "migrate", "copy", *reach, *at, "--execute", *QUICK]
+    argv += ["--keepalive", "--keepalive-every", "300ms"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stderr is not None
+            while "are kept until" not in child.stderr.readline():
+                assert child.poll() is None
+            migrate("verify", *reach, *at, *QUICK)
+            child.send_signal(signal.SIGINT)
+            assert child.wait(15) == 0
+            assert child.stderr.read() .strip() == "no longer kept"
+        finally:
+            child.kill()
