@@ -10,6 +10,7 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC, group_partition
+from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.waiting import wait_until
 from tests.integration.mirroring import MIXED, filled

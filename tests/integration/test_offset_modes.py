@@ -8,6 +8,7 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from kafkawire.v08 import znodes
+from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.waiting import wait_until
 from tests.integration.mirroring import MIXED, filled
@@ -70,6 +71,8 @@ def test_stores_that_differ_are_made_even_and_a_seek_writes_both(source: Cluster
         assert in_kafka(source, group, topic) == {0: 3}
         assert reader.connector.commit_offsets({tp: 7}) == {tp: None}
         assert in_kafka(source, group, topic) == committed(source, group, topic) == {0: 7}
+        (row,) = tools.consumer_offset_checker(source, group, topic)  # our mode node disturbs no tool of the JVM
+        assert (row.offset, row.owner) == (7, f"{reader.consumer_id}-0")
 
 
 def accepted(reader: Reader) -> list[int]:

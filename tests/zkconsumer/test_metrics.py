@@ -9,7 +9,8 @@ from kafkawire.dialects import dialect
 from kafkawire.model import MessageSet
 from kafkawire.v08.writing import encode
 from zkconsumer.metrics import ConsumerMetrics, Look
-from zkconsumer.status import PartitionStatus
+from zkconsumer.offsets.modes import StoreCommit
+from zkconsumer.status import OffsetsStatus, PartitionStatus, StoreStatus
 
 READING = PartitionStatus("orders", 3, "g_a-0", "reading", 90, 40, 30, 100, 60, 4096, None)
 STARTING = PartitionStatus("orders", 4, "g_a-0", "starting", None, None, None, None, None, 0, None)
@@ -53,6 +54,21 @@ def test_gauges_are_what_the_connector_says_at_the_scrape():
     assert 'zkconsumer_session{consumer="g_a",group="g",state="lost"} 1.0' in second
     assert 'zkconsumer_rebalances_total{consumer="g_a",group="g"} 3.0' in second
     assert not [line for line in second if line.startswith("zkconsumer_lag")]
+
+
+def test_offsets_are_counted_by_store():
+    registry = CollectorRegistry(auto_describe=True)
+    kafka = StoreStatus("kafka", 12, 1, StoreCommit(1_700_000_000_500, 4))
+    offsets = OffsetsStatus("dual", (StoreStatus("zookeeper", 8, 0, None), kafka))
+    ConsumerMetrics("g", "g_a", lambda: Look("connected", 1, [], offsets), registry)
+    lines = shown(registry)
+    assert 'zkconsumer_offsets_mode{consumer="g_a",group="g",mode="dual"} 1.0' in lines
+    assert 'zkconsumer_offsets_mode{consumer="g_a",group="g",mode="kafka"} 0.0' in lines
+    assert 'zkconsumer_offsets_committed_total{consumer="g_a",group="g",store="zookeeper"} 8.0' in lines
+    assert 'zkconsumer_offsets_committed_total{consumer="g_a",group="g",store="kafka"} 12.0' in lines
+    assert 'zkconsumer_offsets_failed_total{consumer="g_a",group="g",store="kafka"} 1.0' in lines
+    when = [line for line in lines if line.startswith("zkconsumer_offsets_last_commit_seconds")]
+    assert when == ['zkconsumer_offsets_last_commit_seconds{consumer="g_a",group="g",store="kafka"} 1.7000000005e+09']
 
 
 def test_two_connectors_share_a_registry_and_no_number():

@@ -1,0 +1,64 @@
+"""Whom a member asks for its coordinator, and what is told while there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import dialect
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.links import Links
+from tests.fakes.stores import MemoryOffsets, held
+from zkconsumer.errors import ZooKeeperAway
+from zkconsumer.events import ConsumerEvent
+from zkconsumer.offsets.choice import _Channel, _ReadAndWrite
+
+A = TopicPartition("orders", 0)
+ONE, TWO = Broker(1, "h1", 9092), Broker(2, "h2", 9092)
+
+
+class Leaders:
+    def __init__(self, *brokers: Broker) -> None:
+        self.brokers = brokers
+        self.away = False
+
+    def look(self, tps: object, afresh: bool = False) -> ClusterView:
+        if self.away:
+            raise ZooKeeperAway("the session is suspended")
+        return ClusterView({broker.id: broker for broker in self.brokers}, {})
+
+
+def channel(leaders: Any) -> tuple[_Channel, list[ConsumerEvent]]:
+    events: list[ConsumerEvent] = []
+    return _Channel(leaders, Links("test"), dialect("0.8.2"), events.append), events
+
+
+def test_brokers_are_those_of_now_and_while_nobody_can_tell_those_of_before():
+    leaders = Leaders(ONE)
+    asked, _ = channel(leaders)
+    assert asked.brokers() == [ONE]
+    leaders.away = True
+    assert asked.brokers() == [ONE]
+    leaders.away, leaders.brokers = False, (TWO,)
+    assert asked.brokers() == [TWO]
+
+
+def test_the_bounds_of_logs_are_left_out_while_nobody_can_be_asked():
+    leaders = Leaders(ONE)
+    leaders.away = True
+    assert channel(leaders)[0].bounds([A]) == {}
+
+
+def test_a_wait_is_told_once_until_something_worked():
+    asked, events = channel(Leaders(ONE))
+    commits = MemoryOffsets()
+    store: Any = _ReadAndWrite(MemoryOffsets(), commits, asked.works)  # type: ignore[arg-type]
+    commits.refuse[A] = OSError("no coordinator")
+    for _ in range(3):
+        asked.tell("waiting for a coordinator")
+        store.commit("g", {A: 1}, held())
+    assert [event.text for event in events] == ["offsets in Kafka: waiting for a coordinator"]
+    commits.refuse.clear()
+    store.commit("g", {A: 1}, held())
+    asked.tell("waiting for a coordinator")
+    assert len(events) == 2
