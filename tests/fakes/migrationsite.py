@@ -18,9 +18,10 @@ import pytest
 
 from tests.fakes.migrationworld import GROUPS, Killed, World, planned
 from zkconsumer.groupworld.write import Order, Written
-from zkconsumer.migrating.doer import Doer, Outcome
+from zkconsumer.migrating.doer import Doer
 from zkconsumer.migrating.looking import How
 from zkconsumer.migrating.markers import Marked
+from zkconsumer.migrating.outcomes import Outcome
 from zkconsumer.migrating.undofolder import UndoFolder
 from zkconsumer.migration import journal as journal_file
 from zkconsumer.migration.events import Header

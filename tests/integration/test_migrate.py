@@ -167,6 +167,6 @@ def test_copies_are_kept_until_ctrl_c_and_the_journal_is_free_meanwhile(source: 
             migrate("verify", *reach, *at, *QUICK)
             child.send_signal(signal.SIGINT)
             assert child.wait(15) == 0
-            assert child.stderr.read() .strip() == "no longer kept"
+            assert child.stderr.read().strip() == "no longer kept"
         finally:
             child.kill()

@@ -31,8 +31,9 @@ from zkconsumer.groups import NoSuchGroup
 from zkconsumer.groupworld.grouptree import groups_in_zookeeper
 from zkconsumer.migrating.choosing import Wanted, chosen
 from zkconsumer.migrating.clusterfacts import Told, cluster_facts
-from zkconsumer.migrating.doer import Doer, Outcome
+from zkconsumer.migrating.doer import Doer
 from zkconsumer.migrating.looking import How
+from zkconsumer.migrating.outcomes import Outcome
 from zkconsumer.migrating.site import Site
 from zkconsumer.migrating.undofolder import write_whole
 from zkconsumer.migration import needs

@@ -30,9 +30,10 @@ from zkconsumer.commands.migratebase import (
 from zkconsumer.commands.options import execute_option, go_ahead, output_option
 from zkconsumer.errors import ConsumerError
 from zkconsumer.migrating.choosing import Wanted, answers
-from zkconsumer.migrating.doer import NOT_WRITTEN, Doer, Outcome
+from zkconsumer.migrating.doer import NOT_WRITTEN, Doer
 from zkconsumer.migrating.keepalive import keep_alive
 from zkconsumer.migrating.looking import How
+from zkconsumer.migrating.outcomes import Outcome
 from zkconsumer.migrating.preview import Preview, preview
 from zkconsumer.migrating.site import Site
 from zkconsumer.migrating.undofolder import write_whole

@@ -17,16 +17,16 @@ node that lags behind the journal is brought up to it first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from groundwork.failpoints import failpoint
 from zkconsumer.groupworld.write import Order
 from zkconsumer.migrating import orders
 from zkconsumer.migrating.looking import How, Looker, Sight, SiteLike, early
 from zkconsumer.migrating.markers import Marked, somebody_else
+from zkconsumer.migrating.outcomes import AFTER, BACK, Outcome, back_policies, together
 from zkconsumer.migrating.undofolder import UndoFolder
 from zkconsumer.migration.checks import Check, failed
-from zkconsumer.migration.deciding import Policies
 from zkconsumer.migration.events import Begun, Declined, Event, Reached, Wrote
 from zkconsumer.migration.groupchecks import check_group
 from zkconsumer.migration.journal import Journal
@@ -39,34 +39,7 @@ from zkconsumer.migration.states import MigrationRefused, Phase, StepName, begin
 from zkconsumer.migration.steering import Asked, step_asked
 
 P, S = Phase, StepName
-AFTER: Mapping[Asked, frozenset[Phase]] = {  # where what is asked for was done before
-    "check": frozenset(set(Phase) - {P.PLANNED, P.CHECKED}),
-    "copy": frozenset({P.VERIFIED}),
-    "verify": frozenset(),
-    "cutover": frozenset({P.CUTOVER, P.DONE}),
-    "rollback": frozenset({P.ROLLED_BACK}),
-}
-BACK = (S.RETURN_COPY, S.RETURN_VERIFY)  # planned anew each time: what was copied back is equal by then
 NOT_WRITTEN = "not written"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a group.
-
-    step      the last one that was made, or tried; None: nothing was to be done
-    phase     where the group is now
-    written   positions in the stores
-    refusal   why it went no farther; None: it did
-    notes     sentences for the operator
-    """
-
-    group: str
-    step: StepName | None
-    phase: Phase
-    written: int = 0
-    refusal: MigrationRefused | None = None
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -137,7 +110,7 @@ class Doer:
             left = [group for group in left if group not in there]
             made = self._asked(asked, left) if left else {}
             for group, outcome in made.items():
-                found[group] = _together(found.get(group), outcome)
+                found[group] = together(found.get(group), outcome)
             if asked != "rollback":
                 break
             left = [group for group, outcome in made.items() if outcome.refusal is None]
@@ -326,18 +299,6 @@ class Doer:
         self._site.mark(behind)
 
 
-def back_policies(policies: Policies, how: How) -> Policies:
-    """How the way back is decided: Kafka is what counts since the cutover."""
-    return replace(policies, conflict="kafka", out_of_range=how.back_out_of_range or policies.out_of_range)
-
-
 def _before(order: Order) -> int | None:
     held = order.node.position if order.node is not None else order.held.position if order.held is not None else None
     return held if isinstance(held, int) else None
-
-
-def _together(before: Outcome | None, now: Outcome) -> Outcome:
-    """Steps that were made one after the other, as one."""
-    if before is None:
-        return now
-    return replace(now, written=before.written + now.written, notes=(*before.notes, *now.notes))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from zkconsumer.groupworld.write import Order
 from zkconsumer.migrating import orders
-from zkconsumer.migrating.doer import AFTER, BACK, back_policies
 from zkconsumer.migrating.looking import COMPARE, How, SiteLike
 from zkconsumer.migrating.markers import somebody_else
+from zkconsumer.migrating.outcomes import AFTER, BACK, back_policies
 from zkconsumer.migration.events import Standing
 from zkconsumer.migration.gate import Gate, look_at
 from zkconsumer.migration.looks import facts

@@ -1,0 +1,52 @@
+"""What is asked of groups and what became of them: where a command has nothing more to do, how steps add up.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from zkconsumer.migrating.looking import How
+from zkconsumer.migration.deciding import Policies
+from zkconsumer.migration.states import MigrationRefused, Phase, StepName
+from zkconsumer.migration.steering import Asked
+
+P, S = Phase, StepName
+AFTER: Mapping[Asked, frozenset[Phase]] = {  # where what is asked for was done before
+    "check": frozenset(set(Phase) - {P.PLANNED, P.CHECKED}),
+    "copy": frozenset({P.VERIFIED}),
+    "verify": frozenset(),
+    "cutover": frozenset({P.CUTOVER, P.DONE}),
+    "rollback": frozenset({P.ROLLED_BACK}),
+}
+BACK = (S.RETURN_COPY, S.RETURN_VERIFY)  # planned anew each time: what was copied back is equal by then
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a group.
+
+    step      the last one that was made, or tried; None: nothing was to be done
+    phase     where the group is now
+    written   positions in the stores
+    refusal   why it went no farther; None: it did
+    notes     sentences for the operator
+    """
+
+    group: str
+    step: StepName | None
+    phase: Phase
+    written: int = 0
+    refusal: MigrationRefused | None = None
+    notes: tuple[str, ...] = ()
+
+
+def back_policies(policies: Policies, how: How) -> Policies:
+    """How the way back is decided: Kafka is what counts since the cutover."""
+    return replace(policies, conflict="kafka", out_of_range=how.back_out_of_range or policies.out_of_range)
+
+
+def together(before: Outcome | None, now: Outcome) -> Outcome:
+    """Steps that were made one after the other, as one."""
+    if before is None:
+        return now
+    return replace(now, written=before.written + now.written, notes=(*before.notes, *now.notes))
