@@ -12,6 +12,7 @@ Two members that leave dual in opposite directions at once each say so before th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ from kafkawire.v08.znodes import Registration
 from zkconsumer.commits import Commits
 from zkconsumer.committed import committed_partitions
 from zkconsumer.cursor import Cursor
-from zkconsumer.errors import ConsumerError
+from zkconsumer.errors import ConsumerError, ZooKeeperAway
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.migration.marker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.modenode import ModeNode
@@ -32,6 +33,8 @@ from zkconsumer.offsets.group import NOT_COPIED, GroupOffsets
 from zkconsumer.offsets.modes import Mode, ModeRefused, check_beside, check_step
 from zkconsumer.offsets.store import NONE
 from zkconsumer.zksession import ZkSession
+
+log = logging.getLogger(__name__)
 
 LOOK_S = 30.0  # between two looks at the others
 PUT_S = 1.0  # between two writes of the node
@@ -93,7 +96,12 @@ class OffsetMode:
         mode = self._store.mode
         self._must_be_able(mode)
         self._must_not_be_left(mode)
-        self._show()
+        try:
+            self._show()
+        except ZooKeeperAway:
+            raise
+        except ConsumerError as e:  # the group's node may be closed to us, while what is in it is not
+            self._tell_once([f"where this member keeps its offsets cannot be shown: {e}"])
         self._must_fit(mode)
         if mode == "kafka" and not self._store.copy:
             self._must_be_migrated()
@@ -163,8 +171,8 @@ class OffsetMode:
                 if now() >= look_at:
                     look_at = now() + LOOK_S
                     self._look_at_others()
-            except ConsumerError:
-                pass  # ZooKeeper is away, which the session tells; `touched` is set when it is back
+            except ConsumerError as e:  # told at the start, or ZooKeeper is away; `touched` is set when it is back
+                log.debug("the mode node: %s", e)
             sleep(PUT_S)
 
     def _show(self) -> None:

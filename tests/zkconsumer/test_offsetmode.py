@@ -107,6 +107,20 @@ def test_a_member_that_begins_shows_its_mode(mode):
     assert world.shown() == MemberMode(mode)
 
 
+def test_a_group_whose_node_is_closed_to_us_is_joined_all_the_same(monkeypatch):
+    world = World("dual")
+
+    def closed(*_: object, **__: object) -> None:
+        raise ConsumerError("create /consumers/g/modes: the node is closed to us")
+
+    monkeypatch.setattr(world.session, "create", closed)
+    world.mode.begin()
+    assert [event.text for event in world.events] == [
+        "where this member keeps its offsets cannot be shown: create /consumers/g/modes: the node is closed to us"
+    ]
+    assert world.shown() is None
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "refused"),
     [
