@@ -9,6 +9,7 @@ CRC-32 is in checksumming.py.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import zlib
 from collections.abc import Callable
@@ -20,6 +21,7 @@ import numpy as np
 from numba import types
 
 from kafkawire.primitives import Bytes
+from kafkawire.v08 import checksumming
 from kafkawire.v08.checksumming import best, loader, tables
 
 log = logging.getLogger(__name__)
@@ -154,7 +156,7 @@ def load(cache: Path | None) -> Kernels:
     """
     if cache is not None:
         before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(cache)
+        numba.config.CACHE_DIR = str(cache / _sources())
         try:
             return _checked(_build(cache=True))
         except Exception as exc:  # a full disk, a file cut by a crash: numba raises whatever it meets
@@ -162,6 +164,12 @@ def load(cache: Path | None) -> Kernels:
         finally:
             numba.config.CACHE_DIR = before
     return _checked(_build(cache=False))
+
+
+def _sources() -> str:
+    """Names what is compiled.  numba looks at the file of a function, not at those of the functions it calls."""
+    files = (Path(__file__), Path(checksumming.__file__))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 def _build(cache: bool) -> Kernels:
@@ -183,11 +191,13 @@ _crc: Any = None  # the compiled checksum: what _index calls
 
 def _checked(made: Kernels) -> Kernels:
     """Held against zlib once: what a cache gives back was compiled somewhere else."""
-    body = b"\x00\x00\xff\xff\xff\xff\x00\x00\x00\x31" + bytes(range(2, 51))
-    start = (7).to_bytes(8, "big") + (len(body) + 4).to_bytes(4, "big")
-    entry = start + zlib.crc32(body).to_bytes(4, "big") + body
-    found = made.index(entry, [(0, len(entry), 0, 0, 0, 0, 0, 0, 0)], 1, True)
-    right = found is not None and not found.damaged and [x[0] for x in found.columns] == [7, 22, -1, 26, 49, -1]
-    if not right or made.hop(entry, 0, 0, 14) != (len(entry), 1, 7):
-        raise RuntimeError("a compiled kernel computes nonsense")
+    for size in (49, 1049):  # checksums of long and of short messages are computed in different ways
+        value = bytes(n % 251 for n in range(size))
+        body = b"\x00\x00\xff\xff\xff\xff" + size.to_bytes(4, "big") + value
+        start = (7).to_bytes(8, "big") + (len(body) + 4).to_bytes(4, "big")
+        entry = start + zlib.crc32(body).to_bytes(4, "big") + body
+        found = made.index(entry, [(0, len(entry), 0, 0, 0, 0, 0, 0, 0)], 1, True)
+        right = found is not None and not found.damaged and [x[0] for x in found.columns] == [7, 22, -1, 26, size, -1]
+        if not right or made.hop(entry, 0, 0, 14) != (len(entry), 1, 7):
+            raise RuntimeError("a compiled kernel computes nonsense")
     return made
