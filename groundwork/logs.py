@@ -1,7 +1,7 @@
 """Log lines for an operator: one line an event on stderr, and a repeated one is counted instead of shown.
 
-    time=2014-03-07T09:15:02.114+0000 level=warning at=zkconsumer.lease msg="..."      a terminal or a file
-    <4>at=zkconsumer.lease msg="..."                                                   the journal, which knows the time
+    time=2014-03-07T09:15:02.114+0000 level=warning at=zkconsumer.session.lease msg="..."      a terminal or a file
+    <4>at=zkconsumer.session.lease msg="..."                                   the journal, which knows the time
 
 A traceback follows its line, each of its lines with the same priority.
 """

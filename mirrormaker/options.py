@@ -10,9 +10,9 @@ from kafkawire.model import TopicPartition
 from mirrormaker.handler import NoHandler, load_handler
 from producer.config import ProducerConfig, release
 from zkconsumer import optionkinds as kinds
-from zkconsumer.access import Access, Tls, identity, tls_problems
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
+from zkconsumer.session.access import Access, Tls, identity, tls_problems
 
 TARGET_SSL = "target.zookeeper.ssl"
 

@@ -13,8 +13,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError
 
 from groundwork.crew import deadline, kazoo_handler
-from zkconsumer.access import OPEN, Access
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
+from zkconsumer.session.access import OPEN, Access
 
 SESSION_S = 10.0
 GOODBYE_S = 3.0

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import PartitionId, TopicPartition
-from zkconsumer.cursor import Share
-from zkconsumer.progress import ShareTicket
+from zkconsumer.fetching.cursor import Share
+from zkconsumer.fetching.progress import ShareTicket
 
 
 class Batch:

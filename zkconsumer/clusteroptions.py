@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from groundwork.options import Options, Secret, option
 from kafkawire.model import TopicPartition
 from zkconsumer import optionkinds as kinds
-from zkconsumer.access import Access, Tls, identity
+from zkconsumer.session.access import Access, Tls, identity
 
 
 @dataclass(frozen=True, slots=True)

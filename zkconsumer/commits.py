@@ -19,12 +19,12 @@ from groundwork.crew import Event, Lock, deadline, sleep
 from groundwork.failpoints import failpoint
 from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
-from zkconsumer.cursor import Cursor
 from zkconsumer.errors import ConsumerError, ForeignWrite
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.lease import Lease
+from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.refusals import CoordinatorAway
+from zkconsumer.session.lease import Lease
 
 RETRY_S = 1.0  # after a commit that failed; the interval may be a minute
 

@@ -9,7 +9,7 @@ from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import Registration
 from zkconsumer.filters import streams_by_topic
 from zkconsumer.groupworld.nodes import list_children
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.zksession import ZkSession
 
 
 def committed_partitions(

@@ -29,9 +29,9 @@ from groundwork.hub import OwnThread
 from kafkawire.model import Message, TopicPartition
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import Closed, ConsumerError, ConsumerTimeout, DecodeFailed
+from zkconsumer.fetching.progress import ShareTicket
 from zkconsumer.filters import TopicFilter
 from zkconsumer.listeners import ConsumerListener, Listeners
-from zkconsumer.progress import ShareTicket
 from zkconsumer.stream import ON_ACK, Stream
 from zkconsumer.workforce import WorkerKind, Workforce
 from zkconsumer.workplan import Job, Workplan

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from groundwork.crew import now
 from kafkawire.model import TopicPartition
 from zkconsumer.commits import Commits, Results
-from zkconsumer.cursor import Cursor
 from zkconsumer.errors import ConsumerError
-from zkconsumer.fetchers import Fetchers
-from zkconsumer.lease import Lease
+from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.pauses import Pauses, What
+from zkconsumer.session.lease import Lease
 from zkconsumer.status import PartitionStatus, status_of
 
 ENDS = ("smallest", "largest")

@@ -13,25 +13,25 @@ from kafkawire.errors import CorruptMessage, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.v08.znodes import Registration
-from zkconsumer.budget import Budget
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.controls import Controls
-from zkconsumer.cursor import Cursor
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent
-from zkconsumer.fetcher import Fetcher
-from zkconsumer.fetchers import Fetchers
-from zkconsumer.fetchplan import FetchPlan
+from zkconsumer.fetching.budget import Budget
+from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.fetcher import Fetcher
+from zkconsumer.fetching.fetchers import Fetchers
+from zkconsumer.fetching.fetchplan import FetchPlan
+from zkconsumer.fetching.leaders import NoLeader
+from zkconsumer.fetching.listoffsets import EARLIEST, LATEST
+from zkconsumer.fetching.logends import log_ends_by
+from zkconsumer.fetching.parkings import Parkings
 from zkconsumer.fixedside import FixedSide
 from zkconsumer.groupside import GroupSide
-from zkconsumer.leaders import NoLeader
-from zkconsumer.lease import Lease
 from zkconsumer.listeners import ConsumerListener, Hooks, ListenerFailed
-from zkconsumer.listoffsets import EARLIEST, LATEST
-from zkconsumer.logends import log_ends_by
 from zkconsumer.metrics import Look
 from zkconsumer.offsets.store import OffsetStore
-from zkconsumer.parkings import Parkings
+from zkconsumer.session.lease import Lease
 from zkconsumer.side import Parts, Side
 from zkconsumer.stream import Stream
 from zkconsumer.streams import Decoders, Streams

@@ -20,11 +20,11 @@ from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.metadata import Unreachable as NoBroker
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.net.links import Links
-from zkconsumer.assignor import assign_range, java_order
-from zkconsumer.cursor import Cursor
 from zkconsumer.errors import Closed, ConsumerError, Unreachable
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.leaders import LeaderSource, MetadataLeaders
+from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.leaders import LeaderSource, MetadataLeaders
+from zkconsumer.group.assignor import assign_range, java_order
 from zkconsumer.leaving import drain
 from zkconsumer.offsets.choice import store_of_fixed
 from zkconsumer.offsets.modes import Mode

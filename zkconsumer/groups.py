@@ -17,13 +17,13 @@ from kafkawire.errors import LocalError
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.v08.znodes import CONSUMERS, Registration, RegistrationError
-from zkconsumer.assignor import java_order
 from zkconsumer.errors import ConsumerError
+from zkconsumer.fetching.logends import log_ends, log_ends_by
 from zkconsumer.filters import streams_by_topic
-from zkconsumer.logends import log_ends, log_ends_by
+from zkconsumer.group.assignor import java_order
 from zkconsumer.offsets.store import Committed
 from zkconsumer.offsets.zookeeper import position
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.zksession import ZkSession
 
 Tell = Callable[[str], object]
 

@@ -9,21 +9,21 @@ from groundwork.crew import Event, now, sleep
 from groundwork.hub import OwnThread
 from groundwork.lag import HubLag, busy_lines
 from kafkawire.model import TopicPartition
-from zkconsumer.claims import Claims
 from zkconsumer.commits import Patience
-from zkconsumer.cursor import Cursor
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.groupread import GroupReader
-from zkconsumer.leaders import LeaderSource, ZookeeperLeaders
-from zkconsumer.member import Member
-from zkconsumer.membership import Event as GroupEvent
+from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.leaders import LeaderSource, ZookeeperLeaders
+from zkconsumer.group.claims import Claims
+from zkconsumer.group.groupread import GroupReader
+from zkconsumer.group.member import Member
+from zkconsumer.group.membership import Event as GroupEvent
 from zkconsumer.offsetmode import OffsetMode
 from zkconsumer.offsets.choice import store_of_group
 from zkconsumer.offsets.modes import Mode
+from zkconsumer.session.zksession import State, ZkSession
 from zkconsumer.side import Parts
 from zkconsumer.status import OffsetsStatus
-from zkconsumer.zksession import State, ZkSession
 
 FIRST_ROUND_S = 10.0  # creating streams waits that long for a first round; the member goes on trying
 AUDIT_S = 30.0

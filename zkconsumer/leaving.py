@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from groundwork.crew import now, sleep
-from zkconsumer.cursor import Cursor
+from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.listeners import Hooks
 
 log = logging.getLogger(__name__)

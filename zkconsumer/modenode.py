@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from kafkawire.v08 import znodes
 from zkconsumer.offsets.modes import MemberMode, ModeUnreadable, mode_path, mode_text, modes_path, read_mode
-from zkconsumer.zkcalls import Outcome
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.zkcalls import Outcome
+from zkconsumer.session.zksession import ZkSession
 
 
 def read_modes(session: ZkSession, group: str) -> dict[str, MemberMode | ModeUnreadable]:

@@ -24,15 +24,15 @@ from kafkawire.v08 import apis
 from kafkawire.v08.znodes import Registration
 from zkconsumer.commits import Commits
 from zkconsumer.committed import committed_partitions
-from zkconsumer.cursor import Cursor
 from zkconsumer.errors import ConsumerError, ZooKeeperAway
 from zkconsumer.events import ConsumerEvent, OnEvent
+from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.migration.marker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.modenode import ModeNode
 from zkconsumer.offsets.group import NOT_COPIED, GroupOffsets
 from zkconsumer.offsets.modes import Mode, ModeRefused, check_beside, check_step
 from zkconsumer.offsets.store import NONE
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
 

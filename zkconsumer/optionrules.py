@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from groundwork.options import given
-from zkconsumer.access import tls_problems
+from zkconsumer.session.access import tls_problems
 
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig

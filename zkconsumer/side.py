@@ -18,15 +18,15 @@ from kafkawire.net.links import Links
 from kafkawire.v08.znodes import Registration
 from zkconsumer.commits import Commits, Patience, StillOurs
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.cursor import Cursor
 from zkconsumer.events import OnEvent
-from zkconsumer.fetcher import Fetcher
-from zkconsumer.fetchers import Fetchers
-from zkconsumer.leaders import LeaderSource
-from zkconsumer.lease import Lease
+from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.fetcher import Fetcher
+from zkconsumer.fetching.fetchers import Fetchers
+from zkconsumer.fetching.leaders import LeaderSource
 from zkconsumer.listeners import Hooks
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import OffsetStore
+from zkconsumer.session.lease import Lease
 from zkconsumer.status import OffsetsStatus
 
 

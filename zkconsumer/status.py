@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkawire.model import PartitionId, TopicPartition
-from zkconsumer.cursor import Cursor
+from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.offsets.modes import Mode, StoreCommit
 
 

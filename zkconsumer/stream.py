@@ -26,8 +26,8 @@ from groundwork.handover import Closed, Empty, Handover
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet, TopicPartition
 from zkconsumer.batch import Batch, BatchReader
-from zkconsumer.cursor import Share
 from zkconsumer.errors import ConsumerTimeout, DecodeFailed
+from zkconsumer.fetching.cursor import Share
 
 AT_LEAST_ONCE, ON_ACK, AT_MOST_ONCE = "at-least-once", "on-ack", "at-most-once"
 

@@ -8,9 +8,9 @@ from groundwork.handover import Handover
 from groundwork.hub import Hub
 from kafkawire.model import MessageSet, TopicPartition
 from kafkawire.v08.znodes import STATIC, Registration
-from zkconsumer.budget import Budget, Lane
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.cursor import Share
+from zkconsumer.fetching.budget import Budget, Lane
+from zkconsumer.fetching.cursor import Share
 from zkconsumer.listeners import ListenerFailed
 from zkconsumer.stream import Decoder, Stream
 

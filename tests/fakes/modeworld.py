@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from kafkawire.model import TopicPartition
 from tests.fakes.stores import MemoryOffsets, held
 from zkconsumer.errors import ConsumerError
-from zkconsumer.lease import Lease
 from zkconsumer.offsets.dual import DualOffsets
 from zkconsumer.offsets.modes import Mode, ModeRefused, behind, check_beside, check_step
 from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
+from zkconsumer.session.lease import Lease
 
 GROUP = "g"
 PARTITIONS = [TopicPartition("t", n) for n in range(3)]

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
-from zkconsumer.lease import Lease, LeaseOver
 from zkconsumer.offsets.store import NONE, Committed
+from zkconsumer.session.lease import Lease, LeaseOver
 
 
 def held() -> Lease:

@@ -17,7 +17,7 @@ from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
-from zkconsumer.zkcalls import ZkCalls
+from zkconsumer.session.zkcalls import ZkCalls
 
 
 @dataclass

@@ -9,11 +9,11 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from tests.integration.migration import migrate
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import reaching
 from zkconsumer.groupworld.world import World, read_cluster
 from zkconsumer.groupworld.write import Order, carry_out
 from zkconsumer.migration.planfile import read_plan
+from zkconsumer.session.access import ZooKeeper
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
 GROUPS, PARTITIONS, AT_MOST_S = 2000, 10, 30

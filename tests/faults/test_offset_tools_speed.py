@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import TopicPartition
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import reaching
 from zkconsumer.groupworld.look import look
 from zkconsumer.groupworld.world import World, read_cluster
 from zkconsumer.groupworld.write import Order, carry_out
+from zkconsumer.session.access import ZooKeeper
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
 PARTITIONS = 10

@@ -28,7 +28,7 @@ from localkafka.child import Child
 from localkafka.client import ClusterClient
 from localkafka.console import ConsoleConsumer
 from localkafka.waiting import wait_until
-from zkconsumer.assignor import assign_range
+from zkconsumer.group.assignor import assign_range
 
 SCRIPT = Path(__file__).with_name("groupmember.py")
 KINDS = ("ours", "console", "mirror", "perf")

@@ -17,10 +17,10 @@ from kafkawire.model import Broker
 from localkafka.client import started_client
 from mirrormaker.look import look_at_target_zookeeper
 from mirrormaker.options import Target
-from zkconsumer.access import Access, ZooKeeper
 from zkconsumer.commands.options import AUTH_VARIABLE
 from zkconsumer.commands.throwaway import removed_after, throwaway_name
 from zkconsumer.errors import ConsumerError
+from zkconsumer.session.access import Access, ZooKeeper
 
 pytestmark = pytest.mark.real
 ANN = "digest:ann:s3cret"

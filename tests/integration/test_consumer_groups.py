@@ -24,7 +24,7 @@ from tests.integration.readers import (
     shares,
     wait_for_messages,
 )
-from zkconsumer.assignor import assign_range
+from zkconsumer.group.assignor import assign_range
 
 pytestmark = pytest.mark.real
 MIXED = Mixture(0.5, (0, 1, 2))

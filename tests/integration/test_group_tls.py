@@ -19,10 +19,10 @@ from localkafka.errors import LocalKafkaError
 from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import MAIN, four_letters
-from zkconsumer.access import Access, Tls
 from zkconsumer.errors import ConsumerError, Unreachable
-from zkconsumer.lease import Lease
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.access import Access, Tls
+from zkconsumer.session.lease import Lease
+from zkconsumer.session.zksession import ZkSession
 
 pytestmark = pytest.mark.real
 PASSWORD = "secret-1"

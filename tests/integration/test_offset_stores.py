@@ -20,15 +20,15 @@ from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from tests.fakes.stores import held
 from zkconsumer.coordinator import CommittedRow, Coordinator
-from zkconsumer.lease import Lease
 from zkconsumer.offsetlog import read_offset_log
 from zkconsumer.offsets.dual import BETWEEN, DualOffsets
 from zkconsumer.offsets.kafka import KafkaOffsets
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.offsets.zookeeper import ZookeeperOffsets
 from zkconsumer.refusals import GroupActive, UnknownPartition
+from zkconsumer.session.lease import Lease
+from zkconsumer.session.zksession import ZkSession
 from zkconsumer.simple import SimpleConsumer
-from zkconsumer.zksession import ZkSession
 
 pytestmark = pytest.mark.real
 DAY_MS = 24 * 3600 * 1000

@@ -16,8 +16,8 @@ from localkafka.waiting import wait_until
 from tests.integration import readers
 from tests.integration.ownerlog import OwnerLog
 from tests.integration.readers import Reader, committed
-from zkconsumer.assignor import assign_range, assign_roundrobin
 from zkconsumer.filters import Whitelist
+from zkconsumer.group.assignor import assign_range, assign_roundrobin
 
 pytestmark = pytest.mark.real
 

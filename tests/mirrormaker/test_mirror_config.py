@@ -8,7 +8,7 @@ import pytest
 
 from groundwork.options import Secret
 from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml, loops
-from zkconsumer.access import Access, Tls
+from zkconsumer.session.access import Access, Tls
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from groundwork.options import OptionError, Secret
-from zkconsumer.access import OPEN, Access, Tls
 from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.errors import ConsumerError
+from zkconsumer.session.access import OPEN, Access, Tls
 
 NEEDED = {"group.id": "g", "zookeeper.connect": "zk:2181", "auto.offset.reset": "smallest"}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from groundwork.java import string_hash
 from kafkawire.model import BrokerPartition, TopicPartition
 from kafkawire.v08.znodes import thread_ids
-from zkconsumer.assignor import StrategyRefused, assign, assign_range, assign_roundrobin, java_order
+from zkconsumer.group.assignor import StrategyRefused, assign, assign_range, assign_roundrobin, java_order
 
 
 def threads(**counts: int) -> list[str]:

@@ -16,10 +16,10 @@ from click.shell_completion import ShellComplete
 
 from groundwork.options import Secret
 from groundwork.output import EXIT, run_command
-from zkconsumer.access import OPEN, Access, Tls, ZooKeeper
 from zkconsumer.commands.cli import cli, outcome
 from zkconsumer.commands.options import AUTH_VARIABLE, brokers_option, execute_option, go_ahead, zookeeper_option
 from zkconsumer.config import ConsumerConfig, load_consumer
+from zkconsumer.session.access import OPEN, Access, Tls, ZooKeeper
 
 PASSWORD = "s3:cret"
 ANN = f"digest:ann:{PASSWORD}"

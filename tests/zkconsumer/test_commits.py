@@ -14,8 +14,8 @@ from kafkawire.model import TopicPartition
 from zkconsumer.commits import Commits, Patience
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.lease import Lease
 from zkconsumer.offsets.store import NONE, Committed
+from zkconsumer.session.lease import Lease
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

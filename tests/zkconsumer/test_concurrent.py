@@ -21,12 +21,12 @@ from groundwork.hub import Hub, pick_hub
 from kafkawire.model import Message, MessageSet, TopicPartition
 from kafkawire.v08 import messages
 from localkafka.waiting import wait_until
-from zkconsumer.budget import Budget
 from zkconsumer.concurrent import Outcome, Retry, process
-from zkconsumer.cursor import Cursor
 from zkconsumer.errors import ConsumerError
-from zkconsumer.lease import Lease
+from zkconsumer.fetching.budget import Budget
+from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.listeners import ConsumerListener
+from zkconsumer.session.lease import Lease
 from zkconsumer.stream import ON_ACK, Stream
 
 MIXTURES = [("own", "threads"), ("own", "greenlets"), ("caller", "greenlets"), ("caller", "threads")]

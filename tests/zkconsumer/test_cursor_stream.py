@@ -13,10 +13,10 @@ from groundwork.handover import Handover
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import MessageSet, TopicPartition
 from kafkawire.v08 import messages
-from zkconsumer.budget import Budget
-from zkconsumer.cursor import Cursor, Share
 from zkconsumer.errors import ConsumerError, ConsumerTimeout, DecodeFailed
-from zkconsumer.lease import Lease
+from zkconsumer.fetching.budget import Budget
+from zkconsumer.fetching.cursor import Cursor, Share
+from zkconsumer.session.lease import Lease
 from zkconsumer.stream import Stream
 
 TP = TopicPartition("orders", 3)

@@ -16,14 +16,14 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from tests.fakes.broker import Close, Fail, FakeCluster, entry
-from zkconsumer.budget import Budget
-from zkconsumer.cursor import Cursor, Share
 from zkconsumer.errors import ConsumerTimeout, MessageTooLarge, OutOfRange
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetcher import Fetcher
-from zkconsumer.fetchplan import FetchPlan
-from zkconsumer.lease import Lease
+from zkconsumer.fetching.budget import Budget
+from zkconsumer.fetching.cursor import Cursor, Share
+from zkconsumer.fetching.fetcher import Fetcher
+from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.listeners import NO_HOOKS, Hooks
+from zkconsumer.session.lease import Lease
 from zkconsumer.stream import Stream
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

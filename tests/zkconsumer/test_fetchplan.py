@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkawire.model import TopicPartition
-from zkconsumer.fetchplan import REST_S, SAVE_S, FetchPlan
+from zkconsumer.fetching.fetchplan import REST_S, SAVE_S, FetchPlan
 
 K = 1024
 FETCH = 1024 * K

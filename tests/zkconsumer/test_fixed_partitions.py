@@ -23,12 +23,12 @@ from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import Closed, ConsumerError, ConsumerTimeout, Unreachable
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.filters import Whitelist
-from zkconsumer.lease import Lease
 from zkconsumer.listeners import ConsumerListener
 from zkconsumer.metrics import ConsumerMetrics
 from zkconsumer.offsets.database import DDL, DatabaseOffsets
 from zkconsumer.offsets.file import FileOffsets
 from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.session.lease import Lease
 from zkconsumer.stream import Stream
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))

@@ -14,8 +14,8 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetchers import Fetchers
-from zkconsumer.leaders import MetadataLeaders, NoLeader
+from zkconsumer.fetching.fetchers import Fetchers
+from zkconsumer.fetching.leaders import MetadataLeaders, NoLeader
 
 ONE, TWO = Broker(1, "h1", 9092), Broker(2, "h2", 9092)
 T0 = TopicPartition("t", 0)
@@ -162,7 +162,7 @@ def test_a_broker_that_moved_is_found_when_it_is_told_and_without_a_word_at_the_
 
 
 def test_what_lasts_is_told_once_and_looked_for_on(worlds, monkeypatch):
-    monkeypatch.setattr("zkconsumer.fetchers.TELL_AGAIN_S", 0.0)
+    monkeypatch.setattr("zkconsumer.fetching.fetchers.TELL_AGAIN_S", 0.0)
     world = World(view(ONE, u=[1]))
     worlds.append(world)
     world.fetchers.add([Cursor(T0)])
@@ -174,7 +174,7 @@ def test_what_lasts_is_told_once_and_looked_for_on(worlds, monkeypatch):
 
 @pytest.mark.parametrize("why", [ConsumerError("nobody answers"), LinkLost("h1:9092", "reset")])
 def test_nobody_to_ask_is_told_and_asked_again_as_if_it_were_the_first_time(worlds, why, monkeypatch):
-    monkeypatch.setattr("zkconsumer.fetchers.LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr("zkconsumer.fetching.fetchers.LONGEST_PAUSE_S", 0.02)
     world = World(view(ONE, t=[1]))
     worlds.append(world)
     world.source.seen = why

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkconsumer.lease import Lease, LeaseOver, margin_of
+from zkconsumer.session.lease import Lease, LeaseOver, margin_of
 
 
 def test_no_beat_no_lease():

@@ -9,7 +9,7 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration, registration_text
-from zkconsumer.membership import (
+from zkconsumer.group.membership import (
     Group,
     Refused,
     Surplus,

@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.fakes.migrationsite import GROUPS, LastingWorld, Mortal, drive, planned
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.cli import cli
 from zkconsumer.commands.migratebase import files
 from zkconsumer.commands.migratereport import keep_checks
@@ -19,6 +18,7 @@ from zkconsumer.migrating.choosing import Wanted
 from zkconsumer.migrating.looking import How
 from zkconsumer.migration.checks import Check
 from zkconsumer.migration.planfile import plan_text
+from zkconsumer.session.access import ZooKeeper
 
 PLAN = ("--plan", "plan.json")
 

@@ -11,9 +11,9 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
-from zkconsumer.lease import Lease, LeaseOver
 from zkconsumer.offsets.file import FileOffsets
 from zkconsumer.offsets.store import NONE, Unknown
+from zkconsumer.session.lease import Lease, LeaseOver
 
 T0, T3 = TopicPartition("orders", 0), TopicPartition("orders", 3)
 

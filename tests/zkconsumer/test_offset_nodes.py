@@ -6,7 +6,7 @@ import pytest
 
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.offsets.zookeeper import position
-from zkconsumer.zkcalls import Node
+from zkconsumer.session.zkcalls import Node
 
 
 @pytest.mark.parametrize(("data", "at"), [(b"0", 0), (b"81920", 81920), (b" 7\n", 7)])

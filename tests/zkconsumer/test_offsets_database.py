@@ -17,9 +17,9 @@ import pytest
 from kafkawire.model import BrokerPartition, TopicPartition
 from tests.fakes.stores import held
 from zkconsumer.errors import ConsumerError, ForeignWrite
-from zkconsumer.lease import Lease, LeaseOver
 from zkconsumer.offsets.database import DDL, DatabaseOffsets, in_style
 from zkconsumer.offsets.store import NONE, Unknown
+from zkconsumer.session.lease import Lease, LeaseOver
 
 T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

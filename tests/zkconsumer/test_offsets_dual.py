@@ -9,10 +9,10 @@ from groundwork.failpoints import FailpointReached
 from kafkawire.model import TopicPartition
 from tests.fakes.stores import MemoryOffsets, held
 from zkconsumer.errors import ConsumerError, ForeignWrite, ZooKeeperAway
-from zkconsumer.lease import Lease, LeaseOver
 from zkconsumer.offsets.dual import BETWEEN, DualOffsets, HalfWritten
 from zkconsumer.offsets.kafka import OffsetsAway
 from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.session.lease import Lease, LeaseOver
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 FAILED = Unknown("t/0 on broker 1: UnknownTopicOrPartition (3)")

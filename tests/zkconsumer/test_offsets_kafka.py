@@ -17,9 +17,9 @@ from kafkawire.net.links import Links
 from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Wait
 from tests.fakes.stores import held
 from zkconsumer.coordinator import Coordinator
-from zkconsumer.lease import Lease, LeaseOver
 from zkconsumer.offsets.kafka import KafkaOffsets, OffsetsAway
 from zkconsumer.offsets.store import NONE, Unknown
+from zkconsumer.session.lease import Lease, LeaseOver
 
 T0, T1, T9 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 9)
 

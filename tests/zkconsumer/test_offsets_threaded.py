@@ -11,9 +11,9 @@ from groundwork.beside import Beside
 from groundwork.hub import CallersHub
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
-from zkconsumer.lease import Lease
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.offsets.threaded import ThreadedOffsets
+from zkconsumer.session.lease import Lease
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kafkawire.model import TopicPartition
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.parkings import Parkings
+from zkconsumer.fetching.parkings import Parkings
 
 
 @dataclass

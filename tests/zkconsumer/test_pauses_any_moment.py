@@ -15,10 +15,10 @@ import pytest
 from groundwork.handover import Handover
 from kafkawire.model import MessageSet, TopicPartition
 from kafkawire.v08 import indexing, messages
-from zkconsumer.budget import Budget
-from zkconsumer.cursor import Cursor, Share
 from zkconsumer.errors import ConsumerTimeout
-from zkconsumer.lease import Lease
+from zkconsumer.fetching.budget import Budget
+from zkconsumer.fetching.cursor import Cursor, Share
+from zkconsumer.session.lease import Lease
 from zkconsumer.stream import Stream
 
 TP = TopicPartition("orders", 3)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zkconsumer.progress import Parked, Progress
+from zkconsumer.fetching.progress import Parked, Progress
 
 TOO_LARGE = RuntimeError("orders/3 at 40: larger than the target takes")
 

@@ -6,9 +6,9 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from tests.scenarios.rebalance.world import BACKOFF_MS, MAX_RETRIES
-from zkconsumer.membership import Event
-from zkconsumer.rebalance import begin, step
-from zkconsumer.steps import (
+from zkconsumer.group.membership import Event
+from zkconsumer.group.rebalance import begin, step
+from zkconsumer.group.steps import (
     Changed,
     Close,
     Do,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafkawire.model import TopicPartition
 from tests.scenarios.rebalance.world import World
-from zkconsumer.steps import Do
+from zkconsumer.group.steps import Do
 
 NAMES = ["a", "b", "c"]
 BREAKABLE = [Do.REGISTER, Do.READ, Do.COMMIT, Do.RELEASE, Do.CLAIM, Do.LOCATE, Do.LEAVE]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import thread_ids
-from zkconsumer.assignor import assign
-from zkconsumer.verify import Finding, GroupFacts, verify
+from zkconsumer.group.assignor import assign
+from zkconsumer.group.verify import Finding, GroupFacts, verify
 
 T = [TopicPartition("t", p) for p in range(4)]
 HEALTHY = GroupFacts(

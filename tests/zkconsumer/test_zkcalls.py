@@ -9,7 +9,7 @@ from kazoo.exceptions import ConnectionLoss, NoAuthError
 
 from tests.fakes.znodes import Answer, FakeSession, FakeZookeeper
 from zkconsumer.errors import ConsumerError, ZooKeeperAway
-from zkconsumer.zkcalls import WINDOW
+from zkconsumer.session.zkcalls import WINDOW
 
 PATHS = [f"/offsets/{n}" for n in range(2 * WINDOW + 10)]
 

@@ -20,10 +20,10 @@ from kafkawire.cluster.zookeeper import read_topics, read_view
 from kafkawire.dialects import dialect
 from kafkawire.errors import error_info
 from kafkawire.model import TopicPartition
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import link_pool, reaching
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.groups import no_brokers
+from zkconsumer.session.access import ZooKeeper
 
 TOPIC_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "error")
 BROKER_COLUMNS = ("broker", "host", "port", "leads", "replicas", "in_sync", "error")

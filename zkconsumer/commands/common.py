@@ -28,12 +28,12 @@ from groundwork.output import EXIT, failing
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import WireError
 from kafkawire.net.links import Links
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands import pipes
 from zkconsumer.errors import ConsumerError
 from zkconsumer.groups import NoSuchGroup
-from zkconsumer.lease import Lease
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.access import ZooKeeper
+from zkconsumer.session.lease import Lease
+from zkconsumer.session.zksession import ZkSession
 
 INTERRUPTED = 130
 TIMEOUT_MS = 6000  # a session of a command that looks; also how long a broker may be silent

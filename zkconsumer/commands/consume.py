@@ -12,7 +12,6 @@ from kafkawire.cluster.topics import check_name
 from kafkawire.cluster.zookeeper import read_brokers, read_topics
 from kafkawire.errors import LocalError
 from kafkawire.v08.znodes import CONSUMERS
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import CODES, TIMEOUT_MS, clear_errors, quiet, reaching, tell
 from zkconsumer.commands.console import Console
 from zkconsumer.commands.options import (
@@ -29,6 +28,7 @@ from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 from zkconsumer.groups import no_brokers
+from zkconsumer.session.access import ZooKeeper
 
 Address = tuple[str, int]
 

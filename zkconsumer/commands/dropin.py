@@ -14,7 +14,6 @@ from pathlib import Path
 import click
 
 from groundwork.output import EXIT, fail, run_command
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands import pipes
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.dropinrows import checker_rows, describe_table, new_offsets
@@ -44,6 +43,7 @@ from zkconsumer.groups import list_groups
 from zkconsumer.groupworld.stores import BOTH
 from zkconsumer.offsetfiles.write import unsayable, write_offsets
 from zkconsumer.offsetplan.changes import Change, OutOfRangePolicy
+from zkconsumer.session.access import ZooKeeper
 
 SAME = {
     "--zkconnect": "--zookeeper",

@@ -11,7 +11,6 @@ import click
 from groundwork.output import EXIT, fail, write
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.offsetedit import (
     Edit,
@@ -49,6 +48,7 @@ from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.offsetplan.changes import Change
 from zkconsumer.offsetplan.spelling import parse_duration
 from zkconsumer.offsets.store import NONE
+from zkconsumer.session.access import ZooKeeper
 
 PLAN = ("group", "zookeeper", "kafka", "youngest", "action")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from groundwork.output import EXIT, fail, write
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import reaching, tell
 from zkconsumer.commands.groupedit import delete_command, rename_command
 from zkconsumer.commands.groupstores import beside_kafka, both_rows, kafka_groups, read_both
@@ -16,6 +15,7 @@ from zkconsumer.commands.options import (
     output_option,
     zookeeper_option,
 )
+from zkconsumer.group.membership import Surplus, surplus
 from zkconsumer.groups import (
     GroupMember,
     GroupRow,
@@ -25,8 +25,8 @@ from zkconsumer.groups import (
     read_group,
 )
 from zkconsumer.groupworld.world import World
-from zkconsumer.membership import Surplus, surplus
 from zkconsumer.offsets.store import NONE, Unknown
+from zkconsumer.session.access import ZooKeeper
 
 LIST = ("group", "members", "topics")
 LIST_BOTH = (*LIST, "store", "protocol")

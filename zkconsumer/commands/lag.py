@@ -17,7 +17,6 @@ import click
 
 from groundwork.crew import sleep
 from groundwork.output import EXIT, fail, write
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import Reach, at_interrupt, reaching, tell
 from zkconsumer.commands.groups import COLUMNS, LEADERS, partition_row
 from zkconsumer.commands.options import (
@@ -30,6 +29,7 @@ from zkconsumer.commands.options import (
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.groups import GroupRow, describe, list_groups, no_brokers, read_group
 from zkconsumer.offsets.store import NONE
+from zkconsumer.session.access import ZooKeeper
 
 TOTALS = ("group", "members", "partitions", "lag", "unknown")
 

@@ -17,7 +17,6 @@ from typing import Any, Literal, TypeVar
 import click
 
 from groundwork.output import EXIT, failing
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import at_interrupt, reaching, tell
 from zkconsumer.commands.options import brokers_option, group_name, kafka_version_option, zookeeper_option
 from zkconsumer.errors import ConsumerError
@@ -32,6 +31,7 @@ from zkconsumer.migration.planfile import PlanUnclear, read_plan
 from zkconsumer.migration.planning import Plan
 from zkconsumer.migration.states import MigrationRefused
 from zkconsumer.offsetplan.spelling import WrongUsage, parse_duration
+from zkconsumer.session.access import ZooKeeper
 
 F = TypeVar("F", bound=Callable[..., Any])
 OutOfRange = Literal["refuse", "clamp", "skip"]

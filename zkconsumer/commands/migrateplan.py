@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from groundwork.output import EXIT, Progress, fail, write
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.migratebase import (
     DURATION,
@@ -44,6 +43,7 @@ from zkconsumer.migration.planfile import plan_text
 from zkconsumer.migration.planning import GroupPlan, Plan, make_plan, plan_group
 from zkconsumer.migration.states import MigrationRefused
 from zkconsumer.offsets.store import NONE, Committed
+from zkconsumer.session.access import ZooKeeper
 
 AT_ONCE = 200
 COLUMNS = (

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from groundwork.output import EXIT, fail, write
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import clear_errors, reaching, tell
 from zkconsumer.commands.migratebase import (
     Files,
@@ -34,6 +33,7 @@ from zkconsumer.migration.planning import Plan
 from zkconsumer.migration.report import Reported, as_json, as_markdown
 from zkconsumer.migration.states import Phase, StepName, steps_from
 from zkconsumer.offsetplan.spelling import iso
+from zkconsumer.session.access import ZooKeeper
 
 COLUMNS = ("group", "phase", "since", "node", "written", "interrupted", "refused", "next")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import click
 
 from groundwork.output import EXIT, Progress, fail, write
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import at_interrupt, tell
 from zkconsumer.commands.migratebase import (
     DURATION,
@@ -44,6 +43,7 @@ from zkconsumer.migration.states import Phase
 from zkconsumer.migration.steering import Asked
 from zkconsumer.offsetplan.spelling import DAY_MS
 from zkconsumer.offsets.modes import MODES
+from zkconsumer.session.access import ZooKeeper
 
 F = TypeVar("F", bound=Callable[..., Any])
 COLUMNS = ("group", "step", "phase", "written", "refused", "remedy")

@@ -27,7 +27,6 @@ from groundwork.output import EXIT, Progress, fail, write
 from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import link_pool, reaching, tell
 from zkconsumer.commands.options import execute_option, go_ahead, output_option
 from zkconsumer.groupworld.look import look, members_now
@@ -41,6 +40,7 @@ from zkconsumer.offsetplan.changes import Change, OutOfRangePolicy, refused
 from zkconsumer.offsetplan.spelling import WrongUsage, parse_duration
 from zkconsumer.offsetplan.undo import undo_file
 from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.session.access import ZooKeeper
 
 PLAN = ("group", "topic", "partition", "store", "before", "after", "action")
 MOST_SENTENCES = 40

@@ -14,7 +14,6 @@ import click
 from groundwork.output import EXIT, fail, write
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.offsetedit import shown, store_option, stores_named, usage_errors, world_of
 from zkconsumer.commands.offsetlook import (
@@ -38,6 +37,7 @@ from zkconsumer.groupworld.world import World, read_cluster
 from zkconsumer.migration.snapshot import in_order
 from zkconsumer.offsetfiles.model import WrittenKind
 from zkconsumer.offsetfiles.write import unsayable, write_offsets
+from zkconsumer.session.access import ZooKeeper
 
 DIFF = ("group", "topic", "partition", "left", "right", "differ")
 

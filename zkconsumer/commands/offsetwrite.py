@@ -11,7 +11,6 @@ import click
 from groundwork.output import EXIT, fail
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.offsetedit import Edit, carry, edit_options, usage_errors, world_of
 from zkconsumer.commands.offsetlook import BROKERS, FILE, known, read_file, tell_odd
@@ -34,6 +33,7 @@ from zkconsumer.offsetplan.spelling import Chosen, WrongUsage, existing, parse_a
 from zkconsumer.offsetplan.undo import by_store, texts
 from zkconsumer.offsetplan.wanted import FromRows, Problem, Reset, Wanted, asked_time, wanted
 from zkconsumer.offsets.store import NONE, Committed
+from zkconsumer.session.access import ZooKeeper
 
 topics_option = click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="A topic, or these partitions of it; repeatable."

@@ -13,11 +13,11 @@ from groundwork.crew import Crew, now, sleep
 from groundwork.options import OptionError
 from groundwork.output import EXIT, fail
 from kafkawire.v08.znodes import CONSUMERS, ids
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import TIMEOUT_MS, at_interrupt, tell
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
-from zkconsumer.lease import Lease
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.access import ZooKeeper
+from zkconsumer.session.lease import Lease
+from zkconsumer.session.zksession import ZkSession
 
 PREFIX = "console-consumer-"  # as the JVM's console consumer calls them
 HASTE_MS = 1500  # after ctrl-C: how long ZooKeeper may take to answer

@@ -6,11 +6,11 @@ import click
 
 from groundwork.crew import sleep
 from groundwork.output import EXIT, write
-from zkconsumer.access import ZooKeeper
 from zkconsumer.commands.common import Reach, reaching, tell
 from zkconsumer.commands.options import group_name, kafka_version_option, output_option, zookeeper_option
+from zkconsumer.group.verify import Finding, GroupFacts, verify
 from zkconsumer.groups import GroupNodes, read_group
-from zkconsumer.verify import Finding, GroupFacts, verify
+from zkconsumer.session.access import ZooKeeper
 
 COLUMNS = ("finding", "topic", "partition", "member", "fault", "text")
 STRATEGIES = ("range", "roundrobin")

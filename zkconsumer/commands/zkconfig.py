@@ -13,8 +13,8 @@ import yaml
 
 from groundwork.java import read_properties
 from groundwork.options import OptionError
-from zkconsumer.access import ZooKeeper
 from zkconsumer.config import ConsumerConfig, load_consumer
+from zkconsumer.session.access import ZooKeeper
 
 CONNECT = ("zookeeper.connect", "zk.connect")
 OF_NO_CONCERN = frozenset(  # what a consumer has to choose, and a look at a cluster does not have

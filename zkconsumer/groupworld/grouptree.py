@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from kafkawire.v08.znodes import CONSUMERS
 from zkconsumer.groupworld.nodes import Read, delete_nodes, list_children, read_nodes
 from zkconsumer.migration.foreign import Znode
-from zkconsumer.zkcalls import Outcome
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.zkcalls import Outcome
+from zkconsumer.session.zksession import ZkSession
 
 FOLDERS = ("ids", "owners", "offsets", "offset", "modes")
 DEEPEST = 3  # levels below such a folder; the third shows that there is something nobody knows

@@ -9,9 +9,9 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.v08 import apis
+from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
 from zkconsumer.groupworld.exchange import exchange
 from zkconsumer.groupworld.world import Cluster, World
-from zkconsumer.listoffsets import EARLIEST, LATEST, offset_rows
 from zkconsumer.offsetplan.wanted import TimeAnswer
 
 PER_REQUEST = 2000

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
 
-from zkconsumer.zkcalls import Outcome
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.zkcalls import Outcome
+from zkconsumer.session.zksession import ZkSession
 
 TOGETHER = 100  # writes in a transaction; a request may have 1 MB
 ON_THE_WAY = 2000  # requests without an answer: more only fill buffers, and ZooKeeper reads no more than 1,000

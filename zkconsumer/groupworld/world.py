@@ -25,7 +25,7 @@ from kafkawire.v08 import apis
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.groupworld.nodes import read_nodes
 from zkconsumer.migration.snapshot import TopicRow
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.zksession import ZkSession
 
 Tell = Callable[[str], object]
 

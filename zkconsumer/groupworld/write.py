@@ -27,8 +27,8 @@ from zkconsumer.migration.snapshot import KafkaRow, ZkRow
 from zkconsumer.offsetplan.changes import Change
 from zkconsumer.offsetplan.undo import same
 from zkconsumer.offsets.store import NONE, Committed, Unknown
-from zkconsumer.zkcalls import Outcome
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.zkcalls import Outcome
+from zkconsumer.session.zksession import ZkSession
 
 State = Literal["written", "expiring", "stale", "failed"]
 AT_ONCE = 2000  # nodes

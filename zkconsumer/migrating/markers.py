@@ -13,8 +13,8 @@ from zkconsumer.groupworld.nodes import read_nodes
 from zkconsumer.migration.events import Standing
 from zkconsumer.migration.marker import Marker, MarkerUnclear, marker_path, marker_text, read_marker
 from zkconsumer.migration.states import MigrationRefused, Phase
-from zkconsumer.zkcalls import Outcome
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.zkcalls import Outcome
+from zkconsumer.session.zksession import ZkSession
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from zkconsumer.migrating.markers import Marked, read_markers, write_markers
 from zkconsumer.migration.marker import Marker
 from zkconsumer.migration.planning import GroupPlan
 from zkconsumer.migration.snapshot import GroupSnapshot
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.zksession import ZkSession
 
 
 class Site:

@@ -16,16 +16,16 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.coordinator import Coordinator
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.leaders import LeaderSource
-from zkconsumer.lease import Lease
-from zkconsumer.logends import EARLIEST, LATEST, log_ends_by
+from zkconsumer.fetching.leaders import LeaderSource
+from zkconsumer.fetching.logends import EARLIEST, LATEST, log_ends_by
 from zkconsumer.offsets.file import FileOffsets
 from zkconsumer.offsets.group import GroupOffsets
 from zkconsumer.offsets.kafka import KafkaOffsets
 from zkconsumer.offsets.store import Committed, OffsetStore
 from zkconsumer.offsets.threaded import ThreadedOffsets
 from zkconsumer.offsets.zookeeper import ZookeeperOffsets
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.lease import Lease
+from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from typing import Any, Literal, get_args
 
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
-from zkconsumer.lease import Lease, LeaseOver
 from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.session.lease import Lease, LeaseOver
 
 ParamStyle = Literal["qmark", "numeric", "named", "format", "pyformat"]
 TABLE = "consumer_offsets"

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterable, Mapping
 from groundwork.failpoints import failpoint
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
-from zkconsumer.lease import Lease
 from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
+from zkconsumer.session.lease import Lease
 
 BETWEEN = "between kafka and zookeeper commit"
 

@@ -23,8 +23,8 @@ from typing import Any
 
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
-from zkconsumer.lease import Lease, LeaseOver
 from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.session.lease import Lease, LeaseOver
 
 VERSION = 1
 LOCK_TRIES = 20

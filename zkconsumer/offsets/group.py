@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from kafkawire.model import TopicPartition
-from zkconsumer.lease import Lease
 from zkconsumer.offsets.dual import Bounds, DualOffsets
 from zkconsumer.offsets.modes import MemberMode, Mode, behind
 from zkconsumer.offsets.noted import NotedOffsets
 from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
+from zkconsumer.session.lease import Lease
 from zkconsumer.status import OffsetsStatus, StoreStatus
 
 NOT_COPIED = (

@@ -15,8 +15,8 @@ from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
 from zkconsumer.coordinator import Coordinator
 from zkconsumer.errors import ConsumerError
-from zkconsumer.lease import Lease, LeaseOver
 from zkconsumer.offsets.store import Committed
+from zkconsumer.session.lease import Lease, LeaseOver
 
 
 class OffsetsAway(ConsumerError):

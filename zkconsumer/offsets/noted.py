@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from kafkawire.model import TopicPartition
-from zkconsumer.lease import Lease
 from zkconsumer.offsets.modes import StoreCommit
 from zkconsumer.offsets.store import Committed, OffsetStore
+from zkconsumer.session.lease import Lease
 
 
 class NotedOffsets:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kafkawire.model import TopicPartition
-from zkconsumer.lease import Lease
+from zkconsumer.session.lease import Lease
 
 
 class _None(enum.Enum):

@@ -9,8 +9,8 @@ from typing import Any
 from groundwork.beside import Beside
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
-from zkconsumer.lease import Lease
 from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
+from zkconsumer.session.lease import Lease
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from types import ModuleType
 from groundwork.crew import now
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
-from zkconsumer.lease import Lease, LeaseOver
 from zkconsumer.offsets.store import NONE, Committed, Unknown
-from zkconsumer.zkcalls import Node, Outcome
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.lease import Lease, LeaseOver
+from zkconsumer.session.zkcalls import Node, Outcome
+from zkconsumer.session.zksession import ZkSession
 
 
 class ZookeeperOffsets:

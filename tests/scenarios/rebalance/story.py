@@ -27,7 +27,7 @@ from collections.abc import Callable
 
 from kafkawire.model import TopicPartition
 from tests.scenarios.rebalance.world import World
-from zkconsumer.steps import Do
+from zkconsumer.group.steps import Do
 
 RULE = "----"
 WIDTH = 118

@@ -1,4 +1,4 @@
-"""A group on paper: members that run zkconsumer.rebalance, and what of ZooKeeper they see.  No clock, no socket.
+"""A group on paper: members that run zkconsumer.group.rebalance, and what of ZooKeeper they see.  No clock, no socket.
 
 The world is moved by single steps (one member takes one event, or does one action), in any order the caller likes, and
 says what went wrong as a Violation, at the step where it went wrong:
@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 
 from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import STATIC, WHITE_LIST, Registration, registration_text, thread_ids
-from zkconsumer.membership import Event, Group, Unregistered, Untranslatable, read_group, share_of
-from zkconsumer.membership import Refused as StrategyRefuses
-from zkconsumer.memberstate import State
-from zkconsumer.rebalance import begin, step
-from zkconsumer.steps import (
+from zkconsumer.group.membership import Event, Group, Unregistered, Untranslatable, read_group, share_of
+from zkconsumer.group.membership import Refused as StrategyRefuses
+from zkconsumer.group.memberstate import State
+from zkconsumer.group.rebalance import begin, step
+from zkconsumer.group.steps import (
     Action,
     Changed,
     Close,

@@ -24,8 +24,8 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.states import EventType
 
-from zkconsumer.access import OPEN_ACL
 from zkconsumer.errors import ConsumerError, ZooKeeperAway
+from zkconsumer.session.access import OPEN_ACL
 
 WINDOW = 200  # kazoo answers in order: a beat waits for what was asked before it, and must not wait for thousands
 

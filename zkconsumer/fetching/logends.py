@@ -9,8 +9,8 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from zkconsumer.listoffsets import EARLIEST, LATEST, offset_rows
-from zkconsumer.zksession import ZkSession
+from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
+from zkconsumer.session.zksession import ZkSession
 
 __all__ = ["EARLIEST", "LATEST", "log_ends", "log_ends_by", "offset_rows"]
 

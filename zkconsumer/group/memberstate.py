@@ -15,7 +15,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from kafkawire.model import TopicPartition
-from zkconsumer.steps import Assignment, Phase
+from zkconsumer.group.steps import Assignment, Phase
 
 NOTHING: Assignment = {}
 TOLD = 8

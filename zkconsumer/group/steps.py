@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkawire.model import TopicPartition
-from zkconsumer.membership import Event
+from zkconsumer.group.membership import Event
 
 Assignment = Mapping[TopicPartition, str]  # the thread id that reads each partition
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkawire.model import MessageSet
-from zkconsumer.progress import Progress, ShareTicket
+from zkconsumer.fetching.progress import Progress, ShareTicket
 
 if TYPE_CHECKING:
-    from zkconsumer.cursor import Cursor
+    from zkconsumer.fetching.cursor import Cursor
 
 
 class Share:

@@ -29,10 +29,10 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from groundwork.crew import Crew, Event, deadline, kazoo_handler, now, sleep
-from zkconsumer.access import OPEN, Access
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable, ZooKeeperAway
-from zkconsumer.lease import Lease
-from zkconsumer.zkcalls import ZkCalls
+from zkconsumer.session.access import OPEN, Access
+from zkconsumer.session.lease import Lease
+from zkconsumer.session.zkcalls import ZkCalls
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.v08.znodes import thread_ids
-from zkconsumer.assignor import RANGE, ROUNDROBIN, StrategyRefused, assign, java_order
-from zkconsumer.membership import surplus
+from zkconsumer.group.assignor import RANGE, ROUNDROBIN, StrategyRefused, assign, java_order
+from zkconsumer.group.membership import surplus
 
 NO_OWNER = "no owner"
 

@@ -31,8 +31,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kafkawire.model import TopicPartition
-from zkconsumer.memberstate import NOTHING, State, held, only, without
-from zkconsumer.steps import (
+from zkconsumer.group.memberstate import NOTHING, State, held, only, without
+from zkconsumer.group.steps import (
     Action,
     Changed,
     Close,

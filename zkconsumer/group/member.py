@@ -12,22 +12,22 @@ from collections.abc import Callable
 
 from groundwork.crew import Crew, Event, Queue, Worker
 from kafkawire.model import TopicPartition
-from zkconsumer import rebalance, steps
-from zkconsumer.audit import Audit
-from zkconsumer.claims import Claims
 from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.cursor import Cursor
-from zkconsumer.doer import Doer
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetchers import Fetchers
-from zkconsumer.groupread import GroupReader
+from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.fetchers import Fetchers
+from zkconsumer.group import rebalance, steps
+from zkconsumer.group.audit import Audit
+from zkconsumer.group.claims import Claims
+from zkconsumer.group.doer import Doer
+from zkconsumer.group.groupread import GroupReader
+from zkconsumer.group.membership import Event as GroupEvent
+from zkconsumer.group.memberstate import State
+from zkconsumer.group.steps import Action, Do, Phase, Report
 from zkconsumer.listeners import NO_HOOKS, Hooks
-from zkconsumer.membership import Event as GroupEvent
-from zkconsumer.memberstate import State
 from zkconsumer.offsets.store import OffsetStore
-from zkconsumer.steps import Action, Do, Phase, Report
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
 

@@ -13,20 +13,31 @@ from collections.abc import Callable, Mapping
 from groundwork.crew import Event, now, sleep
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
-from zkconsumer import membership
-from zkconsumer.claims import Claims
 from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.cursor import Cursor
 from zkconsumer.errors import ConsumerError, FilterUnknown
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetchers import Fetchers
-from zkconsumer.groupread import GroupReader
+from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.fetchers import Fetchers
+from zkconsumer.group import membership
+from zkconsumer.group.claims import Claims
+from zkconsumer.group.groupread import GroupReader
+from zkconsumer.group.membership import Surplus, Unreadable, Unregistered, Untranslatable
+from zkconsumer.group.steps import (
+    Action,
+    Do,
+    Failed,
+    Finished,
+    GroupRead,
+    Located,
+    NotRegistered,
+    NoWay,
+    Refused,
+    Report,
+)
 from zkconsumer.listeners import Hooks
-from zkconsumer.membership import Surplus, Unreadable, Unregistered, Untranslatable
 from zkconsumer.offsets.store import NONE, OffsetStore, Unknown
-from zkconsumer.steps import Action, Do, Failed, Finished, GroupRead, Located, NotRegistered, NoWay, Refused, Report
-from zkconsumer.zksession import State, ZkSession
+from zkconsumer.session.zksession import State, ZkSession
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from groundwork.crew import Lock
 from groundwork.failpoints import failpoint
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ZooKeeperAway
-from zkconsumer.zkcalls import Node, Outcome
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.zkcalls import Node, Outcome
+from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.cluster.zookeeper import BROKERS, Znodes, read_brokers, read_leaders
 from kafkawire.model import Broker, TopicPartition
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.zksession import ZkSession
+from zkconsumer.session.zksession import ZkSession
 
 REFRESH_S = 60.0  # metadata: nobody tells of brokers that come, go or move
 

@@ -22,9 +22,9 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Broker, MessageSet, Run, TopicPartition
 from kafkawire.v08.scanning import CODEC, ENTRY_OVERHEAD, LOG_OVERHEAD, Scan
-from zkconsumer.cursor import Cursor
 from zkconsumer.errors import DamagedMessage
 from zkconsumer.events import ConsumerEvent, OnEvent
+from zkconsumer.fetching.cursor import Cursor
 
 log = logging.getLogger(__name__)
 

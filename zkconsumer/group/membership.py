@@ -23,8 +23,8 @@ from groundwork.java import PatternRefused
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.v08 import znodes
 from kafkawire.v08.znodes import RegistrationError
-from zkconsumer.assignor import RANGE, StrategyRefused, assign, java_order
 from zkconsumer.filters import streams_by_topic
+from zkconsumer.group.assignor import RANGE, StrategyRefused, assign, java_order
 
 
 class Event(enum.Enum):

@@ -14,11 +14,11 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from zkconsumer.cursor import Cursor
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetcher import Fetcher
-from zkconsumer.leaders import LeaderSource, NoLeader
+from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.fetcher import Fetcher
+from zkconsumer.fetching.leaders import LeaderSource, NoLeader
 
 LONGEST_PAUSE_S = 1.0  # between tries for one partition, however long its leader is away
 LASTING_PAUSE_S = 5.0  # where there is no such partition

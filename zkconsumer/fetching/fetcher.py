@@ -24,15 +24,15 @@ from kafkawire.errors import ERRORS, CorruptMessage, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.v08.requests import FetchedPartition
-from zkconsumer.budget import Budget
-from zkconsumer.cursor import Cursor, Seek
-from zkconsumer.damage import PARK, Damage, cut_short
 from zkconsumer.errors import MessageTooLarge
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetchplan import Asked, FetchPlan
+from zkconsumer.fetching.budget import Budget
+from zkconsumer.fetching.cursor import Cursor, Seek
+from zkconsumer.fetching.damage import PARK, Damage, cut_short
+from zkconsumer.fetching.fetchplan import Asked, FetchPlan
+from zkconsumer.fetching.logends import EARLIEST, LATEST, offset_rows
+from zkconsumer.fetching.resets import outside, settle
 from zkconsumer.listeners import NO_HOOKS, Hooks
-from zkconsumer.logends import EARLIEST, LATEST, offset_rows
-from zkconsumer.resets import outside, settle
 
 LONGEST_WAIT_MS = 500  # a broker that waits for data serves nothing else on this link: a new partition would wait too
 IDLE_S = 1.0

@@ -8,9 +8,9 @@ outside             where the listener says; else by the policy: smallest, large
 from __future__ import annotations
 
 from kafkawire.model import Broker, TopicPartition
-from zkconsumer.cursor import Cursor
 from zkconsumer.errors import OutOfRange
 from zkconsumer.events import ConsumerEvent, OnEvent
+from zkconsumer.fetching.cursor import Cursor
 
 
 def outside(cursor: Cursor, earliest: int, latest: int) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from kafkawire.errors import WireError
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.groupread import GroupReader
-from zkconsumer.memberstate import State
-from zkconsumer.verify import NO_OWNER, Finding, verify
+from zkconsumer.group.groupread import GroupReader
+from zkconsumer.group.memberstate import State
+from zkconsumer.group.verify import NO_OWNER, Finding, verify
 
 
 class Audit:

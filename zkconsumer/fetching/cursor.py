@@ -29,11 +29,11 @@ from groundwork.crew import now
 from groundwork.handover import Handover
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import MessageSet, TopicPartition
-from zkconsumer.budget import Lane
 from zkconsumer.errors import Undeliverable
-from zkconsumer.lease import Lease
-from zkconsumer.progress import Progress
-from zkconsumer.share import Share as Share
+from zkconsumer.fetching.budget import Lane
+from zkconsumer.fetching.progress import Progress
+from zkconsumer.fetching.share import Share as Share
+from zkconsumer.session.lease import Lease
 
 
 @dataclass(frozen=True, slots=True)

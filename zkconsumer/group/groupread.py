@@ -18,8 +18,8 @@ from kafkawire.cluster.zookeeper import TOPICS
 from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.v08.znodes import STATIC, Registration
-from zkconsumer.assignor import RANGE
-from zkconsumer.membership import (
+from zkconsumer.group.assignor import RANGE
+from zkconsumer.group.membership import (
     Event,
     Group,
     Refused,
@@ -31,9 +31,9 @@ from zkconsumer.membership import (
     share_of,
     surplus,
 )
-from zkconsumer.verify import GroupFacts
-from zkconsumer.zkcalls import Outcome
-from zkconsumer.zksession import ZkSession
+from zkconsumer.group.verify import GroupFacts
+from zkconsumer.session.zkcalls import Outcome
+from zkconsumer.session.zksession import ZkSession
 
 RELAXED_FROM = (0, 10, 2)
 
