@@ -79,9 +79,9 @@ class Commits:
         self._report(results)
         return results
 
-    def commit_locked(self, cursors: Iterable[Cursor]) -> Results:
-        """The same for one who holds the lock, and tells of it himself."""
-        done = {cursor: cursor.committable() for cursor in cursors}
+    def commit_locked(self, cursors: Iterable[Cursor], again: bool = False) -> Results:
+        """The same for one who holds the lock, and tells of it himself.  again: what is committed, once more."""
+        done = {cursor: cursor.committed if again else cursor.committable() for cursor in cursors}
         return self._write({cursor: at for cursor, at in done.items() if at is not None})
 
     def commit_last(self, cursors: Iterable[Cursor]) -> Results:

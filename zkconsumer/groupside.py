@@ -73,6 +73,7 @@ class GroupSide:
             parts.cursors,
             parts.on_event,
             self._touched,
+            config.auto_commit,
         )
         self.fetchers = parts.fetchers(self.leaders)
         reader = GroupReader(

@@ -72,8 +72,12 @@ class OffsetMode:
         cursors: Mapping[TopicPartition, Cursor],
         on_event: OnEvent,
         touched: Event,
+        auto_commit: bool = True,
     ) -> None:
-        """touched: set after each commit, and when a session begins."""
+        """touched: set after each commit, and when a session begins.
+
+        auto_commit: a change commits what is done; else what the program itself committed, once more.
+        """
         self._session = session
         self._dialect = dialect
         self._group = group
@@ -84,6 +88,7 @@ class OffsetMode:
         self._cursors = cursors
         self._on_event = on_event
         self._touched = touched
+        self._auto_commit = auto_commit
         self._node = ModeNode(session, group, consumer_id)
         self._showing: Mode = store.mode  # during a change the new one is shown before it is used
         self._put_lock = Lock()
@@ -231,7 +236,8 @@ class OffsetMode:
         self._commit_all(before, mode, "after")
 
     def _commit_all(self, before: Mode, mode: Mode, when: str) -> None:
-        results = self._commits.commit_locked(list(self._cursors.values()))
+        cursors = [cursor for cursor in self._cursors.values() if not cursor.dropped]
+        results = self._commits.commit_locked(cursors, again=not self._auto_commit)
         failed = [(tp, e) for tp, e in sorted(results.items()) if e is not None]
         if failed:
             tp, why = failed[0]

@@ -45,15 +45,15 @@ class Cursor(SimpleNamespace):
 class World:
     """A member of group g that owns orders/0 and orders/1, of which 5 and 6 are done."""
 
-    def __init__(self, mode: Mode, copy: bool = False, release: str = "0.8.2") -> None:
+    def __init__(self, mode: Mode, copy: bool = False, release: str = "0.8.2", auto_commit: bool = True) -> None:
         self.zk = FakeZookeeper({"/brokers/topics/orders": b"{}"})
         self.session: Any = Session(self.zk)
         self.zookeeper, self.kafka = MemoryOffsets("zookeeper"), MemoryOffsets("kafka")
         self.store = GroupOffsets(mode, self.zookeeper, self.kafka, copy)
         self.events: list[ConsumerEvent] = []
         self.cursors: Any = {
-            A: Cursor(tp=A, done=5, committed=None),
-            B: Cursor(tp=B, done=6, committed=None),
+            A: Cursor(tp=A, done=5, committed=None, dropped=False),
+            B: Cursor(tp=B, done=6, committed=None, dropped=False),
         }
         self.commits = Commits(self.store, "g", held(), lambda tps: tps, self.events.append)
         self.mode = OffsetMode(
@@ -68,6 +68,7 @@ class World:
             self.cursors,
             self.events.append,
             Event(),
+            auto_commit,
         )
 
     def offsets(self, zookeeper: dict[TopicPartition, int], kafka: dict[TopicPartition, int]) -> None:
@@ -249,6 +250,13 @@ def test_no_step_leaves_dual_out(before, after):
     with pytest.raises(ModeRefused, match="go to dual first"):
         world.mode.switch(after)
     assert world.store.mode == before
+
+
+def test_a_program_that_commits_by_itself_has_only_that_committed_by_a_change():
+    world = World("zookeeper", auto_commit=False)
+    world.cursors[A].committed = 3
+    world.mode.switch("dual")
+    assert world.kept() == ({A: 3}, {A: 3})
 
 
 def test_the_same_mode_again_changes_nothing():
