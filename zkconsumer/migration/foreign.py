@@ -23,8 +23,7 @@ from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import CONSUMERS, RegistrationError
 from zkconsumer.migration.snapshot import Foreign, ForeignKind, ZkRow
-from zkconsumer.offsetplan.spelling import LARGEST
-from zkconsumer.offsets.store import Committed, Unknown
+from zkconsumer.offsets.store import Committed, Unknown, position_in
 
 SHOWN = 200  # characters of a foreign node's data that travel into plans and reports
 BYTES_NAME = re.compile(r"""b(['"])(.*)\1""")
@@ -151,6 +150,7 @@ def _one_node(node: Znode) -> str:
 def number(path: str, data: bytes) -> Committed:
     """What an offset node says; text that is no number of 0 or more is Unknown, never 0."""
     text = data.decode("utf-8", "backslashreplace").strip()
-    if text.isascii() and text.isdigit() and int(text) <= LARGEST:
-        return int(text)
+    found = position_in(text)
+    if found is not None:
+        return found
     return Unknown(f"offset node {path} holds {text!r}, which is no position; correct or delete it")

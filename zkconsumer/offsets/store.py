@@ -7,6 +7,7 @@ cannot tell what).  NONE goes to the reset policy; Unknown never does, and neith
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -33,6 +34,15 @@ class Unknown:
 
 
 Committed = int | _None | Unknown
+
+LARGEST: Final = 2**63 - 1  # a position is an int64 in every form it travels in
+_DIGITS = re.compile(r"\s*0*([0-9]{1,19})\s*", re.ASCII)
+
+
+def position_in(text: str) -> int | None:
+    """The position that the text of an offset node is; None: it is none that any log could have."""
+    found = _DIGITS.fullmatch(text)
+    return int(found[1]) if found is not None and int(found[1]) <= LARGEST else None
 
 
 class OffsetStore(Protocol):

@@ -12,7 +12,7 @@ from types import ModuleType
 from groundwork.crew import now
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
-from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.offsets.store import NONE, Committed, Unknown, position_in
 from zkconsumer.session.lease import Lease, LeaseOver
 from zkconsumer.session.zkcalls import Node, Outcome
 from zkconsumer.session.zksession import ZkSession
@@ -94,10 +94,11 @@ class ZookeeperOffsets:
 
 
 def position(path: str, node: Node | None) -> Committed:
-    """What an offset node says.  Text that is no number of 0 or more is Unknown, never 0."""
+    """What an offset node says.  Text that is no number from 0 to LARGEST is Unknown, never 0."""
     if node is None:
         return NONE
     text = node.data.decode("utf-8", "backslashreplace")
-    if text.strip().isascii() and text.strip().isdigit():
-        return int(text)
+    found = position_in(text)
+    if found is not None:
+        return found
     return Unknown(f"offset node {path} holds {text!r}, which is no position; correct or delete it")
