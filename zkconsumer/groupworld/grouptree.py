@@ -63,18 +63,23 @@ def everything_below(session: ZkSession, group: str) -> dict[str, Read]:
     return found
 
 
-def delete_tree(session: ZkSession, group: str, nodes: Mapping[str, Read]) -> list[str]:
+def delete_tree(session: ZkSession, group: str, nodes: Mapping[str, Read], force: bool = False) -> list[str]:
     """Delete these nodes of a group, each only in the version that was read; the paths that are still there.
 
-    /ids goes first: it cannot while a member is in it, and then nothing else does.  A node that is new, or was
-    written again, keeps its parents.
+    A node of somebody's session is never deleted: it shows that he is there, and the JVM's members do not make theirs
+    again.  Where there is one nothing is deleted, with force all the others are.  /ids goes first: it cannot while a
+    member is in it, and then nothing else does.  A node that is new, or was written again, keeps its parents.
     """
+    alive = [path for path, node in nodes.items() if node.owner]
+    if alive and not force:
+        return alive
     ids = f"{CONSUMERS}/{group}/ids"
-    first = [path for path in nodes if path == ids or path.startswith(ids + "/")]
-    left = _delete_upwards(session, {path: nodes[path].version for path in first})
-    if left:
+    versions = {path: node.version for path, node in nodes.items() if not node.owner}
+    first = {path: version for path, version in versions.items() if path == ids or path.startswith(ids + "/")}
+    left = _delete_upwards(session, first)
+    if left and not force:
         return left
-    return _delete_upwards(session, {path: node.version for path, node in nodes.items() if path not in first})
+    return left + _delete_upwards(session, {path: at for path, at in versions.items() if path not in first})
 
 
 def _delete_upwards(session: ZkSession, versions: Mapping[str, int]) -> list[str]:

@@ -117,6 +117,20 @@ def test_a_group_is_deleted_from_its_ids_on_and_not_while_somebody_is_in_it():
         assert not any(path.startswith("/consumers/g") for path in f.zk.nodes)
 
 
+def test_a_member_that_came_before_the_nodes_were_read_is_not_thrown_out():
+    member = "/consumers/g/ids/late"
+    with fakes({"t": 1}, {NODE: b"5", member: b"{}"}) as f:
+        f.zk.nodes[member].ephemeralOwner = 77
+        session = f.world.session
+        assert session is not None
+        assert delete_tree(session, "g", everything_below(session, "g")) == [member]
+        assert {NODE, member} <= f.zk.nodes.keys()
+        left = delete_tree(session, "g", everything_below(session, "g"), force=True)
+        assert left == ["/consumers/g/ids", "/consumers/g"]
+        assert member in f.zk.nodes
+        assert NODE not in f.zk.nodes
+
+
 # which stores, and who is there ---------------------------------------------------------------------------------------
 
 
