@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -82,7 +82,8 @@ def delete_command(
     """Delete groups: all their nodes in ZooKeeper, and their positions in Kafka.
 
     Kafka forgets them at its next check, ten minutes by default; members may not be there.  The undo file brings the
-    positions back.  With --inactive-for, groups without any offset node are left alone: nothing tells how old they are.
+    positions back.  With --inactive-for, groups are left alone of which nothing tells how old they are: those without
+    any offset node, and, but with --storage zookeeper, those that have positions in Kafka.
     """
     if not groups:
         raise click.UsageError("--group is missing (with --regex, '.*' is all of them)")
@@ -91,9 +92,11 @@ def delete_command(
     stores = stores_named(storage) or BOTH
     with world_of(zookeeper, brokers, kafka_version) as world:
         found, cluster = snapshots(world, groups, regex)
-        chosen = {name: each for name, each in found.items() if quiet_ms is None or _quiet(each, quiet_ms)}
+        chosen = {name: each for name, each in found.items() if quiet_ms is None or _quiet(each, quiet_ms, stores)}
         write([_row(each, stores, each.group in chosen) for each in found.values()], PLAN, output)
         sys.stdout.flush()  # before what follows on stderr
+        if quiet_ms is not None and "kafka" in stores:
+            _tell_ageless(each for each in found.values() if _in_kafka(each))
         tell_odd(chosen.values())
         refuse_active(chosen.values(), force_active)
         what = f"delete {len(chosen)} group{'s' if len(chosen) != 1 else ''} in {' and '.join(sorted(stores))}"
@@ -134,7 +137,7 @@ def delete_groups(
             left += [f"{row.order.tp} of group {row.order.group} in Kafka" for row in done if row.state != "written"]
     if "zookeeper" in stores and world.session is not None:
         for group in groups:
-            left += delete_tree(world.session, group, everything_below(world.session, group))
+            left += delete_tree(world.session, group, everything_below(world.session, group), force_active)
     if left:
         some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
         fail(f"not (yet) gone: {some}", EXIT["partly"])
@@ -189,9 +192,26 @@ def _youngest(each: GroupSnapshot) -> int | None:
     return max((row.mtime_ms for row in each.zookeeper.values()), default=None)
 
 
-def _quiet(each: GroupSnapshot, for_ms: int) -> bool:
+def _quiet(each: GroupSnapshot, for_ms: int, stores: Sequence[StoreName]) -> bool:
+    """Whether what is to be deleted is that old.  A group that went on in Kafka has old nodes, and is no old group."""
+    if "kafka" in stores and _in_kafka(each):
+        return False
     youngest = _youngest(each)
     return youngest is not None and each.read_at_ms - youngest >= for_ms
+
+
+def _in_kafka(each: GroupSnapshot) -> bool:
+    """Whether Kafka has positions of it, or may have some."""
+    return any(row.position is not NONE for row in each.kafka.values())
+
+
+def _tell_ageless(groups: Iterable[GroupSnapshot]) -> None:
+    names = [each.group for each in groups]
+    if names:
+        tell(
+            f"{len(names)} groups, {names[0]} for one, have positions in Kafka, which does not tell how old they are: "
+            "left alone; --storage zookeeper deletes their nodes only, without --inactive-for they go whole"
+        )
 
 
 def _row(each: GroupSnapshot, stores: Sequence[StoreName], chosen: bool) -> tuple[object, ...]:
