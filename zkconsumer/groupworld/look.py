@@ -152,7 +152,9 @@ def _with_kafka(
     found = {}
     for name, each in groups.items():
         keep = set(related[name])
-        held = {tp: row for tp, row in rows[kafka_name[name]].items() if tp in keep or row.position is not NONE}
+        answers = rows[kafka_name[name]]
+        topics = {tp.topic for tp, row in answers.items() if row.position is not NONE}  # with those beside them
+        held = {tp: row for tp, row in answers.items() if tp in keep or tp.topic in topics}
         found[name] = replace(each, kafka=held, kafka_members=known.get(kafka_name[name], each.kafka_members))
     return found
 

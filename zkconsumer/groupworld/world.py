@@ -135,7 +135,9 @@ def _topics(world: World, session: ZkSession) -> dict[str, TopicRow]:
 def _view(world: World, brokers: Mapping[int, Broker]) -> ClusterView:
     addresses = list(world.bootstrap) or [(broker.host, broker.port) for broker in brokers.values()]
     if not addresses:
-        world.tell("no broker is known: ends of logs and offsets in Kafka cannot be asked for")
+        assert world.session is not None, "without ZooKeeper brokers are named"
+        where = f"no brokers are registered under {world.session.connect}: is the chroot missing, or wrong?"
+        world.tell(f"{where}  Ends of logs and offsets in Kafka cannot be asked for")
         return ClusterView()
     try:
         return MetadataSource(addresses, world.dialect, world.links).read(None)

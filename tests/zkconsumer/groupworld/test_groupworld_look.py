@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kafkawire.model import TopicPartition
@@ -61,6 +63,21 @@ def test_positions_of_topics_that_zookeeper_knows_nothing_of_are_found():
         assert found.kafka[TopicPartition("other", 1)].position == 7
         narrow = look(f.world, ["g"], read_cluster(f.world), wide=False)["g"]
         assert narrow.kafka == {}
+
+
+def test_partitions_beside_one_that_kafka_alone_has_hold_nothing_and_are_not_unknown():
+    with fakes({"t": 3, OFFSETS_TOPIC: 1}) as f:
+        f.kafka.committed[1, "g", "t", 1] = (7, "")
+        found = look(f.world, ["g"], read_cluster(f.world))["g"]
+        assert [found.in_kafka(tp).position for tp in found.partitions()] == [NONE, 7, NONE]
+
+
+def test_without_a_broker_the_path_is_named():
+    with fakes({"t": 1}) as f:
+        f.zk.delete("/brokers/ids/1")
+        said: list[str] = []
+        read_cluster(replace(f.world, tell=said.append))
+        assert [each for each in said if "is the chroot missing" in each]
 
 
 def test_a_coordinator_that_loads_is_asked_again():
