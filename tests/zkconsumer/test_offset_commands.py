@@ -174,8 +174,6 @@ def test_outside_the_log_is_refused_clamped_or_skipped(cluster: Start):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("t:9=1",), "t/9 does not exist"),
-        (("no:0=1",), "no/0 does not exist"),
         (("t:0=-1",), "is negative"),
         (("t=1",), "which partitions"),
         (("t:0=1", "--clamp", "--skip-out-of-range"), "give one"),
@@ -185,6 +183,24 @@ def test_outside_the_log_is_refused_clamped_or_skipped(cluster: Start):
 def test_what_makes_no_sense_is_a_usage_error(cluster: Start, args: tuple[str, ...], said: str):
     c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"5"})
     assert c.run(*WRITE, *args, "--execute") == EXIT["usage"]
+    assert said in c.err
+    assert c.node(0) == "5"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("set", "t:9=1"), "t/9 does not exist"),
+        (("set", "no:0=1"), "no/0 does not exist"),
+        (("reset", "--topic", "t:9", "--to-latest"), "t/9 does not exist (2 partitions)"),
+        (("reset", "--topic", "no", "--to-latest"), "topic no does not exist"),
+    ],
+)
+def test_a_topic_or_partition_that_is_not_there_ends_as_an_unknown_group_does(
+    cluster: Start, args: tuple[str, ...], said: str
+):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"5"})
+    assert c.run(*args, "-z", "zk", "--group", "g", "--execute") == EXIT["not found"]
     assert said in c.err
     assert c.node(0) == "5"
 
@@ -259,7 +275,6 @@ def test_a_reset_from_a_file_of_another_tool(cluster: Start):
         ("--topic", "t", "--to-latest", "--to-earliest"),
         ("--to-latest",),
         ("--to-latest", "--all-topics", "--topic", "t"),
-        ("--topic", "t:9", "--to-latest"),
         ("--topic", "t", "--to-datetime", "yesterday"),
     ],
 )
@@ -304,6 +319,9 @@ def test_a_group_nobody_knows_is_not_found(cluster: Start):
     for command in ("get", "export"):
         assert c.run(command, "-z", "zk", "--group", "g") == EXIT["not found"]
     assert c.run("delete", "-z", "zk", "--group", "g", "--all-topics") == EXIT["not found"]
+    assert c.run("reset", "-z", "zk", "--group", "g", "--all-topics", "--to-latest") == EXIT["not found"]
+    assert c.run("reset", "-z", "zk", "--group", "g", "--topic", "t", "--to-latest") == 0
+    assert "group g is not known yet" in c.err
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "zk-export"])

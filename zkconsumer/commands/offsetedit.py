@@ -37,7 +37,7 @@ from zkconsumer.migration.snapshot import GroupSnapshot, KafkaRow, ZkRow
 from zkconsumer.offsetfiles.model import FileUnclear, ZnodeState
 from zkconsumer.offsetfiles.write import write_offsets
 from zkconsumer.offsetplan.changes import Change, OutOfRangePolicy, refused
-from zkconsumer.offsetplan.spelling import WrongUsage, parse_duration
+from zkconsumer.offsetplan.spelling import NotThere, WrongUsage, parse_duration
 from zkconsumer.offsetplan.undo import undo_file
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 from zkconsumer.session.access import ZooKeeper
@@ -127,9 +127,13 @@ def stores_named(store: str | None) -> tuple[StoreName, ...] | None:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """What makes no sense whatever the stores hold ends with the usage code; so does a file nobody can read."""
+    """What makes no sense whatever the stores hold ends with the usage code; so does a file nobody can read.
+
+    A topic or partition that is not there ends like a group that is not."""
     try:
         yield
+    except NotThere as e:
+        fail(str(e), EXIT["not found"])
     except (WrongUsage, FileUnclear) as e:
         raise click.UsageError(str(e)) from None
 

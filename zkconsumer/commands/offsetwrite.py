@@ -13,7 +13,7 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.offsetedit import Edit, carry, edit_options, usage_errors, world_of
-from zkconsumer.commands.offsetlook import BROKERS, FILE, known, read_file, tell_odd
+from zkconsumer.commands.offsetlook import BROKERS, FILE, known, rows_to_write, tell_odd
 from zkconsumer.commands.options import (
     brokers_option,
     group_name,
@@ -99,7 +99,7 @@ def reset_command(
     Brokers before 0.10.1 look up times by segment file: the position is up to a segment too early, never too late.
     """
     with usage_errors():
-        rows = _rows_of(read_file(from_file, None).rows, group) if from_file is not None else None
+        rows = _rows_of(rows_to_write(from_file, None).rows, group) if from_file is not None else None
         kind = reset_kind(to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration, rows, tell)
     with world_of(zookeeper, brokers, kafka_version) as world:
         cluster, found, changes = reset_plan(world, group, kind, topics, all_topics, edit)
@@ -119,6 +119,7 @@ def reset_plan(
         tps = list(kind.positions)
     found = look(world, [group], cluster, also={group: tps})[group]
     tell_odd([found])
+    _tell_unknown(world, found, may_be_new=bool(tps))
     if all_topics and not isinstance(kind, FromRows):
         tps = [tp for tp in found.partitions() if cluster.has(tp)]
     return cluster, found, _changes(world, cluster, found, kind, tps, edit)
@@ -151,7 +152,7 @@ def import_command(
     group has positions now, or to --store.
     """
     with usage_errors():
-        read = read_file(file, topic, zero_means_missing)
+        read = rows_to_write(file, topic, zero_means_missing, by_store=True)
     chosen = replace(edit, out_of_range="keep") if keep_out_of_range else edit
     with world_of(zookeeper, brokers, kafka_version) as world:
         if read.cluster is not None and world.session is not None and read.cluster != world.session.connect:
@@ -285,11 +286,17 @@ def _one(world: World, group: str, also: Iterable[TopicPartition]) -> tuple[Clus
     cluster = read_cluster(world)
     found = look(world, [group], cluster, also={group: list(also)})[group]
     tell_odd([found])
-    if not known(world, found):
-        if not also:
-            fail(f"group {group} is not known", EXIT["not found"])
-        tell(f"group {group} is not known yet: it would be a new one")
+    _tell_unknown(world, found, may_be_new=bool(also))
     return cluster, found
+
+
+def _tell_unknown(world: World, found: GroupSnapshot, may_be_new: bool) -> None:
+    """A group that nobody knows is told, or ends the command where there is nothing to give it."""
+    if known(world, found):
+        return
+    if not may_be_new:
+        fail(f"group {found.group} is not known", EXIT["not found"])
+    tell(f"group {found.group} is not known yet: it would be a new one")
 
 
 def _changes(

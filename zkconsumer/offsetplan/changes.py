@@ -19,7 +19,7 @@ from typing import Literal
 
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
-from zkconsumer.offsetplan.spelling import WrongUsage
+from zkconsumer.offsetplan.spelling import NotThere, WrongUsage
 from zkconsumer.offsetplan.wanted import Bounds, Problem, Wanted
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 
@@ -98,9 +98,9 @@ def _usable(
         (tp, each.position) for tp, each in wanted.items() if isinstance(each, Wanted) and each.position is not None
     ]
     wrong = [f"{tp}: position {position} is negative" for tp, position in rows if position < 0]
-    wrong += [f"{tp} does not exist" for tp, _ in rows if tp not in existing]
-    if wrong:
-        raise WrongUsage(f"group {group}: {'; '.join(wrong)}")
+    missing = [f"{tp} does not exist" for tp, _ in rows if tp not in existing]
+    if wrong or missing:
+        raise (WrongUsage if wrong else NotThere)(f"group {group}: {'; '.join([*wrong, *missing])}")
 
 
 def _change(

@@ -35,6 +35,10 @@ class WrongUsage(ConsumerError):
     """What was asked for makes no sense, whatever the stores hold: a command ends with its usage code."""
 
 
+class NotThere(WrongUsage):
+    """A topic or partition that was named, and that the cluster does not have: a command ends as for unknown groups."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """A topic and which of its partitions, in the order typed; None: all of them."""
@@ -112,7 +116,7 @@ def parse_shift(text: str) -> int:
 
 
 def existing(chosen: Iterable[Chosen], topics: Mapping[str, Sequence[PartitionId]]) -> list[TopicPartition]:
-    """The partitions meant, each once.  Raises WrongUsage for what the cluster does not have, all of it named."""
+    """The partitions meant, each once.  Raises NotThere for what the cluster does not have, all of it named."""
     found: dict[TopicPartition, None] = {}
     missing: list[str] = []
     for each in chosen:
@@ -126,7 +130,7 @@ def existing(chosen: Iterable[Chosen], topics: Mapping[str, Sequence[PartitionId
             else:
                 missing.append(f"{TopicPartition(each.topic, partition)} does not exist ({len(known)} partitions)")
     if missing:
-        raise WrongUsage("; ".join(dict.fromkeys(missing)))
+        raise NotThere("; ".join(dict.fromkeys(missing)))
     return list(found)
 
 
