@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
 from tests.zkconsumer import test_offset_commands as commands
 from tests.zkconsumer.test_offset_commands import Start
+from zkconsumer.commands import dropin
 
 cluster = commands.cluster  # the fixture
 G = "/consumers/g"
@@ -22,3 +27,44 @@ def test_a_group_that_went_on_in_kafka_is_not_deleted_for_its_old_nodes(cluster:
     assert not c.f.kafka.seen("offset_commit")
     assert c.groups(*args, "--storage", "zookeeper") == 0
     assert (c.node(0), c.kafka(0)) == (None, 90)
+
+
+# files ----------------------------------------------------------------------------------------------------------------
+
+TABLE = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG\ng t 0 - 100 -\ng t 1 7 100 93\n"
+YELP = '{"groupid": "g", "offsets": {"t": {"0": 0, "1": 7}}}'
+UNREAD = """{"format": "zkconsumer.offsets/1", "group": "g", "source": "dual", "partitions": [
+  {"topic": "t", "partition": 0, "position": null, "kafka": {"offset": 3}},
+  {"topic": "t", "partition": 1, "position": 7}]}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "args"),
+    [
+        (TABLE, ("import", "in")),
+        (TABLE, ("reset", "--group", "g", "--from-file", "in")),
+        (YELP, ("import", "in", "--zero-means-missing")),
+        (UNREAD, ("reset", "--group", "g", "--from-file", "in")),
+    ],
+)
+def test_a_row_without_a_position_takes_nothing_away(cluster: Start, text: str, args: tuple[str, ...]):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"50", f"{G}/offsets/t/1": b"60"})
+    Path("in").write_text(text)
+    assert c.run(*args, "-z", "zk", "--execute") == 0
+    assert (c.node(0), c.node(1)) == ("50", "7")
+    assert "1 rows have no position, the first t/0" in c.err
+
+
+def test_a_list_of_partitions_to_delete_takes_them_away(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"50", f"{G}/offsets/t/1": b"60"})
+    Path("in").write_text("t 0\n")
+    assert c.run("import", "in", "--group", "g", "-z", "zk", "--execute") == 0
+    assert (c.node(0), c.node(1)) == (None, "60")
+
+
+def test_of_a_file_with_several_groups_only_the_named_one_is_reset(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"50"})
+    Path("in").write_text("g,t,0,7\nother,t,0,99\n")
+    args = ("--zookeeper", "zk", "--group", "g", "--reset-offsets", "--from-file", "in", "--execute")
+    assert c.tool(dropin.consumer_groups, *args) == 0
+    assert c.node(0) == "7"

@@ -28,8 +28,8 @@ from zkconsumer.commands.offsetedit import (
     usage_errors,
     world_of,
 )
-from zkconsumer.commands.offsetlook import FILE, groups_option, read_file, saved, snapshots, tell_odd
-from zkconsumer.commands.offsetwrite import delete_plan, import_plan, reset_plan
+from zkconsumer.commands.offsetlook import FILE, groups_option, rows_to_write, saved, snapshots, tell_odd
+from zkconsumer.commands.offsetwrite import delete_plan, import_plan, reset_plan, rows_of
 from zkconsumer.commands.options import (
     brokers_option,
     execute_option,
@@ -122,7 +122,7 @@ def consumer_groups(
         if len(groups) != 1:
             raise click.UsageError("--reset-offsets takes one --group")
         with usage_errors():
-            rows = read_file(from_file, None).rows if from_file is not None else None
+            rows = rows_of(rows_to_write(from_file, None).rows, groups[0]) if from_file is not None else None
             kind = reset_kind(
                 to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration, rows, tell
             )
@@ -213,7 +213,7 @@ def offset_import(
     policy: OutOfRangePolicy = "keep" if keep_out_of_range else "refuse"
     edit = Edit(execute, dry_run, force_active, policy, ("zookeeper",), undo_dir, None, "table")
     with usage_errors():
-        rows = read_file(input_file, None).rows
+        rows = rows_to_write(input_file, None, by_store=True).rows
     with world_of(zookeeper, (), kafka_version) as world:
         cluster, found, changes, texts = import_plan(world, rows, group, edit)
         done = carry(world, cluster, found, changes, edit, texts)

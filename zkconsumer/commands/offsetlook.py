@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from zkconsumer.groupworld.world import Cluster, World, read_cluster
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.offsetfiles.model import KafkaState, OffsetsFile, SavedRow, Source, ZnodeState
 from zkconsumer.offsetfiles.read import read_offsets
+from zkconsumer.offsetplan.undo import says_what
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 
 GET = ("group", "topic", "partition", "committed", "start", "end", "lag", "store", "age")
@@ -73,6 +75,21 @@ def read_file(path: Path, topic: str | None, zero_means_missing: bool = False) -
     for warning in file.warnings:
         tell(f"{path.name}: {warning}")
     return file
+
+
+def rows_to_write(
+    path: Path, topic: str | None, zero_means_missing: bool = False, by_store: bool = False
+) -> OffsetsFile:
+    """The same for somebody who writes what the file says: rows that say nothing (undo.says_what) are left out."""
+    file = read_file(path, topic, zero_means_missing)
+    rows = [row for row in file.rows if says_what(file, row, by_store)]
+    left = [row for row in file.rows if not says_what(file, row, by_store)]
+    if left:
+        tell(
+            f"{path.name}: {len(left)} rows have no position, the first {left[0].tp}: left as it is in the stores; "
+            "`zkconsumer offsets delete` takes positions away"
+        )
+    return replace(file, rows=rows)
 
 
 # looking --------------------------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def reset_command(
     Brokers before 0.10.1 look up times by segment file: the position is up to a segment too early, never too late.
     """
     with usage_errors():
-        rows = _rows_of(rows_to_write(from_file, None).rows, group) if from_file is not None else None
+        rows = rows_of(rows_to_write(from_file, None).rows, group) if from_file is not None else None
         kind = reset_kind(to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration, rows, tell)
     with world_of(zookeeper, brokers, kafka_version) as world:
         cluster, found, changes = reset_plan(world, group, kind, topics, all_topics, edit)
@@ -168,7 +168,7 @@ def import_plan(
     if group is None and any(row.group is None for row in rows):
         raise WrongUsage("the file does not name the group of every row: give --group")
     groups = [group] if group is not None else list(dict.fromkeys(row.group for row in rows if row.group is not None))
-    mine = {name: _rows_of(rows, name) for name in groups} if len(groups) == 1 else _by_group(rows)
+    mine = {name: rows_of(rows, name) for name in groups} if len(groups) == 1 else _by_group(rows)
     cluster = read_cluster(world)
     found = look(world, groups, cluster, also={name: [row.tp for row in mine[name]] for name in groups}, wide=False)
     changes: list[Change] = []
@@ -347,7 +347,8 @@ def _existing(cluster: Cluster, tps: Iterable[TopicPartition]) -> set[TopicParti
     return {tp for tp in tps if cluster.has(tp)}
 
 
-def _rows_of(rows: Iterable[SavedRow], group: str) -> list[SavedRow]:
+def rows_of(rows: Iterable[SavedRow], group: str) -> list[SavedRow]:
+    """Those of one group; rows that name none are taken as its own.  Raises WrongUsage where there is none."""
     found = [row for row in rows if row.group in (None, group)]
     if not found:
         raise WrongUsage(f"the file has no row of group {group}")

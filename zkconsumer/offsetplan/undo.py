@@ -103,6 +103,21 @@ def by_store(
     return found
 
 
+def says_what(file: OffsetsFile, row: SavedRow, by_store: bool) -> bool:
+    """Whether a row says what is to be held.  One without a position often does not: another tool's table leaves the
+    position out where nobody had committed when it was made, and our own where a store could not be read.  What was
+    committed since is not to be taken away by it.
+
+    It says that there is to be none in a list of partitions to delete, and in our own form where each store that was
+    looked at held none.  by_store: the states of the stores are put back one by one, whatever the position is.
+    """
+    states = _states(row)
+    if row.position is not None or file.kind == "rpk-delete" or (by_store and states):
+        return True
+    looked_at = 2 if states and file.source == "dual" else 0
+    return file.kind == "json" and len(states) >= looked_at and not any(at is not None for at in states.values())
+
+
 def texts(rows: Iterable[SavedRow], group: str) -> dict[TopicPartition, str]:
     """The texts that go into Kafka with the positions, of one group."""
     mine = [row for row in rows if row.group in (None, group)]
