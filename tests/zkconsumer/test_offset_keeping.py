@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from groundwork.output import EXIT
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from tests.fakes.broker import FakeCluster
 from tests.zkconsumer import test_offset_commands as commands
 from tests.zkconsumer.test_offset_commands import Start
 from zkconsumer.commands import dropin
@@ -68,3 +70,19 @@ def test_of_a_file_with_several_groups_only_the_named_one_is_reset(cluster: Star
     args = ("--zookeeper", "zk", "--group", "g", "--reset-offsets", "--from-file", "in", "--execute")
     assert c.tool(dropin.consumer_groups, *args) == 0
     assert c.node(0) == "7"
+
+
+# two clusters ---------------------------------------------------------------------------------------------------------
+
+
+def test_zookeeper_of_one_cluster_and_brokers_of_another_are_refused(cluster: Start):
+    c = cluster(BOTH, {f"{G}/offsets/t/0": b"50"})
+    with FakeCluster(dict(BOTH)) as other:
+        other.logs["t", 0].end = 100
+        brokers = ",".join(f"127.0.0.1:{port}" for port in other.ports.values())
+        for args in (("set", "t:0=7", "--store", "both"), ("delete", "--all-topics")):
+            assert c.run(*args, "--group", "g", "-z", "zk", "-b", brokers, "--execute") == EXIT["refused"]
+            assert "-b and -z are not of one cluster" in c.err
+        assert (c.node(0), dict(other.committed)) == ("50", {})
+    own = ",".join(f"127.0.0.1:{port}" for port in c.f.kafka.ports.values())
+    assert c.run("set", "t:0=7", "--store", "both", "--group", "g", "-z", "zk", "-b", own, "--execute") == 0

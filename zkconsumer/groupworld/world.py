@@ -10,7 +10,7 @@ before anybody asks Kafka for a position.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from groundwork.crew import now, sleep
@@ -23,6 +23,7 @@ from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.v08 import apis
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from zkconsumer.errors import OtherCluster
 from zkconsumer.groupworld.nodes import read_nodes
 from zkconsumer.migration.snapshot import TopicRow
 from zkconsumer.session.zksession import ZkSession
@@ -97,16 +98,34 @@ class Cluster:
 def read_cluster(world: World) -> Cluster:
     """The cluster as ZooKeeper and its brokers describe it.
 
-    Raises ZooKeeperAway; Unreachable when brokers were named and none of them answers.  Without any that ZooKeeper
-    knows, or when none of those answers, that is told and the view is empty.
+    Raises ZooKeeperAway; Unreachable when brokers were named and none of them answers, OtherCluster when they are not
+    those that ZooKeeper knows.  Without any that it knows, or when none of those answers, that is told and the view is
+    empty.
     """
     session = world.session
     brokers = session.ask("read brokers", read_brokers, world.dialect.znodes) if session is not None else {}
     topics = _topics(world, session) if session is not None else {}
     view = _view(world, brokers)
+    if session is not None and world.bootstrap:
+        _must_be_one(session.connect, brokers, view.brokers)
     for topic in {*view.topics, *view.errors} - topics.keys():
         topics[topic] = TopicRow(tuple(view.partitions(topic)))
     return Cluster({**brokers, **view.brokers}, topics, view)
+
+
+def _must_be_one(zookeeper: str, registered: Mapping[int, Broker], answered: Mapping[int, Broker]) -> None:
+    """Two clusters may have groups and topics of the same names: one store of each would be written."""
+    known = {(broker.host.lower(), broker.port) for broker in registered.values()}
+    there = {(broker.host.lower(), broker.port) for broker in answered.values()}
+    if known and there and not known & there:
+        raise OtherCluster(
+            f"-b and -z are not of one cluster: ZooKeeper {zookeeper} has brokers {_some(known)}, and those that were "
+            f"asked say that they are {_some(there)}; leave out -b, or see whether the chroot of -z is right"
+        )
+
+
+def _some(addresses: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{host}:{port}" for host, port in sorted(addresses)[:3])
 
 
 def brokers_of(world: World, cluster: Cluster) -> list[Broker]:
