@@ -126,6 +126,12 @@ def facts(
         if member not in told and answer is not None:
             told[member] = answer
     compared = compare(before, now) if before is not None else None
+    stale, lacking = left_to_write(plan, now).stale, missing(plan, now)
+    firsts = {
+        "blocked": f"{plan.open_rows[0].tp}: {plan.open_rows[0].why}" if plan.open_rows else "",
+        "stale": stale[0].text if stale else "",
+        "missing": lacking[0] if lacking else "",
+    }
     return Facts(
         modes=told,
         modes_unknown=tuple(member for member in now.members if member not in told),
@@ -133,9 +139,10 @@ def facts(
         kafka_members=len(now.kafka_members) if now.kafka_members is not None else None,
         failed_checks=tuple(failed_checks) if failed_checks is not None else None,
         blocked=len(plan.open_rows),
-        stale=len(left_to_write(plan, now).stale),
-        missing=len(missing(plan, now)),
+        stale=len(stale),
+        missing=len(lacking),
         apart=len(compared.apart) if compared else None,
         standing_still=compared.standing_still if compared else None,
         zookeeper_moves=compared.zookeeper_moves if compared else None,
+        first=firsts,
     )

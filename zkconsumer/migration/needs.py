@@ -19,11 +19,12 @@ class Facts:
     kafka_members   members of a group of this name that Kafka coordinates
     failed_checks   ids of checks that fail (checks.py)
     blocked         partitions the plan leaves open: conflicts, out of range, unreadable
-    stale           partitions that moved since the plan was made
+    stale           partitions whose stores are not as the plan saw them, or cannot be told
     missing         partitions that do not hold what the plan says
     apart           partitions whose stores differ by more than one commit interval explains
     standing_still  stores that did not move between two looks although there was something to read
     zookeeper_moves whether its offsets moved between two looks
+    first           of what is counted above: field -> a sentence about the first one
     """
 
     modes: Mapping[str, Mode] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class Facts:
     apart: int | None = None
     standing_still: tuple[str, ...] | None = None
     zookeeper_moves: bool | None = None
+    first: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,9 @@ class Need:
     remedy: str
 
 
-def _count(things: int | None, what: str) -> str:
-    return f"nobody looked for {what}" if things is None else f"{things} {what}"
+def _count(things: int | None, what: str, first: str | None = None) -> str:
+    counted = f"nobody looked for {what}" if things is None else f"{things} {what}"
+    return f"{counted}, the first: {first}" if first else counted
 
 
 def _told(facts: Facts) -> str:
@@ -88,14 +91,14 @@ CHECKS_PASS: Final = Need(
 NOTHING_OPEN: Final = Need(
     "undecided partitions",
     lambda facts: facts.blocked == 0,
-    lambda facts: _count(facts.blocked, "partitions that the plan leaves open"),
+    lambda facts: _count(facts.blocked, "partitions that the plan leaves open", facts.first.get("blocked")),
     "plan again with --prefer or --on-out-of-range, or set these partitions by hand first",
 )
 NOT_STALE: Final = Need(
     "stale plan",
     lambda facts: facts.stale == 0,
-    lambda facts: _count(facts.stale, "partitions that moved since the plan was made"),
-    "somebody still commits, or did: stop the whole group, then plan again",
+    lambda facts: _count(facts.stale, "partitions that are not as planned", facts.first.get("stale")),
+    "somebody still commits, or did: stop the whole group, then plan again; a store that could not tell: try again",
 )
 QUIET: Final = Need(
     "active group",
@@ -108,7 +111,7 @@ QUIET: Final = Need(
 AS_PLANNED: Final = Need(
     "not as planned",
     lambda facts: facts.missing == 0,
-    lambda facts: _count(facts.missing, "partitions that do not hold what the plan says"),
+    lambda facts: _count(facts.missing, "partitions that do not hold what the plan says", facts.first.get("missing")),
     "copy again: what is there already is not written twice",
 )
 ALL_DUAL: Final = Need(
