@@ -151,10 +151,10 @@ def test_lag_is_watched_until_ctrl_c_or_sigterm(source, unique, end: signal.Sign
             assert child.stderr is not None
             header = child.stdout.readline()
             assert header.startswith("time,topic,partition")
-            assert child.stdout.readline().strip().endswith(f"{topic},0,,0,0,0")
+            assert child.stdout.readline().strip().endswith(f"{topic},0,,0,0,0,zookeeper,")
             load(source, topic, 1, 10)
             until = time.monotonic() + 10
-            while not (line := child.stdout.readline()).strip().endswith("0,10,10"):
+            while not (line := child.stdout.readline()).strip().endswith("0,10,10,zookeeper,"):
                 assert line != header
                 assert time.monotonic() < until
             child.send_signal(end)
