@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,21 @@ def test_a_report_that_cannot_be_written_says_so(folder: Path):
     done = migrate("report", *PLAN, "--out", str(folder / "nowhere" / "r.md"))
     assert done.exit_code == 1
     assert "cannot be written" in done.stderr
+
+
+def test_a_plan_that_cannot_be_kept_is_refused_before_anything_is_read(folder: Path):
+    done = migrate("plan", "-z", "127.0.0.1:1", "--all", "--plan", str(folder / "nowhere" / "p.json"))
+    assert done.exit_code == 1
+    assert f"there is no folder {folder / 'nowhere'}" in done.stderr
+
+
+def test_what_is_no_file_is_written_to_and_stays_what_it_is(folder: Path):
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert migrate("report", *PLAN, "--out", "pipe").exit_code == 0
+    assert os.read(reader, 11) == b"# Migration"
+    os.close(reader)
+    assert Path("pipe").is_fifo()
 
 
 def test_the_cutover_keeps_positions_as_long_as_the_copy_did(folder: Path):

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from groundwork.output import EXIT, failing
+from groundwork.output import EXIT, fail, failing
 from zkconsumer.commands.common import at_interrupt, reaching, tell
 from zkconsumer.commands.options import brokers_option, group_name, kafka_version_option, zookeeper_option
 from zkconsumer.errors import ConsumerError
@@ -24,7 +24,7 @@ from zkconsumer.groups import NoSuchGroup
 from zkconsumer.groupworld.world import World
 from zkconsumer.migrating.choosing import Wanted, chosen
 from zkconsumer.migrating.site import Site
-from zkconsumer.migrating.undofolder import UndoFolder
+from zkconsumer.migrating.undofolder import UndoFolder, write_whole
 from zkconsumer.migration.events import Header
 from zkconsumer.migration.journal import now_ms
 from zkconsumer.migration.planfile import PlanUnclear, read_plan
@@ -130,6 +130,14 @@ class Files:
             return read_plan(text)
         except PlanUnclear as why:
             raise PlanUnclear(f"{self.plan}: {why}") from None
+
+
+def keep(path: Path, text: str, what: str) -> None:
+    """Write a file whole.  Ends the command in a sentence where the disk does not take it."""
+    try:
+        write_whole(path, text)
+    except OSError as why:
+        fail(f"{what} cannot be written to {path}: {why.strerror}", EXIT["runtime"])
 
 
 def files(plan: Path, journal: Path | None) -> Files:

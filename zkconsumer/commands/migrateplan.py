@@ -18,6 +18,7 @@ from zkconsumer.commands.migratebase import (
     groups_of,
     groups_options,
     header,
+    keep,
     on_ground,
     plan_options,
     said_release,
@@ -34,7 +35,6 @@ from zkconsumer.migrating.doer import Doer
 from zkconsumer.migrating.looking import How
 from zkconsumer.migrating.outcomes import Outcome
 from zkconsumer.migrating.site import Site
-from zkconsumer.migrating.undofolder import write_whole
 from zkconsumer.migration import needs
 from zkconsumer.migration.checks import Check, ClusterFacts, check_cluster
 from zkconsumer.migration.deciding import Policies
@@ -119,15 +119,22 @@ def plan_command(
         raise click.UsageError("--to-group goes with one --group alone")
     policies = Policies(prefer, on_out_of_range, recreated)  # type: ignore[arg-type]  # click checked them
     place = files(plan_file, None) if plan_file is not None else None
+    _somewhere(place)
     with on_ground(zookeeper, brokers, kafka_version) as ground:
         _unused(place)
         renamed = {group[0]: to_group} if to_group is not None else {}
         plan = _planned(ground, zookeeper.connect, wanted, policies, renamed)
         _unknown(plan, wanted, zookeeper.connect)
         if place is not None:
-            write_whole(place.plan, plan_text(plan))
+            keep(place.plan, plan_text(plan), "the plan")
     write(rows_of(plan, plan.made_at_ms), COLUMNS, output)
     _summary(plan, place)
+
+
+def _somewhere(place: Files | None) -> None:
+    """Said before all groups are looked at: a plan is kept in a folder that is there."""
+    if place is not None and not place.plan.parent.is_dir():
+        fail(f"the plan cannot be kept in {place.plan}: there is no folder {place.plan.parent}", EXIT["runtime"])
 
 
 def _unused(place: Files | None) -> None:

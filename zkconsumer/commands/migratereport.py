@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from groundwork.output import EXIT, fail, write
+from groundwork.output import write
 from zkconsumer.commands.common import clear_errors, reaching, tell
 from zkconsumer.commands.migratebase import (
     Files,
@@ -17,6 +17,7 @@ from zkconsumer.commands.migratebase import (
     files,
     groups_of,
     groups_options,
+    keep,
     said_release,
     undo_folder,
 )
@@ -25,7 +26,6 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.groupworld.grouptree import groups_in_zookeeper
 from zkconsumer.migrating.choosing import Wanted, chosen
 from zkconsumer.migrating.markers import Marked, read_markers
-from zkconsumer.migrating.undofolder import write_whole
 from zkconsumer.migration.checks import Check
 from zkconsumer.migration.events import Standing
 from zkconsumer.migration.journal import read_journal
@@ -144,10 +144,7 @@ def report_command(
     if out is None:
         click.echo(text, nl=False)
         return
-    try:
-        write_whole(out, text)
-    except OSError as why:
-        fail(f"the report cannot be written to {out}: {why}", EXIT["runtime"])
+    keep(out, text, "the report")
     tell(f"the report is in {out}")
 
 
@@ -172,7 +169,7 @@ def _reported(place: Files, plan: Plan, connect: tuple[str, ...]) -> Reported:
 
 def keep_checks(place: Files, rows: Sequence[Check]) -> None:
     """Keep the rows of the last check beside the plan, for the report."""
-    write_whole(place.checks, json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    keep(place.checks, json.dumps([asdict(row) for row in rows], indent=1) + "\n", "what was found")
 
 
 def read_checks(place: Files) -> list[Check]:

@@ -21,6 +21,7 @@ from zkconsumer.commands.migratebase import (
     groups_of,
     groups_options,
     header,
+    keep,
     on_ground,
     plan_options,
     site_of,
@@ -35,7 +36,6 @@ from zkconsumer.migrating.looking import How
 from zkconsumer.migrating.outcomes import Outcome
 from zkconsumer.migrating.preview import Preview, preview
 from zkconsumer.migrating.site import Site
-from zkconsumer.migrating.undofolder import write_whole
 from zkconsumer.migration import needs
 from zkconsumer.migration.journal import open_journal, read_journal
 from zkconsumer.migration.planning import Plan
@@ -214,7 +214,7 @@ def _retention(asking: Asking, asked: Asked) -> int | None:
     """
     path, wanted = asking.place.retention, asking.how.retention_ms
     if asked in ("copy", "cutover") and wanted is not None:
-        write_whole(path, f"{wanted}\n")
+        keep(path, f"{wanted}\n", "how long Kafka is to keep the positions")
     elif asked == "copy":
         path.unlink(missing_ok=True)
     elif asked == "cutover" and path.exists():

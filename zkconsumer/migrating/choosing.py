@@ -41,6 +41,8 @@ def chosen(wanted: Wanted, there: Iterable[str], where: str) -> list[str]:
         found |= {name for name in known if _pattern(wanted.pattern, "--groups-regex").fullmatch(name)}
     excluded = [_pattern(each, "--exclude") for each in wanted.exclude]
     left = sorted(name for name in found if not any(each.fullmatch(name) for each in excluded))
+    if not known:
+        raise NoSuchGroup(f"there is no group in {where}: is the chroot missing, or wrong?")
     if not left:
         raise NoSuchGroup(f"none of the {len(known)} groups in {where} is meant")
     return left

@@ -61,7 +61,12 @@ class UndoFolder:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file by this text, so that a crash leaves the old one or the new one.  Raises OSError."""
+    """Replace a file by this text, so that a crash leaves the old one or the new one.  Raises OSError.
+
+    What is no file, as /dev/stdout or /dev/null, is written to: it must not become one."""
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
     draft = path.with_name(f".{path.name[:LONGEST]}.{os.getpid()}.draft")
     try:
         with draft.open("w", encoding="utf-8") as file:
