@@ -414,6 +414,14 @@ def test_copy_takes_each_store_along_and_refuses_a_group_that_has_something(clus
     assert c.node(0, "full") == "50"  # what counts
 
 
+def test_a_group_is_not_copied_or_renamed_to_itself(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"5"})
+    assert c.run("copy-group", "g", "g", "-z", "zk", "--merge", "--execute") == EXIT["usage"]
+    assert c.groups("rename", "g", "g", "-z", "zk", "--execute") == EXIT["usage"]
+    assert "g is named twice" in c.err
+    assert c.node(0) == "5"
+
+
 def test_a_group_is_renamed(cluster: Start):
     c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"5", f"{G}/ids": b"", f"{G}/owners/t": b""})
     assert c.groups("rename", "g", "new", "-z", "zk", "--execute") == 0
@@ -473,6 +481,23 @@ def test_export_and_import_as_kafkas_tools_take_them(cluster: Start):
     assert c.node(0) == "5"
     assert c.tool(dropin.offset_import, "--zkconnect=zk", "--input-file", "in", "--execute") == 0
     assert c.node(0) == "7"
+
+
+def test_kafkas_spelling_offers_what_it_has_for_positions_outside_the_log(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"5"})
+    Path("f").write_text(f"{G}/offsets/t/0:101\n")
+    put = ("--zkconnect", "zk", "--input-file", "f", "--execute")
+    assert c.tool(dropin.offset_import, *put) == EXIT["refused"]
+    assert "--keep-out-of-range" in c.err
+    assert "--clamp" not in c.err
+    assert c.tool(dropin.offset_import, *put, "--keep-out-of-range") == 0
+    assert c.node(0) == "101"
+
+
+def test_an_export_that_cannot_be_written_is_one_sentence(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"5"})
+    assert c.tool(dropin.offset_export, "--zkconnect", "zk", "--output-file", "nowhere/f") == EXIT["runtime"]
+    assert c.err.strip().endswith("cannot be written to nowhere/f: No such file or directory")
 
 
 def test_the_checker_prints_its_columns(cluster: Start):

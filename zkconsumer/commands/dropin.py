@@ -185,7 +185,10 @@ def offset_export(
     if output_file is None:
         click.echo(text, nl=False)
     else:
-        output_file.write_text(text, encoding="utf-8")
+        try:
+            output_file.write_text(text, encoding="utf-8")
+        except OSError as why:
+            fail(f"the positions cannot be written to {output_file}: {why.strerror}")
 
 
 @click.command("zk-offset-import")

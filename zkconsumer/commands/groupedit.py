@@ -29,7 +29,7 @@ from zkconsumer.commands.offsetedit import (
     world_of,
 )
 from zkconsumer.commands.offsetlook import BROKERS, age, groups_option, snapshots, tell_odd
-from zkconsumer.commands.offsetwrite import copied
+from zkconsumer.commands.offsetwrite import copied, two_groups
 from zkconsumer.commands.options import (
     brokers_option,
     execute_option,
@@ -163,6 +163,7 @@ def rename_command(
 
     NEW may hold no position.  What was at any moment not copied is still in OLD.
     """
+    two_groups(old, new)
     with world_of(zookeeper, brokers, kafka_version) as world:
         found, cluster = snapshots(world, [old], False)
         source = found[old]

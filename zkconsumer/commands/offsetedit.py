@@ -253,11 +253,19 @@ def _refuse(changes: Sequence[Change], snapshots: Sequence[GroupSnapshot], edit:
     wrong = refused(changes)
     if wrong:
         fail(
-            f"{len(wrong)} of {len(changes)} positions are refused, so nothing is written; --clamp moves those outside "
-            "the log to its nearer end, --skip-out-of-range leaves them alone",
-            EXIT["refused"],
+            f"{len(wrong)} of {len(changes)} positions are refused, so nothing is written{_ways_out()}", EXIT["refused"]
         )
     refuse_active(snapshots, edit.force_active)
+
+
+def _ways_out() -> str:
+    """What the command offers for positions outside the log: Kafka's spellings of it do not offer the same."""
+    offered = {name for option in click.get_current_context().command.params for name in option.opts}
+    if "--clamp" in offered:
+        return "; --clamp moves those outside the log to its nearer end, --skip-out-of-range leaves them alone"
+    if "--keep-out-of-range" in offered:
+        return "; --keep-out-of-range writes those outside the log as they are"
+    return ""
 
 
 def refuse_active(snapshots: Iterable[GroupSnapshot], force: bool) -> None:

@@ -235,11 +235,18 @@ def copy_command(
     edit: Edit,
 ) -> None:
     """Give TARGET the positions of SOURCE, each store its own; with --store, those that count go there."""
+    two_groups(source, target)
     with world_of(zookeeper, brokers, kafka_version) as world:
         cluster, found = _one(world, source, ())
         mine, changes = copied(world, cluster, found, target, merge, edit.stores, edit.out_of_range)
         held = {(target, tp): row.metadata for tp, row in found.kafka.items() if row.metadata}
         carry(world, cluster, {target: mine}, changes, edit, held)
+
+
+def two_groups(source: str, target: str) -> None:
+    """Refuse a group that is to become itself."""
+    if source == target:
+        raise click.UsageError(f"{source} is named twice: two groups are expected")
 
 
 def copied(
@@ -262,7 +269,8 @@ def copied(
     ]
     if held and not merge:
         fail(
-            f"group {target} has positions of {len(held)} partitions already, as of {held[0]}; --merge overwrites them",
+            f"group {target} has positions of {len(held)} partitions already, as of {held[0]}; "
+            "`zkconsumer offsets copy-group --merge` overwrites them",
             EXIT["refused"],
         )
     kept = stores or stores_of(source, world.session is not None)
