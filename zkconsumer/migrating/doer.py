@@ -24,7 +24,7 @@ from zkconsumer.groupworld.write import Order
 from zkconsumer.migrating import orders
 from zkconsumer.migrating.looking import How, Looker, Sight, SiteLike, early
 from zkconsumer.migrating.markers import Marked, somebody_else
-from zkconsumer.migrating.outcomes import AFTER, BACK, Outcome, back_policies, together
+from zkconsumer.migrating.outcomes import AFTER, BACK, Outcome, back_policies, next_step, together
 from zkconsumer.migrating.undofolder import UndoFolder
 from zkconsumer.migration.checks import Check, failed
 from zkconsumer.migration.events import Begun, Declined, Event, Reached, Wrote
@@ -36,7 +36,7 @@ from zkconsumer.migration.needs import Facts
 from zkconsumer.migration.planning import GroupPlan, Plan, left_to_write, plan_group
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.migration.states import MigrationRefused, Phase, StepName, begin, end, step_from, unmet
-from zkconsumer.migration.steering import Asked, step_asked
+from zkconsumer.migration.steering import Asked
 
 P, S = Phase, StepName
 NOT_WRITTEN = "not written"
@@ -124,22 +124,22 @@ class Doer:
         for group in groups:
             try:
                 seen = facts(self._plans[group], first[group], answers=self._how.answers)
-                steps.setdefault(self._step_of(asked, group, seen), []).append(group)
+                steps.setdefault(self._step_of(asked, first[group], seen), []).append(group)
             except MigrationRefused as why:
                 found[group] = Outcome(group, None, self._phase(group), refusal=why)
         for step, some in steps.items():
             found |= self._step(step, some, {group: first[group] for group in some})
         return found
 
-    def _step_of(self, asked: Asked, group: str, seen: Facts) -> StepName:
-        phase = self._phase(group)
+    def _step_of(self, asked: Asked, first: GroupSnapshot, seen: Facts) -> StepName:
+        phase = self._phase(first.group)
         if asked == "verify" and phase is P.CHECKED and not (seen.modes or seen.modes_unknown or seen.kafka_members):
             raise MigrationRefused(
                 "nothing to verify",
                 f"verify of a group that is {phase}, with no member there",
                 "copy it (`zkconsumer migrate copy`), or start its members in dual",
             )
-        return step_asked(asked, phase, seen)
+        return next_step(asked, phase, first, seen, self._back)
 
     def _phase(self, group: str) -> Phase:
         return self._journal.standings[group].phase

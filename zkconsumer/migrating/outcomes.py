@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 
 from zkconsumer.migrating.looking import How
 from zkconsumer.migration.deciding import Policies
+from zkconsumer.migration.needs import Facts
+from zkconsumer.migration.planning import falls_behind, plan_group
+from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.migration.states import MigrationRefused, Phase, StepName
-from zkconsumer.migration.steering import Asked
+from zkconsumer.migration.steering import COPIED, Asked, step_asked
 
 P, S = Phase, StepName
 AFTER: Mapping[Asked, frozenset[Phase]] = {  # where what is asked for was done before
@@ -43,6 +46,12 @@ class Outcome:
 def back_policies(policies: Policies, how: How) -> Policies:
     """How the way back is decided: Kafka is what counts since the cutover."""
     return replace(policies, conflict="kafka", out_of_range=how.back_out_of_range or policies.out_of_range)
+
+
+def next_step(asked: Asked, phase: Phase, now: GroupSnapshot, seen: Facts, back: Policies) -> StepName:
+    """The step that is meant, by a look at the group.  Raises MigrationRefused where none of this kind leads on."""
+    returned = asked == "rollback" and phase in COPIED
+    return step_asked(asked, phase, seen, returned and falls_behind(plan_group(now, back, "to-zookeeper")))
 
 
 def together(before: Outcome | None, now: Outcome) -> Outcome:

@@ -12,14 +12,14 @@ from zkconsumer.groupworld.write import Order
 from zkconsumer.migrating import orders
 from zkconsumer.migrating.looking import COMPARE, How, SiteLike
 from zkconsumer.migrating.markers import somebody_else
-from zkconsumer.migrating.outcomes import AFTER, BACK, back_policies
+from zkconsumer.migrating.outcomes import AFTER, BACK, back_policies, next_step
 from zkconsumer.migration.events import Standing
 from zkconsumer.migration.gate import Gate, look_at
 from zkconsumer.migration.looks import facts
 from zkconsumer.migration.planning import GroupPlan, Plan, left_to_write, plan_group
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.migration.states import MigrationRefused, Phase, Step, StepName, step_from, unmet
-from zkconsumer.migration.steering import Asked, step_asked
+from zkconsumer.migration.steering import Asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,14 @@ def _group(one: GroupPlan, plan: Plan, phase: Phase, how: How, asked: Asked, now
     if phase in AFTER[asked]:
         return Preview(one.group, phase, None)
     gate = Gate(1).after(look_at(now))
+    back = back_policies(plan.policies, how)
     try:
-        name = step_asked(asked, phase, facts(one, now, gate=gate, answers=how.answers))
+        name = next_step(asked, phase, now, facts(one, now, gate=gate, answers=how.answers), back)
     except MigrationRefused as why:
         return Preview(one.group, phase, None, refusals=(why,))
     step = step_from(phase, name)
     if name in BACK:
-        one = plan_group(now, back_policies(plan.policies, how), "to-zookeeper")
+        one = plan_group(now, back, "to-zookeeper")
     seen = facts(one, now, gate=gate, answers=how.answers)
     wanted = {need.name for need in step.needs} - COMPARE
     refusals = tuple(each for each in unmet(phase, name, seen) if each.name in wanted)

@@ -215,6 +215,12 @@ def missing(plan: GroupPlan, now: GroupSnapshot) -> list[str]:
     return found
 
 
+def falls_behind(plan: GroupPlan) -> bool:
+    """Whether the store that is written to held less than its target anywhere when the plan was made."""
+    held = ((row.held(plan.goal), row.target) for row in plan.rows if row.target is not None)
+    return any(there is NONE or (isinstance(there, int) and there < target) for there, target in held)
+
+
 def _now(now: GroupSnapshot, tp: TopicPartition, store: StoreName) -> Committed:
     return now.in_kafka(tp).position if store == "kafka" else now.in_zookeeper(tp)
 

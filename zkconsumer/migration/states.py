@@ -137,6 +137,10 @@ STEPS: Final = (
           (needs.NOT_MIXED, needs.NOBODY_ONLY_ON_KAFKA, needs.STORES_AGREE), writes=("marker",)),
     _step(S.ROLL_BACK, (P.VERIFIED_BACK,), P.ROLLED_BACK,
           (needs.NOT_MIXED, needs.NOBODY_ONLY_ON_KAFKA), writes=("marker",)),
+    # somebody read on from Kafka after it was copied back: once more
+    _step(S.RETURN_COPY, (P.VERIFIED_BACK,), P.COPIED_BACK,
+          (needs.NOT_MIXED, needs.QUIET, needs.NOTHING_OPEN, needs.NOT_STALE), (needs.AS_PLANNED,),
+          ("undo file", "zookeeper offsets", "marker")),
 )
 # fmt: on
 

@@ -2,7 +2,7 @@
 
     verify      reads a copy back; with members there, proves dual; after the cutover, that everybody is on Kafka
     rollback    the next step of the way back: one that has left ZooKeeper is copied back if everybody is stopped, and
-                taken through dual if not
+                taken through dual if not; what was copied back is copied again where Kafka went on after it
 
 A rollback is several steps: ask again with the phase reached until it is rolled-back.
 """
@@ -23,11 +23,18 @@ _VERIFY = {
     Phase.COPIED_BACK: StepName.RETURN_VERIFY,
     Phase.VERIFIED_BACK: StepName.RETURN_VERIFY,
 }
+COPIED = (Phase.COPIED_BACK, Phase.VERIFIED_BACK)
 
 
-def step_asked(asked: Asked, phase: Phase, facts: Facts) -> StepName:
-    """The step that is meant.  Raises MigrationRefused where none of this kind leads on."""
-    name = _step(asked, phase, bool(facts.modes or facts.modes_unknown or facts.kafka_members))
+def step_asked(asked: Asked, phase: Phase, facts: Facts, behind: bool = False) -> StepName:
+    """The step that is meant.  Raises MigrationRefused where none of this kind leads on.
+
+    behind: ZooKeeper holds less than is to be copied back.
+    """
+    somebody = bool(facts.modes or facts.modes_unknown or facts.kafka_members)
+    name = _step(asked, phase, somebody)
+    if asked == "rollback" and phase in COPIED and behind and not somebody:
+        name = StepName.RETURN_COPY
     step_from(phase, name)
     return name
 

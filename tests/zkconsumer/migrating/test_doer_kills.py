@@ -93,3 +93,25 @@ def test_a_copy_that_is_taken_back_leaves_kafka_as_it_was_wherever_it_is_killed(
         drive(world, path, plan, Mortal(), way)
         assert world.numbers == before
         assert phases(path) == dict.fromkeys(GROUPS, Phase.ROLLED_BACK)
+
+
+def test_what_members_read_on_in_kafka_after_it_was_copied_back_is_copied_back_too(tmp_path: Path):
+    seen = set()
+    for die_at in range(1, 60, 3):
+        world, path = LastingWorld(), tmp_path / str(die_at) / "journal.jsonl"
+        path.parent.mkdir()
+        plan = planned(world)
+        drive(world, path, plan, Mortal(), THERE)
+        try:
+            drive(world, path, plan, Mortal(die_at, die_at), ("rollback",))
+            break
+        except Killed:
+            then = phases(path)
+        seen |= set(then.values())
+        moved = [group for group in GROUPS if then[group] is not Phase.ROLLED_BACK]
+        world.kafka |= {(group, tp): 170 for group in moved for tp in TPS}
+        outcomes = drive(world, path, plan, Mortal(), ("rollback",))
+        assert [each.refusal for each in outcomes] == [None] * len(outcomes)
+        assert phases(path) == dict.fromkeys(GROUPS, Phase.ROLLED_BACK)
+        assert {world.nodes[group, tp].position for group in moved for tp in TPS} <= {170}
+    assert {Phase.COPIED_BACK, Phase.VERIFIED_BACK} <= seen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zkconsumer.migration.needs import Facts
-from zkconsumer.migration.states import MigrationRefused, Phase, StepName
+from zkconsumer.migration.states import MigrationRefused, Phase, StepName, step_from
 from zkconsumer.migration.steering import step_asked, way_back
 
 P, S = Phase, StepName
@@ -62,3 +62,11 @@ def test_the_way_back_from_kafka():
     assert way_back(P.DONE, STOPPED) == [S.RETURN_COPY, S.RETURN_VERIFY, S.ROLL_BACK]
     assert way_back(P.DONE, DUAL) == [S.RETURN_DUAL, S.ROLL_BACK]
     assert way_back(P.ROLLED_BACK, STOPPED) == []
+
+
+@pytest.mark.parametrize("phase", [P.COPIED_BACK, P.VERIFIED_BACK])
+def test_where_kafka_went_on_after_the_copy_back_it_is_copied_back_again_if_everybody_is_stopped(phase):
+    again = step_asked("rollback", phase, STOPPED, behind=True)
+    assert again is S.RETURN_COPY
+    assert step_from(phase, again).after is P.COPIED_BACK
+    assert step_asked("rollback", phase, DUAL, behind=True) is step_asked("rollback", phase, DUAL)
