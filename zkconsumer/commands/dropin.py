@@ -275,19 +275,3 @@ def outcome(command: click.Command, args: Sequence[str]) -> int:
     code = run_command(command, args=translated(args), name=command.name)
     pipes.close(sys.stdout)
     return code
-
-
-def consumer_groups_main() -> None:
-    sys.exit(outcome(consumer_groups, sys.argv[1:]))
-
-
-def offset_export_main() -> None:
-    sys.exit(outcome(offset_export, sys.argv[1:]))
-
-
-def offset_import_main() -> None:
-    sys.exit(outcome(offset_import, sys.argv[1:]))
-
-
-def offset_checker_main() -> None:
-    sys.exit(outcome(offset_checker, sys.argv[1:]))

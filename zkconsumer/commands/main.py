@@ -1,4 +1,4 @@
-"""The console script `zkconsumer`: answers ctrl-C from its first moment on, then loads and runs the commands (cli).
+"""The console scripts: they answer ctrl-C from their first moment on, then load and run the commands (cli, dropin).
 
 Loading takes a good part of a second; a ctrl-C in it would end in the traceback of some import.
 """
@@ -8,18 +8,54 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run this process's command line and exit with its code."""
-    signal.signal(signal.SIGINT, interrupted)
-    from zkconsumer.commands.cli import outcome
-
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on somebody has to give things back
+    """`zkconsumer`: run this process's command line and exit with its code."""
+    with loading():
+        from zkconsumer.commands.cli import outcome
     sys.exit(outcome(sys.argv[1:]))
+
+
+def consumer_groups() -> None:
+    """`zk-consumer-groups`."""
+    with loading():
+        from zkconsumer.commands import dropin
+    sys.exit(dropin.outcome(dropin.consumer_groups, sys.argv[1:]))
+
+
+def offset_export() -> None:
+    """`zk-offset-export`."""
+    with loading():
+        from zkconsumer.commands import dropin
+    sys.exit(dropin.outcome(dropin.offset_export, sys.argv[1:]))
+
+
+def offset_import() -> None:
+    """`zk-offset-import`."""
+    with loading():
+        from zkconsumer.commands import dropin
+    sys.exit(dropin.outcome(dropin.offset_import, sys.argv[1:]))
+
+
+def offset_checker() -> None:
+    """`zk-offset-checker`."""
+    with loading():
+        from zkconsumer.commands import dropin
+    sys.exit(dropin.outcome(dropin.offset_checker, sys.argv[1:]))
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Ctrl-C ends the process at once in the block; after it, somebody has to give things back."""
+    signal.signal(signal.SIGINT, interrupted)
+    yield
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:

@@ -1,0 +1,33 @@
+"""Ctrl-C while a console script still loads what it runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+OURS = {name: where for name, where in SCRIPTS.items() if where.startswith("zkconsumer.")}
+INTERRUPTING = """
+import importlib.abc, os, signal, sys
+
+class CtrlC(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, CtrlC())
+import {module}
+{module}.{function}()
+"""
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_ctrl_c_while_a_script_loads_is_one_word(name: str):
+    module, _, function = OURS[name].partition(":")
+    script = INTERRUPTING.format(module=module, function=function)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
