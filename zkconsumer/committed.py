@@ -1,12 +1,13 @@
-"""Which partitions a group has committed to ZooKeeper, of the topics that a member reads."""
+"""Which partitions a member's topics have, and which of them its group has committed to ZooKeeper."""
 
 from __future__ import annotations
 
-from kafkawire.cluster.zookeeper import TOPICS
+from kafkawire.cluster.zookeeper import TOPICS, read_partitions
 from kafkawire.dialects import Dialect
-from kafkawire.errors import LocalError
+from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import Registration
+from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import streams_by_topic
 from zkconsumer.groupworld.nodes import list_children
 from zkconsumer.session.zksession import ZkSession
@@ -33,3 +34,18 @@ def committed_partitions(
             except LocalError:
                 continue
     return sorted(found)
+
+
+def all_partitions(
+    session: ZkSession, dialect: Dialect, registration: Registration, exclude_internal: bool
+) -> list[TopicPartition]:
+    """All of the topics that the member reads, sorted: Kafka may hold an offset of any of them.
+
+    Raises ZooKeeperAway, ConsumerError.
+    """
+    topics = streams_by_topic(registration, set(session.children(TOPICS) or ()), exclude_internal)
+    try:
+        found = session.ask("read partitions", read_partitions, dialect.znodes, sorted(topics))
+    except RemoteError as e:
+        raise ConsumerError(f"which partitions there are cannot be told: {e}") from e
+    return sorted(TopicPartition(topic, partition) for topic, ids in found.items() for partition in ids)

@@ -23,7 +23,7 @@ from kafkawire.model import TopicPartition
 from kafkawire.v08 import apis
 from kafkawire.v08.znodes import Registration
 from zkconsumer.commits import Commits
-from zkconsumer.committed import committed_partitions
+from zkconsumer.committed import all_partitions, committed_partitions
 from zkconsumer.errors import ConsumerError, ZooKeeperAway
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
@@ -163,6 +163,12 @@ class OffsetMode:
             self._session, self._dialect, self._group, self._registration, self._exclude_internal
         )
 
+    def _all(self) -> list[TopicPartition]:
+        """Of the topics that this member reads.  Kafka alone may have one: JVM members in dual write ZooKeeper no
+        position that does not move.
+        """
+        return all_partitions(self._session, self._dialect, self._registration, self._exclude_internal)
+
     # running ------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -248,7 +254,7 @@ class OffsetMode:
 
     def _must_not_lack(self, before: Mode, mode: Mode) -> None:
         """Every partition of the group, whoever owns it."""
-        left = sorted({*self._committed(), *self._cursors})
+        left = sorted({*self._committed(), *self._cursors, *(self._all() if mode == "zookeeper" else ())})
         lacking: dict[TopicPartition, str] = {}
         for _ in range(COMPARE_TRIES):
             lacking = self._store.lacking(self._group, left, mode)

@@ -46,7 +46,7 @@ class World:
     """A member of group g that owns orders/0 and orders/1, of which 5 and 6 are done."""
 
     def __init__(self, mode: Mode, copy: bool = False, release: str = "0.8.2", auto_commit: bool = True) -> None:
-        self.zk = FakeZookeeper({"/brokers/topics/orders": b"{}"})
+        self.zk = FakeZookeeper({"/brokers/topics/orders": b'{"partitions": {"0": [1], "1": [1], "2": [1]}}'})
         self.session: Any = Session(self.zk)
         self.zookeeper, self.kafka = MemoryOffsets("zookeeper"), MemoryOffsets("kafka")
         self.store = GroupOffsets(mode, self.zookeeper, self.kafka, copy)
@@ -298,6 +298,24 @@ def test_nobody_leaves_dual_while_a_partition_of_another_member_is_in_one_store_
         world.mode.switch("kafka")
     world.mode.switch("zookeeper")
     assert world.store.mode == "zookeeper"
+
+
+def test_an_idle_partition_that_kafka_alone_has_keeps_everybody_off_zookeeper_alone():
+    world = World("dual")
+    world.offsets({}, {TopicPartition("orders", 2): 40})  # of a JVM member: it writes ZooKeeper what moves
+    with pytest.raises(NotSwitched, match=r"the first orders/2: Kafka has 40 and ZooKeeper nothing"):
+        world.mode.switch("zookeeper")
+    assert world.store.mode == "dual"
+    world.mode.switch("kafka")
+    assert world.store.mode == "kafka"
+
+
+def test_topics_that_cannot_be_read_change_nothing():
+    world = World("dual")
+    world.zk.set("/brokers/topics/orders", b"{}")
+    with pytest.raises(NotSwitched, match="which partitions there are cannot be told"):
+        world.mode.switch("zookeeper")
+    assert world.store.mode == "dual"
 
 
 def test_nobody_leaves_dual_for_where_another_member_cannot_see():
