@@ -186,9 +186,10 @@ class OffsetMode:
                 log.debug("the mode node: %s", e)
             sleep(PUT_S)
 
-    def _show(self) -> None:
+    def _show(self) -> bool:
+        """False: not yet, the node of our session of before is in the way."""
         with self._put_lock:
-            self._node.put(replace(self._store.shown, mode=self._showing))
+            return self._node.put(replace(self._store.shown, mode=self._showing))
 
     def _look_at_others(self) -> None:
         others, unclear = self._node.others()
@@ -236,7 +237,11 @@ class OffsetMode:
             self._commit_all(before, mode, "before")
             self._must_not_lack(before, mode)
         self._showing = mode
-        self._show()
+        if not self._show():
+            raise NotSwitched(
+                f"{before} -> {mode}: the other members still see the mode of this one's session of before, until that"
+                f" is over; try again in a moment; offsets are kept as before, in {before}"
+            )
         self._must_fit(mode)
         self._store.mode = mode
         self._commit_all(before, mode, "after")

@@ -388,6 +388,20 @@ def test_a_node_of_our_last_session_is_waited_for():
     assert ours.put(MemberMode("dual"))
 
 
+def test_nobody_changes_while_the_others_see_what_was_shown_before():
+    world = World("dual")
+    world.zk.set(mode_path("g", OURS), mode_text(MemberMode("dual")).encode())
+    world.zk.nodes[mode_path("g", OURS)].ephemeralOwner = 6
+    with pytest.raises(NotSwitched, match="session of before"):
+        world.mode.switch("kafka")
+    assert world.store.mode == "dual"
+    world.zk.delete(mode_path("g", OURS))
+    world.mode.switch("kafka")
+    shown = world.shown()
+    assert shown is not None
+    assert shown.mode == "kafka"
+
+
 def test_members_that_must_not_run_beside_us_are_told_of_once_until_they_are_gone():
     world = World("kafka")
     world.other("zookeeper")
