@@ -135,3 +135,7 @@ def test_the_cutover_keeps_positions_as_long_as_the_copy_did(folder: Path):
         _retention(asking(None), "cutover")
     assert _retention(asking(None), "copy") is None
     assert _retention(asking(None), "cutover") is None
+    assert _retention(asking(30), "copy", whole=False) == 30
+    assert _retention(asking(None), "copy", whole=False) is None  # of other groups: those of before keep theirs
+    assert _retention(asking(7), "copy", whole=False) == 7
+    assert _retention(asking(None), "cutover", whole=False) == 30

@@ -200,7 +200,9 @@ def _step(asking: Asking, asked: Asked, execute: bool, keep_every_ms: int | None
         site = site_of(ground, plan, asking.zookeeper)
         if not execute and not _agreed(asking, asked, plan, site, names):
             return
-        asking = replace(asking, how=replace(asking.how, retention_ms=_retention(asking, asked)))
+        asking = replace(
+            asking, how=replace(asking.how, retention_ms=_retention(asking, asked, len(names) == len(plan.groups)))
+        )
         outcomes = _carried(asking, asked, plan, site, names)
         _show(outcomes, asking.output)
         if keep_every_ms is not None:
@@ -208,22 +210,28 @@ def _step(asking: Asking, asked: Asked, execute: bool, keep_every_ms: int | None
     _exit(asked, outcomes)
 
 
-def _retention(asking: Asking, asked: Asked) -> int | None:
+def _retention(asking: Asking, asked: Asked, whole: bool = True) -> int | None:
     """How long Kafka is to keep positions.  The cutover commits the copies again, and keeps them as long as the copy
-    did: the last commit counts.
+    did: the last commit counts.  whole: it is asked of all groups of the plan; of some, the longest for any is kept.
     """
     path, wanted = asking.place.retention, asking.how.retention_ms
     if asked in ("copy", "cutover") and wanted is not None:
-        keep(path, f"{wanted}\n", "how long Kafka is to keep the positions")
-    elif asked == "copy":
+        longest = wanted if whole else max(wanted, _kept(path) or 0)
+        keep(path, f"{longest}\n", "how long Kafka is to keep the positions")
+    elif asked == "copy" and whole:
         path.unlink(missing_ok=True)
-    elif asked == "cutover" and path.exists():
-        try:
-            wanted = int(path.read_text(encoding="utf-8"))
-        except ValueError:
-            raise ConsumerError(f"{path} holds no number of ms; say it with --retention") from None
+    elif asked == "cutover" and (wanted := _kept(path)) is not None:
         tell(f"Kafka is asked to keep the positions for {wanted / DAY_MS:.3g} d, as at the copy")
     return wanted
+
+
+def _kept(path: Path) -> int | None:
+    if not path.exists():
+        return None
+    try:
+        return int(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ConsumerError(f"{path} holds no number of ms; say it with --retention, for all groups") from None
 
 
 def _agreed(asking: Asking, asked: Asked, plan: Plan, site: Site, names: Sequence[str]) -> bool:
