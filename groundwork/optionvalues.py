@@ -81,6 +81,17 @@ def _unquoted(hint: Any, raw: object) -> Wrong | None:
     return Wrong(f"text, and without quotes this is {kind}: put it in quotes")
 
 
+def _quoted(hint: Any, raw: object, spec: Option) -> Wrong | None:
+    """What to say of a text that would be right without its quotes."""
+    if not isinstance(raw, str):
+        return None
+    try:
+        _from_text(hint, raw, spec)
+    except Wrong:
+        return None
+    return Wrong(f"{_expected(hint, spec)}, without quotes")
+
+
 def _typed(hint: Any, raw: object, spec: Option) -> Any:
     """A YAML value as it is: nothing is guessed, but a whole number where any number will do."""
     if hint is float and isinstance(raw, int) and not isinstance(raw, bool):
@@ -89,7 +100,7 @@ def _typed(hint: Any, raw: object, spec: Option) -> Any:
         if unquoted := _unquoted(hint, raw):
             raise unquoted
         if type(raw) is not hint or (isinstance(raw, float) and not math.isfinite(raw)):
-            raise _expected(hint, spec)
+            raise _quoted(hint, raw, spec) or _expected(hint, spec)
         return raw
     if isinstance(raw, str):
         return _from_text(hint, raw, spec)

@@ -107,6 +107,16 @@ def test_option_near_an_old_name_is_pointed_to_the_new_one() -> None:
         ("socket.timeout.ms", {"a": 1}, "option 'socket.timeout.ms' is a mapping, expected a whole number of ms"),
         ("fetch.size", 0, "option 'fetch.size' is 0, expected at least 1 bytes"),
         ("auto.commit.enable", "yes", "option 'auto.commit.enable' is 'yes', expected true or false"),
+        (
+            "auto.commit.enable",
+            "true",
+            "option 'auto.commit.enable' is 'true', expected true or false, without quotes",
+        ),
+        (
+            "socket.timeout.ms",
+            "60",
+            "option 'socket.timeout.ms' is '60', expected a whole number of ms, without quotes",
+        ),
         ("auto.commit.enable", 1, "option 'auto.commit.enable' is 1, expected true or false"),
         ("lag.ratio", "much", "option 'lag.ratio' is 'much', expected a number of of 1"),
         ("lag.ratio", float("nan"), "option 'lag.ratio' is nan, expected a number of of 1"),
