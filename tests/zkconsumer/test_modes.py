@@ -127,6 +127,7 @@ def test_the_node_as_it_is():
         b"dual",
         b"\xff",
         b"[]",
+        b"[" * 5000,
         b'{"mode":"dual"}',
         b'{"version":"2","mode":"dual"}',
         b'{"version":"1","mode":"both"}',
@@ -134,6 +135,7 @@ def test_the_node_as_it_is():
         b'{"version":"1","mode":"dual","kafka":5}',
         b'{"version":"1","mode":"dual","kafka":{"committed_at_ms":"-5","partitions":"1"}}',
         b'{"version":"1","mode":"dual","kafka":{"committed_at_ms":5,"partitions":1}}',
+        b'{"version":"1","mode":"dual","kafka":{"committed_at_ms":"5","partitions":"%s"}}' % (b"9" * 5000),
     ],
 )
 def test_a_node_nobody_of_ours_wrote_is_an_error_that_says_where(text: bytes):

@@ -55,7 +55,7 @@ def read_marker(group: str, data: str | bytes) -> Marker:
         if said["version"] != VERSION:
             raise ValueError(f"version {said['version']!r}")
         return Marker(str(said["plan"]), Phase(said["phase"]), int(said["at_ms"]))
-    except (ValueError, KeyError, TypeError) as why:
+    except (ValueError, KeyError, TypeError, RecursionError) as why:
         raise MarkerUnclear(
             f"{marker_path(group)} holds {data!r}, which is no migration's ({type(why).__name__}: {why}); "
             "see what wrote it before this group is moved"

@@ -141,7 +141,7 @@ def read_mode(text: str | bytes, where: str = "mode node") -> MemberMode:
     """The other way round.  Fields we do not know are passed over.  Raises ModeUnreadable."""
     try:
         document = json.loads(text)
-    except ValueError as why:
+    except (ValueError, RecursionError) as why:
         raise ModeUnreadable(f"{where}: no JSON ({why})") from None
     if not isinstance(document, dict):
         raise ModeUnreadable(f"{where}: an object is expected, {text!r} is there")
@@ -163,6 +163,6 @@ def _commit(row: object, where: str) -> StoreCommit | None:
     if not isinstance(row, dict):
         raise ModeUnreadable(f"{where}: {row!r} is no commit")
     numbers = [row.get(name) for name in ("committed_at_ms", "partitions")]
-    if not all(isinstance(text, str) and text.isascii() and text.isdigit() for text in numbers):
+    if not all(isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 20 for text in numbers):
         raise ModeUnreadable(f"{where}: {row!r} is no commit: committed_at_ms and partitions are numbers as text")
     return StoreCommit(*(int(str(text)) for text in numbers))

@@ -25,7 +25,7 @@ GOOD = '{"version":"1","plan":"a","phase":"done","at_ms":"1"}'
 WRONG = [GOOD.replace(*each) for each in (('"1"', '"2"'), ("done", "gone"), ('"1"}', '"x"}'))]
 
 
-@pytest.mark.parametrize("data", ["", "null", "[]", b"\xff", "{}", *WRONG])
+@pytest.mark.parametrize("data", ["", "null", "[]", b"\xff", "{}", "[" * 5000, *WRONG])
 def test_what_is_not_ours_is_said_with_its_path(data):
     with pytest.raises(MarkerUnclear, match="/consumers/g/migration holds"):
         read_marker("g", data)
