@@ -31,6 +31,15 @@ def test_a_group_that_went_on_in_kafka_is_not_deleted_for_its_old_nodes(cluster:
     assert (c.node(0), c.kafka(0)) == (None, 90)
 
 
+def test_a_rename_that_would_leave_positions_behind_is_refused(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"50", f"{G}/offsets/t/1": b"500"})
+    assert c.groups("rename", "g", "new", "-z", "zk", "--skip-out-of-range", "--execute") == EXIT["refused"]
+    assert "use `zkconsumer offsets copy-group`" in c.err
+    assert (c.node(0), c.node(1), c.node(0, "new")) == ("50", "500", None)
+    assert c.groups("rename", "g", "new", "-z", "zk", "--clamp", "--execute") == 0
+    assert (c.node(0), c.node(0, "new"), c.node(1, "new")) == (None, "50", "100")
+
+
 # files ----------------------------------------------------------------------------------------------------------------
 
 TABLE = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG\ng t 0 - 100 -\ng t 1 7 100 93\n"

@@ -170,6 +170,13 @@ def rename_command(
         tell_odd([source])
         refuse_active([source], edit.force_active)
         mine, changes = copied(world, cluster, source, new, False, edit.stores, edit.out_of_range)
+        left = [change for change in changes if change.action == "skipped"]
+        if left:
+            fail(
+                f"{len(left)} positions would not be copied, the first of {left[0].tp} ({left[0].why}), and go "
+                f"with {old} all the same: use `zkconsumer offsets copy-group`, or --clamp",
+                EXIT["refused"],
+            )
         texts: dict[tuple[str, TopicPartition], str] = {
             (new, tp): row.metadata for tp, row in source.kafka.items() if row.metadata
         }
