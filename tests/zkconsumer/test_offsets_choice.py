@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from tests.fakes.stores import MemoryOffsets, held
+from tests.fakes.znodes import FakeZookeeper
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.offsets.choice import _Channel, _ReadAndWrite
+from zkconsumer.migration.marker import Marker, marker_path, marker_text
+from zkconsumer.migration.states import Phase
+from zkconsumer.offsets.choice import _Channel, _left_zookeeper, _ReadAndWrite
 
 A = TopicPartition("orders", 0)
 ONE, TWO = Broker(1, "h1", 9092), Broker(2, "h2", 9092)
@@ -62,3 +67,19 @@ def test_a_wait_is_told_once_until_something_worked():
     store.commit("g", {A: 1}, held())
     asked.tell("waiting for a coordinator")
     assert len(events) == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "left"),
+    [
+        (None, False),
+        (marker_text(Marker("a", Phase.DUAL, 1)).encode(), False),
+        (marker_text(Marker("a", Phase.CUTOVER, 1)).encode(), True),
+        (marker_text(Marker("a", Phase.DUAL_BACK, 1)).encode(), True),
+        (marker_text(Marker("a", Phase.ROLLED_BACK, 1)).encode(), False),
+        (b"x", False),
+    ],
+)
+def test_only_a_migration_s_mark_says_that_zookeeper_was_left(data: bytes | None, left: bool):
+    zookeeper = FakeZookeeper({marker_path("g"): data} if data is not None else {})
+    assert _left_zookeeper(zookeeper.session(), "g") is left

@@ -159,3 +159,21 @@ def test_half_a_rewind_says_which_store_has_it():
     assert both.read() == 90
     both.kafka.refuse[T0] = ConsumerError("no")
     assert str(both.store.write_both("g", {T0: 6}, held())[T0]) == "no"
+
+
+def test_what_zookeeper_held_when_the_group_left_it_does_not_count_though_it_be_larger():
+    both = Both(kafka=100, zookeeper=1000)  # on Kafka alone somebody went back to 100
+    left = True
+    store = DualOffsets(
+        both.kafka, both.zookeeper, both.bounds, lambda tp, text: both.told.append(text), lambda g: left
+    )
+    assert store.read("g", [T0]) == {T0: 100}
+    assert store.uneven == {T0}  # so that both are written soon
+    assert "from before a migration took the group off it" in both.told[0]
+    both.kafka.held["g", T0] = 1500
+    assert store.read("g", [T0]) == {T0: 1500}
+    both.kafka.held["g", T0] = NONE
+    assert store.read("g", [T0]) == {T0: 1000}  # Kafka has none: there is nothing better
+    left = False
+    both.kafka.held["g", T0] = 100
+    assert store.read("g", [T0]) == {T0: 1000}

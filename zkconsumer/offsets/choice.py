@@ -18,6 +18,7 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.leaders import LeaderSource
 from zkconsumer.fetching.logends import EARLIEST, LATEST, log_ends_by
+from zkconsumer.migration.marker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.offsets.file import FileOffsets
 from zkconsumer.offsets.group import GroupOffsets
 from zkconsumer.offsets.kafka import KafkaOffsets
@@ -71,7 +72,19 @@ def store_of_group(
         lambda tp, sentence: on_event(ConsumerEvent("offset", sentence, tp)),
         on_commit,
         links.close,
+        lambda group: _left_zookeeper(session, group),
     )
+
+
+def _left_zookeeper(session: ZkSession, group: str) -> bool:
+    """Whether a migration's mark says so.  Raises ZooKeeperAway."""
+    path = marker_path(group)
+    node = session.read([path])[path]
+    try:
+        return node is not None and read_marker(group, node.data).left_zookeeper
+    except MarkerUnclear as unclear:
+        log.warning("%s", unclear)
+        return False
 
 
 def _retention_ms(config: ConsumerConfig) -> int | None:

@@ -3,6 +3,8 @@ r"""Offsets in both stores, for a group on its way from ZooKeeper to Kafka, or b
     read     the larger of the two.  Where it lies outside the log it is handed on all the same: the fetch finds it out
              of range, and auto.offset.reset decides.  (The smaller may belong to a topic that was made anew, or may be
              weeks old; nobody can tell, so nothing is clamped in silence: it is told.)
+             Where a migration has taken the group off ZooKeeper, Kafka's counts though it be smaller: every commit
+             since then went to Kafka first, so the larger one is from before a seek, or of a topic made anew
     commit   Kafka first, then ZooKeeper for what Kafka accepted.  So ZooKeeper is never ahead of Kafka by our doing,
              and a crash between the two costs a member that reads ZooKeeper alone one commit interval, read twice
 
@@ -53,13 +55,17 @@ class DualOffsets:
         zookeeper: OffsetStore,
         bounds: Bounds = lambda tps: {},
         tell: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
+        left: Callable[[str], bool] = lambda group: False,
     ) -> None:
-        """bounds: asked for partitions whose stores disagree.  tell(tp, sentence): such a position is out of range."""
+        """bounds: asked for partitions whose stores disagree.  tell(tp, sentence): such a position is out of range, or
+        does not count.  left(group): a migration has taken it off ZooKeeper; asked where ZooKeeper has the larger one.
+        """
         self.uneven: frozenset[TopicPartition] = frozenset()  # of the last read: the stores hold different things
         self._kafka = kafka
         self._zookeeper = zookeeper
         self._bounds = bounds
         self._tell = tell
+        self._left = left
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The larger of both, see above.  Raises ConsumerError when one of the stores cannot be asked."""
@@ -67,13 +73,29 @@ class DualOffsets:
         kafka = self._kafka.read(group, wanted)
         zookeeper = self._zookeeper.read(group, wanted)
         self.uneven = frozenset(tp for tp in wanted if kafka[tp] != zookeeper[tp])
-        differ = [tp for tp in wanted if disagree(kafka[tp], zookeeper[tp])]
+        old = self._old(group, kafka, zookeeper)
+        differ = [tp for tp in wanted if tp not in old and disagree(kafka[tp], zookeeper[tp])]
         bounds = self._bounds(differ) if differ else {}
         for tp in differ:
             doubt = doubtful(tp, kafka[tp], zookeeper[tp], bounds.get(tp))
             if doubt is not None:
                 self._tell(tp, f"group {group}, {doubt}")
-        return {tp: larger(kafka[tp], zookeeper[tp]) for tp in wanted}
+        return {tp: kafka[tp] if tp in old else larger(kafka[tp], zookeeper[tp]) for tp in wanted}
+
+    def _old(
+        self, group: str, kafka: Mapping[TopicPartition, Committed], zookeeper: Mapping[TopicPartition, Committed]
+    ) -> set[TopicPartition]:
+        """Partitions of which ZooKeeper has more than Kafka, and from before the group left it."""
+        ahead = {tp: (at, there) for tp, at in kafka.items() if ahead_of(there := zookeeper[tp], at)}
+        if not ahead or not self._left(group):
+            return set()
+        for tp, (at, there) in ahead.items():
+            self._tell(
+                tp,
+                f"group {group}, {tp}: ZooKeeper has {there}, from before a migration took the group off it, and Kafka "
+                f"{at}: that is where it begins",
+            )
+        return set(ahead)
 
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
@@ -111,6 +133,11 @@ def larger(kafka: Committed, zookeeper: Committed) -> Committed:
     if kafka is NONE or zookeeper is NONE:
         return zookeeper if kafka is NONE else kafka
     return max(kafka, zookeeper)
+
+
+def ahead_of(one: Committed, other: Committed) -> bool:
+    """Have both a position, and is the one larger?"""
+    return isinstance(one, int) and isinstance(other, int) and one > other
 
 
 def disagree(kafka: Committed, zookeeper: Committed) -> bool:

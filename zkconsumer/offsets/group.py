@@ -30,7 +30,7 @@ class GroupOffsets:
     """The store of a member.
 
     copy           where Kafka has nothing and ZooKeeper has: begin there (and the next commit writes it to Kafka)
-    bounds, tell   as DualOffsets'; tell also says what was copied
+    bounds, tell, left    as DualOffsets'; tell also says what was copied
     on_commit()    after each commit, whatever came of it; must not wait
     close()        of what leads to Kafka
     """
@@ -45,6 +45,7 @@ class GroupOffsets:
         tell: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
         on_commit: Callable[[], object] = lambda: None,
         close: Callable[[], object] = lambda: None,
+        left: Callable[[str], bool] = lambda group: False,
     ) -> None:
         self.mode: Mode = mode
         self.zookeeper = NotedOffsets(zookeeper)
@@ -52,7 +53,7 @@ class GroupOffsets:
         self.copy = copy
         self.close = close
         self.uneven: set[TopicPartition] = set()  # read, and one store lacks what the other has: to be committed soon
-        self._dual = DualOffsets(self.kafka, self.zookeeper, bounds, tell)
+        self._dual = DualOffsets(self.kafka, self.zookeeper, bounds, tell, left)
         self._tell = tell
         self._on_commit = on_commit
 
