@@ -297,6 +297,14 @@ def test_get_has_a_row_for_each_store_and_none_is_null(cluster: Start):
     assert "t/0: 120 in kafka lies outside the log, which holds 0 to 100" in c.err
 
 
+def test_what_kafka_did_not_tell_names_its_group_once(cluster: Start):
+    c = cluster(BOTH, {f"{G}/offsets/t/0": b"5"})
+    c.f.kafka.script("offset_fetch", Fail(12))
+    assert c.run("get", "-z", "zk", "--group", "g") == 0
+    assert "unreadable" in c.out
+    assert c.err.count("group g") == c.err.count("t/0") + c.err.count("t/1") > 0
+
+
 def test_a_topic_that_was_made_again_is_told(cluster: Start):
     c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"5"})
     c.f.zk.delete("/brokers/topics/t")

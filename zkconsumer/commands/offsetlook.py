@@ -183,7 +183,8 @@ def position_rows(
         held = {store: held_by(each, tp, store) for store in sorted(stores, reverse=True)}
         for store, there in held.items():
             if isinstance(there, Unknown):
-                tell(f"group {each.group}: {there.reason}")
+                named = there.reason.startswith(f"group {each.group}, ")
+                tell(there.reason if named else f"group {each.group}: {there.reason}")
             if there is not NONE:
                 at_ms = written_at(each, tp, store, ages)
                 rows.append(

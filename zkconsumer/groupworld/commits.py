@@ -7,7 +7,6 @@ from kafkawire.model import TopicPartition
 from zkconsumer.groupworld.world import Cluster, World
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.offsetlog import OffsetLog, read_offset_log
-from zkconsumer.offsets.store import NONE
 
 ONE_GROUP_S = 3.0  # the session is not kept alive meanwhile, so it is shorter than its time-out
 EVERY_GROUP_S = 60.0
@@ -15,7 +14,7 @@ EVERY_GROUP_S = 60.0
 
 def commit_times(world: World, cluster: Cluster, each: GroupSnapshot) -> dict[TopicPartition, int]:
     """ms since 1970 by partition; absent where the log does not say, or not in time.  To be asked last: it blocks."""
-    if not any(row.position is not NONE for row in each.kafka.values()):
+    if not any(isinstance(row.position, int) for row in each.kafka.values()):
         return {}
     name = each.to_group or each.group
     log = _log(world, cluster, name, ONE_GROUP_S)

@@ -10,8 +10,10 @@ from kafkawire.model import TopicPartition
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC, group_partition
 from tests.fakes.broker import Close, Fail
 from tests.zkconsumer.groupworld.worlds import fakes
+from zkconsumer.groupworld.commits import commit_times
 from zkconsumer.groupworld.look import look
 from zkconsumer.groupworld.world import read_cluster
+from zkconsumer.migration.snapshot import KafkaRow
 from zkconsumer.offsets.store import NONE, Unknown
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -100,6 +102,17 @@ def test_what_kafka_does_not_tell_is_unknown_and_not_none():
         held = look(f.world, ["g"], read_cluster(f.world))["g"].in_kafka(T0).position
         assert isinstance(held, Unknown)
         assert "14" in held.reason
+
+
+def test_commit_times_are_not_looked_for_where_no_position_was_told():
+    with fakes({"t": 1, OFFSETS_TOPIC: 1}) as f:
+        cluster = read_cluster(f.world)
+        silent = replace(look(f.world, ["g"], cluster)["g"], kafka={T0: KafkaRow(Unknown("silent"))})
+        before = len(f.kafka.seen("metadata"))
+        assert commit_times(f.world, cluster, silent) == {}
+        assert len(f.kafka.seen("metadata")) == before
+        commit_times(f.world, cluster, replace(silent, kafka={T0: KafkaRow(5)}))
+        assert len(f.kafka.seen("metadata")) > before
 
 
 def test_the_leader_of_the_groups_partition_is_asked():
