@@ -14,14 +14,12 @@ Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT, 
 
 from __future__ import annotations
 
-import errno
 import platform
-import sys
 from importlib.metadata import version
 
 import click
 
-from groundwork.output import EXIT, run_command
+from groundwork.output import run_command
 from kafkawire.columns import kernels
 from kafkawire.errors import LocalError
 from zkconsumer.commands import pipes
@@ -35,7 +33,6 @@ from zkconsumer.commands.offsets import offsets
 from zkconsumer.commands.verify import verify_rebalance
 
 DISTRIBUTION = "kafka-legacy-mirror"
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -73,13 +70,4 @@ def foundations() -> list[str]:
 
 def outcome(args: list[str]) -> int:
     """Run a command line; its exit code.  A disk that takes no more of what we print is one sentence."""
-    try:
-        code = run_command(cli, args=args, name=PROGRAM)
-        pipes.close(sys.stdout)  # else the interpreter's exit would complain
-        return code
-    except OSError as e:
-        if e.errno not in DISK_FULL:
-            raise
-        pipes.discard(sys.stdout)
-        click.echo(f"error: what was to be printed cannot be written: {e.strerror}", err=True)
-        return EXIT["runtime"]
+    return pipes.printing(lambda: run_command(cli, args=args, name=PROGRAM))

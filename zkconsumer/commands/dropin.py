@@ -7,7 +7,6 @@ they end with 3, so that no script takes a plan for the deed.  Also: -z, --zk-co
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -271,7 +270,5 @@ def translated(args: Sequence[str]) -> list[str]:
 
 
 def outcome(command: click.Command, args: Sequence[str]) -> int:
-    """Run one of them; its exit code."""
-    code = run_command(command, args=translated(args), name=command.name)
-    pipes.close(sys.stdout)
-    return code
+    """Run one of them; its exit code.  A disk that takes no more of what is printed is one sentence."""
+    return pipes.printing(lambda: run_command(command, args=translated(args), name=command.name))

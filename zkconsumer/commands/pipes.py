@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import stat
+import sys
+from collections.abc import Callable
 from typing import IO, Any, BinaryIO
+
+import click
+
+from groundwork.output import EXIT
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def printing(run: Callable[[], int]) -> int:
+    """Its exit code, once all it printed is written.  A disk that takes no more of that is one sentence."""
+    try:
+        code = run()
+        close(sys.stdout)  # else the interpreter's exit would complain
+        return code
+    except OSError as e:
+        if e.errno not in DISK_FULL:
+            raise
+        discard(sys.stdout)
+        click.echo(f"error: what was to be printed cannot be written: {e.strerror}", err=True)
+        return EXIT["runtime"]
 
 
 def nobody_reads(to: BinaryIO) -> bool:
