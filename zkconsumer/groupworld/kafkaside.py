@@ -7,6 +7,7 @@ question of a cluster creates the topic).  Asked again for a while where a coord
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
@@ -27,8 +28,15 @@ AGAIN = (14, 15, 16)  # loading, no coordinator, another one
 WAIT_S = 10.0
 BACKOFF_S = 0.5
 
+NO_SUCH_PARTITION = 3
+
 K = TypeVar("K")
 Question = tuple[K, str, Request]  # its key, a group it is about, and the request
+
+
+@dataclass(frozen=True, slots=True)
+class NoSuchPartition(Unknown):
+    """The coordinator knows no such partition: its topic was deleted, or is so new that it has not heard of it."""
 
 
 def positions(
@@ -100,7 +108,8 @@ def _row(group: str, tp: TopicPartition, broker: Broker | None, row: Mapping[str
         return KafkaRow(Unknown(f"group {group}, {tp} on {broker}: the answer leaves this partition out"))
     code, offset = row["error"], row["offset"]
     if code:
-        return KafkaRow(Unknown(str(refusal(code, broker, tp, group=group))))
+        unknown = NoSuchPartition if code == NO_SUCH_PARTITION else Unknown
+        return KafkaRow(unknown(str(refusal(code, broker, tp, group=group))))
     if offset == -1:
         return KafkaRow(NONE)
     if offset < 0:

@@ -152,7 +152,11 @@ def _with_kafka(
     found = {}
     for name, each in groups.items():
         keep = set(related[name])
-        answers = rows[kafka_name[name]]
+        answers = {
+            tp: row
+            for tp, row in rows[kafka_name[name]].items()  # whoever makes or deletes other topics now is not our affair
+            if tp in keep or not isinstance(row.position, kafkaside.NoSuchPartition)
+        }
         topics = {tp.topic for tp, row in answers.items() if row.position is not NONE}  # with those beside them
         held = {tp: row for tp, row in answers.items() if tp in keep or tp.topic in topics}
         found[name] = replace(each, kafka=held, kafka_members=known.get(kafka_name[name], each.kafka_members))

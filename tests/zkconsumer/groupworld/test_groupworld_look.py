@@ -67,6 +67,16 @@ def test_positions_of_topics_that_zookeeper_knows_nothing_of_are_found():
         assert narrow.kafka == {}
 
 
+def test_topics_that_others_make_or_delete_now_are_nothing_of_the_group():
+    with fakes({"t": 1, "passing": 1, OFFSETS_TOPIC: 1}, {f"{G}/offsets/t/0": b"5"}) as f:
+        cluster = read_cluster(f.world)
+        for its_own, gone in ((False, ("passing", 0)), (True, ("t", 0))):
+            f.kafka.script("offset_fetch", Fail(3, gone))
+            found = look(f.world, ["g"], cluster)["g"]
+            assert found.partitions() == [T0]
+            assert isinstance(found.in_kafka(T0).position, Unknown) == its_own
+
+
 def test_partitions_beside_one_that_kafka_alone_has_hold_nothing_and_are_not_unknown():
     with fakes({"t": 3, OFFSETS_TOPIC: 1}) as f:
         f.kafka.committed[1, "g", "t", 1] = (7, "")
