@@ -11,7 +11,7 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.offsets.dual import larger
-from zkconsumer.offsets.store import NONE, Committed
+from zkconsumer.offsets.store import NONE, Committed, Unknown
 
 BOTH: tuple[StoreName, ...] = ("kafka", "zookeeper")  # in the order to write them
 
@@ -25,11 +25,19 @@ def stores_of(snapshot: GroupSnapshot, connected: bool = True) -> tuple[StoreNam
     else:
         if any(row.position is not NONE for row in snapshot.zookeeper.values()):
             held.add("zookeeper")
-        if any(row.position is not NONE for row in snapshot.kafka.values()):
+        if any(_may_hold(snapshot, tp, row.position) for tp, row in snapshot.kafka.items()):
             held.add("kafka")
     if not held:
         held.add("zookeeper" if connected else "kafka")
     return tuple(store for store in BOTH if store in held)
+
+
+def _may_hold(snapshot: GroupSnapshot, tp: TopicPartition, there: Committed) -> bool:
+    """Whether Kafka has a position, or did not tell.  Of a deleted topic it never tells, whatever the group keeps."""
+    if isinstance(there, Unknown) and snapshot.topics:
+        row = snapshot.topics.get(tp.topic)
+        return row is not None and row.has(tp.partition)
+    return there is not NONE
 
 
 def held_by(snapshot: GroupSnapshot, tp: TopicPartition, store: StoreName) -> Committed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kafkawire.model import TopicPartition
@@ -13,7 +15,7 @@ from zkconsumer.groupworld.look import look
 from zkconsumer.groupworld.stores import counts, stores_of, who_is_there
 from zkconsumer.groupworld.world import read_cluster
 from zkconsumer.groupworld.write import Order, Written, carry_out
-from zkconsumer.migration.snapshot import GroupSnapshot, KafkaRow, ZkRow
+from zkconsumer.migration.snapshot import GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from zkconsumer.offsets.store import NONE, Unknown
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -137,6 +139,12 @@ def test_a_member_that_came_before_the_nodes_were_read_is_not_thrown_out():
 def snapshot(zookeeper: object = NONE, kafka: object = NONE, **more: object) -> GroupSnapshot:
     nodes = {} if zookeeper is NONE else {T0: ZkRow(zookeeper, 0, 1, 1, 0)}  # type: ignore[arg-type]
     return GroupSnapshot("g", nodes, {T0: KafkaRow(kafka)}, {}, {}, **more)  # type: ignore[arg-type]
+
+
+def test_a_deleted_topic_of_which_kafka_does_not_tell_makes_no_group_one_of_both_stores():
+    there = replace(snapshot(5, Unknown("no such partition")), topics={"other": TopicRow((0,))})
+    assert stores_of(there) == ("zookeeper",)
+    assert stores_of(replace(there, topics={T0.topic: TopicRow((0,))})) == ("kafka", "zookeeper")
 
 
 @pytest.mark.parametrize(
