@@ -216,6 +216,7 @@ def test_an_unreadable_number_is_not_overwritten(cluster: Start):
     assert c.run(*WRITE, "t:0=7", "--execute") == EXIT["refused"]
     assert "cannot be read" in c.err
     assert c.node(0) == "what"
+    assert "--clamp" not in c.err
 
 
 def test_what_kafka_refuses_is_not_written_to_zookeeper_and_ends_with_4(cluster: Start):
@@ -303,6 +304,10 @@ def test_what_kafka_did_not_tell_names_its_group_once(cluster: Start):
     assert c.run("get", "-z", "zk", "--group", "g") == 0
     assert "unreadable" in c.out
     assert c.err.count("group g") == c.err.count("t/0") + c.err.count("t/1") > 0
+    c.f.kafka.script("offset_fetch", Fail(12))
+    assert c.run("export", "-z", "zk", "--group", "g", "--store", "kafka") == 0
+    assert c.err.count("group g, t/0") == 1
+    assert "t/0: group g" not in c.err
 
 
 def test_a_topic_that_was_made_again_is_told(cluster: Start):

@@ -253,13 +253,16 @@ def _refuse(changes: Sequence[Change], snapshots: Sequence[GroupSnapshot], edit:
     wrong = refused(changes)
     if wrong:
         fail(
-            f"{len(wrong)} of {len(changes)} positions are refused, so nothing is written{_ways_out()}", EXIT["refused"]
+            f"{len(wrong)} of {len(changes)} positions are refused, so nothing is written{_ways_out(wrong)}",
+            EXIT["refused"],
         )
     refuse_active(snapshots, edit.force_active)
 
 
-def _ways_out() -> str:
+def _ways_out(wrong: Sequence[Change]) -> str:
     """What the command offers for positions outside the log: Kafka's spellings of it do not offer the same."""
+    if not any(change.after is not None and _outside(change.after, change) for change in wrong):
+        return ""
     offered = {name for option in click.get_current_context().command.params for name in option.opts}
     if "--clamp" in offered:
         return "; --clamp moves those outside the log to its nearer end, --skip-out-of-range leaves them alone"

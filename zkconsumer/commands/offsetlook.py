@@ -183,8 +183,7 @@ def position_rows(
         held = {store: held_by(each, tp, store) for store in sorted(stores, reverse=True)}
         for store, there in held.items():
             if isinstance(there, Unknown):
-                named = there.reason.startswith(f"group {each.group}, ")
-                tell(there.reason if named else f"group {each.group}: {there.reason}")
+                tell(_named(there.reason, each.group, f"group {each.group}"))
             if there is not NONE:
                 at_ms = written_at(each, tp, store, ages)
                 rows.append(
@@ -203,6 +202,11 @@ def position_rows(
         if all(there is NONE for there in held.values()):
             rows.append((each.group, tp.topic, partition, None, start, end, None, None, None))
     return rows
+
+
+def _named(reason: str, group: str, where: str) -> str:
+    """A reason with where it holds, unless it says so itself."""
+    return reason if reason.startswith(f"group {group}, ") else f"{where}: {reason}"
 
 
 def written_at(
@@ -243,7 +247,7 @@ def saved(world: World, groups: Iterable[GroupSnapshot], stores: tuple[StoreName
             there = counts(each, tp, counted)
             row = _saved_row(each, tp, there, counted)
             if isinstance(there, Unknown):
-                warnings.append(f"group {each.group}, {tp}: {there.reason}")
+                warnings.append(_named(there.reason, each.group, f"group {each.group}, {tp}"))
                 tell(warnings[-1])
                 if row.zookeeper is None and row.kafka is None:
                     continue  # a row without a position would say that there is none
