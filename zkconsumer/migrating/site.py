@@ -17,10 +17,12 @@ from zkconsumer.migration.planning import GroupPlan
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.session.zksession import ZkSession
 
+MOST = 20_000_000  # positions that are asked for though nobody may have committed them; some minutes
+
 
 class Site:
-    """groups: how many the plan has, or is to have: Kafka is asked for topics that ZooKeeper does not name only where
-    that is not too much, and at every look alike.
+    """groups: how many the plan has, or is to have: Kafka is also asked for topics that ZooKeeper does not name, some
+    groups at a time, and at every look alike; beyond MOST positions it is not, which is told.
     """
 
     def __init__(self, world: World, groups: int) -> None:
@@ -30,6 +32,7 @@ class Site:
         self.session: ZkSession = world.session
         self._groups = groups
         self._cluster: Cluster | None = None
+        self._told = False
 
     @property
     def cluster(self) -> Cluster:
@@ -43,7 +46,11 @@ class Site:
 
     def first_look(self, groups: Sequence[str], to_groups: Mapping[str, str]) -> dict[str, GroupSnapshot]:
         """Groups that have no plan yet; the cluster is not read anew."""
-        return look(self.world, groups, self.cluster, to_groups=to_groups, wide=self._wide)
+        found: dict[str, GroupSnapshot] = {}
+        wide = self._wide()
+        for some in self._batches(groups, wide):
+            found |= look(self.world, some, self.cluster, to_groups=to_groups, wide=wide)
+        return found
 
     def look(self, plans: Sequence[GroupPlan], only_presence: bool = False) -> dict[str, GroupSnapshot]:
         """Groups as they are now.  only_presence: who is there is what matters; logs are not asked for."""
@@ -52,20 +59,31 @@ class Site:
         cluster = self.cluster if only_presence else self.read_cluster()
         names = {plan.group: plan.to_group for plan in plans if plan.to_group != plan.group}
         planned = {plan.group: [row.tp for row in plan.rows] for plan in plans}
-        return look(
-            self.world,
-            [plan.group for plan in plans],
-            cluster,
-            to_groups=names,
-            also=planned,
-            wide=self._wide and not only_presence,
-            bounds=not only_presence,
-        )
+        found: dict[str, GroupSnapshot] = {}
+        wide = not only_presence and self._wide()
+        for some in self._batches([plan.group for plan in plans], wide):
+            found |= look(self.world, some, cluster, to_groups=names, also=planned, wide=wide, bounds=not only_presence)
+        return found
 
-    @property
+    def _positions_each(self) -> int:
+        """Partitions that one group may have a position of."""
+        rows = (len(row.partitions) for topic, row in self.cluster.topics.items() if topic != OFFSETS_TOPIC)
+        return max(1, sum(rows))
+
     def _wide(self) -> bool:
-        partitions = sum(len(row.partitions) for topic, row in self.cluster.topics.items() if topic != OFFSETS_TOPIC)
-        return self._groups * partitions <= WIDE
+        positions = self._groups * self._positions_each()
+        if positions > MOST and not self._told:
+            self._told = True
+            self.world.tell(
+                f"{self._groups} groups may have {positions} positions in Kafka: only topics that ZooKeeper names, or"
+                " that members read now, are looked at; plan fewer groups at a time to see all"
+            )
+        return positions <= MOST
+
+    def _batches(self, groups: Sequence[str], wide: bool) -> Iterable[Sequence[str]]:
+        """So many groups that what is asked for, and kept for a moment, is bounded."""
+        size = max(1, WIDE // self._positions_each()) if wide else max(1, len(groups))
+        return (groups[at : at + size] for at in range(0, len(groups), size))
 
     def write(self, orders: Sequence[Order], retention_ms: int | None) -> list[Written]:
         """Carry out; each is read back."""
