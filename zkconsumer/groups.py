@@ -90,10 +90,10 @@ class GroupRow:
 
     @property
     def lag(self) -> int | None:
-        """Messages from the committed position to the end of the log."""
+        """Messages from the committed position to the end of the log; below 0 where it lies beyond the end."""
         if not isinstance(self.committed, int) or self.end is None:
             return None
-        return max(0, self.end - self.committed)
+        return self.end - self.committed
 
 
 # groups and members ---------------------------------------------------------------------------------------------------

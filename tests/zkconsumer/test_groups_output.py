@@ -10,6 +10,7 @@ import pytest
 from groundwork.output import write
 from kafkawire.model import BrokerPartition, PartitionId
 from zkconsumer.commands.groups import COLUMNS, partition_row
+from zkconsumer.commands.lag import total
 from zkconsumer.groups import GroupRow
 from zkconsumer.offsets.store import NONE
 
@@ -22,3 +23,9 @@ def test_a_partition_is_a_number_where_it_is_one(partition: PartitionId, shown: 
     first, second = json.loads(out.getvalue())
     assert [first["partition"], second["partition"]] == [shown, shown]
     assert [first["lag"], second["committed"]] == [10, None]
+
+
+def test_a_position_beyond_the_end_of_its_log_is_shown_below_zero_and_takes_nothing_off_the_sum():
+    beyond, behind = GroupRow("t", 0, None, 60, 50), GroupRow("t", 1, None, 40, 50)
+    assert beyond.lag == -10
+    assert total([beyond, behind]) == (10, 0)

@@ -104,8 +104,11 @@ def _look(
 
 
 def total(rows: Sequence[GroupRow]) -> tuple[int, int]:
-    """Messages behind, of the partitions where that is known; how many have a position, and no known lag."""
-    known = [row.lag for row in rows if row.lag is not None]
+    """Messages behind, of the partitions where that is known; how many have a position, and no known lag.
+
+    A position beyond the end of its log (below 0 in its row) takes nothing off what the others are behind.
+    """
+    known = [max(0, row.lag) for row in rows if row.lag is not None]
     return sum(known), sum(row.lag is None and row.committed is not NONE for row in rows)
 
 
