@@ -88,7 +88,10 @@ def test_a_killed_leader_loses_nothing(own_cluster: Callable[..., Cluster], uniq
     cluster.wait_in_sync(topic, 60)
     want = {*sent, *(b"after %d" % n for n in range(400))}
     with console_consumer(cluster, topic) as consumer:
-        missing = lambda: want - set(consumer.lines)  # noqa: E731  # what was sent twice counts once
+
+        def missing() -> set[bytes]:
+            return want - set(consumer.lines)  # what was sent twice counts once
+
         wait_until(lambda: not missing(), 60, lambda: f"{sorted(missing())[:5]} of {len(missing())} missing", 0.5)
         lines = consumer.stop()
     duplicates = len(lines) - len(set(lines))
