@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.topics import NAME
 from kafkawire.cluster.zookeeper import BROKERS, TOPICS
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError
@@ -123,7 +124,8 @@ def read_group(session: ZkSession, dialect: Dialect, group: str) -> GroupNodes:
         raise NoSuchGroup(f"group {group} is not known to ZooKeeper at {session.connect}{'; ' + hint if hint else ''}")
     members = _members(session, dialect, group)
     topics = {topic for member in members for topic in member.streams}
-    topics |= {topic for folder in _folders(dialect, group) for topic in session.children(folder) or ()}
+    listed = {topic for folder in _folders(dialect, group) for topic in session.children(folder) or ()}
+    topics |= {topic for topic in listed if NAME.fullmatch(topic)}  # others are folders of foreign clients: b'orders'
     partitions: dict[str, list[PartitionId]] = {}
     owned: list[TopicPartition] = []
     committed: list[TopicPartition] = []

@@ -101,8 +101,8 @@ def test_a_group_is_listed_described_and_its_lag_told(source, unique):
     with Reader(source.zookeeper, group, {topic: 3}, auto_commit_interval_ms=100) as reader:
         wait_until(lambda: committed(source, group, topic) == {0: 50, 1: 50}, 10, "all committed")
         members = json.loads(run("groups", "members", *zk, "--group", group, "-o", "json").stdout)
-        assert [(row["member"], row["streams"], row["pattern"]) for row in members] == [
-            (reader.consumer_id, 3, "static")
+        assert [(row["member"], row["streams"], row["pattern"], row["mode"]) for row in members] == [
+            (reader.consumer_id, 3, "static", "zookeeper")
         ]
         described = run("groups", "describe", *zk, "--group", group, "-o", "json")
         rows = json.loads(described.stdout)

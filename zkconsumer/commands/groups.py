@@ -25,13 +25,15 @@ from zkconsumer.groups import (
     read_group,
 )
 from zkconsumer.groupworld.world import World
+from zkconsumer.modenode import read_modes
+from zkconsumer.offsets.modes import MemberMode, ModeUnreadable
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.session.access import ZooKeeper
 
 LIST = ("group", "members", "topics")
 LIST_BOTH = (*LIST, "store", "protocol")
 COLUMNS = ("topic", "partition", "owner", "committed", "end", "lag", "store", "age")
-MEMBERS = ("member", "host", "pattern", "subscription", "streams", "session", "problem")
+MEMBERS = ("member", "host", "pattern", "subscription", "streams", "session", "mode", "problem")
 LEADERS = "Ask these brokers who leads what, instead of ZooKeeper."
 
 
@@ -101,11 +103,13 @@ def describe_command(
 def members_command(zookeeper: ZooKeeper, group: str, kafka_version: str, output: str) -> None:
     """Print who is in a group: host, subscription, streams, the session that holds the node, and why one is unreadable.
 
-    A session of - is a node that outlives its member: somebody has to delete it.
+    A session of - is a node that outlives its member: somebody has to delete it.  The mode is where a member keeps its
+    offsets: zookeeper, dual or kafka; JVM members show none.
     """
     with reaching(zookeeper, kafka_version) as reach:
         nodes = read_group(reach.session, reach.dialect, group)
-    write([member_row(member) for member in nodes.members], MEMBERS, output)
+        modes = read_modes(reach.session, group)
+    write([member_row(member, modes.get(member.consumer_id)) for member in nodes.members], MEMBERS, output)
 
 
 def partition_row(row: GroupRow, store: str | None = "zookeeper", age: str | None = None) -> tuple[object, ...]:
@@ -123,11 +127,14 @@ def idle_rows(idle: list[Surplus]) -> list[tuple[object, ...]]:
     return [(each.topic, None, thread, *[None] * 5) for each in idle for thread in each.idle]
 
 
-def member_row(member: GroupMember) -> tuple[object, ...]:
-    """In the order of MEMBERS."""
+def member_row(member: GroupMember, shown: MemberMode | ModeUnreadable | None) -> tuple[object, ...]:
+    """In the order of MEMBERS; why a mode cannot be read goes to stderr."""
+    if isinstance(shown, ModeUnreadable):
+        tell(str(shown))
+    mode = shown.mode if isinstance(shown, MemberMode) else None
     found = member.registration
     subscription = ",".join(found.subscription) if found is not None else None
     streams = sum(found.subscription.values()) if found is not None else None
     session = f"{member.session:#x}" if member.session else None
     pattern = found.pattern if found is not None else None
-    return (member.consumer_id, member.host, pattern, subscription, streams, session, member.why)
+    return (member.consumer_id, member.host, pattern, subscription, streams, session, mode, member.why)

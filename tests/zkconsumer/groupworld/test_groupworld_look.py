@@ -10,6 +10,7 @@ from kafkawire.model import TopicPartition
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC, group_partition
 from tests.fakes.broker import Close, Fail
 from tests.zkconsumer.groupworld.worlds import fakes
+from zkconsumer.groups import read_group
 from zkconsumer.groupworld.commits import commit_times
 from zkconsumer.groupworld.look import look
 from zkconsumer.groupworld.world import read_cluster
@@ -82,6 +83,14 @@ def test_partitions_beside_one_that_kafka_alone_has_hold_nothing_and_are_not_unk
         f.kafka.committed[1, "g", "t", 1] = (7, "")
         found = look(f.world, ["g"], read_cluster(f.world))["g"]
         assert [found.in_kafka(tp).position for tp in found.partitions()] == [NONE, 7, NONE]
+
+
+def test_a_folder_that_is_no_topics_is_no_row_of_the_group():
+    with fakes({"t": 1}, {f"{G}/offsets/t/0": b"5", f"{G}/offsets/b'orders'/0": b"3"}) as f:
+        assert f.world.session is not None
+        assert read_group(f.world.session, f.world.dialect, "g").committed == [T0]
+        (odd,) = look(f.world, ["g"], read_cluster(f.world))["g"].foreign
+        assert odd.path == f"{G}/offsets/b'orders'/0"
 
 
 def test_without_a_broker_the_path_is_named():
