@@ -25,7 +25,7 @@ from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.leaders import LeaderSource, MetadataLeaders
 from zkconsumer.group.assignor import assign_range, java_order
-from zkconsumer.leaving import drain
+from zkconsumer.leaving import DRAIN_AT_END_S, drain
 from zkconsumer.offsets.choice import store_of_fixed
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
@@ -33,7 +33,6 @@ from zkconsumer.side import Parts
 
 METADATA_MS = 10_000  # a broker that is silent for longer keeps the question from the others
 SLOW_S = 10.0  # an answer of the store that takes longer is told of, each time as long
-DRAIN_AT_END_S = 4.0  # a stop takes 10 s at most, with the commit
 
 
 class FixedSide:

@@ -15,6 +15,7 @@ from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.leaders import LeaderSource, ZookeeperLeaders
 from zkconsumer.group.claims import Claims
+from zkconsumer.group.doer import Doer
 from zkconsumer.group.groupread import GroupReader
 from zkconsumer.group.member import Member
 from zkconsumer.group.membership import Event as GroupEvent
@@ -61,44 +62,52 @@ class GroupSide:
         self._claims = Claims(self.session, dialect.znodes, config.group_id, self._owner_lost, self._freed)
         self.commits = parts.commits(self._store, self._still_ours, self._patience)
         self._make_cursor = parts.make_cursor
-        self.mode = OffsetMode(
+        self.mode = self._mode_of(parts)
+        self.fetchers = parts.fetchers(self.leaders)
+        self.member = self._member_of(parts)
+
+    def _mode_of(self, parts: Parts) -> OffsetMode:
+        return OffsetMode(
             self.session,
-            dialect,
-            config.group_id,
+            parts.dialect,
+            parts.config.group_id,
             parts.consumer_id,
             parts.registration,
-            config.exclude_internal_topics,
+            parts.config.exclude_internal_topics,
             self._store,
             self.commits,
             parts.cursors,
             parts.on_event,
             self._touched,
-            config.auto_commit,
+            parts.config.auto_commit,
         )
-        self.fetchers = parts.fetchers(self.leaders)
+
+    def _member_of(self, parts: Parts) -> Member:
+        config = parts.config
         reader = GroupReader(
             self.session,
-            dialect,
+            parts.dialect,
             config.group_id,
             parts.consumer_id,
             parts.registration,
             config.exclude_internal_topics,
             self._changed,
         )
-        self.member = Member(
+        doer = Doer(
             self.session,
             reader,
             self._claims,
             self.fetchers,
             self.commits,
             self._store,
-            parts.crew,
             self._take,
             parts.cursors,
             config,
             parts.on_event,
             parts.hooks,
+            lambda: self.member.closing,
         )
+        return Member(doer, reader, self._claims, parts.crew, config, parts.on_event)
 
     # start and end ------------------------------------------------------------------------------------------------
 

@@ -12,12 +12,15 @@ from zkconsumer.listeners import Hooks
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.01
+DRAIN_AT_END_S = 4.0  # a stop takes 10 s at most, with commit and release
 
 
 def drain(leaving: Iterable[Cursor], hooks: Hooks, seconds: float) -> None:
     """Wait until nothing of these closed cursors is in the program's hands, its listener's word on them included."""
     until = now() + seconds
     cursors = list(leaving)
+    if not cursors:
+        return
     for cursor in cursors:
         cursor.discard_fetched()
     hooks.before_release(sorted(cursor.tp for cursor in cursors))

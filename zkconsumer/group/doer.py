@@ -6,7 +6,6 @@ ZooKeeper, a store or a broker does is a report, too: `Failed`.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 
@@ -35,14 +34,11 @@ from zkconsumer.group.steps import (
     Refused,
     Report,
 )
+from zkconsumer.leaving import DRAIN_AT_END_S, drain
 from zkconsumer.listeners import Hooks
 from zkconsumer.offsets.store import NONE, OffsetStore, Unknown
 from zkconsumer.session.zksession import State, ZkSession
 
-log = logging.getLogger(__name__)
-
-DRAIN_LOOK_S = 0.01
-DRAIN_AT_END_S = 4.0  # a stop takes 10 s at most, with commit and release
 SESSION_LOOK_S = 0.05
 TELL_AFTER_S = 3.0  # an id node in our way is news only when it stays
 
@@ -181,21 +177,10 @@ class Doer:
         return Finished(action.turn)
 
     def _drain(self, action: Action) -> Report:
-        drain_s = self._config.rebalance_drain_ms / 1000
+        drain_s = self._config.rebalance_drain_ms / 1000  # a JVM member waits about 6 s for its share
         if self._closing():
             drain_s = min(drain_s, DRAIN_AT_END_S)
-        until = now() + drain_s  # with what the listener takes: a JVM member waits about 6 s for its share
-        waiting = [self.cursors[tp] for tp in action.share if tp in self.cursors]
-        for cursor in waiting:
-            cursor.discard_fetched()
-        self._hooks.before_release(sorted(action.share))
-        waiting = [cursor for cursor in waiting if not cursor.drained and not cursor.dropped]
-        while waiting and now() < until:
-            waiting = [cursor for cursor in waiting if not cursor.drained and not cursor.dropped]
-            if waiting:
-                sleep(DRAIN_LOOK_S)
-        if waiting:
-            log.info("not all of %d partitions was done within %g s; the rest is read again", len(waiting), drain_s)
+        drain([self.cursors[tp] for tp in action.share if tp in self.cursors], self._hooks, drain_s)
         return Finished(action.turn)
 
     def _commit(self, action: Action) -> Report:

@@ -8,15 +8,11 @@ events on the queue, and mark what must not be believed for one more message.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from groundwork.crew import Crew, Event, Queue, Worker
 from kafkawire.model import TopicPartition
-from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.group import rebalance, steps
 from zkconsumer.group.audit import Audit
 from zkconsumer.group.claims import Claims
@@ -25,36 +21,22 @@ from zkconsumer.group.groupread import GroupReader
 from zkconsumer.group.membership import Event as GroupEvent
 from zkconsumer.group.memberstate import State
 from zkconsumer.group.steps import Action, Do, Phase, Report
-from zkconsumer.listeners import NO_HOOKS, Hooks
-from zkconsumer.offsets.store import OffsetStore
-from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
 
 
 class Member:
-    """One member of a group, in the hub.  cursors: what it owns and reads, by partition."""
+    """One member of a group, in the hub.  doer: carries out what it decides, on the same group, claims and cursors."""
 
     def __init__(
-        self,
-        session: ZkSession,
-        group: GroupReader,
-        claims: Claims,
-        fetchers: Fetchers,
-        commits: Commits,
-        store: OffsetStore,
-        crew: Crew,
-        make_cursor: Callable[[TopicPartition, str, str], Cursor],
-        cursors: dict[TopicPartition, Cursor],
-        config: ConsumerConfig,
-        on_event: OnEvent,
-        hooks: Hooks = NO_HOOKS,
+        self, doer: Doer, group: GroupReader, claims: Claims, crew: Crew, config: ConsumerConfig, on_event: OnEvent
     ) -> None:
-        self.cursors = cursors
+        self.cursors = doer.cursors
         self.rounds = 0  # finished or given up for now
         self.first_round = Event()
         self.closed = Event()
         self.audit_due = Event()
+        self._doer = doer
         self._group = group
         self._claims = claims
         self._crew = crew
@@ -63,20 +45,6 @@ class Member:
         self._events: Queue[steps.Happening | Report] = Queue()
         self._acting: Worker | None = None
         self._audit = Audit(group, config.assignment_strategy, on_event)
-        self._doer = Doer(
-            session,
-            group,
-            claims,
-            fetchers,
-            commits,
-            store,
-            make_cursor,
-            cursors,
-            config,
-            on_event,
-            hooks,
-            lambda: self._state.closing,
-        )
 
     # events, from anywhere in the hub -----------------------------------------------------------------------------
 
@@ -84,6 +52,10 @@ class Member:
     def settled(self) -> bool:
         """Reads all of its share, as far as it knows."""
         return self._state.settled
+
+    @property
+    def closing(self) -> bool:
+        return self._state.closing
 
     def note(self, event: steps.Happening | Report) -> None:
         self._events.put(event)
