@@ -22,11 +22,10 @@ from kafkawire.model import TopicPartition
 from zkconsumer.coordinator import Coordinator
 from zkconsumer.groupworld.nodes import Read, read_nodes, write_nodes
 from zkconsumer.groupworld.world import Cluster, World, brokers_of
-from zkconsumer.migration.foreign import number
 from zkconsumer.migration.snapshot import KafkaRow, ZkRow
 from zkconsumer.offsetplan.changes import Change
 from zkconsumer.offsetplan.undo import same
-from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.offsets.store import NONE, Committed, Unknown, position_of
 from zkconsumer.session.zkcalls import Outcome
 from zkconsumer.session.zksession import ZkSession
 
@@ -172,7 +171,7 @@ def _make_folders(session: ZkSession, paths: Iterable[str]) -> None:
 
 def _seen(path: str, order: Order, outcome: Outcome, node: Read | None) -> Written:
     """What became of an order, by the node as it was read after the write."""
-    held = NONE if node is None else number(path, node.data)
+    held = NONE if node is None else position_of(path, node.data)
     done = outcome is Outcome.DONE
     if same(held, order.position):
         return Written(order, "written", "" if done else f"{path}: somebody else wrote the same meanwhile")

@@ -23,7 +23,7 @@ from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
 from kafkawire.v08.znodes import CONSUMERS, RegistrationError
 from zkconsumer.migration.snapshot import Foreign, ForeignKind, ZkRow
-from zkconsumer.offsets.store import Committed, Unknown, position_in
+from zkconsumer.offsets.store import position_of
 
 SHOWN = 200  # characters of a foreign node's data that travel into plans and reports
 BYTES_NAME = re.compile(r"""b(['"])(.*)\1""")
@@ -87,7 +87,7 @@ class _Found:
                 )
                 self._no("offset", path, node, text, name)
             else:
-                position = number(path, node.data)
+                position = position_of(path, node.data)
                 yield tp, ZkRow(position, node.version, node.mzxid, node.czxid, node.mtime_ms)
 
     def owners(self) -> Iterator[tuple[TopicPartition, str]]:
@@ -145,12 +145,3 @@ def _one_node(node: Znode) -> str:
     if ONE_NODE.fullmatch(node.data.decode("utf-8", "replace").strip()):
         return "the one-node form, partition:position of all partitions"
     return "data where a folder is expected"
-
-
-def number(path: str, data: bytes) -> Committed:
-    """What an offset node says; text that is no number of 0 or more is Unknown, never 0."""
-    text = data.decode("utf-8", "backslashreplace").strip()
-    found = position_in(text)
-    if found is not None:
-        return found
-    return Unknown(f"offset node {path} holds {text!r}, which is no position; correct or delete it")

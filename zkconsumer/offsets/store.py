@@ -39,10 +39,13 @@ LARGEST: Final = 2**63 - 1  # a position is an int64 in every form it travels in
 _DIGITS = re.compile(r"\s*0*([0-9]{1,19})\s*", re.ASCII)
 
 
-def position_in(text: str) -> int | None:
-    """The position that the text of an offset node is; None: it is none that any log could have."""
+def position_of(path: str, data: bytes) -> int | Unknown:
+    """What an offset node of ZooKeeper says; text that is no number from 0 to LARGEST is Unknown, never 0."""
+    text = data.decode("utf-8", "backslashreplace")
     found = _DIGITS.fullmatch(text)
-    return int(found[1]) if found is not None and int(found[1]) <= LARGEST else None
+    if found is not None and int(found[1]) <= LARGEST:
+        return int(found[1])
+    return Unknown(f"offset node {path} holds {text.strip()!r}, which is no position; correct or delete it")
 
 
 class OffsetStore(Protocol):

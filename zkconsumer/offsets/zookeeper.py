@@ -12,7 +12,7 @@ from types import ModuleType
 from groundwork.crew import now
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
-from zkconsumer.offsets.store import NONE, Committed, Unknown, position_in
+from zkconsumer.offsets.store import NONE, Committed, position_of
 from zkconsumer.session.lease import Lease, LeaseOver
 from zkconsumer.session.zkcalls import Node, Outcome
 from zkconsumer.session.zksession import ZkSession
@@ -94,11 +94,5 @@ class ZookeeperOffsets:
 
 
 def position(path: str, node: Node | None) -> Committed:
-    """What an offset node says.  Text that is no number from 0 to LARGEST is Unknown, never 0."""
-    if node is None:
-        return NONE
-    text = node.data.decode("utf-8", "backslashreplace")
-    found = position_in(text)
-    if found is not None:
-        return found
-    return Unknown(f"offset node {path} holds {text!r}, which is no position; correct or delete it")
+    """What an offset node says; NONE where there is none."""
+    return NONE if node is None else position_of(path, node.data)
