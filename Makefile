@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 WORKERS ?= 2
-PKGS   := groundwork kafkawire zkconsumer producer mirrormaker localkafka
+PKGS   := groundwork kafkawire zkconsumer producer mirrormaker sparkpipeline localkafka
 
 .PHONY: demo test check bench faults clean
 
@@ -17,8 +17,8 @@ demo: $(STAMP)     ## the main job on real clusters: mirror, kill -9, prove that
 	$(BIN)/python -m localkafka.demo $(if $(KEEP),--keep)
 
 check: $(STAMP)    ## format, lint, types, borders, and every test that needs no JVM
-	$(BIN)/ruff format --check $(PKGS) tests benchmarks
-	$(BIN)/ruff check $(PKGS) tests benchmarks
+	$(BIN)/ruff format --check $(PKGS) pyspark_kafka08.py tests benchmarks
+	$(BIN)/ruff check $(PKGS) pyspark_kafka08.py tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not real and not faults"

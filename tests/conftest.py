@@ -35,7 +35,7 @@ def missing_parts() -> list[str]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("real") is None:
+    if item.get_closest_marker("real") is None and item.get_closest_marker("spark") is None:
         return
     missing = missing_parts()
     if missing and os.environ.get("CI"):
@@ -70,6 +70,19 @@ def source(shared_clusters: Shared) -> ClusterClient:
 def target(shared_clusters: Shared) -> ClusterClient:
     """Another shared 0.8.2.2 cluster of two brokers on the same ZooKeeper."""
     return shared_clusters.cluster("target")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """This worker's Spark session: local[2], a task that fails is tried once more.  Seven seconds the first time."""
+    from sparkpipeline.session import spark_session
+
+    quiet = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.host": "127.0.0.1",
+             "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g"}  # fmt: skip
+    session = spark_session("tests", "local[2,2]", quiet)
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Two clusters, or a cluster and the files loaded from it, compared."""

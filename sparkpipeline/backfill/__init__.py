@@ -1,0 +1,1 @@
+"""Topic ranges of one cluster copied to another."""

@@ -1,0 +1,86 @@
+"""`sparkpipeline`: topics of old clusters to Parquet and on, with Spark.
+
+    sparkpipeline load run JOB.yaml           one exactly-once load; also status, plan, rewind, abandon, files, verify ..
+    sparkpipeline run PIPELINE.yaml           a load and the stages behind it; plan PIPELINE.yaml shows what would run
+    sparkpipeline backfill ..                 topic ranges of one cluster into another
+    sparkpipeline audit ..                    two clusters, or a cluster and its loaded files, compared
+    sparkpipeline pyfiles OUT.zip             what spark-submit --py-files needs
+
+Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT, and 130 after ctrl-C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+
+import click
+
+from groundwork.output import EXIT, Failure, run_command
+from sparkpipeline.errors import EXIT_OF, PipelineError, sentence_in
+
+PROGRAM = "sparkpipeline"
+DISTRIBUTION = "kafka-legacy-mirror"
+COMMANDS = {  # name -> module and attribute, loaded when it is called for: pyspark takes half a second
+    "load": "sparkpipeline.commands.load:load",
+    "run": "sparkpipeline.commands.stages:run",
+    "plan": "sparkpipeline.commands.stages:plan",
+    "backfill": "sparkpipeline.commands.backfill:backfill",
+    "audit": "sparkpipeline.commands.audit:audit",
+    "pyfiles": "sparkpipeline.commands.pyfiles:pyfiles",
+}
+
+
+class _Later(click.Group):
+    """A group whose commands are imported when somebody names them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        where = COMMANDS.get(cmd_name)
+        if where is None:
+            return None
+        module, _, name = where.partition(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.command(cls=_Later, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", "show_version", is_flag=True, help="Print the version.")
+@click.pass_context
+def cli(ctx: click.Context, show_version: bool) -> None:
+    """The data pipeline on Spark: loads, stages, backfills and audits of old Kafka clusters."""
+    if show_version:
+        click.echo(f"{PROGRAM} {version(DISTRIBUTION)}")
+        ctx.exit(0)
+    if ctx.invoked_subcommand is None:
+        raise click.UsageError("a command is missing; sparkpipeline --help lists them", ctx)
+
+
+def outcome(args: Sequence[str]) -> int:
+    """Run a command line; its exit code.  A PipelineError, also one that came through Spark, is one sentence."""
+    return run_command(_telling(cli), args=args, name=PROGRAM)
+
+
+def _telling(command: click.Command) -> click.Command:
+    """The command with our errors turned into its end."""
+    invoke = command.invoke
+
+    def telling(ctx: click.Context) -> object:
+        try:
+            return invoke(ctx)
+        except PipelineError as exc:
+            raise Failure(str(exc), EXIT[exc.exit]) from exc
+        except click.ClickException:
+            raise
+        except Exception as exc:
+            sentence = sentence_in(str(exc))
+            if sentence is None:
+                raise
+            raise Failure(sentence, EXIT[EXIT_OF[sentence.split()[0].rstrip(":")]]) from exc
+
+    command.invoke = telling  # type: ignore[method-assign]
+    return command

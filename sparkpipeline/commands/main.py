@@ -1,0 +1,29 @@
+"""The console script `sparkpipeline`: answers ctrl-C from its first moment on, then loads and runs the commands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run this process's command line and exit with its code."""
+    signal.signal(signal.SIGINT, interrupted)
+    from sparkpipeline.commands.cli import outcome
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.exit(outcome(sys.argv[1:]))
+
+
+def interrupted(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C while nothing is held that would have to be given back: one sentence, and the end."""
+    os.write(2, b"sparkpipeline: interrupted\n")
+    os._exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""What goes wrong, each with a stable code in front of its sentence.
+
+An exception of a Python data source reaches the user as text only (Spark wraps it), so code and coordinates are in the
+message: "KAFKA08_OFFSET_OUT_OF_RANGE topic=orders partition=3 requested=17 earliest=40 latest=90 broker=b1:9092: ...".
+code_in(text) finds the code again, and EXIT_OF says which exit status (groundwork.output.EXIT) a command ends with.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+_CODE = re.compile(r"\bKAFKA08_[A-Z_]+\b")
+
+
+class PipelineError(Exception):
+    """coordinates: name=value pairs that go between the code and the sentence, in the order given; None is left out."""
+
+    code: ClassVar[str] = "KAFKA08_FAILED"
+    exit: ClassVar[str] = "runtime"
+
+    def __init__(self, sentence: str, **coordinates: object) -> None:
+        self.sentence = sentence
+        self.coordinates = {name: value for name, value in coordinates.items() if value is not None}
+        where = "".join(f" {name}={value}" for name, value in self.coordinates.items())
+        super().__init__(f"{self.code}{where}: {sentence}")
+
+
+class OptionRefused(PipelineError):
+    """An option, a file or a schema that cannot be meant."""
+
+    code = "KAFKA08_OPTION"
+    exit = "usage"
+
+
+class Unreachable(PipelineError):
+    """Nobody of the cluster (or its ZooKeeper) answers."""
+
+    code = "KAFKA08_UNREACHABLE"
+
+
+class UnknownPartition(PipelineError):
+    """A topic or partition that the cluster does not have."""
+
+    code = "KAFKA08_UNKNOWN_PARTITION"
+    exit = "not found"
+
+
+class NoLeader(PipelineError):
+    """A partition that nobody leads, longer than the retries last."""
+
+    code = "KAFKA08_NO_LEADER"
+
+
+class OffsetOutOfRange(PipelineError):
+    """An offset that the log does not hold (any more, or yet)."""
+
+    code = "KAFKA08_OFFSET_OUT_OF_RANGE"
+    exit = "refused"
+
+
+class DataLoss(PipelineError):
+    """Messages that were to be read are gone: Spark's KAFKA_DATA_LOSS, under our own name."""
+
+    code = "KAFKA08_DATA_LOSS"
+    exit = "refused"
+
+
+class CorruptData(PipelineError):
+    """Bytes that are no message, or whose checksum is wrong."""
+
+    code = "KAFKA08_CORRUPT"
+
+
+class MessageTooLarge(PipelineError):
+    """A message that does not fit the largest fetch that is allowed, or that a target refuses for its size."""
+
+    code = "KAFKA08_MESSAGE_TOO_LARGE"
+
+
+class CodecMissing(PipelineError):
+    """A codec whose library is not installed where a task runs."""
+
+    code = "KAFKA08_CODEC_MISSING"
+
+
+class NoTimestamp(PipelineError):
+    """A time to start at for which the cluster knows no offset."""
+
+    code = "KAFKA08_NO_OFFSET_FOR_TIME"
+    exit = "refused"
+
+
+class NotDelivered(PipelineError):
+    """Rows that a target did not take."""
+
+    code = "KAFKA08_NOT_DELIVERED"
+
+
+class Refused(PipelineError):
+    """Something that the state of a job, ledger or group does not allow now."""
+
+    code = "KAFKA08_REFUSED"
+    exit = "refused"
+
+
+class Mismatch(PipelineError):
+    """Two counts of the same thing differ."""
+
+    code = "KAFKA08_MISMATCH"
+    exit = "partly"
+
+
+EXIT_OF: dict[str, str] = {  # code -> name in groundwork.output.EXIT, which tasks need not import
+    kind.code: kind.exit
+    for kind in (
+        PipelineError,
+        OptionRefused,
+        Unreachable,
+        UnknownPartition,
+        NoLeader,
+        OffsetOutOfRange,
+        DataLoss,
+        CorruptData,
+        MessageTooLarge,
+        CodecMissing,
+        NoTimestamp,
+        NotDelivered,
+        Refused,
+        Mismatch,
+    )
+}
+
+
+def code_in(text: str) -> str | None:
+    """The first code of ours in what Spark made of an exception; None where there is none."""
+    found = _CODE.search(text)
+    return found[0] if found is not None and found[0] in EXIT_OF else None
+
+
+def sentence_in(text: str) -> str | None:
+    """Our line out of what Spark made of an exception, from its code on; None where there is none."""
+    code = code_in(text)
+    if code is None:
+        return None
+    return text[text.index(code) :].splitlines()[0].rstrip()

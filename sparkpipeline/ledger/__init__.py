@@ -1,0 +1,1 @@
+"""Plans, manifests and files: the protocol by which a batch of output happens once."""

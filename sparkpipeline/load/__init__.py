@@ -1,0 +1,1 @@
+"""The load job: topics to Parquet, exactly once."""

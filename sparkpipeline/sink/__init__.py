@@ -1,0 +1,1 @@
+"""df.write and writeStream of format kafka08."""

@@ -1,0 +1,1 @@
+"""spark.read and readStream of format kafka08."""

@@ -1,0 +1,1 @@
+"""An acyclic graph of restartable stages behind a load."""
