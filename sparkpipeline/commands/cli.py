@@ -1,6 +1,6 @@
 """`sparkpipeline`: topics of old clusters to Parquet and on, with Spark.
 
-    sparkpipeline load run JOB.yaml           one exactly-once load; also status, plan, rewind, abandon, files, verify ..
+    sparkpipeline load run JOB.yaml           one exactly-once load; also status, rewind, files, verify ..
     sparkpipeline run PIPELINE.yaml           a load and the stages behind it; plan PIPELINE.yaml shows what would run
     sparkpipeline backfill ..                 topic ranges of one cluster into another
     sparkpipeline audit ..                    two clusters, or a cluster and its loaded files, compared
