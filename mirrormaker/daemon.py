@@ -19,12 +19,12 @@ from typing import TypeVar
 from groundwork.crew import Crew, CrewDeath, Event, Lock, connect, now, sleep, wait_any
 from groundwork.lag import HubLag
 from groundwork.logs import set_up_logging
+from groundwork.named import load_named
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.dialects import dialect
 from kafkawire.net.links import Links
 from mirrormaker import exits
 from mirrormaker.config import Configuration
-from mirrormaker.handler import load_handler
 from mirrormaker.look import (
     NoBrokers,
     OtherCluster,
@@ -121,7 +121,7 @@ class Daemon:
             mirror.partitioning,
             "" if target.codec == "none" else target.codec,
             target.compressed_topics,
-            load_handler(mirror.handler) if mirror.handler else None,
+            load_named("message.handler", mirror.handler) if mirror.handler else None,
             mirror.handler,
         )
         self.origins = [

@@ -12,7 +12,6 @@ Keys and values are bytes or None.  What a handler raises parks the partition wi
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -29,28 +28,6 @@ class Sent(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp_ms: int | None
-
-
-class NoHandler(Exception):
-    """message.handler names nothing that can be called; the text is one sentence."""
-
-
-def load_handler(named: str) -> Handler:
-    """The function at "package.module:function".  Raises NoHandler."""
-    module, colon, function = named.partition(":")
-    if not colon or not module or not function:
-        raise NoHandler(f"message.handler '{named}' is not of the form package.module:function")
-    try:
-        found: object = importlib.import_module(module)
-    except Exception as exc:  # whatever importing a user's module raises
-        raise NoHandler(f"message.handler '{named}': importing {module} failed: {type(exc).__name__}: {exc}") from exc
-    for name in function.split("."):
-        if not hasattr(found, name):
-            raise NoHandler(f"message.handler '{named}': {module} has no {function}")
-        found = getattr(found, name)
-    if not callable(found):
-        raise NoHandler(f"message.handler '{named}': {function} cannot be called, it is a {type(found).__name__}")
-    return found
 
 
 def handled(handler: Handler, message: Message) -> list[Sent]:

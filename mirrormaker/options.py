@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from groundwork.named import NotLoaded, load_named
 from groundwork.options import Options, Secret, option
 from kafkawire.model import TopicPartition
-from mirrormaker.handler import NoHandler, load_handler
 from producer.config import ProducerConfig, release
 from zkconsumer import optionkinds as kinds
 from zkconsumer.config import ConsumerConfig
@@ -183,8 +183,8 @@ class Mirror(Options):
                     yield f"option '{key}' is {text!r}: {exc}"
         if self.handler:
             try:
-                load_handler(self.handler)
-            except NoHandler as exc:
+                load_named("message.handler", self.handler)
+            except NotLoaded as exc:
                 yield str(exc)
 
     @property

@@ -14,7 +14,6 @@ when there is no room.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import threading
 import time
@@ -24,6 +23,7 @@ from typing import Any
 
 from groundwork.crew import now
 from groundwork.hub import Which, pick_hub
+from groundwork.named import NotLoaded, load_named
 from groundwork.options import load
 from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
@@ -60,9 +60,11 @@ class Producer:
         if not isinstance(config, ProducerConfig):
             config = load(ProducerConfig, config, "Producer")
         self.config = config
-        self._encode = encoder or _callable(config.encoder)
-        self._encode_key = key_encoder or (_callable(config.key_encoder) if config.key_encoder else self._encode)
-        self._partition_of = partitioner or _callable(config.partitioner)
+        self._encode = encoder or _loaded("serializer.class", config.encoder)
+        self._encode_key = key_encoder or (
+            _loaded("key.serializer.class", config.key_encoder) if config.key_encoder else self._encode
+        )
+        self._partition_of = partitioner or _loaded("partitioner.class", config.partitioner)
         self._dialect = dialect(config.version)
         self._hub = pick_hub(hub)
         self._started = self._closed = False
@@ -191,13 +193,9 @@ class Producer:
             log.error("the program ended without Producer.close(): %d messages are lost", lost)
 
 
-def _callable(name: str) -> Callable[..., Any]:
-    """MODULE:NAME -> what it names.  Raises LocalError saying what is missing."""
-    module, _, attribute = name.partition(":")
+def _loaded(option: str, named: str) -> Callable[..., Any]:
+    """What an option names.  Raises LocalError saying what is missing."""
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as missing:
-        raise LocalError(f"{name}: {missing}") from missing
-    if not callable(found):
-        raise LocalError(f"{name} cannot be called")
-    return found  # type: ignore[no-any-return]
+        return load_named(option, named)
+    except NotLoaded as exc:
+        raise LocalError(str(exc)) from exc

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkawire.model import Message
-from mirrormaker.handler import NoHandler, Sent, handled, load_handler
+from mirrormaker.handler import Sent, handled
 from mirrormaker.routes import HandlerFailed
 
 
@@ -54,25 +54,3 @@ def test_a_failing_handler_names_the_message(handler: object, why: str) -> None:
     with pytest.raises(HandlerFailed) as failed:
         handled(handler, message())
     assert str(failed.value).startswith(why)
-
-
-@pytest.mark.parametrize(
-    ("named", "why"),
-    [
-        ("json.dumps", "message.handler 'json.dumps' is not of the form package.module:function"),
-        ("json:nothing", "message.handler 'json:nothing': json has no nothing"),
-        ("json:__doc__", "message.handler 'json:__doc__': __doc__ cannot be called, it is a str"),
-        (
-            "no_such:f",
-            "message.handler 'no_such:f': importing no_such failed: ModuleNotFoundError: No module named 'no_such'",
-        ),
-    ],
-)
-def test_a_handler_that_cannot_be_had_is_one_sentence(named: str, why: str) -> None:
-    with pytest.raises(NoHandler) as missing:
-        load_handler(named)
-    assert str(missing.value) == why
-
-
-def test_a_handler_is_found_by_its_name() -> None:
-    assert load_handler("json.decoder:JSONDecoder.decode").__name__ == "decode"  # type: ignore[attr-defined]
