@@ -23,11 +23,10 @@ from typing import NamedTuple
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
+from kafkawire.v08.scanning import ENTRY_OVERHEAD, LOG_APPEND_TIME
 
 PART_MAX_BYTES = 8 << 20  # a request of several parts stays far below socket.request.max.bytes (100 MiB)
 BATCH_OVERHEAD = 61  # header of the format v2 batch that 1.1 and later make of a set, and then measure
-ENTRY_OVERHEAD = 34  # of an entry in format v1; v0 has 8 less
-LOG_APPEND_TIME = 0x08  # attributes bit 3
 SIZE = Struct(">i")
 _SIZE_AT, _ATTRIBUTES_AT, _ENTRY_HEAD = 8, 17, 12  # offset int64, size int32, then what size counts
 
@@ -282,4 +281,4 @@ class _Gathered:
 
 
 def _size(output: Output) -> int:
-    return ENTRY_OVERHEAD + len(output.key or b"") + len(output.value or b"")
+    return max(ENTRY_OVERHEAD) + len(output.key or b"") + len(output.value or b"")
