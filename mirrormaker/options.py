@@ -9,10 +9,10 @@ from groundwork.named import NotLoaded, load_named
 from groundwork.options import Options, Secret, option
 from kafkawire.model import TopicPartition
 from producer.config import ProducerConfig, release
-from zkconsumer import optionkinds as kinds
+from zkconsumer import accessoptions
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
-from zkconsumer.session.access import Access, Tls, identity, tls_problems
+from zkconsumer.session.access import Access, tls_problems
 
 TARGET_SSL = "target.zookeeper.ssl"
 
@@ -61,44 +61,13 @@ class Target(ProducerConfig):
         "target.zookeeper.connect", "", "host:port,host:port/chroot; missing topics are created through it (0.8, 0.9)"
     )
     # No target.zookeeper.set.acl: the brokers must be able to write below a topic that the mirror creates.
-    zookeeper_auth: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "target.zookeeper.auth",
-        None,
-        "who we are to it: digest:USER:PASSWORD; masked wherever it is printed",
-        kind=identity,
-        secret=True,
-    )
+    zookeeper_auth: Secret | None = accessoptions.auth("target.zookeeper", "it")  # noqa: RUF009  # a Secret never changes
     zookeeper_ssl: bool = option("target.zookeeper.ssl.client.enable", False, "connections to it are TLS")
-    zookeeper_ssl_ca: str | None = option(
-        "target.zookeeper.ssl.ca.location",
-        None,
-        "PEM file of the authorities to trust; the system's when empty",
-        kind=kinds.text,
-    )
-    zookeeper_ssl_certificate: str | None = option(
-        "target.zookeeper.ssl.certificate.location",
-        None,
-        "PEM file of our certificate, where the server asks for one",
-        kind=kinds.text,
-    )
-    zookeeper_ssl_key: str | None = option(
-        "target.zookeeper.ssl.key.location",
-        None,
-        "PEM file of its key; the certificate's file when empty",
-        kind=kinds.text,
-    )
-    zookeeper_ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "target.zookeeper.ssl.key.password",
-        None,
-        "password of the key; masked wherever it is printed",
-        kind=kinds.secret,
-        secret=True,
-    )
-    zookeeper_ssl_verify: bool = option(
-        "target.zookeeper.ssl.verify",
-        True,
-        "the server's certificate must be trusted and name the host of target.zookeeper.connect",
-    )
+    zookeeper_ssl_ca: str | None = accessoptions.ca("target.zookeeper")
+    zookeeper_ssl_certificate: str | None = accessoptions.certificate("target.zookeeper")
+    zookeeper_ssl_key: str | None = accessoptions.key("target.zookeeper")
+    zookeeper_ssl_key_password: Secret | None = accessoptions.key_password("target.zookeeper")  # noqa: RUF009  # a Secret never changes
+    zookeeper_ssl_verify: bool = accessoptions.verify("target.zookeeper")
     version: str = option("target.version", "0.8.2", "Kafka release of the brokers", kind=release)
     message_max_bytes: int = option(
         "target.message.max.bytes",
@@ -119,15 +88,7 @@ class Target(ProducerConfig):
     @property
     def access(self) -> Access:
         """How a session shows itself to the target's ZooKeeper."""
-        tls = Tls(
-            self.zookeeper_ssl_ca,
-            self.zookeeper_ssl_certificate,
-            self.zookeeper_ssl_key,
-            self.zookeeper_ssl_key_password,
-            self.zookeeper_ssl_verify,
-            TARGET_SSL,
-        )
-        return Access(self.zookeeper_auth, tls=tls if self.zookeeper_ssl else None)
+        return accessoptions.access_of(self, "target.zookeeper")
 
     def problems(self) -> Iterable[str]:
         yield from ProducerConfig.problems(self)

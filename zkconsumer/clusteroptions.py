@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from groundwork.options import Options, Secret, option
 from kafkawire.model import TopicPartition
+from zkconsumer import accessoptions
 from zkconsumer import optionkinds as kinds
-from zkconsumer.session.access import Access, Tls, identity
+from zkconsumer.session.access import Access
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,47 +79,18 @@ class ClusterOptions(Options):
         old="zk.connectiontimeout.ms",
         kind=kinds.ms,
     )
-    zookeeper_auth: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "zookeeper.auth",
-        None,
-        "who we are to ZooKeeper: digest:USER:PASSWORD; masked wherever it is printed",
-        kind=identity,
-        secret=True,
-    )
+    zookeeper_auth: Secret | None = accessoptions.auth("zookeeper", "ZooKeeper")  # noqa: RUF009  # a Secret never changes
     zookeeper_set_acl: bool = option(
         "zookeeper.set.acl",
         False,
         "nodes we create are written by that identity only, and read by all; for groups all of whose members have it",
     )
     zookeeper_ssl: bool = option("zookeeper.ssl.client.enable", False, "connections to ZooKeeper are TLS")
-    zookeeper_ssl_ca: str | None = option(
-        "zookeeper.ssl.ca.location",
-        None,
-        "PEM file of the authorities to trust; the system's when empty",
-        kind=kinds.text,
-    )
-    zookeeper_ssl_certificate: str | None = option(
-        "zookeeper.ssl.certificate.location",
-        None,
-        "PEM file of our certificate, where the server asks for one",
-        kind=kinds.text,
-    )
-    zookeeper_ssl_key: str | None = option(
-        "zookeeper.ssl.key.location",
-        None,
-        "PEM file of its key; the certificate's file when empty",
-        kind=kinds.text,
-    )
-    zookeeper_ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "zookeeper.ssl.key.password",
-        None,
-        "password of the key; masked wherever it is printed",
-        kind=kinds.secret,
-        secret=True,
-    )
-    zookeeper_ssl_verify: bool = option(
-        "zookeeper.ssl.verify", True, "the server's certificate must be trusted and name the host of zookeeper.connect"
-    )
+    zookeeper_ssl_ca: str | None = accessoptions.ca("zookeeper")
+    zookeeper_ssl_certificate: str | None = accessoptions.certificate("zookeeper")
+    zookeeper_ssl_key: str | None = accessoptions.key("zookeeper")
+    zookeeper_ssl_key_password: Secret | None = accessoptions.key_password("zookeeper")  # noqa: RUF009  # a Secret never changes
+    zookeeper_ssl_verify: bool = accessoptions.verify("zookeeper")
 
     @property
     def connect_timeout_ms(self) -> int:
@@ -127,14 +99,7 @@ class ClusterOptions(Options):
     @property
     def access(self) -> Access:
         """How a session shows itself to ZooKeeper."""
-        tls = Tls(
-            self.zookeeper_ssl_ca,
-            self.zookeeper_ssl_certificate,
-            self.zookeeper_ssl_key,
-            self.zookeeper_ssl_key_password,
-            self.zookeeper_ssl_verify,
-        )
-        return Access(self.zookeeper_auth, self.zookeeper_set_acl, tls if self.zookeeper_ssl else None)
+        return accessoptions.access_of(self, "zookeeper", self.zookeeper_set_acl)
 
     @property
     def client_name(self) -> str:
