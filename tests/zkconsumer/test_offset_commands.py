@@ -16,7 +16,7 @@ from groundwork.output import EXIT
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
 from tests.fakes.broker import Fail
 from tests.zkconsumer.groupworld.worlds import Fakes, fakes
-from zkconsumer.commands import dropin, groups, offsetedit
+from zkconsumer.commands import dropin, editoptions, groups, offsetedit
 from zkconsumer.commands.cli import outcome
 from zkconsumer.commands.common import Reach, clear_errors
 from zkconsumer.offsetfiles.read import read_offsets
@@ -84,7 +84,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
                 assert f.world.session is not None
                 yield Reach(f.world.session, f.world.links, f.world.dialect)
 
-        for module in (offsetedit, groups):
+        for module in (editoptions, groups):
             monkeypatch.setattr(module, "reaching", reaching)
         return Cluster(f, tmp_path, capsys)
 

@@ -16,17 +16,9 @@ from groundwork.output import EXIT, fail, run_command
 from zkconsumer.commands import pipes
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.dropinrows import checker_rows, describe_table, new_offsets
+from zkconsumer.commands.editoptions import Edit, dry_run_option, force_option, undo_dir_option, usage_errors, world_of
 from zkconsumer.commands.groupedit import delete_groups
-from zkconsumer.commands.offsetedit import (
-    Edit,
-    carry,
-    dry_run_option,
-    force_option,
-    refuse_active,
-    undo_dir_option,
-    usage_errors,
-    world_of,
-)
+from zkconsumer.commands.offsetedit import carry, refuse_active
 from zkconsumer.commands.offsetlook import FILE, groups_option, rows_to_write, saved, snapshots, tell_odd
 from zkconsumer.commands.offsetwrite import delete_plan, import_plan, reset_plan, rows_of
 from zkconsumer.commands.options import (

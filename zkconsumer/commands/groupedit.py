@@ -12,22 +12,17 @@ from groundwork.output import EXIT, fail, write
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
-from zkconsumer.commands.offsetedit import (
+from zkconsumer.commands.editoptions import (
     Edit,
-    carry,
     dry_run_option,
     edit_options,
     force_option,
-    kafka_of,
-    keep_undo,
-    refuse_active,
-    report,
     stores_named,
-    undo_command,
     undo_dir_option,
     usage_errors,
     world_of,
 )
+from zkconsumer.commands.offsetedit import carry, refuse_active, report
 from zkconsumer.commands.offsetlook import BROKERS, age, groups_option, snapshots, tell_odd
 from zkconsumer.commands.offsetwrite import copied, two_groups
 from zkconsumer.commands.options import (
@@ -39,6 +34,7 @@ from zkconsumer.commands.options import (
     output_option,
     zookeeper_option,
 )
+from zkconsumer.commands.undokeeping import kafka_of, keep_undo, undo_command
 from zkconsumer.groupworld.grouptree import delete_tree, everything_below
 from zkconsumer.groupworld.look import look
 from zkconsumer.groupworld.stores import BOTH, held_by

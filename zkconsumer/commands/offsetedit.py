@@ -10,166 +10,27 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import wraps
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import click
 
 from groundwork.output import EXIT, Progress, fail, write
-from kafkawire.dialects import Store as StoreName
-from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
-from zkconsumer.commands.common import link_pool, reaching, tell
-from zkconsumer.commands.options import execute_option, go_ahead, output_option
+from zkconsumer.commands.common import tell
+from zkconsumer.commands.editoptions import Edit, tell_some
+from zkconsumer.commands.options import go_ahead
+from zkconsumer.commands.undokeeping import kafka_of, keep_undo, merged, nodes_of, outside, undo_command
 from zkconsumer.groupworld.look import look, members_now
 from zkconsumer.groupworld.stores import BOTH, held_by, who_is_there
 from zkconsumer.groupworld.world import Cluster, World
 from zkconsumer.groupworld.write import Written, carry_out, orders
-from zkconsumer.migration.snapshot import GroupSnapshot, KafkaRow, ZkRow
-from zkconsumer.offsetfiles.model import FileUnclear, ZnodeState
-from zkconsumer.offsetfiles.write import write_offsets
-from zkconsumer.offsetplan.changes import Change, OutOfRangePolicy, refused
-from zkconsumer.offsetplan.spelling import NotThere, WrongUsage, parse_duration
-from zkconsumer.offsetplan.undo import undo_file
+from zkconsumer.migration.snapshot import GroupSnapshot
+from zkconsumer.offsetplan.changes import Change, refused
 from zkconsumer.offsets.store import NONE, Committed, Unknown
-from zkconsumer.session.access import ZooKeeper
 
 PLAN = ("group", "topic", "partition", "store", "before", "after", "action")
-MOST_SENTENCES = 40
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """The options of every command that writes.  stores: as asked for, None: those the group keeps."""
-
-    execute: bool
-    dry_run: bool
-    force_active: bool
-    out_of_range: OutOfRangePolicy
-    stores: tuple[StoreName, ...] | None
-    undo_dir: Path
-    retention_ms: int | None
-    output: str
-
-
-def edit_options(command: F) -> F:
-    """The options of Edit, handed on as edit."""
-
-    @wraps(command)
-    def with_edit(
-        *args: Any,
-        execute: bool,
-        dry_run: bool,
-        force_active: bool,
-        clamp: bool,
-        skip_out_of_range: bool,
-        store: str | None,
-        undo_dir: Path,
-        retention: str | None,
-        output: str,
-        **others: Any,
-    ) -> Any:
-        if clamp and skip_out_of_range:
-            raise click.UsageError("--clamp and --skip-out-of-range are two answers to one question: give one")
-        policy: OutOfRangePolicy = "clamp" if clamp else "skip" if skip_out_of_range else "refuse"
-        with usage_errors():
-            kept = parse_duration(retention) if retention is not None else None
-        edit = Edit(execute, dry_run, force_active, policy, stores_named(store), undo_dir, kept, output)
-        return command(*args, edit=edit, **others)
-
-    wrapped: Any = with_edit
-    for option in reversed(_EDIT):
-        wrapped = option(wrapped)
-    return cast(F, wrapped)
-
-
-store_option = click.option(
-    "--store",
-    type=click.Choice(("zookeeper", "kafka", "both")),
-    help="Where; without: as the modes of the members tell, else where the group has positions now.",
-)
-undo_dir_option = click.option(
-    "--undo-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(),
-    help="Folder for the file that undoes it; without: the current one.",
-)
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only the plan; wins over --execute.")
-force_option = click.option(
-    "--force-active", is_flag=True, help="Write though somebody is in the group, who may overwrite it at once."
-)
-_EDIT = (
-    store_option,
-    execute_option,
-    dry_run_option,
-    force_option,
-    click.option("--clamp", is_flag=True, help="Move positions outside the log to its nearer end."),
-    click.option("--skip-out-of-range", is_flag=True, help="Leave partitions alone whose position is outside the log."),
-    click.option("--retention", metavar="30d", help="How long Kafka is to keep the positions; as it does without."),
-    undo_dir_option,
-    output_option(),
-)
-
-
-def stores_named(store: str | None) -> tuple[StoreName, ...] | None:
-    """--store; None where it is not given."""
-    return None if store is None else BOTH if store == "both" else tuple(s for s in BOTH if s == store)
-
-
-@contextmanager
-def usage_errors() -> Iterator[None]:
-    """What makes no sense whatever the stores hold ends with the usage code; so does a file nobody can read.
-
-    A topic or partition that is not there ends like a group that is not."""
-    try:
-        yield
-    except NotThere as e:
-        fail(str(e), EXIT["not found"])
-    except (WrongUsage, FileUnclear) as e:
-        raise click.UsageError(str(e)) from None
-
-
-@contextmanager
-def world_of(
-    zookeeper: ZooKeeper | None, brokers: Sequence[tuple[str, int]], kafka_version: str, needs_zookeeper: bool = False
-) -> Iterator[World]:
-    """The stores that -z and -b reach; what WrongUsage and FileUnclear say in the block ends it with the usage code."""
-    if zookeeper is None and (not brokers or needs_zookeeper):
-        raise click.UsageError("-z (ZooKeeper) is missing" if needs_zookeeper else "-z (ZooKeeper) or -b is missing")
-    said: set[str] = set()
-
-    def once(text: str) -> None:
-        if text not in said:
-            said.add(text)
-            tell(text)
-
-    if zookeeper is None:
-        with link_pool() as links, usage_errors():
-            yield World(None, links, dialect(kafka_version), tuple(brokers), once)
-    else:
-        with reaching(zookeeper, kafka_version) as reach, usage_errors():
-            yield World(reach.session, reach.links, reach.dialect, tuple(brokers), once)
-
-
-def tell_some(texts: Iterable[str]) -> None:
-    """Each sentence once, on stderr; of very many only the first, and how many more there are."""
-    said = [text for text in dict.fromkeys(texts) if text]
-    for text in said[:MOST_SENTENCES]:
-        tell(text)
-    if len(said) > MOST_SENTENCES:
-        tell(f"and {len(said) - MOST_SENTENCES} more like these")
-
-
-# the plan -------------------------------------------------------------------------------------------------------------
 
 
 def show_plan(changes: Iterable[Change], output: str) -> None:
@@ -261,7 +122,7 @@ def _refuse(changes: Sequence[Change], snapshots: Sequence[GroupSnapshot], edit:
 
 def _ways_out(wrong: Sequence[Change]) -> str:
     """What the command offers for positions outside the log: Kafka's spellings of it do not offer the same."""
-    if not any(change.after is not None and _outside(change.after, change) for change in wrong):
+    if not any(change.after is not None and outside(change.after, change) for change in wrong):
         return ""
     offered = {name for option in click.get_current_context().command.params for name in option.opts}
     if "--clamp" in offered:
@@ -322,18 +183,6 @@ def _write(
         return carry_out(world, cluster, wanted, edit.retention_ms, progress.update)
 
 
-def nodes_of(snapshots: Mapping[str, GroupSnapshot]) -> dict[tuple[str, TopicPartition], ZkRow]:
-    return {(group, tp): row for group, each in snapshots.items() for tp, row in each.zookeeper.items()}
-
-
-def kafka_of(snapshots: Mapping[str, GroupSnapshot]) -> dict[tuple[str, TopicPartition], KafkaRow]:
-    return {
-        (group, tp): each.in_kafka(tp)
-        for group, each in snapshots.items()
-        for tp in {*each.kafka, *each.zookeeper, *(each.partitions() if each.kafka_absent else ())}
-    }
-
-
 def report(done: Sequence[Written]) -> None:
     """What became of it, on stderr: a count, and a line for each that is not as wished."""
     tell_some(
@@ -343,70 +192,3 @@ def report(done: Sequence[Written]) -> None:
     )
     written = sum(row.state == "written" for row in done)
     tell(f"{written} of {len(done)} offsets written and read back")
-
-
-def keep_undo(world: World, snapshots: Mapping[str, GroupSnapshot], writes: Sequence[Change], folder: Path) -> Path:
-    """The undo file, on the disk when this returns.  Ends the command when it cannot be written."""
-    nodes = {key: ZnodeState(None, row.mzxid, row.version, row.mtime_ms) for key, row in nodes_of(snapshots).items()}
-    texts = {key: row.metadata for key, row in kafka_of(snapshots).items() if row.metadata}
-    cluster = world.session.connect if world.session is not None else ",".join(f"{h}:{p}" for h, p in world.bootstrap)
-    text = write_offsets(undo_file(merged(writes), cluster, world.clock_ms(), nodes, texts), "json")
-    groups = sorted({change.group for change in writes})
-    name = (
-        "".join(c if c.isalnum() or c in "._-" else "_" for c in groups[0])
-        if len(groups) == 1
-        else f"{len(groups)}-groups"
-    )
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(world.clock_ms() / 1000))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return _kept(folder, f"undo-{name[:100]}-{stamp}", text)
-    except OSError as e:
-        fail(f"the undo file cannot be written to {folder}: {e.strerror}; nothing was written, give another --undo-dir")
-
-
-def _kept(folder: Path, name: str, text: str) -> Path:
-    """A new file, never one that is there; it and its folder are on the disk."""
-    for number in range(1000):
-        path = folder / (f"{name}.json" if number == 0 else f"{name}-{number}.json")
-        try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        except FileExistsError:
-            continue
-        with os.fdopen(file, "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        held = os.open(folder, os.O_RDONLY)
-        os.fsync(held)
-        os.close(held)
-        return path
-    raise FileExistsError(17, f"{name} is there a thousand times")
-
-
-def merged(changes: Iterable[Change]) -> list[Change]:
-    """One change for each partition of a group, with what all its stores hold."""
-    found: dict[tuple[str, TopicPartition], Change] = {}
-    for change in changes:
-        key = (change.group, change.tp)
-        before = {**found[key].before, **change.before} if key in found else change.before
-        found[key] = replace(change, before=before)
-    return list(found.values())
-
-
-def undo_command(world: World, undo: Path, writes: Sequence[Change]) -> str:
-    """What an operator types to bring back what was there."""
-    words = ["zkconsumer", "offsets", "import", str(undo)]
-    if world.session is not None:
-        words += ["-z", world.session.connect]
-    if world.bootstrap:
-        words += ["-b", ",".join(f"{host}:{port}" for host, port in world.bootstrap)]
-    if any(_outside(before, change) for change in writes for before in change.before.values()):
-        words.append("--keep-out-of-range")
-    return shlex.join([*words, "--kafka-version", world.dialect.release, "--execute"])
-
-
-def _outside(before: Committed, change: Change) -> bool:
-    if not isinstance(before, int):
-        return False
-    return change.bounds is None or not change.bounds[0] <= before <= change.bounds[1]

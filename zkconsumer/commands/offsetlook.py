@@ -15,7 +15,8 @@ from groundwork.output import EXIT, fail
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
-from zkconsumer.commands.offsetedit import shown, tell_some
+from zkconsumer.commands.editoptions import tell_some
+from zkconsumer.commands.offsetedit import shown
 from zkconsumer.commands.options import group_name
 from zkconsumer.groupworld.grouptree import groups_in_zookeeper
 from zkconsumer.groupworld.look import look

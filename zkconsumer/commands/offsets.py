@@ -15,7 +15,8 @@ from groundwork.output import EXIT, fail, write
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
-from zkconsumer.commands.offsetedit import shown, store_option, stores_named, usage_errors, world_of
+from zkconsumer.commands.editoptions import store_option, stores_named, usage_errors, world_of
+from zkconsumer.commands.offsetedit import shown
 from zkconsumer.commands.offsetlook import (
     BROKERS,
     FILE,

@@ -12,7 +12,8 @@ from groundwork.output import EXIT, fail
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
-from zkconsumer.commands.offsetedit import Edit, carry, edit_options, usage_errors, world_of
+from zkconsumer.commands.editoptions import Edit, edit_options, usage_errors, world_of
+from zkconsumer.commands.offsetedit import carry
 from zkconsumer.commands.offsetlook import BROKERS, FILE, known, rows_to_write, tell_odd
 from zkconsumer.commands.options import (
     brokers_option,
