@@ -32,6 +32,7 @@ from zkconsumer.commands.options import (
 from zkconsumer.commands.resetkind import reset_kind, reset_options
 from zkconsumer.groups import list_groups
 from zkconsumer.groupworld.stores import BOTH
+from zkconsumer.groupworld.world import World
 from zkconsumer.offsetfiles.write import unsayable, write_offsets
 from zkconsumer.offsetplan.changes import Change, OutOfRangePolicy
 from zkconsumer.session.access import ZooKeeper
@@ -130,16 +131,25 @@ def consumer_groups(
             cluster, each, changes = reset_plan(world, groups[0], kind, topics, all_topics, edit)
             carry(world, cluster, {each.group: each}, changes, edit, show=new_offsets)
         elif topics:
-            for group in groups:
-                cluster, each, changes = delete_plan(world, group, topics, False, edit)
-                done = carry(world, cluster, {group: each}, changes, edit)
-                _wanted(done or not _writes(changes), edit)
+            _delete_positions(world, groups, topics, edit)
         else:
-            found, cluster = snapshots(world, groups, regex)
-            refuse_active(found.values(), force_active)
-            what = f"delete {', '.join(found)}"
-            if _wanted(not dry_run and go_ahead(execute, what), edit):
-                delete_groups(world, cluster, found, BOTH, undo_dir, force_active)
+            _delete_whole(world, groups, regex, edit)
+
+
+def _delete_positions(world: World, groups: Sequence[str], topics: Sequence[str], edit: Edit) -> None:
+    """--delete with --topic."""
+    for group in groups:
+        cluster, each, changes = delete_plan(world, group, topics, False, edit)
+        done = carry(world, cluster, {group: each}, changes, edit)
+        _wanted(done or not _writes(changes), edit)
+
+
+def _delete_whole(world: World, groups: Sequence[str], regex: bool, edit: Edit) -> None:
+    """--delete: each group with all it has, in both stores."""
+    found, cluster = snapshots(world, groups, regex)
+    refuse_active(found.values(), edit.force_active)
+    if _wanted(not edit.dry_run and go_ahead(edit.execute, f"delete {', '.join(found)}"), edit):
+        delete_groups(world, cluster, found, BOTH, edit.undo_dir, edit.force_active)
 
 
 def _wanted(done: bool, edit: Edit) -> bool:
