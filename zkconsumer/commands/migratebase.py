@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -71,19 +72,36 @@ def cluster_options(command: F) -> F:
     )
 
 
-def plan_options(command: F) -> F:
-    """--plan and --journal of a plan that was made, as files: Files."""
+def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--plan and --journal of a plan that was made, as place: Files."""
+
+    @wraps(command)
+    def with_place(*args: Any, plan_file: Path, journal: Path | None, **others: Any) -> Any:
+        return command(*args, place=files(plan_file, journal), **others)
+
     return _options(
-        command,
+        with_place,
         click.option("--plan", "plan_file", required=True, metavar="FILE", type=_FILE, help="The plan."),
         click.option("--journal", metavar="FILE", type=_PATH, help="Its journal.  [default: beside the plan]"),
     )
 
 
-def groups_options(command: F) -> F:
-    """--group, --groups-regex, --all, --exclude, as group, groups_regex, everything, exclude."""
+def groups_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--group, --groups-regex, --all, --exclude, as wanted: Wanted."""
+
+    @wraps(command)
+    def with_wanted(
+        *args: Any,
+        group: tuple[str, ...],
+        groups_regex: str | None,
+        everything: bool,
+        exclude: tuple[str, ...],
+        **others: Any,
+    ) -> Any:
+        return command(*args, wanted=Wanted(group, groups_regex, everything, exclude), **others)
+
     return _options(
-        command,
+        with_wanted,
         click.option("--group", multiple=True, metavar="GROUP", callback=_names, help="A group; may be repeated."),
         click.option("--groups-regex", metavar="REGEX", help="All groups whose whole name fits."),
         click.option("--all", "everything", is_flag=True, help="All groups."),
@@ -95,7 +113,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
 
-def _options(command: F, *options: Callable[[F], F]) -> F:
+def _options(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[..., Any]:
     for option in reversed(options):
         command = option(command)
     return command

@@ -94,10 +94,7 @@ def plan_command(
     zookeeper: ZooKeeper,
     brokers: list[tuple[str, int]],
     kafka_version: str,
-    group: tuple[str, ...],
-    groups_regex: str | None,
-    everything: bool,
-    exclude: tuple[str, ...],
+    wanted: Wanted,
     plan_file: Path | None,
     to_group: str | None,
     prefer: str,
@@ -112,17 +109,16 @@ def plan_command(
     zkconsumer migrate plan -z zk1:2181 --groups-regex 'etl-.*' --prefer max --plan etl.json
     zkconsumer migrate plan -z zk1:2181 --all --exclude 'console-consumer-.*' --plan all.json
     """
-    wanted = Wanted(group, groups_regex, everything, exclude)
     if not wanted.anything:
         raise click.UsageError("which groups? Give --group, --groups-regex or --all")
-    if to_group is not None and (len(group) != 1 or groups_regex is not None or everything):
+    if to_group is not None and (len(wanted.groups) != 1 or wanted.pattern is not None or wanted.everything):
         raise click.UsageError("--to-group goes with one --group alone")
     policies = Policies(prefer, on_out_of_range, recreated)  # type: ignore[arg-type]  # click checked them
     place = files(plan_file, None) if plan_file is not None else None
     _somewhere(place)
     with on_ground(zookeeper, brokers, kafka_version) as ground:
         _unused(place)
-        renamed = {group[0]: to_group} if to_group is not None else {}
+        renamed = {wanted.groups[0]: to_group} if to_group is not None else {}
         plan = _planned(ground, zookeeper.connect, wanted, policies, renamed)
         _unknown(plan, wanted, zookeeper.connect)
         if place is not None:
@@ -231,12 +227,8 @@ def check_command(
     zookeeper: ZooKeeper,
     brokers: list[tuple[str, int]],
     kafka_version: str,
-    plan_file: Path,
-    journal: Path | None,
-    group: tuple[str, ...],
-    groups_regex: str | None,
-    everything: bool,
-    exclude: tuple[str, ...],
+    place: Files,
+    wanted: Wanted,
     offsets_replicas: int,
     broker_retention: int | None,
     downtime: int,
@@ -252,10 +244,9 @@ def check_command(
     zkconsumer migrate check -z zk1:2181 --plan all.json -o json
     """
     told = Told(said_release(kafka_version), offsets_replicas, broker_retention, downtime, retention, keepalive)
-    place = files(plan_file, journal)
     with on_ground(zookeeper, brokers, kafka_version) as ground:
         plan = place.read()
-        names = groups_of(plan, Wanted(group, groups_regex, everything, exclude))
+        names = groups_of(plan, wanted)
         rows, outcomes = _checked(ground, place, plan, names, told, zookeeper)
     rows.sort(key=lambda row: (("fail", "warn", "pass").index(row.outcome), row.group or ""))
     if output == "table":  # what is well with each of hundreds of groups would hide what is not

@@ -18,6 +18,7 @@ from zkconsumer.commands.migratebase import (
     groups_of,
     groups_options,
     keep,
+    plan_options,
     said_release,
     undo_folder,
 )
@@ -49,10 +50,7 @@ def status_command(
     zookeeper: ZooKeeper | None,
     plan_file: Path | None,
     journal: Path | None,
-    group: tuple[str, ...],
-    groups_regex: str | None,
-    everything: bool,
-    exclude: tuple[str, ...],
+    wanted: Wanted,
     output: str,
 ) -> None:
     """Print where groups are: by a plan's journal, by the nodes that migrations leave in ZooKeeper, or by both.
@@ -64,7 +62,6 @@ def status_command(
     """
     if zookeeper is None and plan_file is None:
         raise click.UsageError("give --plan, or -z for the nodes in ZooKeeper, or both")
-    wanted = Wanted(group, groups_regex, everything, exclude)
     with clear_errors(), clear_refusals():
         place = files(plan_file, journal) if plan_file is not None else None
         names = groups_of(place.read(), wanted) if place is not None else None
@@ -105,22 +102,17 @@ def _next(phase: Phase) -> str | None:
 
 
 @click.command("report")
-@click.option("--plan", "plan_file", type=_FILE, metavar="FILE", required=True, help="The plan.")
-@click.option("--journal", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Its journal.")
+@plan_options
 @brokers_option("Brokers, for the commands that the report shows.")
 @kafka_version_option
 @groups_options
 @click.option("-o", "--output", type=click.Choice(("md", "json")), default="md", show_default=True, help="Its form.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Where; else on stdout.")
 def report_command(
-    plan_file: Path,
-    journal: Path | None,
+    place: Files,
     brokers: list[tuple[str, int]],
     kafka_version: str,
-    group: tuple[str, ...],
-    groups_regex: str | None,
-    everything: bool,
-    exclude: tuple[str, ...],
+    wanted: Wanted,
     output: str,
     out: Path | None,
 ) -> None:
@@ -132,9 +124,8 @@ def report_command(
     zkconsumer migrate report --plan all.json -o json
     """
     with clear_errors(), clear_refusals():
-        place = files(plan_file, journal)
         plan = place.read()
-        names = set(groups_of(plan, Wanted(group, groups_regex, everything, exclude)))
+        names = set(groups_of(plan, wanted))
         reported = _reported(
             place,
             replace(plan, groups=tuple(g for g in plan.groups if g.group in names)),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -17,7 +17,6 @@ from zkconsumer.commands.migratebase import (
     Files,
     OutOfRange,
     cluster_options,
-    files,
     groups_of,
     groups_options,
     header,
@@ -72,12 +71,8 @@ def step_options(command: F) -> F:
         zookeeper: ZooKeeper,
         brokers: list[tuple[str, int]],
         kafka_version: str,
-        plan_file: Path,
-        journal: Path | None,
-        group: tuple[str, ...],
-        groups_regex: str | None,
-        everything: bool,
-        exclude: tuple[str, ...],
+        place: Files,
+        wanted: Wanted,
         mode: tuple[str, ...],
         commit_interval: int,
         looks: int,
@@ -91,8 +86,7 @@ def step_options(command: F) -> F:
     ) -> Any:
         told: dict[str, Any] = dict(answers(mode, MODES))
         how = How(at_once, looks, look_every, wait, commit_interval, retention, told, on_out_of_range)
-        wanted = Wanted(group, groups_regex, everything, exclude)
-        asking = Asking(zookeeper, brokers, kafka_version, files(plan_file, journal), wanted, how, output)
+        asking = Asking(zookeeper, brokers, kafka_version, place, wanted, how, output)
         return command(asking, **others)
 
     with_asking.__name__, with_asking.__doc__ = command.__name__, command.__doc__
@@ -100,7 +94,7 @@ def step_options(command: F) -> F:
     wrapped: Any = with_asking
     for option in reversed(_STEP_OPTIONS):
         wrapped = option(wrapped)
-    return cluster_options(plan_options(groups_options(wrapped)))  # type: ignore[no-any-return]
+    return cast(F, cluster_options(plan_options(groups_options(wrapped))))
 
 
 _STEP_OPTIONS: tuple[Callable[[Any], Any], ...] = (
