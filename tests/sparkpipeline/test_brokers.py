@@ -1,0 +1,169 @@
+"""Brokers against the fake cluster: leaders, ends of logs, what moves meanwhile, and what each error says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafkawire.model import Broker, TopicPartition
+from sparkpipeline.access import ClusterAccess
+from sparkpipeline.brokers import Brokers, refined
+from sparkpipeline.errors import NoLeader, OffsetOutOfRange, Refused, UnknownPartition, Unreachable
+from tests.fakes.broker import Close, Fail, FakeCluster, entry
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster({"t": 2}, brokers=2) as fake:
+        for n in range(5):
+            fake.append("t", 0, entry(b"v%d" % n))
+        yield fake
+
+
+def opened(cluster: FakeCluster, waits: list[float] | None = None, **wanted: Any) -> Brokers:
+    access = ClusterAccess(tuple(cluster.bootstrap), retry_interval_ms=100, **wanted)
+    return Brokers(access, sleep=(waits if waits is not None else []).append)
+
+
+def test_ends_of_logs_are_asked_in_one_question_a_leader(cluster: FakeCluster) -> None:
+    with opened(cluster) as brokers:
+        assert brokers.latest([T0, T1]) == {T0: 5, T1: 0}
+        assert brokers.earliest([T0, T1]) == {T0: 0, T1: 0}
+    assert len(cluster.seen("list_offsets")) == 4
+    assert all(request.body["topics"] == [] for request in cluster.seen("metadata"))  # never by name
+
+
+def test_nobody_is_asked_about_no_partitions(cluster: FakeCluster) -> None:
+    with opened(cluster) as brokers:
+        assert brokers.latest([]) == {}
+    assert cluster.requests == []
+
+
+def test_a_known_leader_is_asked_without_metadata(cluster: FakeCluster) -> None:
+    leader = Broker(1, "127.0.0.1", cluster.ports[1])
+    access = ClusterAccess(tuple(cluster.bootstrap))
+    with Brokers(access, {T0: leader}) as brokers:
+        assert brokers.leader(T0) == leader
+        assert brokers.latest([T0]) == {T0: 5}
+    assert cluster.seen("metadata") == []
+
+
+def test_a_partition_that_moved_is_asked_at_its_new_leader_without_waiting(cluster: FakeCluster) -> None:
+    waits: list[float] = []
+    with opened(cluster, waits) as brokers:
+        assert brokers.leader(T0).id == 1
+        cluster.move("t", 0, 2)
+        assert brokers.latest([T0, T1]) == {T0: 5, T1: 0}
+        assert brokers.leader(T0).id == 2
+    assert waits == []
+
+
+def test_a_link_that_breaks_is_no_error(cluster: FakeCluster) -> None:
+    with opened(cluster) as brokers:
+        assert brokers.latest([T0]) == {T0: 5}
+        cluster.script("list_offsets", Close())
+        cluster.append("t", 0, entry(b"new"))
+        assert brokers.latest([T0]) == {T0: 6}
+
+
+def test_waits_grow_and_then_the_leader_is_given_up(cluster: FakeCluster) -> None:
+    waits: list[float] = []
+    with opened(cluster, waits) as brokers:
+        cluster.stop(1)
+        with pytest.raises(NoLeader, match=r"^KAFKA08_NO_LEADER topic=t partition=0: nobody leads it") as caught:
+            brokers.leader(T0, afresh=True)
+    assert waits == [0.1, 0.2]
+    assert "replicas on brokers 1" in str(caught.value)
+    assert "asked 4 times" in str(caught.value)
+
+
+def test_a_dead_leader_that_metadata_goes_on_naming_is_named(cluster: FakeCluster) -> None:
+    with opened(cluster, retries=1) as brokers:
+        brokers.view()
+        cluster.leave_leaders(1)
+        cluster.stop(1)
+        with pytest.raises(NoLeader, match=f"topic=t partition=0 broker=127.0.0.1:{cluster.ports[1]}: the leader"):
+            brokers.latest([T0, T1])
+
+
+def test_a_leader_that_comes_back_while_it_is_waited_for_is_found(cluster: FakeCluster) -> None:
+    access = ClusterAccess(tuple(cluster.bootstrap))
+    with Brokers(access, sleep=lambda seconds: cluster.start(1)) as brokers:
+        cluster.stop(1)
+        assert brokers.latest([T0]) == {T0: 5}
+
+
+@pytest.mark.parametrize(
+    ("tp", "says"),
+    [
+        (TopicPartition("t", 7), "partition=7: the topic has partitions 0 to 1"),
+        (TopicPartition("nosuch", 0), "topic=nosuch partition=0: the cluster has no such topic"),
+    ],
+)
+def test_what_the_cluster_does_not_have_is_neither_found_nor_made(
+    cluster: FakeCluster, tp: TopicPartition, says: str
+) -> None:
+    with opened(cluster, retries=0) as brokers, pytest.raises(UnknownPartition, match=says):
+        brokers.latest([T0, tp])
+    assert {topic for topic, _ in cluster.logs} == {"t"}
+
+
+def test_a_refusal_that_no_asking_helps_is_told_at_once(cluster: FakeCluster) -> None:
+    cluster.script("list_offsets", Fail(29))
+    with opened(cluster) as brokers, pytest.raises(Refused, match=r"topic=t partition=0 broker=127.* TopicAuthor"):
+        brokers.latest([T0])
+    assert len(cluster.seen("list_offsets")) == 1
+
+
+def test_an_answer_that_leaves_a_partition_out_is_an_error(cluster: FakeCluster) -> None:
+    cluster.move("t", 1, 1)
+    with opened(cluster) as brokers:
+        brokers.view()
+        cluster.offsets_of = lambda log, when: []  # type: ignore[method-assign]
+        with pytest.raises(Exception, match="no offset for an end of the log"):
+            brokers.latest([T0, T1])
+
+
+def test_when_nobody_answers_everybody_tried_is_named(cluster: FakeCluster) -> None:
+    ports = [cluster.ports[1], cluster.ports[2]]
+    for broker in (1, 2):
+        cluster.stop(broker)
+    with opened(cluster, retries=1) as brokers, pytest.raises(Unreachable) as caught:
+        brokers.view()
+    assert all(str(port) in str(caught.value) for port in ports)
+
+
+def test_files_answer_for_times_before_0_10_1(cluster: FakeCluster) -> None:
+    now = 1000
+    files = {T0: [(0, 10), (2, 20), (4, 30)]}  # base offset and time of the last write
+
+    def by_files(log: Any, when: int) -> list[int]:
+        if when in (-1, -2):
+            return FakeCluster.offsets_of(cluster, log, when)
+        segments = [*files[T0], (log.end, now)] if log.end else [(0, 15)]
+        return [base for base, written in reversed(segments) if written <= when]
+
+    cluster.offsets_of = by_files  # type: ignore[method-assign]
+    with opened(cluster) as brokers:
+        assert brokers.at_time({T0: 25, T1: 20}) == {T0: 2, T1: None}
+        assert brokers.at_time({T0: 5}) == {T0: 0}  # no file is so old: the log's beginning
+        assert brokers.at_time({T0: 2000, T1: 5}) == {T0: None, T1: None}
+
+
+def test_a_log_without_timestamps_is_not_refined(cluster: FakeCluster) -> None:
+    with opened(cluster) as brokers:
+        assert refined(brokers, T0, 2, 10**15, 5) == 2
+        assert refined(brokers, T0, 5, 10**15, 5) == 5
+        with pytest.raises(OffsetOutOfRange, match="topic=t partition=0 offset=9 broker="):
+            refined(brokers, T0, 9, 10**15, 12)
+
+
+def test_refining_follows_a_leader_that_moves(cluster: FakeCluster) -> None:
+    with opened(cluster) as brokers:
+        brokers.view()
+        cluster.move("t", 0, 2)
+        assert refined(brokers, T0, 3, 0, 5) == 3
