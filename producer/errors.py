@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from kafkawire.errors import WireError
+from kafkawire.model import Broker
 
 
 class Undeliverable(WireError):
     """The target can never store this; sending it again would not help."""
+
+
+class TooLarge(Undeliverable):
+    """One message that its target refuses for its size (bytes of its entry)."""
+
+    def __init__(self, sentence: str, size: int, broker: Broker) -> None:
+        super().__init__(sentence)
+        self.size = size
+        self.broker = broker
 
 
 class QueueFull(WireError):

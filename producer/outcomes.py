@@ -17,7 +17,7 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, error_info
 from kafkawire.model import Broker, TopicPartition
 from producer.batches import Batches
-from producer.errors import Undeliverable
+from producer.errors import TooLarge, Undeliverable
 from producer.pieces import Batch, Item, Piece, before, position, split_into
 from producer.troubles import Troubles, why_waiting
 from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes
@@ -158,7 +158,7 @@ class Outcomes:
             self._fail(batch, Undeliverable(f"{batch.tp} on {broker}: {damage}, found when splitting it"), now)
             return
         if len(halves) < 2:
-            self._too_large(batch, Undeliverable(_too_large(piece, code, broker)), now)
+            self._too_large(batch, TooLarge(_too_large(piece, code, broker), piece.size, broker), now)
             return
         if piece.part is piece.item.part:
             self._events(f"{batch.tp} on {broker}: {piece.size} bytes are too large together; sending smaller pieces")

@@ -19,13 +19,12 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Part, Ticket
 from kafkawire.net.link import Connect
 from kafkawire.net.links import Links
-from producer.batches import Batches, Limits
+from producer.batches import Batches
+from producer.bounds import REPLY_GRACE_MS, limits_of, patience_of
 from producer.config import ProducerConfig
 from producer.lane import Lane, Shared
 from producer.leaders import Leaders
-from producer.outcomes import Counters, Outcomes, Patience
-
-REPLY_GRACE_MS = 5000  # a broker answers error 7 after request.timeout.ms; only then is silence a broken link
+from producer.outcomes import Counters, Outcomes
 
 
 def nothing(_: str) -> None:
@@ -51,8 +50,8 @@ class Sender:
         dialect = metadata.dialect
         self._config = config
         self._crew = crew
-        self._batches = Batches(_limits(config, dialect.one_wrapper_per_set, dialect.measures_whole_set))
-        outcomes = Outcomes(self._batches, _patience(config), dialect.messages, events)
+        self._batches = Batches(limits_of(config, dialect))
+        outcomes = Outcomes(self._batches, patience_of(config), dialect.messages, events)
         self.leaders = Leaders(metadata, by_name, config.refresh_ms, config.retry_backoff_ms, self._after_look, events)
         links = Links(config.client_id, connect, config.request_timeout_ms + REPLY_GRACE_MS)
         self._s = Shared(dialect, config, self._batches, outcomes, self.leaders, links, events, self._settled)
@@ -166,21 +165,3 @@ class Sender:
     def _wake_all(self) -> None:
         for lane in self._lanes.values():
             lane.wake.set()
-
-
-def _limits(config: ProducerConfig, one_wrapper_per_set: bool, measures_whole_set: bool) -> Limits:
-    return Limits(
-        batch_bytes=config.batch_bytes,
-        batch_count=config.batch_messages,
-        linger_s=config.linger_ms / 1000,
-        request_bytes=config.request_bytes,
-        max_message_bytes=config.message_max_bytes,
-        one_wrapper_per_set=one_wrapper_per_set,
-        measures_whole_set=measures_whole_set,
-    )
-
-
-def _patience(config: ProducerConfig) -> Patience:
-    return Patience(
-        config.retries, config.retry_backoff_ms / 1000, config.topic_wait_ms / 1000, config.delivery_timeout_ms / 1000
-    )
