@@ -1,0 +1,357 @@
+"""Rows and ready entries from one task to their target partitions, over plain blocking links.
+
+    send        rows of one partition, encoded here
+    send_part   entries as they are (a backfill's)
+    flush       until everything is acknowledged
+
+At least once: a batch whose outcome nobody knows is sent again.  In order: per partition, across retries.  What to do
+about each answer is decided by producer.outcomes, as in the mirror; this is only its thread: none.  Requests go out
+when enough has gathered, one to a broker at a time, and their answers are taken in before the next ones go: so the
+caller's own work and the brokers' overlap, and at most queue.buffering.max.bytes and one part more are in memory.
+
+Leaders are looked up in Metadata for all topics: the brokers never hear the name of a topic that does not exist, and so
+create none.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from groundwork.failpoints import failpoint
+from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import dialect
+from kafkawire.errors import LinkLost
+from kafkawire.model import Broker, Part, PartitionId, TopicPartition
+from kafkawire.net.link import Link
+from kafkawire.net.links import Links
+from kafkawire.v08.requests import ProducedPartition
+from producer.batches import Batches
+from producer.bounds import REPLY_GRACE_MS, limits_of, patience_of
+from producer.config import ProducerConfig
+from producer.errors import TooLarge
+from producer.outcomes import Outcomes
+from producer.pieces import Batch
+from producer.rows import Row, codec_of, limit_of, parts
+from sparkpipeline.access import ClusterAccess
+from sparkpipeline.brokers import Brokers
+from sparkpipeline.errors import NotDelivered, OptionRefused, PipelineError, UnknownPartition, Unreachable
+
+log = logging.getLogger(__name__)
+
+ROUND_BYTES = 1 << 20  # so much is worth a round of requests
+LONGEST_LOOK_S = 1.0  # between two looks at leaders: an election takes a few of them
+QUIET_S = 3.0  # without a look for so long, the next one comes at once again
+FOR_EVER = 1 << 30
+UNANSWERED = ProducedPartition(error=-1, base_offset=-1)
+
+
+@dataclass(eq=False, slots=True)
+class _Flight:
+    link: Link
+    batches: list[Batch]
+
+
+class TaskSender:
+    """access: the target.  config: acks -1 or 1; negative retries mean until delivery.timeout.ms, as it bounds all.
+
+    tell gets one sentence each time the state of a partition or connection changes.  One thread uses it; it is not
+    pickled: make it where the task runs.  Raises OptionRefused for acks 0, which nobody answers.
+    """
+
+    def __init__(
+        self,
+        access: ClusterAccess,
+        config: ProducerConfig,
+        tell: Callable[[str], object] = log.warning,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        if config.acks == 0:
+            raise OptionRefused(
+                "0 asks for no answer, and at least once needs one: give -1 (all in-sync replicas) or 1 (the leader)",
+                option="kafka.acks",
+            )
+        self.stored: Counter[TopicPartition] = Counter()  # rows (of parts: their count) that were acknowledged
+        self.failure: NotDelivered | None = None  # the first; nothing is sent any more from then on
+        self._dialect = dialect(access.release)
+        self._config = config
+        self._tell, self._now, self._sleep = tell, now, sleep
+        self._brokers = Brokers(access)
+        self._links = Links(access.client_id, timeout_ms=config.request_timeout_ms + REPLY_GRACE_MS)
+        config = replace(config, linger_ms=0, retries=config.retries if config.retries >= 0 else FOR_EVER)
+        self._batches = Batches(limits_of(config, self._dialect))
+        self._outcomes = Outcomes(self._batches, patience_of(config), self._dialect.messages, self._event)
+        self._view: ClusterView | None = None
+        self._flights: dict[int, _Flight] = {}  # by broker id
+        self._connect_at: dict[int, float] = {}
+        self._look_at = float("-inf")  # the next look, not earlier
+        self._look_pause_s = 0.0
+        self._wants_look = False
+        self._last_event = ""
+        self._rng = random.Random()
+
+    def partitions(self, topic: str) -> list[PartitionId]:
+        """All partitions of a topic, in order.  Raises UnknownPartition when it does not come within topic.wait.ms."""
+        return self._known(topic).partitions(topic)
+
+    def led(self, topic: str) -> list[PartitionId]:
+        """Those that have a leader now."""
+        view = self._known(topic)
+        return [p for p in view.partitions(topic) if view.leader(TopicPartition(topic, p)) is not None]
+
+    def send(self, tp: TopicPartition, rows: Sequence[Row], numbers: Sequence[int]) -> None:
+        """Have rows sent behind all others of their partition; numbers: how errors call each of them.
+
+        Waits while too much is under way.  Raises NotDelivered.
+        """
+        codec = codec_of(self._config, tp.topic)
+        limit = limit_of(self._dialect, codec, self._config.batch_bytes, self._config.message_max_bytes)
+        at = 0
+        for part in parts(tp, rows, self._dialect, codec, limit):
+            # Entries are numbered from 0 in each part: what a part has reached tells which of its rows are stored.
+            self._add(replace(part, resume_at=part.count), numbers[at : at + part.count])
+            at += part.count
+
+    def send_part(self, part: Part) -> None:
+        """Have ready entries sent; their resume_at is a source offset.  Waits and raises as send() does."""
+        self._add(part, None)
+
+    def flush(self) -> None:
+        """Until everything is acknowledged.  Raises NotDelivered."""
+        while self._batches:
+            self._turn(wait=True)
+        self._check()
+
+    def close(self) -> None:
+        """Close all connections; what is not acknowledged may be stored or not."""
+        self._links.close()
+        self._brokers.close()
+
+    @property
+    def bytes_pending(self) -> int:
+        """Bytes of entries not yet acknowledged."""
+        return self._batches.bytes_pending
+
+    def _add(self, part: Part, numbers: Sequence[int] | None) -> None:
+        self._check()
+        self._batches.add(part, _Sent(self, part, numbers), self._now())
+        if self._batches.bytes_pending - self._batches.bytes_in_flight >= ROUND_BYTES:
+            self._turn(wait=False)
+        while self._batches.bytes_pending >= self._config.queue_bytes:
+            self._turn(wait=True)
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    # one turn: answers in, requests out
+
+    def _turn(self, wait: bool) -> None:
+        """Take in the answers to the last requests, then send what is due; wait: for something to become due."""
+        for broker_id in list(self._flights):
+            self._receive(broker_id)
+        self._check()
+        self._too_old()
+        if self._view is None or (self._wants_look and self._now() >= self._look_at):
+            self._look()
+            self._check()
+        sent = self._send_due()
+        if wait and not sent and not self._flights and self._batches:
+            self._sleep(self._pause())
+
+    def _receive(self, broker_id: int) -> None:
+        flight = self._flights.pop(broker_id)
+        try:
+            body: Mapping[TopicPartition, ProducedPartition] = flight.link.receive().body
+        except LinkLost as lost:
+            self._lost(flight, lost)
+            return
+        for batch in flight.batches:
+            answer = body.get(batch.tp, UNANSWERED)
+            broker = flight.link.broker
+            if self._outcomes.answered(batch, answer.error, answer.base_offset, broker, self._now()):
+                self._ask()
+
+    def _send_due(self) -> bool:
+        """One request to each broker that has something due and none under way."""
+        view = self._view
+        if view is None:
+            return False
+        sent = False
+        for broker_id, broker in view.brokers.items():
+            leads = _leads(view, broker_id)
+            if broker_id in self._flights or not self._batches.is_due(self._now(), leads):
+                continue
+            link = self._open(broker)
+            due = self._batches.due(self._now(), leads) if link is not None else []
+            if link is not None and due:
+                self._send(link, due)
+                sent = True
+        return sent
+
+    def _send(self, link: Link, due: list[Batch]) -> None:
+        sets = {batch.tp: batch.buffers() for batch in due}
+        request = self._dialect.requests.produce(
+            self._dialect, self._config.acks, self._config.request_timeout_ms, sets
+        )
+        flight = _Flight(link, due)
+        failpoint("sink before send")
+        try:
+            link.send(request)
+        except LinkLost as lost:
+            self._lost(flight, lost)
+            return
+        failpoint("sink after send before ack")
+        self._flights[link.broker.id] = flight
+
+    def _lost(self, flight: _Flight, lost: LinkLost) -> None:
+        """A connection broke under a request: stored or not, it goes again."""
+        self._event(f"{lost}; what was on the way is sent again and may be stored twice")
+        for batch in flight.batches:
+            self._outcomes.lost(batch, lost, self._now())
+        self._ask()
+
+    def _open(self, broker: Broker) -> Link | None:
+        """The connection to a broker; None: not now."""
+        if self._now() < self._connect_at.get(broker.id, 0.0):
+            return None
+        link = self._links.link(broker, "produce")
+        try:
+            link.open()
+        except LinkLost as lost:
+            self._connect_at[broker.id] = self._now() + self._config.reconnect_ms / 1000 * self._rng.uniform(1.0, 1.3)
+            self._event(f"{lost}; tried again until it answers or others lead its partitions")
+            self._ask()
+            return None
+        return link
+
+    # leaders
+
+    def _ask(self) -> None:
+        """Look at the leaders again, as soon as the last look is long enough ago."""
+        self._wants_look = True
+
+    def _look(self) -> None:
+        """One look; the next is due at once where this was the first for long, later the more of them there are."""
+        began = self._now()
+        first = self._config.retry_backoff_ms / 1000
+        self._look_pause_s = first if began - self._look_at > QUIET_S else min(LONGEST_LOOK_S, 2 * self._look_pause_s)
+        self._wants_look = False
+        answered = True
+        try:
+            self._view = self._brokers.view(refresh=True)
+        except Unreachable as away:
+            answered = False
+            self._event(str(away))
+        self._look_at = self._now() + self._look_pause_s * self._rng.uniform(0.8, 1.2)
+        if self._outcomes.hopeless(self._view or ClusterView(), self._now(), answered) or not answered:
+            self._ask()
+
+    def _known(self, topic: str) -> ClusterView:
+        """The view once it has the topic."""
+        deadline = self._now() + self._config.topic_wait_ms / 1000
+        while self._view is None or not self._view.partitions(topic):
+            if self._look_pause_s and self._now() >= deadline:
+                raise self._unknown(topic)
+            self._sleep(max(0.0, self._look_at - self._now()))
+            self._look()
+        return self._view
+
+    def _unknown(self, topic: str) -> PipelineError:
+        if self._view is None:
+            return Unreachable(f"{self._last_event}; {topic} is to be written there")
+        return UnknownPartition(
+            f"the target has no such topic after {self._config.topic_wait_ms} ms (topic.wait.ms); nothing here creates "
+            "topics: create it with as many partitions as it is to have",
+            topic=topic,
+        )
+
+    # ends
+
+    def _pause(self) -> float:
+        """How long nothing can be done."""
+        times = [self._batches.next_due(lambda tp: True)]
+        times += [at for at in self._connect_at.values() if at > self._now()]
+        times += [self._look_at if self._wants_look else None]
+        soonest = min((at for at in times if at is not None), default=self._now())
+        return min(LONGEST_LOOK_S, max(0.005, soonest - self._now()))
+
+    def _too_old(self) -> None:
+        """What waits longer than delivery.timeout.ms is not delivered, whatever the reason."""
+        oldest = min((item.added for item in self._batches.items()), default=None)
+        if oldest is None or self._now() - oldest < self._config.delivery_timeout_ms / 1000:
+            return
+        [item, *_] = [item for item in self._batches.items() if item.added == oldest]
+        late = TimeoutError(
+            f"not acknowledged within {self._config.delivery_timeout_ms} ms (delivery.timeout.ms)"
+            + (f"; the last that was heard: {self._last_event}" if self._last_event else "")
+        )
+        item.ticket.failed(late, item.reached)
+        self._check()
+
+    def _event(self, sentence: str) -> None:
+        if sentence != self._last_event:
+            self._last_event = sentence
+            self._tell(sentence)
+
+    def _acknowledged(self, tp: TopicPartition, count: int) -> None:
+        self.stored[tp] += count
+
+    def _failed(self, failure: NotDelivered) -> None:
+        self.failure = self.failure or failure
+
+
+class _Sent:
+    """The ticket of a part.  numbers: of its rows; None: its entries carry source offsets."""
+
+    __slots__ = ("_numbers", "_part", "_sender")
+
+    def __init__(self, sender: TaskSender, part: Part, numbers: Sequence[int] | None) -> None:
+        self._sender, self._part, self._numbers = sender, part, numbers
+
+    def may_send(self) -> bool:
+        return self._sender.failure is None
+
+    def reached(self, resume_at: int) -> None:
+        """Only the end of a part counts."""
+
+    def done(self) -> None:
+        self._sender._acknowledged(self._part.tp, self._part.count)
+
+    def failed(self, reason: Exception, resume_at: int | None) -> None:
+        tp = self._part.tp
+        self._sender._failed(
+            NotDelivered(_sentence(reason), topic=tp.topic, partition=tp.partition, **self._which(reason, resume_at))
+        )
+
+    def _which(self, reason: Exception, resume_at: int | None) -> dict[str, Any]:
+        """The rows, or the source offset, of what was not delivered."""
+        if self._numbers is None:
+            return {"source_offset": resume_at}
+        left = self._numbers[resume_at or 0 :]
+        if isinstance(reason, TooLarge) or len(left) < 2:
+            return {"row": left[0] if left else None}
+        return {"row": left[0], "last_row": left[-1]}
+
+
+def _sentence(reason: Exception) -> str:
+    if isinstance(reason, TooLarge):
+        return (
+            f"a message of {reason.size} bytes is larger than {reason.broker} takes: raise message.max.bytes there, or "
+            "max.message.bytes of the topic"
+        )
+    return reason.sentence if isinstance(reason, PipelineError) else str(reason)
+
+
+def _leads(view: ClusterView, broker_id: int) -> Callable[[TopicPartition], bool]:
+    def leads(tp: TopicPartition) -> bool:
+        partition = view.topics.get(tp.topic, {}).get(tp.partition)
+        return partition is not None and partition.leader == broker_id
+
+    return leads
