@@ -1,0 +1,29 @@
+"""What a task is told about reading.  Pure, and pickled with every reader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Fallback = Literal["none", "null", "plan"]
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """columns: those wanted, in the order wanted; headers, rowNumber and valueCrc may be among them."""
+
+    fetch_bytes: int = 1 << 20  # of one partition in one fetch
+    fetch_bytes_cap: int = 64 << 20  # how far a fetch grows for a message that does not fit
+    max_wait_ms: int = 500  # how long a broker may wait for min_bytes
+    min_bytes: int = 1
+    check_crcs: bool = True
+    fail_on_data_loss: bool = True  # False: what is gone is skipped, with a warning that says how much
+    read_ahead_bytes: int = 8 << 20  # fetched and not yet used
+    patience_ms: int = 60000  # how long a range may get nothing while its leader is looked for, or its log is shorter
+    timestamp_fallback: Fallback = "none"  # of messages without: -1 ms as Spark has it, null, or plan_time_ms
+    plan_time_ms: int | None = None
+    include_headers: bool = False
+    columns: tuple[str, ...] = COLUMNS
+    batch_bytes: int = 1 << 20  # of keys and values in a record batch, a single larger row apart
+    batch_rows: int = 10000
