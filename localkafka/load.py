@@ -35,14 +35,16 @@ class Mixture:
 
 
 class Load:
-    """Produces to one cluster, partition by partition, each batch acknowledged by all replicas before the next.
+    """Produces to one cluster, partition by partition, each batch acknowledged before the next: by all replicas, or by
+    the leader alone with acks 1.
 
     A batch is resent until it is acknowledged, so after a broker's death the source may hold a batch twice: the log
     itself, not this class, is the truth about what a mirror has to copy.
     """
 
-    def __init__(self, brokers: str, version: str, seed: int = 1) -> None:
+    def __init__(self, brokers: str, version: str, seed: int = 1, acks: int = -1) -> None:
         self._dialect: Dialect = dialect(version)
+        self._acks = acks
         self._links = Links("load")
         bootstrap = [(host, int(port)) for host, port in (b.split(":") for b in brokers.split(","))]
         self._metadata = MetadataSource(bootstrap, self._dialect, self._links)
@@ -60,7 +62,7 @@ class Load:
     def send(self, tp: TopicPartition, count: int, mixture: Mixture) -> None:
         """Add one batch to one partition."""
         entries = codec.encode(self._messages(tp, count, mixture), self._random.choice(mixture.codecs))
-        request = requests.produce(self._dialect, -1, 10_000, {tp: [entries]})
+        request = requests.produce(self._dialect, self._acks, 10_000, {tp: [entries]})
 
         def stored() -> bool:
             if self._view is None:
