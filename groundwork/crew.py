@@ -31,6 +31,7 @@ import gevent.socket
 import gevent.ssl
 from gevent.greenlet import Greenlet
 
+from groundwork.tls import told
 from groundwork.wakeups import wakeups
 
 log = logging.getLogger(__name__)
@@ -312,19 +313,5 @@ def kazoo_handler(tls: Any = None) -> Any:
 
 
 def tls_context(ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool) -> Any:
-    """A client's TLS context whose sockets wait in the hub; ca None: the system's authorities.
-
-    verify: the server's certificate must be signed by one of them and name the host.  Raises OSError for a file that
-    cannot be read or makes no sense (ssl.SSLError is one).
-    """
-    context = gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT)
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = gevent.ssl.CERT_NONE
-    elif ca is None:
-        context.load_default_certs()
-    else:
-        context.load_verify_locations(ca)
-    if certificate is not None:
-        context.load_cert_chain(certificate, key, password or "")  # "": never ask a terminal
-    return context
+    """A client's TLS context whose sockets wait in the hub.  Arguments and errors: as groundwork.tls.told."""
+    return told(gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT), ca, certificate, key, password, verify)

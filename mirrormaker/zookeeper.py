@@ -12,7 +12,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError
 
-from groundwork.crew import deadline, kazoo_handler
+from groundwork.crew import deadline, kazoo_handler, tls_context
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
 from zkconsumer.session.access import OPEN, Access
 
@@ -29,7 +29,7 @@ def zookeeper(option: str, connect: str, timeout_s: float, access: Access = OPEN
     Raises Unreachable when nobody answers in time, ChrootMissing, and ConsumerError for any other refusal.
     """
     hosts, _, chroot = connect.partition("/")
-    handler = kazoo_handler(access.tls.context() if access.tls is not None else None)
+    handler = kazoo_handler(access.tls.context(tls_context) if access.tls is not None else None)
     try:
         client = KazooClient(hosts=connect, timeout=SESSION_S, handler=handler, **access.for_kazoo())
     except ValueError as exc:

@@ -16,6 +16,7 @@ from click.shell_completion import ShellComplete
 
 from groundwork.options import Secret
 from groundwork.output import EXIT, run_command
+from groundwork.tls import plain_tls
 from zkconsumer.commands.cli import cli, outcome
 from zkconsumer.commands.options import AUTH_VARIABLE, brokers_option, execute_option, go_ahead, zookeeper_option
 from zkconsumer.config import ConsumerConfig, load_consumer
@@ -222,4 +223,4 @@ def test_options_load_nothing_heavy():
 def test_tls_says_which_options_named_its_files():
     tls = replace(Tls(ca="/nowhere/ca.pem"), options="target.zookeeper.ssl")
     with pytest.raises(Exception, match=r"^target\.zookeeper\.ssl: /nowhere/ca\.pem cannot be used"):
-        tls.context()
+        tls.context(plain_tls)

@@ -9,13 +9,12 @@ tls       each connection is TLS; the server's certificate must name the host as
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from groundwork.crew import tls_context
 from groundwork.options import Secret
 from zkconsumer.errors import ConsumerError
 
@@ -36,11 +35,14 @@ class Tls:
     verify: bool = True
     options: str = "zookeeper.ssl"
 
-    def context(self) -> Any:
-        """What connections are made with; the files are read now.  Raises ConsumerError naming what cannot be read."""
+    def context(self, make: Callable[..., Any]) -> Any:
+        """What connections are made with; the files are read now.  Raises ConsumerError naming what cannot be read.
+
+        make: groundwork.crew.tls_context in the hub, groundwork.tls.plain_tls elsewhere.
+        """
         password = self.password.text if self.password is not None else None
         try:
-            return tls_context(self.ca, self.certificate, self.key, password, self.verify)
+            return make(self.ca, self.certificate, self.key, password, self.verify)
         except (OSError, ValueError) as e:  # ssl.SSLError is an OSError
             files = ", ".join(name for name in (self.ca, self.certificate, self.key) if name)
             raise ConsumerError(f"{self.options}: {files or 'the system authorities'} cannot be used: {e}") from None
