@@ -5,7 +5,7 @@
                  beating while the program computes
 
 Both have the same face (Hub).  The one loop call that is legal from another thread is async_.send(); everything that
-comes from outside goes through it (_Inbox).
+comes from outside goes through it (inbox.py).
 
 The end of an OwnThread, by stop() or by the interpreter's exit: run what before_exit was given (last in, first out),
 answer every caller that still waits with HubStopped, close the hand-overs, destroy the loop.
@@ -18,17 +18,16 @@ import logging
 import os
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 import gevent
 import gevent.monkey
-from gevent.greenlet import Greenlet
 
 from groundwork import turns
-from groundwork.crew import Event, GreenletExit, Queue, deadline, in_greenlet, now, sleep
+from groundwork.crew import Event, Queue, deadline, in_greenlet, now, sleep
 from groundwork.handover import Closed, Handover
+from groundwork.inbox import HubStopped, Inbox, Job
 
 __all__ = [
     "CallersHub",
@@ -57,10 +56,6 @@ PlainQueue: Any = gevent.monkey.get_original("queue", "SimpleQueue")  # real, al
 def start_plain_thread(fn: Callable[[], object]) -> None:
     """Run fn() in a real thread, also in a program whose threads are greenlets; nobody waits for it at exit."""
     gevent.monkey.get_original("_thread", "start_new_thread")(fn, ())
-
-
-class HubStopped(RuntimeError):
-    """The hub does not run (any more, or not in this process), so nothing can be asked of it."""
 
 
 class Hub(Protocol):
@@ -97,104 +92,6 @@ class Hub(Protocol):
         """End it; a second stop changes nothing."""
 
 
-class _Job:
-    """A function on its way into the hub; `answer` gets (value, None) or (None, exception), unless nobody waits."""
-
-    __slots__ = ("answer", "args", "fn")
-
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        answer: queue.SimpleQueue[tuple[Any, BaseException | None]] | None = None,
-    ) -> None:
-        self.fn = fn
-        self.args = args
-        self.answer = answer
-
-
-class _Inbox:
-    """What comes into a hub from outside.  Opened and closed in the hub's thread; post and call come from any."""
-
-    def __init__(self, on_error: Callable[[str, BaseException], object]) -> None:
-        self.on_error = on_error
-        self.why_closed = "the hub is not started"
-        self.reason: BaseException | None = None
-        self.thread_id = 0
-        self._pid = 0
-        self._jobs: deque[_Job] = deque()
-        self._running: dict[Greenlet[..., Any], _Job] = {}
-        self._lock = threading.Lock()  # async_ is sent to under it, so that close() can be sure of the last time
-        self._open = False
-
-    def open(self, keeps_loop: bool) -> None:
-        self._async = gevent.get_hub().loop.async_(ref=keeps_loop)
-        self._async.start(self._take)
-        self.thread_id = threading.get_ident()
-        self._pid = os.getpid()
-        self._open = True
-
-    def must_be_open(self) -> None:
-        if self._open and os.getpid() != self._pid:
-            raise HubStopped(
-                "this process was forked after the hub had started: its thread stayed behind, start afresh"
-            )
-        if not self._open:
-            raise HubStopped(self.why_closed) from self.reason
-
-    def here(self) -> bool:
-        """Does the caller run in the hub's own thread?"""
-        return threading.get_ident() == self.thread_id
-
-    def give(self, job: _Job) -> None:
-        with self._lock:
-            self.must_be_open()
-            self._jobs.append(job)
-            self._async.send()
-
-    def _take(self) -> None:
-        while self._jobs:
-            job = self._jobs.popleft()
-            greenlet: Greenlet[..., Any] = Greenlet(self._run, job)
-            self._running[greenlet] = job
-            greenlet.rawlink(self._forget)
-            greenlet.start()
-
-    def _forget(self, greenlet: Greenlet[..., Any]) -> None:
-        self._running.pop(greenlet, None)
-
-    def _run(self, job: _Job) -> None:
-        try:
-            value = job.fn(*job.args)
-        except GreenletExit:
-            self._refuse(job)
-        except BaseException as exc:
-            if job.answer is not None:
-                job.answer.put((None, exc))
-            else:
-                self.on_error(getattr(job.fn, "__qualname__", repr(job.fn)), exc)
-        else:
-            if job.answer is not None:
-                job.answer.put((value, None))
-
-    def _refuse(self, job: _Job) -> None:
-        if job.answer is not None:
-            stopped = HubStopped(self.why_closed)
-            stopped.__cause__ = self.reason
-            job.answer.put((None, stopped))
-
-    def close(self, why: str, reason: BaseException | None = None) -> None:
-        """Nothing comes in from here on; whoever waits for an answer gets HubStopped."""
-        with self._lock:
-            self._open, self.why_closed, self.reason = False, why, reason
-        left, self._jobs = self._jobs, deque()
-        for job in [*left, *self._running.values()]:
-            self._refuse(job)
-        gevent.killall(list(self._running), block=False)
-        self._async.stop()
-        self._async.close()
-
-
 def _log_error(what: str, exc: BaseException) -> None:
     log.error("%s failed in the hub: %s: %s", what, type(exc).__name__, exc, exc_info=exc)
 
@@ -203,7 +100,7 @@ class _HubBase:
     """What both forms share: the inbox, and the list of what to do at the end."""
 
     def __init__(self) -> None:
-        self._inbox = _Inbox(_log_error)
+        self._inbox = Inbox(_log_error)
         self._last_acts: list[Callable[[], object]] = []
 
     @property
@@ -219,7 +116,7 @@ class _HubBase:
         if self._inbox.here():
             return fn(*args)
         answer: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-        job = _Job(fn, args, answer)
+        job = Job(fn, args, answer)
         try:
             self._inbox.give(job)
             value, raised = answer.get()
@@ -231,7 +128,7 @@ class _HubBase:
         return cast(T, value)
 
     def post(self, fn: Callable[..., object], *args: Any) -> None:
-        self._inbox.give(_Job(fn, args))
+        self._inbox.give(Job(fn, args))
 
     def before_exit(self, fn: Callable[[], object]) -> None:
         self._last_acts.append(fn)
