@@ -1,0 +1,223 @@
+"""The options of a load job.  Each exists once: reading, checking and the reference page come from its field.  Pure.
+
+A job is one YAML file, flat, with Kafka's own names where Kafka has the thing:
+
+    base: hdfs://namenode:8020/warehouse/kafka
+    zookeeper.connect: zk1:2181,zk2:2181/kafka
+    topics: [orders, payments]
+    group.id: hadoop-loader
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from groundwork.options import CLASS, Options, Secret, option
+from kafkawire.model import TopicPartition
+from sparkpipeline.load import optionkinds as kinds
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LoadConfig(Options):
+    """What one load job is told.  Make it with sparkpipeline.load.config.read_config, or in code by keywords."""
+
+    # ---- where it loads to
+    base: str = option(
+        "base",
+        "",
+        "folder of the job, as hdfs://.., s3a://.., file:/.. or a path: data/ and _load/ are made below it",
+        kind=kinds.base,
+        required=True,
+    )
+    name: str = option(
+        "name", "load", "what logs, Spark's own pages and the lock in ZooKeeper call the job", kind=kinds.name
+    )
+
+    # ---- the cluster
+    bootstrap: tuple[tuple[str, int], ...] = option(
+        "bootstrap.servers",
+        (),
+        "brokers to ask first, host:port,host:port; those that ZooKeeper knows when empty",
+        old="metadata.broker.list",
+        kind=kinds.brokers,
+    )
+    zookeeper_connect: str | None = option(
+        "zookeeper.connect",
+        None,
+        "the cluster's ZooKeeper, host:port,host:port/chroot: finds the brokers, holds the lock of the job, and the"
+        " group's offsets",
+        old="zk.connect",
+        kind=kinds.text,
+    )
+    zookeeper_timeout_ms: int = option(
+        "zookeeper.session.timeout.ms", 10000, "how long ZooKeeper may be silent", "ms", least=100
+    )
+    zookeeper_auth: Secret | None = option(  # noqa: RUF009  # a Secret never changes
+        "zookeeper.auth", None, "who we are to ZooKeeper: digest:USER:PASSWORD", kind=kinds.secret, secret=True
+    )
+    zookeeper_ssl: bool = option("zookeeper.ssl.client.enable", False, "connections to ZooKeeper are TLS")
+    zookeeper_ssl_ca: str | None = option(
+        "zookeeper.ssl.ca.location", None, "PEM file of the authorities to trust; the system's when empty", kind=kinds.text
+    )
+    zookeeper_ssl_certificate: str | None = option(
+        "zookeeper.ssl.certificate.location", None, "PEM file of our certificate, where the server asks for one",
+        kind=kinds.text,
+    )  # fmt: skip
+    zookeeper_ssl_key: str | None = option(
+        "zookeeper.ssl.key.location", None, "PEM file of its key; the certificate's file when empty", kind=kinds.text
+    )
+    zookeeper_ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
+        "zookeeper.ssl.key.password", None, "password of the key", kind=kinds.secret, secret=True
+    )
+    zookeeper_ssl_verify: bool = option(
+        "zookeeper.ssl.verify", True, "ZooKeeper's certificate must be trusted and name its host"
+    )
+    protocol: str = option(
+        "protocol", "auto", "what the brokers speak: auto asks one; else 0.8, 0.9, 0.10 or a release such as 0.8.2",
+        kind=kinds.text,
+    )  # fmt: skip
+    client_id: str = option("client.id", "sparkpipeline", "how the brokers' logs name us", kind=kinds.text)
+    socket_timeout_ms: int = option(
+        "socket.timeout.ms", 30000, "how long a broker may take to answer", "ms", least=100
+    )
+    retries: int = option(
+        "retries", 3, "how often a question is asked again, and a fetch after a lost leader", least=0
+    )
+    retry_interval_ms: int = option("retry.backoff.ms", 1000, "wait before that", "ms", least=0)
+    fetch_bytes: int = option(
+        "fetch.message.max.bytes",
+        MIB,
+        "most of one partition in a fetch; doubled for a message that does not fit",
+        "bytes",
+        old="fetch.size",
+        least=1024,
+    )
+    fetch_bytes_cap: int = option(
+        "fetch.bytes.cap", 64 * MIB, "how far it may be doubled: larger messages are an error", "bytes", least=1024
+    )
+
+    # ---- what it loads
+    topics: tuple[str, ...] = option("topics", (), "topics to load, by name", kind=kinds.topics)
+    topics_pattern: str | None = option(
+        "topics.pattern", None, "or all whose whole name a Java regular expression matches", kind=kinds.pattern
+    )
+    partitions: tuple[TopicPartition, ...] = option(
+        "partitions", (), "or just these: {orders: [0, 3]}, or as text orders:0,3;payments:1", kind=kinds.partitions
+    )
+    starting_offsets: str = option(
+        "starting.offsets",
+        "earliest",
+        "where a partition begins that was never loaded; `load init` takes the positions of an older loader instead",
+        choices=("earliest", "latest"),
+    )
+    out_of_range: str = option(
+        "out.of.range",
+        "fail",
+        "when messages that were not loaded yet are gone from the log: fail, or earliest: go on at what is left, and"
+        " count and report the gap",
+        choices=("fail", "earliest"),
+    )
+    compacted: tuple[str, ...] = option(
+        "compacted.topics", (), "topics whose logs are compacted: missing offsets are counted there, an error elsewhere",
+        kind=kinds.topics,
+    )  # fmt: skip
+    limit_rows: int | None = option(
+        "limit.rows", None, "most offsets in one run, shared by how far partitions are behind", least=1
+    )
+    limit_bytes: int | None = option(
+        "limit.bytes", None, "the same in bytes, by the average size of a topic's messages in its last load", "bytes",
+        least=1,
+    )  # fmt: skip
+
+    # ---- tasks and files
+    split_bytes: int = option(
+        "split.bytes", 1024 * MIB, "ranges estimated larger are split; each piece has files of its own", "bytes", least=1
+    )
+    pack_bytes: int = option(
+        "pack.bytes", 64 * MIB, "small ranges share a task up to this estimate", "bytes", least=1
+    )
+    compression: str = option(
+        "compression", "snappy", "of the Parquet files", choices=("snappy", "gzip", "zstd", "lz4", "none")
+    )
+    include_headers: bool = option(
+        "include.headers", False, "a column headers; null before Kafka 0.11, which brought them"
+    )
+
+    # ---- hours
+    time_from: str = option(
+        "time.from",
+        "message",
+        "what decides about the hour of a row: its message's timestamp, a field of its JSON value, a Python function, or"
+        " the time of the plan; rows that have none get the time of the plan, which a restart keeps",
+        choices=("message", "json", "callable", "plan"),
+    )
+    time_field: str | None = option(
+        "time.field", None, "with json: the path of the field, $.created or $.meta.at", kind=kinds.json_path
+    )
+    time_unit: str = option(
+        "time.unit", "ms", "with json: what the field holds", choices=("ms", "s", "us", "iso")
+    )
+    time_callable: str | None = option(
+        "time.callable",
+        None,
+        "with callable: package.module:function(key, value, timestamp_ms) -> ms since 1970, or None; key and value are"
+        " bytes or None, and executors must have the module",
+        kind=CLASS,
+    )
+    lateness_minutes: int = option(
+        "lateness.minutes",
+        10,
+        "an hour is closed when every partition's position has passed its end by so much",
+        "min",
+        least=0,
+    )
+    close_hours: bool = option(
+        "hours.close", True, "write _CLOSED into an hour's folder once it is closed: the flag that later jobs wait for"
+    )
+
+    # ---- afterwards
+    group_id: str | None = option(
+        "group.id", None, "positions are copied to this group for tools that show lag; nowhere when empty",
+        kind=kinds.name,
+    )  # fmt: skip
+    offsets_storage: str | None = option(
+        "offsets.storage",
+        None,
+        "where the group keeps them: zookeeper (when zookeeper.connect is given), kafka (0.8.2 and later), or dual",
+        choices=("zookeeper", "kafka", "dual"),
+    )
+    audit_values: bool = option(
+        "audit.values",
+        True,
+        "read the staged files back and compare CRC sums of all values with those of the reader; false compares counts",
+    )
+    snapshot_every: int = option(
+        "snapshot.every", 50, "manifests are folded into one snapshot after so many", least=1
+    )
+    trash_days: int = option(
+        "trash.days", 7, "superseded files are deleted after so many days; -1 keeps them", "days", least=-1
+    )
+
+    def problems(self) -> Iterable[str]:
+        """What is wrong between options that are each right."""
+        if not self.bootstrap and self.zookeeper_connect is None:
+            yield "the cluster is missing: give zookeeper.connect or bootstrap.servers"
+        chosen = [bool(self.topics), self.topics_pattern is not None, bool(self.partitions)]
+        if sum(chosen) != 1:
+            yield "exactly one of topics, topics.pattern and partitions says what is loaded"
+        if (self.time_from == "json") != (self.time_field is not None):
+            yield "time.from json and time.field go together"
+        if (self.time_from == "callable") != (self.time_callable is not None):
+            yield "time.from callable and time.callable go together"
+        if self.offsets_storage is not None and self.group_id is None:
+            yield "offsets.storage needs group.id"
+        if self.storage in ("zookeeper", "dual") and self.zookeeper_connect is None:
+            yield f"offsets.storage {self.storage} needs zookeeper.connect"
+
+    @property
+    def storage(self) -> str:
+        """Where the group's offsets are: what is said, else ZooKeeper where it is given, else Kafka."""
+        return self.offsets_storage or ("zookeeper" if self.zookeeper_connect is not None else "kafka")

@@ -1,0 +1,145 @@
+"""What a load's plan says, and how: the `work` of a ledger's plan of kind load, rewind, compact or init.  Pure.
+
+    ranges      exactly what is read; tasks[i] of them, one after the other, are task i
+    positions   of all partitions the job has ever seen, as they are after the batch
+    gaps        messages that were gone before they were loaded (out.of.range=earliest)
+    heads       where each log ended when the plan was made: a partition that reaches it has caught up
+    time        how the hour of a row is found: part of the plan, so that a restart with other options changes nothing
+
+A partition's key in JSON is its number as text; of 0.7, whose partitions belong to brokers, "broker-partition".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kafkawire.model import BrokerPartition, PartitionId, TopicPartition
+from sparkpipeline.errors import LedgerDamaged
+from sparkpipeline.ledger.model import Plan
+from sparkpipeline.ranges import OffsetRange
+
+LOAD, REWIND, COMPACT, INIT = "load", "rewind", "compact", "init"
+Positions = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Gap:
+    """Offsets start <= offset < until of a partition that the log no longer had."""
+
+    topic: str
+    partition: PartitionId
+    start: int
+    until: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition} [{self.start}, {self.until})"
+
+
+@dataclass(frozen=True, slots=True)
+class HourRule:
+    """What decides about the hour of a row: options time.from, time.field, time.unit, time.callable."""
+
+    source: str = "message"
+    field: str | None = None
+    unit: str = "ms"
+    function: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """The work of a batch that reads topics (kinds load and rewind)."""
+
+    ranges: tuple[OffsetRange, ...]
+    tasks: tuple[int, ...]
+    positions: Positions
+    heads: Positions
+    gaps: tuple[Gap, ...] = ()
+    rule: HourRule = HourRule()  # noqa: RUF009  # frozen
+
+    @property
+    def rows(self) -> int:
+        """Offsets to read: what it loads at most."""
+        return sum(rng.count for rng in self.ranges)
+
+    def work(self) -> dict[str, Any]:
+        """For Plan.work."""
+        return {
+            "ranges": [_range_row(rng) for rng in self.ranges],
+            "tasks": list(self.tasks),
+            "positions": nested(self.positions),
+            "heads": nested(self.heads),
+            "gaps": [_gap_row(gap) for gap in self.gaps],
+            "time": asdict(self.rule),
+        }
+
+    @classmethod
+    def of(cls, plan: Plan) -> LoadPlan:
+        """Raises LedgerDamaged."""
+        work = plan.work
+        try:
+            ranges = tuple(
+                OffsetRange(row["topic"], partition_of(row["partition"]), int(row["start"]), int(row["until"]))
+                for row in work["ranges"]
+            )
+            gaps = tuple(
+                Gap(row["topic"], partition_of(row["partition"]), int(row["start"]), int(row["until"]))
+                for row in work["gaps"]
+            )
+            tasks = tuple(int(count) for count in work["tasks"])
+            found = cls(ranges, tasks, flat(work["positions"]), flat(work["heads"]), gaps, HourRule(**work["time"]))
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            raise LedgerDamaged(f"is no plan of a load: {exc!r}; abandon it", batch=plan.batch) from None
+        return found
+
+    def of_task(self, number: int) -> tuple[OffsetRange, ...]:
+        """The ranges of one task."""
+        begin = sum(self.tasks[:number])
+        return self.ranges[begin : begin + self.tasks[number]]
+
+
+def partition_of(key: object) -> PartitionId:
+    """A partition id of its JSON.  Raises ValueError."""
+    if isinstance(key, int) and not isinstance(key, bool):
+        return key
+    broker, dash, index = str(key).partition("-")
+    return BrokerPartition(int(broker), int(index)) if dash else int(broker)
+
+
+def nested(values: Positions) -> dict[str, dict[str, int]]:
+    """{"orders": {"0": 17}} of {orders/0: 17}."""
+    found: dict[str, dict[str, int]] = {}
+    for tp in sorted(values, key=_order):
+        found.setdefault(tp.topic, {})[str(tp.partition)] = values[tp]
+    return found
+
+
+def flat(values: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """The other way.  Raises ValueError."""
+    return {
+        TopicPartition(topic, partition_of(key)): int(at) for topic, rows in values.items() for key, at in rows.items()
+    }
+
+
+def in_order(tps: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """By topic, then by partition number."""
+    return sorted(tps, key=_order)
+
+
+def _order(tp: TopicPartition) -> tuple[str, int, int]:
+    if isinstance(tp.partition, BrokerPartition):
+        return tp.topic, tp.partition.broker, tp.partition.index
+    return tp.topic, tp.partition, 0
+
+
+def _range_row(rng: OffsetRange) -> dict[str, Any]:
+    return {"topic": rng.topic, "partition": _id(rng.partition), "start": rng.start, "until": rng.until}
+
+
+def _gap_row(gap: Gap) -> dict[str, Any]:
+    return {"topic": gap.topic, "partition": _id(gap.partition), "start": gap.start, "until": gap.until}
+
+
+def _id(partition: PartitionId) -> int | str:
+    return partition if isinstance(partition, int) else str(partition)
