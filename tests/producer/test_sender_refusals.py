@@ -6,7 +6,7 @@ import pytest
 
 from kafkawire.errors import BrokerError, CorruptMessage
 from kafkawire.model import Part
-from producer.errors import Undeliverable
+from producer.errors import TooLarge
 from tests.fakes.broker import Fail, FakeCluster, entry, gzipped
 from tests.producer.running import OTHER, TP, WAIT_S, part, running
 
@@ -23,7 +23,7 @@ def test_a_message_larger_than_the_target_takes_ends_its_part_after_what_precede
         positions = [at for _, at in reached]
         assert positions == sorted(positions)
         assert positions[-1] == position == 113
-        assert (what, type(reason)) == ("failed", Undeliverable)
+        assert (what, type(reason)) == ("failed", TooLarge)
         for named in ("t/0 on broker 1 (127.0.0.1:", "1026 bytes", "source offset 113", "message.max.bytes"):
             assert named in str(reason)
 
