@@ -1,0 +1,231 @@
+"""The options of df.write.format("kafka08"): Spark's own names, and those of the old producers.
+
+One table: a field holds key, other names, default, unit and meaning; reading, checking and docs/spark.md come from it.
+Names are taken in any case, as Spark takes them.  Pure.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from groundwork.options import OptionError, Options, load, option, specs, warnings_of
+from kafkawire.compression import CODECS
+from kafkawire.dialects import dialect
+from producer.config import ProducerConfig, brokers, codec
+from sparkpipeline.errors import OptionRefused
+
+WHERE = "kafka08 sink"
+PARTITIONERS = {  # what the option takes -> the rule
+    "default": "default",
+    "byte-array": "byte-array",
+    "murmur2": "murmur2",
+    "random": "random",
+    "sticky": "sticky",
+    "kafka.producer.DefaultPartitioner": "default",
+    "kafka.producer.ByteArrayPartitioner": "byte-array",
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "murmur2",
+}
+_BYTES = "keys and values are text or bytes already: cast them in the query"
+REFUSED = {
+    "kafka.key.serializer": _BYTES,
+    "kafka.value.serializer": _BYTES,
+    "kafka.serializer.class": _BYTES,
+    "kafka.key.serializer.class": _BYTES,
+    "kafka.interceptor.classes": "nothing may change messages on the way",
+    "kafka.transactional.id": "brokers know transactions from 0.11 on; this sink writes at least once",
+    "kafka.kafka.version": "the option protocol says what the brokers speak",
+    "path": "there are no files here: the option topic says where rows go",
+}
+_GATHERS = "a request goes when a megabyte has gathered, and at the end of the task"
+WITHOUT_EFFECT = {
+    "checkpointLocation": "Spark itself uses it",
+    "queryName": "Spark itself uses it",
+    "outputMode": "Spark itself uses it",
+    "kafka.producer.type": "a task waits for every answer",
+    "kafka.linger.ms": _GATHERS,
+    "kafka.queue.buffering.max.ms": _GATHERS,
+    "kafka.batch.size": _GATHERS,
+    "kafka.batch.num.messages": _GATHERS,
+    "kafka.queue.buffering.max.messages": "kafka.queue.buffering.max.bytes bounds what waits",
+    "kafka.queue.enqueue.timeout.ms": "kafka.delivery.timeout.ms bounds the waiting",
+    "kafka.max.in.flight": "one request at a time goes to each broker",
+    "kafka.max.in.flight.requests.per.connection": "one request at a time goes to each broker",
+    "kafka.topic.metadata.refresh.interval.ms": "leaders are looked up when a task begins and when one is lost",
+    "kafka.metadata.max.age.ms": "leaders are looked up when a task begins and when one is lost",
+    "kafka.send.buffer.bytes": "the operating system sizes socket buffers",
+    "kafka.receive.buffer.bytes": "the operating system sizes socket buffers",
+}
+_ONLY = {  # options of Spark's format that have one value here, and why
+    "kafka.security.protocol": ("PLAINTEXT", "brokers before 0.9 know nothing else"),
+    "kafka.enable.idempotence": ("false", "brokers know it from 0.11 on; this sink writes at least once"),
+    "includeHeaders": (
+        "false",
+        "messages of these brokers have no headers; drop the column, or leave it: it is ignored",
+    ),
+}
+
+
+def acks(raw: object) -> int:
+    """-1 and 1.  0 asks for no answer: nobody would know what was stored, and at least once would be a lie."""
+    text = str(raw).strip().lower()
+    if text in ("-1", "all", "1"):
+        return 1 if text == "1" else -1
+    raise ValueError(
+        "-1 (or all: every in-sync replica has it) or 1 (the leader has it); 0 tells nobody what was stored"
+    )
+
+
+def partitioner(raw: object) -> str:
+    text = str(raw).strip()
+    if text not in PARTITIONERS:
+        raise ValueError("one of default, byte-array, murmur2, random, sticky")
+    return PARTITIONERS[text]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions(Options):
+    """What a query writes with.  Make it with SinkOptions.of."""
+
+    JVM_ONLY: ClassVar[Mapping[str, str]] = WITHOUT_EFFECT
+
+    bootstrap: tuple[tuple[str, int], ...] = option(
+        "kafka.bootstrap.servers", (), "brokers to ask first, host:port,host:port; one that answers is enough",
+        old="kafka.metadata.broker.list", kind=brokers,
+    )  # fmt: skip
+    zookeeper_connect: str | None = option(
+        "zookeeper.connect", None,
+        "the cluster's ZooKeeper instead, host:port,host:port/chroot; only the driver asks it",
+        old="kafka.zookeeper.connect",
+    )  # fmt: skip
+    zookeeper_timeout_ms: int = option(
+        "zookeeper.session.timeout.ms", 10000, "how long ZooKeeper may take to answer", "ms", least=100
+    )
+    protocol: str = option(
+        "protocol", "auto", "what the brokers speak: auto asks one; 0.8, 0.9, 0.10 or a release such as 0.8.2.2 say it",
+    )  # fmt: skip
+    client_id: str = option("kafka.client.id", "sparkpipeline", "how the brokers' logs name us")
+    topic: str | None = option(
+        "topic", None, "where every row goes, whatever its column topic says; without it the column is needed"
+    )
+    partitioner: str = option(
+        "partitioner", "default",
+        "partition of rows that name none: default (0.8's: hashCode of the key's text or bytes), byte-array (of its bytes),"
+        " murmur2 (the newer clients'); rows without key go where sticky would put them.  sticky: one random partition"
+        " for each batch of rows; random: one for each row",
+        old="kafka.partitioner.class", kind=partitioner,
+    )  # fmt: skip
+    include_timestamps: bool = option(
+        "includeTimestamps", False,
+        "messages get the time of the column timestamp (brokers from 0.10 on); else, as with Spark's own format, the"
+        " time of sending",
+    )  # fmt: skip
+    acks: int = option(
+        "kafka.acks", -1, "-1 or all: every in-sync replica has it; 1: the leader has it",
+        old="kafka.request.required.acks", kind=acks,
+    )  # fmt: skip
+    codec: str = option(
+        "kafka.compression.codec", "none", "none, gzip, snappy, lz4", old="kafka.compression.type", kind=codec
+    )
+    compressed_topics: tuple[str, ...] = option(
+        "kafka.compressed.topics", (), "topics that are compressed; none given: all"
+    )
+    retries: int = option(
+        "kafka.message.send.max.retries", -1,
+        "further tries of a request that failed; negative: as many as fit kafka.delivery.timeout.ms",
+        old="kafka.retries",
+    )  # fmt: skip
+    retry_backoff_ms: int = option(
+        "kafka.retry.backoff.ms", 100, "pause before the second try; it doubles up to 2000", "ms", least=1
+    )
+    request_timeout_ms: int = option(
+        "kafka.request.timeout.ms", 30000, "how long a broker waits for its replicas, and a connection for its opening",
+        "ms", old="kafka.timeout.ms", least=1,
+    )  # fmt: skip
+    delivery_timeout_ms: int = option(
+        "kafka.delivery.timeout.ms", 120000, "how long a row may take, with all its tries", "ms", least=1
+    )
+    topic_wait_ms: int = option(
+        "kafka.topic.wait.ms", 10000, "how long a topic or partition that is missing is waited for", "ms",
+        old="kafka.max.block.ms", least=0,
+    )  # fmt: skip
+    message_max_bytes: int = option(
+        "kafka.message.max.bytes", 1000012, "the brokers' message.max.bytes: no message may be larger", "bytes",
+        old=("kafka.max.request.size", "kafka.max.message.size"), least=1024,
+    )  # fmt: skip
+    batch_bytes: int = option("kafka.batch.bytes", 1 << 20, "most of one partition in a request", "bytes", least=1024)
+    request_bytes: int = option(
+        "kafka.request.max.bytes", 16 << 20, "most bytes of entries in a request", "bytes", least=1024
+    )
+    queue_bytes: int = option(
+        "kafka.queue.buffering.max.bytes", 32 << 20, "most bytes of a task that are not acknowledged yet", "bytes",
+        old="kafka.buffer.memory", least=1024,
+    )  # fmt: skip
+    reconnect_ms: int = option(
+        "kafka.reconnect.backoff.ms", 1000, "least time between two connects to a broker", "ms", least=0
+    )
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> SinkOptions:
+        """The options of a query; names in any case.  Raises OptionRefused, naming option and value."""
+        values = _todays_names(options)
+        _refuse(values)
+        try:
+            found = load(SinkOptions, values, WHERE, jvm=True)
+        except OptionError as exc:
+            raise OptionRefused("; ".join(exc.problems)) from None
+        return found
+
+    def problems(self) -> Iterable[str]:
+        if not self.bootstrap and not self.zookeeper_connect:
+            yield "option 'kafka.bootstrap.servers' is missing (or zookeeper.connect): where are the brokers?"
+        if self.topic is not None and not self.topic.strip():
+            yield "option 'topic' is empty"
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was given and means nothing here; sentences."""
+        return [w for w in warnings_of(self) if "Spark itself" not in w]
+
+    def producer(self, release: str) -> ProducerConfig:
+        """The same for the sender, once the brokers' release is known.  Raises OptionRefused for a codec it has not."""
+        if CODECS[self.codec] not in dialect(release).codecs:
+            raise OptionRefused(f"{self.codec} is not known to Kafka {release}", option="kafka.compression.codec")
+        if self.include_timestamps and not dialect(release).magic:
+            raise OptionRefused(
+                f"messages of Kafka {release} have no timestamps (0.10 and later have)", option="includeTimestamps"
+            )
+        return ProducerConfig(
+            brokers=self.bootstrap, acks=self.acks, request_timeout_ms=self.request_timeout_ms, retries=self.retries,
+            retry_backoff_ms=self.retry_backoff_ms, delivery_timeout_ms=self.delivery_timeout_ms,
+            topic_wait_ms=self.topic_wait_ms, codec=self.codec, compressed_topics=self.compressed_topics,
+            batch_bytes=self.batch_bytes, queue_bytes=self.queue_bytes, message_max_bytes=self.message_max_bytes,
+            request_bytes=self.request_bytes, reconnect_ms=self.reconnect_ms, client_id=self.client_id, version=release,
+        )  # fmt: skip
+
+
+def _todays_names(options: Mapping[str, str]) -> dict[str, str]:
+    """The options under the names that the table has.  Raises OptionRefused for unknown ones."""
+    known = {name.lower(): name for spec in specs(SinkOptions).values() for name in (spec.key, *spec.old)}
+    known |= {name.lower(): name for name in (*WITHOUT_EFFECT, *REFUSED, *_ONLY)}
+    found: dict[str, str] = {}
+    for given, value in options.items():
+        name = known.get(given.lower())
+        if name is None:
+            near = difflib.get_close_matches(given.lower(), known, 1)
+            helps = f"; did you mean {known[near[0]]!r}?" if near else ""
+            raise OptionRefused(f"there is no such option of the sink{helps}", option=given)
+        found[name] = value
+    return found
+
+
+def _refuse(values: dict[str, str]) -> None:
+    """Options that mean something else here.  Takes out what was looked at.  Raises OptionRefused."""
+    for name in REFUSED.keys() & values.keys():
+        raise OptionRefused(f"is not supported: {REFUSED[name]}", option=name)
+    for name, (only, why) in _ONLY.items():
+        said = values.pop(name, only).strip()
+        if said.lower() != only.lower():
+            raise OptionRefused(f"{said} is not possible here, only {only}: {why}", option=name)

@@ -1,0 +1,129 @@
+"""Record batches to rows by partition: which columns say what, which partition a row goes to.
+
+Rows keep their order within a partition.  A row is called by its number within its task, from 0.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+from kafkawire.model import PartitionId, TopicPartition
+from producer.partitioners import Sticky, byte_array_partitioner, default_partitioner, murmur2_partitioner
+from producer.rows import Row, size_of
+from sparkpipeline.errors import NotDelivered
+from sparkpipeline.sink.schema import Columns
+
+KEYS_KEPT = 1 << 16  # hashes of keys: the old ones are slow in Python, and keys come again
+BY_KEY: dict[str, Callable[[Any, int], int]] = {
+    "default": default_partitioner,
+    "byte-array": lambda key, count: byte_array_partitioner(_as_bytes(key) or b"", count),
+    "murmur2": murmur2_partitioner,
+}
+
+
+class Target(Protocol):
+    """What is asked of sink.sender.TaskSender here."""
+
+    def partitions(self, topic: str) -> list[PartitionId]: ...
+
+    def led(self, topic: str) -> list[PartitionId]: ...
+
+    def send(self, tp: TopicPartition, rows: Sequence[Row], numbers: Sequence[int]) -> None: ...
+
+
+class RowSender:
+    """Rows of one task.  topic: where all go; None: the column says.  task: its number, for errors."""
+
+    def __init__(
+        self,
+        target: Target,
+        columns: Columns,
+        topic: str | None,
+        partitioner: str,
+        magic: int,
+        max_bytes: int,
+        task: int | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.rows = 0  # taken so far
+        self._target, self._columns, self._topic = target, columns, topic
+        self._magic, self._max_bytes, self._task = magic, max_bytes, task
+        self._rng = rng or random.Random()
+        self._sticky = Sticky(self._rng)
+        self._rule = partitioner
+        by_key = BY_KEY.get(partitioner)
+        self._by_key = lru_cache(KEYS_KEPT)(by_key) if by_key is not None else None
+
+    def take(self, batch: Any) -> None:
+        """All rows of a pyarrow.RecordBatch.  Raises NotDelivered, naming the row, and what the target raises."""
+        first, self.rows = self.rows, self.rows + batch.num_rows
+        self._sticky.forget()
+        waiting: dict[TopicPartition, tuple[list[Row], list[int]]] = {}
+        for number, (topic, partition, key, row) in enumerate(self._rows(batch), first):
+            tp = self._where(topic, partition, key, number)
+            size = size_of(row, self._magic)
+            if size > self._max_bytes:
+                raise self._refused(
+                    f"a message of {size} bytes is larger than kafka.message.max.bytes ({self._max_bytes}): raise it "
+                    "when the brokers take more",
+                    tp.topic, tp.partition, number,
+                )  # fmt: skip
+            rows, numbers = waiting.setdefault(tp, ([], []))
+            rows.append(row)
+            numbers.append(number)
+        for tp, (rows, numbers) in waiting.items():
+            self._target.send(tp, rows, numbers)
+
+    def _rows(self, batch: Any) -> Any:
+        """(topic, partition, key as it is hashed, row) of each."""
+        columns, count = self._columns, batch.num_rows
+        nothing = [None] * count
+        keys = nothing if columns.key is None else batch.column(columns.key).to_pylist()
+        values = batch.column(columns.value).to_pylist()
+        topics = nothing if columns.topic is None else batch.column(columns.topic).to_pylist()
+        partitions = nothing if columns.partition is None else batch.column(columns.partition).to_pylist()
+        for topic, partition, key, value, stamp in zip(
+            topics, partitions, keys, values, self._timestamps(batch), strict=True
+        ):
+            yield topic, partition, key, Row(_as_bytes(key), _as_bytes(value), stamp)
+
+    def _timestamps(self, batch: Any) -> list[int | None]:
+        """Milliseconds; the time of sending for null; −1 (none) stays −1.  Nothing in formats without timestamps."""
+        if not self._magic:
+            return [None] * batch.num_rows
+        now_ms = int(time.time() * 1000)
+        if self._columns.timestamp is None:
+            return [now_ms] * batch.num_rows
+        stamps = batch.column(self._columns.timestamp).cast("int64").to_pylist()  # microseconds: Spark has no others
+        return [now_ms if us is None else us // 1000 for us in stamps]
+
+    def _where(self, named: str | None, partition: int | None, key: Any, number: int) -> TopicPartition:
+        topic = self._topic if self._topic is not None else named
+        if topic is None:
+            raise self._refused(
+                "the column topic is null: the option topic can say where such rows go", None, None, number
+            )
+        ids = self._target.partitions(topic)
+        if partition is not None:
+            if partition not in ids:
+                raise self._refused(f"the topic has {len(ids)} partitions", topic, partition, number)
+            return TopicPartition(topic, partition)
+        if key is not None and self._by_key is not None:
+            return TopicPartition(topic, ids[self._by_key(key, len(ids))])
+        led = self._target.led(topic) or ids
+        if self._rule == "random":
+            return TopicPartition(topic, self._rng.choice(led))
+        chosen = self._sticky.choose(topic, led)
+        assert chosen is not None, "a topic without partitions is not known"
+        return TopicPartition(topic, chosen)
+
+    def _refused(self, why: str, topic: str | None, partition: PartitionId | None, number: int) -> NotDelivered:
+        return NotDelivered(why, topic=topic, partition=partition, row=number, task=self._task)
+
+
+def _as_bytes(field: Any) -> bytes | None:
+    return field.encode() if isinstance(field, str) else field

@@ -1,0 +1,159 @@
+"""df.write.format("kafka08") and writeStream: rows of a DataFrame into topics that exist, at least once.
+
+    write    in each task: its rows in order, by partition; ends when every one is acknowledged
+    commit   on the driver: nothing is left to do
+    abort    on the driver: what other tasks have written stays written
+
+A task that is run again, or a micro-batch after a restart, writes its rows again.  Topics are never created: one that
+is missing fails the query.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from kafkawire.dialects import dialect
+from producer.config import ProducerConfig
+from sparkpipeline.access import ClusterAccess
+from sparkpipeline.brokers import Brokers
+from sparkpipeline.errors import OptionRefused, PipelineError, UnknownPartition
+from sparkpipeline.protocol import resolve_release
+from sparkpipeline.sink.options import SinkOptions
+from sparkpipeline.sink.rows import RowSender
+from sparkpipeline.sink.schema import Columns, columns_of
+from sparkpipeline.sink.sender import TaskSender
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:  # Spark 4.0 has the batch writer only
+    DataSourceStreamArrowWriter = DataSourceArrowWriter
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the driver found out and each task is given; pickled."""
+
+    access: ClusterAccess
+    config: ProducerConfig
+    columns: Columns
+    topic: str | None
+    partitioner: str
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """One task's rows: how many are acknowledged in each partition."""
+
+    rows: dict[tuple[str, int], int]
+
+
+def prepare(options: Mapping[str, str], schema: Any) -> Job:
+    """On the driver: options and columns checked, brokers found, the topic looked for.
+
+    Raises OptionRefused, Unreachable, UnknownPartition.
+    """
+    given = SinkOptions.of(options)
+    columns = columns_of(schema, given)
+    for warning in given.warnings:
+        log.warning("%s", warning)
+    bootstrap = given.bootstrap or _from_zookeeper(given)
+    release = resolve_release(given.protocol, bootstrap, given.client_id, given.request_timeout_ms)
+    access = ClusterAccess(bootstrap, release, given.client_id, given.request_timeout_ms)
+    if given.topic is not None:
+        _look_for(given.topic, access)
+    return Job(access, given.producer(release), columns, given.topic, given.partitioner)
+
+
+def _from_zookeeper(options: SinkOptions) -> tuple[tuple[str, int], ...]:
+    from sparkpipeline.zookeeper import bootstrap_of, zookeeper  # here: only the driver has kazoo
+
+    assert options.zookeeper_connect is not None, "one of the two is given"
+    with zookeeper(options.zookeeper_connect, timeout_s=options.zookeeper_timeout_ms / 1000) as zk:
+        return tuple(bootstrap_of(zk))
+
+
+def _look_for(topic: str, access: ClusterAccess) -> None:
+    with Brokers(access) as brokers:
+        if not brokers.view().partitions(topic):
+            raise UnknownPartition(
+                "the target has no such topic, and nothing here creates one: create it with as many partitions as it "
+                "is to have",
+                topic=topic,
+            )
+
+
+def write_rows(job: Job, batches: Iterator[Any]) -> Written:
+    """One task.  Raises NotDelivered with topic, partition and row (its number in the task)."""
+    task = _task_number()
+    sender = TaskSender(job.access, job.config)
+    magic = dialect(job.access.release).magic
+    rows = RowSender(sender, job.columns, job.topic, job.partitioner, magic, job.config.message_max_bytes, task)
+    try:
+        for batch in batches:
+            rows.take(batch)
+        sender.flush()
+    except PipelineError as failed:
+        if task is not None and "task" not in failed.coordinates:
+            raise type(failed)(failed.sentence, **failed.coordinates, task=task) from failed
+        raise
+    finally:
+        sender.close()
+    return Written({(tp.topic, int(str(tp.partition))): count for tp, count in sender.stored.items()})
+
+
+def _task_number() -> int | None:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else context.partitionId()
+
+
+class Kafka08Writer(DataSourceArrowWriter):
+    """df.write.  Made on the driver."""
+
+    def __init__(self, options: Mapping[str, str], schema: Any, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionRefused("a topic is only ever appended to", mode="overwrite")
+        self.job = prepare(options, schema)
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        return write_rows(self.job, iterator)
+
+    def commit(self, messages: list[Any]) -> None:
+        log.info("%s", told(messages))
+
+    def abort(self, messages: list[Any]) -> None:
+        log.warning("a task failed; what others wrote stays in the topics: %s", told(messages))
+
+
+class Kafka08StreamWriter(DataSourceStreamArrowWriter):
+    """df.writeStream.  overwrite is set by output mode complete, which would write every row again each time."""
+
+    def __init__(self, options: Mapping[str, str], schema: Any, overwrite: bool) -> None:
+        self.job = prepare(options, schema)
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        return write_rows(self.job, iterator)
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        log.info("batch %d: %s", batchId, told(messages))
+
+    def abort(self, messages: list[Any], batchId: int) -> None:
+        log.warning("batch %d: a task failed; what others wrote stays in the topics: %s", batchId, told(messages))
+
+
+def told(messages: list[Any]) -> str:
+    """The rows of all tasks in one sentence."""
+    rows: dict[tuple[str, int], int] = {}
+    for message in messages:
+        for tp, count in (message.rows if message is not None else {}).items():
+            rows[tp] = rows.get(tp, 0) + count
+    topics = sorted({topic for topic, _ in rows})
+    return f"{sum(rows.values())} rows in {len(rows)} partitions of {', '.join(topics) or 'no topic'}"
