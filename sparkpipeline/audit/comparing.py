@@ -1,0 +1,154 @@
+"""The sums of two logs held against each other, and the rows that a user gets.  Pure.
+
+A scope is what is compared as one: a partition with its namesake, or, where a topic was partitioned anew on its way,
+the whole topic (partition None).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sparkpipeline.audit.figures import Figures
+from sparkpipeline.audit.matching import BEHIND, CUT, DUPLICATE, FOREIGN, LOST, TARGET, Group, GroupKey
+from sparkpipeline.audit.windows import label
+
+REORDERED, MOVED, CHANGED, UNEQUAL = "reordered", "moved", "changed", "unequal"
+KINDS = {
+    LOST: "in the source only",
+    BEHIND: "in the source only, after the last message that both have: not there yet",
+    DUPLICATE: "more often in the target than in the source",
+    FOREIGN: "in the target only",
+    CUT: "in one log only, before the first message that both have: the other log begins later, by its retention",
+    CHANGED: "in both at the same offset, with another key or value",
+    REORDERED: "the same messages in another order",
+    MOVED: "the same messages with other timestamps",
+    UNEQUAL: "sums differ (--no-match: nobody looked for the messages)",
+}
+COLUMNS = ("topic", "partition", "window", "difference", "messages", "source", "target", "first_offset", "last_offset")
+
+
+class Scope(NamedTuple):
+    topic: str
+    partition: int | None  # None: the whole topic
+
+    def __str__(self) -> str:
+        return self.topic if self.partition is None else f"{self.topic}/{self.partition}"
+
+
+Windowed = Mapping[int, Figures]
+Sums = Mapping[Scope, Windowed]
+NOTHING = Figures()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A row of what the audit prints.
+
+    messages       so many; None where only sums are known        source, target   messages in this window, each side
+    first_offset, last_offset   between which they stand: in the target's log for duplicate, foreign and what the
+                   source's retention cut; else in the source's
+    """
+
+    topic: str
+    partition: int | None
+    window: str
+    difference: str  # one of KINDS
+    messages: int | None
+    source: int | None
+    target: int | None
+    first_offset: int | None
+    last_offset: int | None
+
+    def row(self) -> tuple[object, ...]:
+        """Its values in the order of COLUMNS."""
+        return tuple(getattr(self, name) for name in COLUMNS)
+
+
+def by_scope(parts: Mapping[tuple[str, int], Windowed], keyed: Collection[str]) -> dict[Scope, dict[int, Figures]]:
+    """Sums of partitions as sums of scopes; keyed: topics whose partitions are added up."""
+    sums: dict[Scope, dict[int, Figures]] = {}
+    for (topic, partition), windows in sorted(parts.items()):
+        scope = Scope(topic, None if topic in keyed else partition)
+        into = sums.setdefault(scope, {})
+        for window, figures in windows.items():
+            added = figures if scope.partition is not None else figures.beside(NOTHING)
+            into[window] = into[window].beside(added) if window in into else added
+    return sums
+
+
+def total(windows: Windowed) -> int:
+    """Messages in all of them."""
+    return sum(figures.count for figures in windows.values())
+
+
+def unequal(source: Sums, target: Sums) -> dict[Scope, list[int]]:
+    """The scopes that differ, with the windows in which they do."""
+    found: dict[Scope, list[int]] = {}
+    for scope in sorted({*source, *target}, key=str):
+        ours, theirs = source.get(scope, {}), target.get(scope, {})
+        windows = [
+            w for w in sorted({*ours, *theirs}) if not ours.get(w, NOTHING).same(theirs.get(w, NOTHING))
+        ]  # fmt: skip
+        if windows:
+            found[scope] = windows
+    return found
+
+
+def from_sums(
+    scope: Scope, windows: Iterable[int], ours: Windowed, theirs: Windowed, block: int = 0
+) -> list[Difference]:
+    """What the sums alone tell of these windows."""
+    rows = []
+    for window in windows:
+        a, b = ours.get(window, NOTHING), theirs.get(window, NOTHING)
+        kind = REORDERED if a.same_messages(b) else UNEQUAL
+        bounds = [offset for offset in (a.first, a.last) if offset is not None]
+        first, last = min(bounds, default=None), max(bounds, default=None)
+        many = a.count if kind == REORDERED else None
+        where = (scope.topic, scope.partition, label(window, block))
+        rows.append(Difference(*where, kind, many, a.count, b.count, first, last))
+    return rows
+
+
+def from_groups(
+    scope: Scope, windows: Iterable[int], ours: Windowed, theirs: Windowed, groups: Mapping[GroupKey, Group], block: int
+) -> list[Difference]:
+    """What is different in a scope, after its messages were matched one by one.
+
+    windows: those whose sums differ.  Where no message is without a partner, order or time is what differs.
+    """
+    if not groups:
+        return _no_odd_ones(scope, windows, ours, theirs)
+    rows = []
+    for (kind, side, partition, window), group in sorted(groups.items(), key=_place):
+        known = window >= 0  # sums of the first pass are by the hour
+        where = (scope.topic, partition, label(window, block, side == TARGET and kind != DUPLICATE))
+        counts = (_count(ours, window, known), _count(theirs, window, known))
+        rows.append(Difference(*where, kind, group.messages, *counts, group.first, group.last))
+    return rows
+
+
+def _place(item: tuple[GroupKey, Group]) -> tuple[int, int, str]:
+    (kind, _side, partition, window), group = item
+    return partition, window if window >= 0 else group.first, kind
+
+
+def _count(windows: Windowed, window: int, known: bool) -> int:
+    """Messages of the hour; of the scope where blocks are not counted."""
+    return windows.get(window, NOTHING).count if known else total(windows)
+
+
+def _no_odd_ones(scope: Scope, windows: Iterable[int], ours: Windowed, theirs: Windowed) -> list[Difference]:
+    """Each message has its partner: windows with the same sums are in another order, the others in another hour."""
+    chosen = list(windows)
+    reordered = [w for w in chosen if ours.get(w, NOTHING).same_messages(theirs.get(w, NOTHING))]
+    moved = sorted({*chosen} - {*reordered})
+    rows = from_sums(scope, reordered, ours, theirs)
+    for window in moved:
+        a, b = ours.get(window, NOTHING), theirs.get(window, NOTHING)
+        rows.append(
+            Difference(scope.topic, scope.partition, label(window), MOVED, None, a.count, b.count, a.first, a.last)
+        )
+    return rows

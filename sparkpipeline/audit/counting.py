@@ -1,0 +1,129 @@
+"""What the tasks of an audit do: read ranges, and send back sums, or hashes to be matched.  No pyarrow, no Spark."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkawire.model import MessageSet
+from sparkpipeline.access import ClusterAccess
+from sparkpipeline.audit.figures import Figures
+from sparkpipeline.audit.hashing import HAS_NUMPY, Hashed, add, hashed
+from sparkpipeline.audit.matching import Pack
+from sparkpipeline.audit.windows import Windows, untimed
+from sparkpipeline.errors import CorruptData
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.sets import read_sets
+
+Read = Callable[[OffsetRange, ClusterAccess, ReadOptions], Iterable[MessageSet]]
+PACK_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of one side, and into which windows its messages are put."""
+
+    side: str
+    range: OffsetRange
+    windows: Windows
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How tasks read both sides; pickled with them."""
+
+    access: Mapping[str, ClusterAccess]  # by side
+    options: ReadOptions
+
+    def count(self, pieces: Iterable[Piece], read: Read = read_sets) -> Iterator[tuple[Piece, dict[int, Figures]]]:
+        """The sums of each piece by window."""
+        for piece in pieces:
+            sums: dict[int, Figures] = {}
+            for found in self._hashed(piece, read):
+                add(sums, found, piece.windows)
+            yield piece, sums
+
+    def hashes(
+        self, pieces: Iterable[Piece], shares: Mapping[tuple[str, int], tuple[int | None, int]], read: Read = read_sets
+    ) -> Iterator[tuple[tuple[str, int | None, int], Pack]]:
+        """The hashes of each piece, each in the share that all its likes come to, as (topic, partition | None, share).
+
+        shares: of (topic, partition): the partition of its scope (None: the topic as a whole), and in how many.
+        """
+        for piece in pieces:
+            topic, partition = piece.range.topic, int(str(piece.range.partition))
+            scope_partition, count = shares[topic, partition]
+            packer = _Packer(piece, partition, count)
+            for found in self._hashed(piece, read):
+                packer.add(found)
+                if packer.rows >= PACK_ROWS * count:
+                    yield from (((topic, scope_partition, share), pack) for share, pack in packer.packs())
+            yield from (((topic, scope_partition, share), pack) for share, pack in packer.packs())
+
+    def _hashed(self, piece: Piece, read: Read) -> Iterator[Hashed]:
+        rng, options = piece.range, self.options
+        sets = read(rng, self.access[piece.side], options)
+        try:
+            for message_set in sets:
+                for columns in message_set.pieces(options.check_crcs):
+                    found = hashed(columns, rng.start, rng.until, HAS_NUMPY)
+                    _check_times(piece, found)
+                    yield found
+                    damage = columns.damage
+                    if damage is not None and columns.resume_at < rng.until:
+                        offset = columns.resume_at if damage.offset is None else damage.offset
+                        raise CorruptData(damage.why, topic=rng.topic, partition=rng.partition, offset=offset)
+        finally:
+            if isinstance(sets, Generator):
+                sets.close()
+
+
+def _check_times(piece: Piece, found: Hashed) -> None:
+    """A bound by time says nothing of a message that has none."""
+    if not piece.windows.bounded or not len(found.offsets):
+        return
+    stamps = found.timestamps_ms
+    bare = 0 if stamps is None else next((n for n, stamp in enumerate(listed(stamps)) if stamp < 0), None)
+    if bare is not None:
+        raise untimed(piece.range.topic, piece.range.partition, int(found.offsets[bare]))
+
+
+class _Packer:
+    """The messages of one piece, dealt to their shares."""
+
+    def __init__(self, piece: Piece, partition: int, count: int) -> None:
+        self.rows = 0
+        self._piece, self._partition, self._count = piece, partition, count
+        self._shares: dict[int, tuple[array[int], array[int], array[int]]] = {}
+
+    def add(self, found: Hashed) -> None:
+        windows, count, shares = self._piece.windows, self._count, self._shares
+        stamps = [-1] * len(found.offsets) if found.timestamps_ms is None else listed(found.timestamps_ms)
+        for hash_, offset, stamp in zip(listed(found.hashes), listed(found.offsets), stamps, strict=True):
+            if windows.bounded and not windows.holds(stamp):
+                continue
+            share = hash_ % count
+            if share not in shares:
+                shares[share] = array("Q"), array("q"), array("q")
+            hashes, offsets, of_windows = shares[share]
+            hashes.append(hash_)
+            offsets.append(offset)
+            of_windows.append(windows.of(offset, stamp))
+            self.rows += 1
+
+    def packs(self) -> list[tuple[int, Pack]]:
+        """What was dealt, which is then forgotten."""
+        made = [
+            (share, Pack(self._piece.side, self._partition, *(column.tobytes() for column in columns)))
+            for share, columns in self._shares.items()
+        ]
+        self._shares, self.rows = {}, 0
+        return made
+
+
+def listed(column: Sequence[int] | Any) -> list[int]:
+    """A column as Python numbers, whatever it is."""
+    return column.tolist() if hasattr(column, "tolist") else list(column)
