@@ -1,0 +1,205 @@
+"""The cluster's ZooKeeper, on the driver only: who the brokers are, where groups stand, who is at work on something.
+
+    with zookeeper("zk1:2181,zk2:2181/kafka") as zk:
+        bootstrap_of(zk)
+
+kazoo with its threads; executors are given addresses and never come here.  Everything that goes wrong between `with`
+and its end is an error of sparkpipeline.errors: no call waits much longer than timeout_s for a ZooKeeper that is away.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoAuthError, NodeExistsError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.retry import KazooRetry
+
+from groundwork.options import Secret
+from groundwork.tls import plain_tls
+from kafkawire.cluster.zookeeper import read_brokers
+from kafkawire.v08 import znodes
+from sparkpipeline.errors import OptionRefused, Refused, Unreachable
+from sparkpipeline.groupnodes import group_owners as group_owners
+from sparkpipeline.groupnodes import left_zookeeper as left_zookeeper
+from sparkpipeline.groupnodes import read_nodes
+from sparkpipeline.groupnodes import read_positions as read_positions
+from sparkpipeline.groupnodes import write_positions as write_positions
+from zkconsumer.errors import ConsumerError
+from zkconsumer.session.access import Access, Tls, identity
+
+log = logging.getLogger(__name__)
+
+CONNECT = "zookeeper.connect"
+RECONNECT_MAX_S = 1.0
+
+
+@contextmanager
+def zookeeper(
+    connect: str,
+    auth: Secret | str | None = None,
+    tls: Tls | None = None,
+    timeout_s: float = 10,
+    set_acl: bool = False,
+) -> Iterator[KazooClient]:
+    """A started client inside the chroot of connect, `host:port,host:port/chroot`.
+
+    auth       digest:USER:PASSWORD
+    set_acl    what is created may be written by that identity only (zkconsumer.session.access)
+    timeout_s  of the session, and for connecting, at first and again
+
+    Raises OptionRefused for what cannot be meant, Unreachable, Refused where ZooKeeper's access lists forbid it; so
+    does the body, for what kazoo raises in it.
+    """
+    client = _client(connect, _access(auth, tls, set_acl), timeout_s)
+    try:
+        _start(client, connect, timeout_s)
+        yield client
+    except NoAuthError as exc:
+        who = "give zookeeper.auth" if auth is None else "another identity than zookeeper.auth's made it"
+        raise Refused(f"ZooKeeper at {connect} does not allow that: {who}", zookeeper=connect) from exc
+    except (KazooException, KazooTimeoutError) as exc:
+        why = f"{type(exc).__name__} {exc}".strip()
+        raise Unreachable(f"ZooKeeper at {connect} does not answer any more: {why}", zookeeper=connect) from exc
+    finally:
+        _close(client)
+
+
+def bootstrap_of(zk: KazooClient) -> tuple[tuple[str, int], ...]:
+    """The addresses of the brokers that are registered now, by id.  Raises Unreachable when there is none."""
+    brokers = read_brokers(zk, znodes)
+    if not brokers:
+        raise Unreachable(f"no broker with a plain address is registered in ZooKeeper at {_where(zk)}")
+    return tuple((broker.host, broker.port) for _, broker in sorted(brokers.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Whether a lock is ours, else who has it; true when it is."""
+
+    ours: bool
+    by: str
+
+    def __bool__(self) -> bool:
+        return self.ours
+
+
+@contextmanager
+def lock(zk: KazooClient, path: str, who: str, wait_s: float = 0) -> Iterator[Held]:
+    """An ephemeral node that says `who` is at work; its parents are made and stay.
+
+    It only avoids waste: a session that is lost gives it to others while we go on.  wait_s: as long as another has it;
+    a holder that was killed has it until its session is over.
+    """
+    deadline = time.monotonic() + wait_s
+    by = _taken(zk, path, who)
+    while by is not None and (left := deadline - time.monotonic()) > 0:
+        gone = threading.Event()
+        if zk.exists(path, watch=lambda event, gone=gone: gone.set()) is not None:
+            gone.wait(left)
+        by = _taken(zk, path, who)
+    try:
+        yield Held(by is None, who if by is None else by)
+    finally:
+        if by is None:
+            _give_back(zk, path)
+
+
+# ---- inside ----------------------------------------------------------------------------------------------------------
+
+
+def _access(auth: Secret | str | None, tls: Tls | None, set_acl: bool) -> Access:
+    if auth is None and set_acl:
+        raise OptionRefused("closes nodes to all but an identity: give zookeeper.auth", option="zookeeper.set.acl")
+    if auth is None:
+        return Access(tls=tls)
+    try:
+        return Access(identity(auth.text if isinstance(auth, Secret) else auth), set_acl, tls)
+    except ValueError as exc:
+        raise OptionRefused(f"is ***, expected {exc}", option="zookeeper.auth") from None
+
+
+def _client(connect: str, access: Access, timeout_s: float) -> KazooClient:
+    try:
+        handler = _TlsHandler(access.tls) if access.tls is not None else SequentialThreadingHandler()
+        # A client that may try for ever makes its callers wait for ever: calls are kept until it is connected again.
+        retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=RECONNECT_MAX_S, deadline=timeout_s)
+        return KazooClient(
+            hosts=connect, timeout=timeout_s, handler=handler, connection_retry=retry, **access.for_kazoo()
+        )
+    except ValueError as exc:
+        raise OptionRefused(f"{connect!r} is not host:port,host:port/chroot: {exc}", option=CONNECT) from None
+    except ConsumerError as exc:
+        raise OptionRefused(str(exc), option="zookeeper.ssl") from None
+
+
+def _start(client: KazooClient, connect: str, timeout_s: float) -> None:
+    try:
+        client.start(timeout=timeout_s)
+    except KazooTimeoutError as exc:
+        raise Unreachable(
+            f"ZooKeeper at {connect} does not answer within {timeout_s:g} s: is it running, and is zookeeper.connect"
+            " right?",
+            zookeeper=connect,
+        ) from exc
+    if client.chroot and client.exists("/") is None:
+        raise OptionRefused(
+            f"ZooKeeper at {connect} answers, but has no {client.chroot}: is the path at the end right?", option=CONNECT
+        )
+
+
+def _close(client: KazooClient) -> None:
+    """What the session held (a lock) ends with it, at the latest after its time-out."""
+    try:
+        client.stop()
+        client.close()
+    except (KazooException, KazooTimeoutError) as exc:
+        log.warning("the session to ZooKeeper at %s was not closed: %s", _where(client), exc)
+
+
+class _TlsHandler(SequentialThreadingHandler):
+    """Links as the other commands make them: kazoo's own neither look at the host's name nor take one file for both."""
+
+    def __init__(self, tls: Tls) -> None:
+        super().__init__()
+        self._context = tls.context(plain_tls)
+
+    def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: object) -> Any:
+        plain = super().create_connection(address, timeout=timeout)
+        try:
+            return self._context.wrap_socket(plain, server_hostname=hostname)
+        except BaseException:
+            plain.close()
+            raise
+
+
+def _where(zk: KazooClient) -> str:
+    hosts = ",".join(f"{host}:{port}" for host, port in zk.hosts)
+    return f"{hosts}{zk.chroot}"
+
+
+def _taken(zk: KazooClient, path: str, who: str) -> str | None:
+    """Take it; who has it, when that is somebody else."""
+    try:
+        zk.create(path, who.encode(), ephemeral=True, makepath=True)
+    except NodeExistsError:
+        found = read_nodes(zk, [path]).get(path)
+        return "somebody who just left" if found is None else found.decode("utf-8", "replace")
+    return None
+
+
+def _give_back(zk: KazooClient, path: str) -> None:
+    """Only what is this session's: another's may be there where ours was lost."""
+    try:
+        found = zk.exists(path)
+        if found is not None and zk.client_id is not None and found.ephemeralOwner == zk.client_id[0]:
+            zk.delete(path, version=found.version)
+    except (KazooException, KazooTimeoutError) as exc:
+        log.warning("the lock %s is left to the end of the session: %s %s", path, type(exc).__name__, exc)
