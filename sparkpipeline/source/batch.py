@@ -1,0 +1,122 @@
+"""A batch over topics: planned once on the driver, read by tasks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from sparkpipeline.access import ClusterAccess
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.options import Fallback, ReadOptions
+from sparkpipeline.source.cluster import access_of, group_positions
+from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.planning import plan
+from sparkpipeline.source.schema import columns_of
+from sparkpipeline.source.sizes import sampled
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from sparkpipeline.brokers import Brokers
+
+
+class RangesPartition(InputPartition):
+    """What one task reads, and what the driver found out for it.
+
+    ranges        read in this order
+    access        the cluster, its release known: also where the driver had it from ZooKeeper
+    plan_time_ms  when the query was planned: the timestamp of messages without, where timestampFallback says so
+    """
+
+    def __init__(self, ranges: Sequence[OffsetRange], access: ClusterAccess, plan_time_ms: int) -> None:
+        super().__init__(None)
+        self.ranges = tuple(ranges)
+        self.access = access
+        self.plan_time_ms = plan_time_ms
+
+
+def partitions_of(ranges: Sequence[OffsetRange], options: SourceOptions, brokers: Brokers) -> list[RangesPartition]:
+    """The tasks that read these ranges: cut and packed as the options say.  Also a stream's.
+
+    Raises NoLeader, UnknownPartition, Unreachable.
+    """
+    full = [rng for rng in ranges if rng.count > 0]
+    leaders = brokers.leaders({rng.tp for rng in full})
+    led = [replace(rng, leader=leaders[rng.tp]) for rng in full]
+    limits = options.limits
+    measured = limits.by_bytes and (len(led) > 1 or limits.max_bytes is not None)
+    tasks = plan(
+        led,
+        min_partitions=limits.min_partitions,
+        max_records=limits.max_records,
+        max_bytes=limits.max_bytes,
+        pack_bytes=limits.pack_bytes,
+        cores=os.cpu_count() or 1,
+        sizes=sampled(led, brokers.access) if measured else {},
+    )
+    now_ms = time.time_ns() // 1_000_000
+    return [RangesPartition(task, brokers.access, now_ms) for task in tasks]
+
+
+def read_options(options: SourceOptions, columns: tuple[str, ...], plan_time_ms: int) -> ReadOptions:
+    """What a task is told."""
+    return ReadOptions(
+        fetch_bytes=options.fetch_bytes,
+        fetch_bytes_cap=options.fetch_bytes_cap,
+        max_wait_ms=options.max_wait_ms,
+        min_bytes=options.min_bytes,
+        check_crcs=options.check_crcs,
+        fail_on_data_loss=options.fail_on_data_loss,
+        timestamp_fallback=cast(Fallback, options.timestamp_fallback),
+        plan_time_ms=plan_time_ms,
+        include_headers=options.include_headers,
+        columns=columns,
+    )
+
+
+def read_partition(partition: InputPartition, options: SourceOptions, columns: tuple[str, ...]) -> Iterator[Any]:
+    """The record batches of a task; nothing for the partition that Spark makes up where a plan is empty."""
+    if isinstance(partition, RangesPartition):
+        from sparkpipeline.reading.batches import read_ranges  # here: the driver's planner needs none of it
+
+        told = read_options(options, columns, partition.plan_time_ms)
+        yield from read_ranges(partition.ranges, partition.access, told)
+
+
+class Kafka08Reader(DataSourceReader):
+    """Holds values only: it is pickled into every task."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self.options = options
+        self.columns = columns
+
+    @staticmethod
+    def of(options: Mapping[str, str], schema: StructType) -> Kafka08Reader:
+        """Raises OptionRefused."""
+        known = SourceOptions.of(options, streaming=False)
+        return Kafka08Reader(known, columns_of(schema, known.include_headers, known.offset_ranges is not None))
+
+    def partitions(self) -> list[RangesPartition]:
+        """Asked once for each DataFrame that is loaded: what is made of it all reads the same ranges."""
+        from sparkpipeline.brokers import Brokers
+
+        access = access_of(self.options)
+        with Brokers(access) as brokers:
+            return partitions_of(self._ranges(brokers), self.options, brokers)
+
+    def _ranges(self, brokers: Brokers) -> Sequence[OffsetRange]:
+        """Spark pickles this object and its partitions, so that nothing found here stays in it."""
+        if self.options.offset_ranges is not None:
+            return self.options.offset_ranges
+        from sparkpipeline.source.resolving import resolve_batch
+
+        found = resolve_batch(self.options, brokers, group_positions(self.options, brokers.access))
+        return [OffsetRange(tp.topic, tp.partition, start, until) for tp, start, until in found]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_partition(partition, self.options, self.columns)

@@ -1,0 +1,90 @@
+"""The cluster of a query as the driver finds it: addresses from options or ZooKeeper, its release, a group's positions.
+
+ZooKeeper is asked here and nowhere else; tasks get addresses of brokers.  kazoo is imported when it is needed: what
+tasks import goes without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.access import ClusterAccess
+from sparkpipeline.errors import Refused
+from sparkpipeline.protocol import resolve_release
+from sparkpipeline.source.options import SourceOptions
+
+Positions = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int | None]]  # None: it has none
+
+
+def access_of(options: SourceOptions) -> ClusterAccess:
+    """How tasks reach the cluster.  Raises Unreachable, OptionRefused, Refused."""
+    bootstrap = options.bootstrap or _bootstrap(options)
+    return ClusterAccess(
+        bootstrap,
+        resolve_release(options.protocol, bootstrap, options.client_id, options.socket_timeout_ms),
+        options.client_id,
+        options.socket_timeout_ms,
+        options.retries,
+        options.retry_interval_ms,
+    )
+
+
+def group_positions(options: SourceOptions, access: ClusterAccess) -> Positions:
+    """What tells where the group of the options stands; it asks when it is called.
+
+    Raises then Unreachable, and Refused where a store does not say for sure.
+    """
+    group = options.group_id or ""
+
+    def positions(tps: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
+        from sparkpipeline.positions import read_group
+
+        storage = options.storage
+        if storage == "kafka":
+            found = read_group(group, tps, storage, access)
+        else:
+            with _zookeeper(options) as zk:
+                found = read_group(group, tps, storage, access, zk)
+        return {tp: _known(group, tp, at) for tp, at in found.items()}
+
+    return positions
+
+
+def _known(group: str, tp: TopicPartition, at: object) -> int | None:
+    """The offset; None where nobody ever committed one.  What is not known is neither."""
+    from zkconsumer.offsets.store import NONE
+
+    if isinstance(at, int):
+        return at
+    if at is NONE:
+        return None
+    raise Refused(f"where group {group} stands is not known: {at}", topic=tp.topic, partition=tp.partition, group=group)
+
+
+def _bootstrap(options: SourceOptions) -> tuple[tuple[str, int], ...]:
+    from sparkpipeline.zookeeper import bootstrap_of
+
+    with _zookeeper(options) as zk:
+        return bootstrap_of(zk)
+
+
+@contextmanager
+def _zookeeper(options: SourceOptions) -> Iterator[Any]:
+    """A client in the cluster's chroot."""
+    from sparkpipeline.zookeeper import zookeeper
+    from zkconsumer.session.access import Tls
+
+    tls = Tls(
+        options.zookeeper_ssl_ca,
+        options.zookeeper_ssl_certificate,
+        options.zookeeper_ssl_key,
+        options.zookeeper_ssl_key_password,
+        options.zookeeper_ssl_verify,
+    )
+    connect = options.zookeeper_connect or ""
+    timeout_s = options.zookeeper_timeout_ms / 1000
+    with zookeeper(connect, options.zookeeper_auth, tls if options.zookeeper_ssl else None, timeout_s) as zk:
+        yield zk

@@ -1,0 +1,52 @@
+"""`spark.read.format("kafka08")` and its stream and writers: what Spark is handed, and nothing more.
+
+Spark unpickles this in a process of its own for each question it has; so nothing is kept here but the options, and what
+opens a connection is made where it is used.  Import-light: Spark imports it at the first look-up of any format.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+
+from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.schema import schema_text
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from sparkpipeline.source.batch import Kafka08Reader
+    from sparkpipeline.source.stream import Kafka08StreamReader
+
+
+class Kafka08DataSource(DataSource):
+    """Topics of Kafka 0.8 to 0.10 (and later, as far as they answer such clients)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kafka08"
+
+    def schema(self) -> str:
+        """The columns of a query that names none.  Raises OptionRefused: so a wrong option is told at load()."""
+        return schema_text(SourceOptions.of(self.options, streaming=None).include_headers)
+
+    def reader(self, schema: StructType) -> Kafka08Reader:
+        from sparkpipeline.source.batch import Kafka08Reader
+
+        return Kafka08Reader.of(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> Kafka08StreamReader:
+        from sparkpipeline.source.stream import Kafka08StreamReader
+
+        return Kafka08StreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        from sparkpipeline.sink.writer import Kafka08Writer
+
+        return Kafka08Writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        from sparkpipeline.sink.writer import Kafka08StreamWriter
+
+        return Kafka08StreamWriter(self.options, schema, overwrite)

@@ -1,0 +1,52 @@
+"""What values the source's options take: functions from an option's text to its value.
+
+Each raises ValueError with what it expected; groundwork.options makes the sentence.
+"""
+
+from __future__ import annotations
+
+import re
+
+from groundwork.options import Secret
+from sparkpipeline.protocol import resolve_release
+from sparkpipeline.ranges import OffsetRange, parse_ranges
+from zkconsumer import optionkinds
+
+brokers = optionkinds.brokers
+text = optionkinds.text
+secret = optionkinds.secret
+
+_DELAY_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60000, "min": 60000, "h": 3600000, "d": 86400000}
+
+
+def any_text(raw: object) -> str:
+    """Also an empty one, about which there is a better sentence later."""
+    return str(raw).strip()
+
+
+def identity(raw: object) -> Secret:
+    """digest:USER:PASSWORD.  The refusal does not quote it."""
+    scheme, _, who = str(raw).strip().partition(":")
+    user, _, password = who.partition(":")
+    if scheme != "digest" or not user or not password:
+        raise ValueError("digest:USER:PASSWORD")
+    return Secret(f"{scheme}:{who}")
+
+
+def protocol(raw: object) -> str:
+    """auto, or the release that is meant.  0.7 has its place here and is refused yet, by OptionRefused."""
+    name = str(raw).strip().lower()
+    return name if name == "auto" else resolve_release(name, ())
+
+
+def ranges(raw: object) -> tuple[OffsetRange, ...]:
+    """Raises OptionRefused, which has a sentence of its own."""
+    return tuple(parse_ranges(str(raw)))
+
+
+def delay(raw: object) -> int:
+    """A time as Spark writes it, in ms: 15m, 90s, or a number of ms."""
+    found = re.fullmatch(r"([0-9]{1,12})(us|ms|s|m|min|h|d)?", str(raw).strip().lower())
+    if found is None:
+        raise ValueError("a whole number with us, ms, s, m, min, h or d behind it, such as 15m")
+    return int(int(found[1]) * _DELAY_MS[found[2] or "ms"])

@@ -1,0 +1,228 @@
+"""What the options of the source must not say: names that mean something else, and options that contradict each other.
+
+The refusals are those of Spark's own kafka format, each with what to write instead; ours are marked so.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from groundwork.options import Options, specs
+from kafkawire.model import TopicPartition
+from sparkpipeline.errors import OptionRefused
+from sparkpipeline.source.offsets import EARLIEST, LATEST, Bound, Fixed, Offsets, Times, in_order
+
+if TYPE_CHECKING:
+    from sparkpipeline.source.options import SourceOptions
+
+logger = logging.getLogger(__name__)
+
+_BYTES = "keys and values are bytes: decode them in the query"
+REFUSED = {
+    "kafka.auto.offset.reset": "startingOffsets says where a query begins, and each later batch goes on where the one"
+    " before it ended",
+    "kafka.key.deserializer": _BYTES,
+    "kafka.value.deserializer": _BYTES,
+    "kafka.deserializer.class": _BYTES,
+    "kafka.enable.auto.commit": "Spark keeps the offsets; nothing is committed",
+    "kafka.auto.commit.enable": "Spark keeps the offsets; nothing is committed",
+    "kafka.interceptor.classes": "nothing may change messages on the way",
+}
+WITHOUT_EFFECT = {
+    "groupIdPrefix": "no group is joined",
+    "kafkaConsumer.pollTimeoutMs": "kafka.socket.timeout.ms bounds a fetch",
+    "kafka.session.timeout.ms": "no group is joined",
+    "kafka.heartbeat.interval.ms": "no group is joined",
+    "kafka.max.poll.records": "rows travel in batches of about 1 MB",
+    "kafka.max.poll.interval.ms": "no group is joined",
+    "kafka.fetch.max.bytes": "kafka.fetch.message.max.bytes bounds a partition's share of a fetch",
+    "kafka.receive.buffer.bytes": "our links size their own buffers",
+    "kafka.send.buffer.bytes": "our links size their own buffers",
+    "kafka.socket.receive.buffer.bytes": "our links size their own buffers",
+    "kafka.isolation.level": "brokers before 0.11 know no transactions",
+    "kafka.metadata.max.age.ms": "leaders are looked up when a query is planned and when one is lost",
+    "kafka.exclude.internal.topics": "a pattern never chooses __consumer_offsets",
+}
+OF_SPARK = {  # what strictCompat lets pass, with everything that begins with "kafka." and means the same to both
+    "kafka.bootstrap.servers", "assign", "subscribe", "subscribePattern", "startingTimestamp",
+    "startingOffsetsByTimestamp", "startingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets",
+    "startingOffsetsByTimestampStrategy", "failOnDataLoss", "minPartitions", "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "includeHeaders", "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.client.id", "kafka.fetch.min.bytes", "kafka.check.crcs",
+    "kafka.request.timeout.ms", "kafka.max.partition.fetch.bytes", "kafka.fetch.max.wait.ms", "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs", "kafka.security.protocol",
+    "strictCompat", "stateDir",  # Spark's own ignores both
+}  # fmt: skip
+_WITH_RANGES = (
+    "assign", "subscribe", "subscribePattern", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets",
+    "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "minPartitions", "maxRecordsPerPartition",
+    "maxBytesPerPartition", "kafka.group.id",
+)  # fmt: skip
+_ENDINGS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
+_TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "stateDir")
+
+
+def todays_names(options: Mapping[str, str], cls: type[Options]) -> dict[str, str]:
+    """The options under the names that the table has, whatever their case.  Raises OptionRefused for unknown ones."""
+    known = {name.lower(): name for spec in specs(cls).values() for name in (spec.key, *spec.old)}
+    known |= {name.lower(): name for name in (*WITHOUT_EFFECT, *REFUSED, "kafka.security.protocol")}
+    found: dict[str, str] = {}
+    for given, value in options.items():
+        name = known.get(given.lower())
+        if name is None:
+            near = difflib.get_close_matches(given.lower(), known, 1)
+            helps = f"; did you mean {known[near[0]]!r}?" if near else ""
+            raise OptionRefused(f"there is no such option{helps}", option=given)
+        found[name] = value
+    return found
+
+
+def refuse(values: dict[str, str]) -> None:
+    """Options that mean something else here.  Takes out what was looked at.  Raises OptionRefused."""
+    for name in REFUSED.keys() & values.keys():
+        raise OptionRefused(f"is not supported: {REFUSED[name]}", option=name)
+    security = values.pop("kafka.security.protocol", "PLAINTEXT").strip()
+    if security.upper() != "PLAINTEXT":
+        raise OptionRefused(
+            f"{security} is not spoken here, only PLAINTEXT: brokers before 0.9 know nothing else",
+            option="kafka.security.protocol",
+        )
+    _strict(values)
+
+
+def _strict(values: Mapping[str, str]) -> None:
+    if values.get("strictCompat", "").strip().lower() != "true":
+        return
+    extras = sorted(name for name in values if name not in OF_SPARK and name not in WITHOUT_EFFECT)
+    if extras:
+        raise OptionRefused(
+            f"strictCompat refuses what Spark's kafka format does not have: {', '.join(extras)}", option=extras[0]
+        )
+
+
+def check(options: SourceOptions, given: frozenset[str], streaming: bool | None) -> None:
+    """What is wrong between options that are each right.  Raises OptionRefused."""
+    if options.offset_ranges is not None:
+        _check_ranges(given, streaming)
+    else:
+        _ = options.subscription
+    if not options.bootstrap and options.zookeeper_connect is None:
+        raise OptionRefused(
+            "host:port of some brokers is needed, or zookeeper.connect", option="kafka.bootstrap.servers"
+        )
+    _check_zookeeper(options)
+    _check_limits(options)
+    if streaming is True:
+        _check_stream(options, given)
+    elif streaming is False:
+        _check_batch(options)
+        for name in sorted(given & set(_TRIGGER)):
+            logger.warning("option %s means nothing in a batch", name)
+
+
+def _check_ranges(given: frozenset[str], streaming: bool | None) -> None:
+    if streaming:
+        raise OptionRefused("a stream has no fixed ranges", option="offsetRanges")
+    others = sorted(given & set(_WITH_RANGES))
+    if others:
+        raise OptionRefused(
+            f"an exact plan goes with no other of its kind: leave out {', '.join(others)}", option=others[0]
+        )
+
+
+def _check_zookeeper(options: SourceOptions) -> None:
+    tls = {
+        "ca": options.zookeeper_ssl_ca,
+        "certificate": options.zookeeper_ssl_certificate,
+        "key": options.zookeeper_ssl_key,
+    }
+    files = [f"zookeeper.ssl.{name}.location" for name, file in tls.items() if file is not None]
+    if files and not options.zookeeper_ssl:
+        raise OptionRefused("is given, but zookeeper.ssl.client.enable is false: nothing would be TLS", option=files[0])
+    if options.zookeeper_ssl_key is not None and options.zookeeper_ssl_certificate is None:
+        raise OptionRefused("needs zookeeper.ssl.certificate.location", option="zookeeper.ssl.key.location")
+
+
+def _check_limits(options: SourceOptions) -> None:
+    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise OptionRefused(f"{least} is more than maxOffsetsPerTrigger, {most}", option="minOffsetsPerTrigger")
+    if options.fetch_bytes_cap < options.fetch_bytes:
+        raise OptionRefused(
+            f"{options.fetch_bytes_cap} is less than kafka.fetch.message.max.bytes, {options.fetch_bytes}",
+            option="fetchBytesCap",
+        )
+
+
+def _check_start(options: SourceOptions, start: Bound) -> None:
+    if start is not Fixed.GROUP:
+        return
+    if options.group_id is None:
+        raise OptionRefused("startingOffsets=group needs the name of the group", option="kafka.group.id")
+    if options.offsets_storage in ("zookeeper", "dual") and options.zookeeper_connect is None:
+        raise OptionRefused(f"{options.offsets_storage} needs zookeeper.connect", option="kafka.offsets.storage")
+
+
+def _check_stream(options: SourceOptions, given: frozenset[str]) -> None:
+    for name in sorted(given & set(_ENDINGS)):
+        raise OptionRefused("a stream does not end", option=name)
+    start = options.bound_of_start(Fixed.LATEST)
+    _check_start(options, start)
+    if moves(start) and options.state_dir is None:
+        raise OptionRefused(
+            "Spark asks for the first offsets of a stream several times and does not keep the first answer, so that"
+            " a start at latest, at a time or at a group's position could skip messages: name a folder here, or"
+            " numbers (or earliest) in startingOffsets",
+            option="stateDir",
+        )
+
+
+def moves(start: Bound) -> bool:
+    """Whether it may mean other offsets later.  The earliest does too, but what it passed over is gone."""
+    if isinstance(start, Offsets):
+        return LATEST in start.at.values()
+    return start is not Fixed.EARLIEST
+
+
+def _check_batch(options: SourceOptions) -> None:
+    start, end = options.bound_of_start(Fixed.EARLIEST), options.bound_of_end(Fixed.LATEST)
+    _check_start(options, start)
+    for tp in _specially(start, LATEST):
+        raise OptionRefused(
+            f"a batch does not begin at the latest offset{tp}: there is nothing behind it", option="startingOffsets"
+        )
+    for tp in _specially(end, EARLIEST):
+        raise OptionRefused(
+            f"a batch does not end at the earliest offset{tp}: there is nothing before it", option="endingOffsets"
+        )
+    if end is Fixed.GROUP:
+        raise OptionRefused("group says where to begin, not where to end", option="endingOffsets")
+    if isinstance(start, Offsets) and isinstance(end, Offsets):
+        _check_pairs(start.at, end.at, "startingOffsets", "endingOffsets")
+    if isinstance(start, Times) and isinstance(end, Times):
+        _check_pairs(start.at_ms, end.at_ms, "startingOffsetsByTimestamp", "endingOffsetsByTimestamp")
+
+
+def _specially(bound: Bound, number: int) -> Iterator[str]:
+    """Where a bound is -1 or -2: "" for all partitions, else each by name."""
+    if bound is (Fixed.LATEST if number == LATEST else Fixed.EARLIEST):
+        yield ""
+    if isinstance(bound, Offsets):
+        yield from (f" of {tp}" for tp, offset in bound.at.items() if offset == number)
+
+
+def _check_pairs(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], starting: str, ending: str
+) -> None:
+    """Offsets, or times: both name the same partitions, and none begins behind its end."""
+    odd = in_order(start.keys() ^ end.keys())
+    if odd:
+        raise OptionRefused(
+            f"{starting} and {ending} name different partitions: {odd[0]} is in one only", option=ending
+        )
+    for tp, first in start.items():
+        if 0 <= end[tp] < first:
+            raise OptionRefused(f"{tp} begins at {first}, behind its end {end[tp]}", option=starting)

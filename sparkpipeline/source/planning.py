@@ -1,0 +1,148 @@
+"""Which task reads what.  Pure: ranges and estimated sizes in, tasks out.
+
+First ranges are cut, as Spark's kafka format cuts them (minPartitions, maxRecordsPerPartition) and by bytes
+(maxBytesPerPartition); then small ones are packed: a task costs some 50 ms before it reads anything, which 1,000 small
+partitions would pay 1,000 times.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.ranges import OffsetRange
+
+AVERAGE_BYTES = 1024.0  # of a message, where nothing is known
+PACK_BYTES = 64 << 20  # some 2 s of reading: what a task costs by itself is then a few percent
+LEAST_BYTES = 4 << 20  # less is not worth a task of its own, also where a core is idle
+
+Task = tuple[OffsetRange, ...]  # what one task reads, in this order
+Sizes = Mapping[TopicPartition, float]  # average bytes of a message
+_NO_SIZES: Sizes = MappingProxyType({})
+
+
+def plan(
+    ranges: Sequence[OffsetRange],
+    *,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
+    max_bytes: int | None = None,
+    pack_bytes: int = PACK_BYTES,
+    cores: int = 1,
+    sizes: Sizes = _NO_SIZES,
+) -> list[Task]:
+    """The tasks; empty ranges get none.
+
+    min_partitions  at least about so many, as far as there are offsets
+    max_records     most offsets of a task
+    max_bytes       most bytes of a task, by `sizes`
+    pack_bytes      small ranges share a task up to so many; 0: a task for each range, in their order
+    cores           packing leaves so many tasks where each still has LEAST_BYTES
+    """
+    pieces = divided(_within(ranges, max_bytes, sizes), min_partitions, max_records)
+    if not pack_bytes:
+        return [(piece,) for piece in pieces]
+    most = min(pack_bytes, max_bytes or pack_bytes)
+    return packed(pieces, sizes, most, max_records, max(min_partitions or 1, _worth(pieces, sizes, cores)))
+
+
+def divided(
+    ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None = None
+) -> list[OffsetRange]:
+    """As Spark's KafkaOffsetRangeCalculator cuts: by max_records, then in proportion until there are min_partitions.
+
+    Empty ranges go; a range whose share rounds to one stays whole; the last piece takes the rounding rest.
+    """
+    found = [rng for rng in ranges if rng.count > 0]
+    if max_records is not None:
+        found = [piece for rng in found for piece in _cut(rng, -(-rng.count // max_records))]
+    if min_partitions is None or min_partitions <= len(found):
+        return found
+    whole = [_share(rng, found, min_partitions) == 1 for rng in found]
+    split = [rng for rng, one in zip(found, whole, strict=True) if not one]
+    wanted = max(min_partitions - sum(whole), 1)
+    parts = [1 if one else _share(rng, split, wanted) for rng, one in zip(found, whole, strict=True)]
+    return [piece for rng, many in zip(found, parts, strict=True) for piece in _cut(rng, many)]
+
+
+def _share(rng: OffsetRange, among: Sequence[OffsetRange], parts: int) -> int:
+    """How many of the parts are this range's.  Rounded as Java rounds: a half goes up."""
+    return max(int(rng.count / sum(other.count for other in among) * parts + 0.5), 1)
+
+
+def _cut(rng: OffsetRange, parts: int) -> Iterator[OffsetRange]:
+    """Equal pieces, the last ones larger by the rounding rest; none is empty."""
+    start = rng.start
+    for part in range(parts):
+        until = start + (rng.until - start) // (parts - part)
+        if until > start:
+            yield OffsetRange(rng.topic, rng.partition, start, until, rng.leader)
+        start = until
+
+
+def _within(ranges: Sequence[OffsetRange], max_bytes: int | None, sizes: Sizes) -> Sequence[OffsetRange]:
+    if max_bytes is None:
+        return ranges
+    return [piece for rng in ranges for piece in _cut(rng, min(-(-_bytes(rng, sizes) // max_bytes), max(rng.count, 1)))]
+
+
+def _bytes(rng: OffsetRange, sizes: Sizes) -> int:
+    """At least 1, so that there is something to compare."""
+    return max(int(rng.count * sizes.get(rng.tp, AVERAGE_BYTES)), 1)
+
+
+def _worth(pieces: Sequence[OffsetRange], sizes: Sizes, cores: int) -> int:
+    """How many tasks the data is worth when nothing but idle cores asks for them."""
+    return min(cores, -(-sum(_bytes(piece, sizes) for piece in pieces) // LEAST_BYTES))
+
+
+@dataclass(order=True, slots=True)
+class _Bin:
+    bytes: int
+    number: int
+    records: int = 0
+    ranges: list[OffsetRange] = field(default_factory=list, compare=False)
+
+    def put(self, piece: OffsetRange, size: int) -> None:
+        self.ranges.append(piece)
+        self.bytes += size
+        self.records += piece.count
+
+
+def packed(
+    pieces: Sequence[OffsetRange], sizes: Sizes, most: int, max_records: int | None, at_least: int
+) -> list[Task]:
+    """Small pieces share tasks of up to `most` bytes; at least so many tasks, as far as there are pieces.
+
+    Worst fit decreasing: the largest piece left goes where least is.  The largest task comes first, so that no task
+    begins late and lasts long; the pieces of a task are in order.
+    """
+    if not pieces:
+        return []
+    by_size = sorted(((_bytes(piece, sizes), piece) for piece in pieces), key=lambda pair: -pair[0])
+    total = sum(size for size, _ in by_size)
+    wanted = min(max(at_least, -(-total // most)), len(pieces))
+    bins = [_Bin(0, number) for number in range(wanted)]
+    done: list[_Bin] = []
+    for size, piece in by_size:
+        emptiest = heapq.heappop(bins) if bins else _Bin(0, len(done))
+        full = emptiest.ranges and (
+            emptiest.bytes + size > most or (max_records is not None and emptiest.records + piece.count > max_records)
+        )
+        if full:  # what is the emptiest for this piece may still do for a smaller one
+            heapq.heappush(bins, emptiest)
+            emptiest = _Bin(0, len(bins) + len(done))
+        emptiest.put(piece, size)
+        heapq.heappush(bins, emptiest)
+    return [_task(one) for one in sorted(bins, key=lambda one: -one.bytes) if one.ranges]
+
+
+def _task(one: _Bin) -> Task:
+    return tuple(sorted(one.ranges, key=_place))
+
+
+def _place(rng: OffsetRange) -> tuple[str, str, int]:
+    return (rng.topic, str(rng.partition).rjust(24), rng.start)

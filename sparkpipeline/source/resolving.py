@@ -1,0 +1,161 @@
+"""From bounds to numbers: where each partition of a query begins and ends now.
+
+Asks brokers (one question a leader) and decides nothing about tasks.  The rules are those of Spark's kafka format; a
+group's positions and the clamping without failOnDataLoss are ours.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.brokers import Brokers
+from sparkpipeline.errors import DataLoss, OffsetOutOfRange, OptionRefused, Refused
+from sparkpipeline.source import timestamps
+from sparkpipeline.source.cluster import Positions
+from sparkpipeline.source.offsets import EARLIEST, LATEST, Bound, Fixed, Offsets, Time, Times, in_order
+from sparkpipeline.source.options import SourceOptions
+
+logger = logging.getLogger(__name__)
+
+Resolved = list[tuple[TopicPartition, int, int]]  # partition, first offset, offset behind the last
+At = Mapping[TopicPartition, int]
+
+
+def subscribed(options: SourceOptions, brokers: Brokers) -> list[TopicPartition]:
+    """What the query reads, as the cluster is now.  Raises UnknownPartition."""
+    return options.subscription.partitions(brokers.view(refresh=True))
+
+
+def resolve_batch(options: SourceOptions, brokers: Brokers, positions: Positions) -> Resolved:
+    """The ranges of a batch, by topic and partition; empty ones too.
+
+    Raises OptionRefused, UnknownPartition, NoLeader, Unreachable, NoTimestamp, OffsetOutOfRange, DataLoss.
+    """
+    tps = subscribed(options, brokers)
+    if not tps:
+        return []
+    begin = _begin(options, options.bound_of_start(Fixed.EARLIEST), brokers, tps, positions)
+    finish = _finish(options.bound_of_end(Fixed.LATEST), brokers, tps)
+    # Asked last: an offset that a broker has just named for a time is never behind the end.
+    first, last = brokers.earliest(tps), brokers.latest(tps)
+    begin, finish = _numbers(begin, first, last), _numbers(finish, first, last)
+    return [_checked(tp, begin[tp], finish[tp], first[tp], last[tp], options.fail_on_data_loss) for tp in tps]
+
+
+def resolve_start(
+    options: SourceOptions, brokers: Brokers, positions: Positions, default: Bound = Fixed.LATEST
+) -> dict[TopicPartition, int]:
+    """Where a stream begins: a number for each partition that is there now.  Raises as resolve_batch."""
+    tps = subscribed(options, brokers)
+    if not tps:
+        return {}
+    begin = _begin(options, options.bound_of_start(default), brokers, tps, positions)
+    ends = {EARLIEST: brokers.earliest, LATEST: brokers.latest}
+    for which, ask in ends.items():
+        asked = [tp for tp in tps if begin[tp] == which]
+        if asked:
+            begin |= ask(asked)
+    return begin
+
+
+def _begin(
+    options: SourceOptions, bound: Bound, brokers: Brokers, tps: Sequence[TopicPartition], positions: Positions
+) -> dict[TopicPartition, int]:
+    """An offset, EARLIEST or LATEST for each."""
+    match bound:
+        case Fixed.GROUP:
+            return _of_group(options, positions(tps), tps)
+        case Times() | Time():
+            return timestamps.starts(brokers, _times(bound, tps, "startingOffsetsByTimestamp"), options.no_match)
+        case _:
+            return _given(bound, tps, "startingOffsets")
+
+
+def _finish(bound: Bound, brokers: Brokers, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    if isinstance(bound, (Times, Time)):
+        return timestamps.ends(brokers, _times(bound, tps, "endingOffsetsByTimestamp"))
+    return _given(bound, tps, "endingOffsets")
+
+
+def _given(bound: Bound, tps: Sequence[TopicPartition], option: str) -> dict[TopicPartition, int]:
+    if isinstance(bound, Offsets):
+        _same(bound.at, tps, option)
+        return dict(bound.at)
+    return dict.fromkeys(tps, LATEST if bound is Fixed.LATEST else EARLIEST)
+
+
+def _times(bound: Times | Time, tps: Sequence[TopicPartition], option: str) -> dict[TopicPartition, int]:
+    if isinstance(bound, Time):
+        return dict.fromkeys(tps, bound.ms)
+    _same(bound.at_ms, tps, option)
+    return dict(bound.at_ms)
+
+
+def _same(named: At, tps: Sequence[TopicPartition], option: str) -> None:
+    """Spark's rule: one partition named, all named.  A forgotten one would be read from nobody knows where."""
+    missing, extra = in_order(set(tps) - named.keys()), in_order(named.keys() - set(tps))
+    if missing:
+        raise OptionRefused(
+            f"names some partitions, so it must name all that are read: {_list(missing)} missing (-2 is the earliest"
+            " offset, -1 the latest)",
+            option=option,
+        )
+    if extra:
+        raise OptionRefused(f"names what is not read: {_list(extra)}", option=option)
+
+
+def _list(tps: Sequence[TopicPartition]) -> str:
+    more = f" and {len(tps) - 3} more" if len(tps) > 3 else ""
+    return ", ".join(str(tp) for tp in tps[:3]) + more + (" is" if len(tps) == 1 else " are")
+
+
+def _of_group(
+    options: SourceOptions, at: Mapping[TopicPartition, int | None], tps: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Where the group stands; the earliest where it has no position, so that nothing is passed over."""
+    without = [tp for tp in tps if at.get(tp) is None]
+    if len(without) == len(tps):
+        raise Refused(
+            f"group {options.group_id} has no position in any partition of {options.subscription}: is its name right,"
+            " and kafka.offsets.storage?",
+            group=options.group_id,
+        )
+    for tp in without:
+        logger.warning("group %s has no position of %s: read from the earliest offset on", options.group_id, tp)
+    return {tp: EARLIEST if (offset := at.get(tp)) is None else offset for tp in tps}
+
+
+def _numbers(at: At, first: At, last: At) -> dict[TopicPartition, int]:
+    ends = {EARLIEST: first, LATEST: last}
+    return {tp: ends[offset][tp] if offset in ends else offset for tp, offset in at.items()}
+
+
+def _checked(
+    tp: TopicPartition, begin: int, finish: int, first: int, last: int, strict: bool
+) -> tuple[TopicPartition, int, int]:
+    """The range as it can be read now.  A range that cannot is refused before any task begins."""
+    where = {"topic": tp.topic, "partition": tp.partition, "earliest": first, "latest": last}
+    if begin > finish and begin <= last:
+        raise OptionRefused(f"begins at {begin}, behind its end {finish}", **where)
+    if begin >= first and finish <= last:
+        return tp, begin, finish
+    if strict and begin < first:
+        raise DataLoss(
+            f"messages from {begin} on are asked for, and the log begins at {first}; failOnDataLoss=false reads what is"
+            " left",
+            requested=begin,
+            **where,
+        )
+    if strict:
+        beyond = max(begin, finish)
+        raise OffsetOutOfRange(
+            f"messages up to {beyond} are asked for, and the log ends at {last}; failOnDataLoss=false reads what is"
+            " there",
+            requested=beyond,
+            **where,
+        )
+    start, until = min(max(begin, first), last), max(min(finish, last), first)
+    logger.warning("%s: [%d, %d) was asked for, [%d, %d) is there and is read", tp, begin, finish, start, until)
+    return tp, start, max(start, until)

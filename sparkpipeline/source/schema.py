@@ -1,0 +1,57 @@
+"""The columns of a topic: exactly those of Spark's own `kafka` format, all nullable.
+
+A user may ask for fewer of them, in any order (`.schema("value binary, offset bigint")`): what is not asked for is not
+carried to the JVM.  With offsetRanges two more may be asked for, which the loader counts with.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkpipeline.errors import OptionRefused
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+}
+HEADERS = {"headers": "array<struct<key:string,value:binary>>"}  # with includeHeaders
+COUNTED = {"rowNumber": "bigint", "valueCrc": "bigint"}  # 0, 1, 2 .. within a range; CRC-32 of the value, or null
+
+
+def schema_text(include_headers: bool = False) -> str:
+    """The schema as DDL: what a query gets that asks for nothing else."""
+    columns = {**COLUMNS, **HEADERS} if include_headers else COLUMNS
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+def columns_of(schema: StructType, include_headers: bool, ranges_given: bool) -> tuple[str, ...]:
+    """The columns that a query reads, in its order.  Raises OptionRefused where they are not columns of ours."""
+    known = {**COLUMNS, **(HEADERS if include_headers else {}), **(COUNTED if ranges_given else {})}
+    for field in schema.fields:
+        _check(field.name, field.dataType.simpleString(), field.nullable, known)
+    names = tuple(field.name for field in schema.fields)
+    if not names or len(set(names)) < len(names):
+        raise OptionRefused(f"a schema names each column once: {schema.simpleString()}", option="schema")
+    return names
+
+
+def _check(name: str, kind: str, nullable: bool, known: dict[str, str]) -> None:
+    if name not in known:
+        helps = ""
+        if name in HEADERS:
+            helps = "; headers need includeHeaders=true"
+        elif name in COUNTED:
+            helps = f"; {name} needs offsetRanges"
+        raise OptionRefused(f"the source has no column {name!r}, it has {', '.join(known)}{helps}", option="schema")
+    if kind != known[name]:
+        raise OptionRefused(f"column {name!r} is {known[name]}, not {kind}: cast it in the query", option="schema")
+    if not nullable:
+        raise OptionRefused(f"column {name!r} is nullable: NOT NULL is not promised", option="schema")

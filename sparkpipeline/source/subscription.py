@@ -1,0 +1,98 @@
+"""Which partitions a query reads: assign, subscribe or subscribePattern, as Spark's kafka format has them.  Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from groundwork.java import PatternRefused
+from groundwork.javaregex import to_python
+from kafkawire.cluster.view import ClusterView
+from kafkawire.model import PartitionId, TopicPartition
+from sparkpipeline.errors import OptionRefused, UnknownPartition
+from sparkpipeline.source.offsets import in_order, parse_partitions
+
+INTERNAL = "__consumer_offsets"  # no pattern chooses it: Kafka lists internal topics to nobody who does not ask
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One of the three; the others are empty."""
+
+    assigned: tuple[TopicPartition, ...] = ()
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+
+    @staticmethod
+    def of(assign: str | None, subscribe: str | None, pattern: str | None) -> Subscription:
+        """From the options' texts.  Raises OptionRefused for none, several, or one that names nothing."""
+        found = {"assign": assign, "subscribe": subscribe, "subscribePattern": pattern}
+        named = {name: text for name, text in found.items() if text is not None}
+        if len(named) != 1:
+            what = f"not {' and '.join(named)} together" if named else "none is given"
+            raise OptionRefused(
+                f"one of {', '.join(found)} says what is read: {what}", option=next(iter(named or found))
+            )
+        if assign is not None:
+            return Subscription(assigned=_assigned(assign))
+        if subscribe is not None:
+            return Subscription(topics=_topics(subscribe))
+        assert pattern is not None
+        return Subscription(pattern=_pattern(pattern))
+
+    def partitions(self, view: ClusterView) -> list[TopicPartition]:
+        """What there is of it now, sorted.  Raises UnknownPartition where something that is named is not there."""
+        if self.assigned:
+            return _there(self.assigned, view)
+        names = self.topics if self.pattern is None else self._matching(view)
+        found = [TopicPartition(topic, partition) for topic in names for partition in _of(topic, view)]
+        return in_order(found)
+
+    def _matching(self, view: ClusterView) -> list[str]:
+        assert self.pattern is not None
+        return [topic for topic in view.topics if topic != INTERNAL and self.pattern.search(topic)]
+
+    def __str__(self) -> str:
+        if self.assigned:
+            return ", ".join(str(tp) for tp in self.assigned)
+        return ", ".join(self.topics) if self.pattern is None else f"topics like {self.pattern.pattern}"
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    found = tuple(parse_partitions(text, "assign"))
+    if not found:
+        raise OptionRefused(f"names no partition: {text!r}", option="assign")
+    return found
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    names = dict.fromkeys(name for name in (part.strip() for part in text.split(",")) if name)
+    if not names:
+        raise OptionRefused(f"names no topic: {text!r}", option="subscribe")
+    return tuple(names)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    if not text.strip():
+        raise OptionRefused("is empty", option="subscribePattern")
+    try:
+        return to_python(text.strip())
+    except PatternRefused as exc:
+        raise OptionRefused(str(exc), option="subscribePattern") from None
+
+
+def _there(wanted: Collection[TopicPartition], view: ClusterView) -> list[TopicPartition]:
+    for tp in wanted:
+        if tp.partition not in _of(tp.topic, view):
+            raise UnknownPartition(
+                f"topic {tp.topic} has {len(view.topics[tp.topic])} partitions", topic=tp.topic, partition=tp.partition
+            )
+    return in_order(wanted)
+
+
+def _of(topic: str, view: ClusterView) -> Collection[PartitionId]:
+    found = view.topics.get(topic)
+    if not found:
+        raise UnknownPartition("the cluster has no such topic", topic=topic)
+    return found
