@@ -111,6 +111,25 @@ class Mismatch(PipelineError):
     exit = "partly"
 
 
+class Missing(PipelineError):
+    """A file that is not there."""
+
+    code = "KAFKA08_NO_FILE"
+    exit = "not found"
+
+
+class StorageFailed(PipelineError):
+    """A file system that refuses or does not answer."""
+
+    code = "KAFKA08_STORAGE"
+
+
+class LedgerDamaged(PipelineError):
+    """A file of a ledger that is torn, foreign or in contradiction to another one."""
+
+    code = "KAFKA08_LEDGER_DAMAGED"
+
+
 EXIT_OF: dict[str, str] = {  # code -> name in groundwork.output.EXIT, which tasks need not import
     kind.code: kind.exit
     for kind in (
@@ -128,6 +147,9 @@ EXIT_OF: dict[str, str] = {  # code -> name in groundwork.output.EXIT, which tas
         NotDelivered,
         Refused,
         Mismatch,
+        Missing,
+        StorageFailed,
+        LedgerDamaged,
     )
 }
 

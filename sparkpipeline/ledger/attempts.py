@@ -1,0 +1,191 @@
+"""Attempts at a batch: whose staging folder is whose, and when it may be deleted.
+
+    claimed     N-a.claim names the process; nobody else writes into N-a/
+    sealed      N-a.seal, made exclusively, says for what:
+                `commit`   its driver goes to its commit: nobody but that driver deletes the folder while N is open
+                `nothing`  it was given up: its driver finds that out before its commit, and has lost
+    decided     commits/N is there: every attempt at N may go, once N is published
+
+Without the seal a driver that recovers could delete the files of another that is just about to commit them.
+The number of an attempt is not used again while its batch is open: claim and seal outlive a folder that was given up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparkpipeline.errors import Missing
+from sparkpipeline.ledger.files import Files
+from sparkpipeline.ledger.layout import Layout, attempt_of
+from sparkpipeline.ledger.model import utc
+
+FOR_COMMIT, FOR_NOTHING = "commit", "nothing"
+FOLDER, SEAL = "folder", "seal"
+STALE_MS = 24 * 3600 * 1000  # a claim of another machine that is older is held for one of a driver that died
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt as its files show it.  owner: host, pid, since_ms, place and start of the process (empty when the
+    claim cannot be read); sealed: None, "commit" or "nothing"."""
+
+    batch: int
+    attempt: int
+    owner: dict[str, Any]
+    sealed: str | None
+
+    def __str__(self) -> str:
+        by = f" by {self.owner['host']} pid {self.owner['pid']}" if "host" in self.owner else ""
+        return f"attempt {self.attempt} at batch {self.batch}{by}"
+
+
+class Attempts:
+    """The staging folder of a ledger."""
+
+    def __init__(self, files: Files, layout: Layout, clock: Callable[[], int]) -> None:
+        self._files = files
+        self._layout = layout
+        self._clock = clock
+
+    def claim(self, batch: int) -> int:
+        """The number of a new attempt, ours alone.  Whether the batch is still open is to be asked after it: an attempt
+        that was deleted with its decided batch leaves its number behind."""
+        taken = [attempt for found, attempt in self._found() if found == batch]
+        number = max(taken, default=0) + 1
+        text = _text({**_ourselves(), "batch": batch, "since_ms": (now := self._clock()), "since": utc(now)})
+        while not self._made(self._layout.claim(batch, number), text):
+            number += 1
+        return number
+
+    def seal(self, batch: int, attempt: int) -> bool:
+        """For commit.  False: it was given up, by us or by another driver."""
+        return self._sealed(batch, attempt, FOR_COMMIT)
+
+    def give_up(self, batch: int, attempt: int, ours: bool = False) -> bool:
+        """Delete what an attempt at an open batch wrote, so that it cannot be committed.  False: it is sealed for its
+        commit, and untouched; unless it is ours, and we know that we will not commit it."""
+        if not self._sealed(batch, attempt, FOR_NOTHING) and not ours and self.sealed(batch, attempt) == FOR_COMMIT:
+            return False
+        self._files.delete(self._layout.staging(batch, attempt), recursive=True)
+        return True
+
+    def drop(self, batch: int, attempt: int) -> None:
+        """Delete all of an attempt.  Only for a decided batch (published, where this attempt is the one committed), or
+        by the driver of the attempt when it will not commit."""
+        self._files.delete(self._layout.staging(batch, attempt), recursive=True)
+        self._files.delete(self._layout.seal(batch, attempt))
+        self._files.delete(self._layout.claim(batch, attempt))  # the last: it keeps others out of the folder
+
+    def of(self, batch: int) -> list[Attempt]:
+        """The attempts at a batch, also those given up."""
+        return [self._attempt(*found) for found in self._found() if found[0] == batch]
+
+    def sweep(self, next_batch: int, alone: bool, tell: Callable[[str], None]) -> None:
+        """Drop attempts of batches below next_batch, all of which are published or abandoned, and give up those at
+        next_batch whose driver is gone: its process is not there any more, or the claim is a day old and another
+        machine's; all of them where the caller knows that it is alone."""
+        for (batch, attempt), parts in self._found().items():
+            if batch < next_batch:
+                self.drop(batch, attempt)
+            elif batch == next_batch and (FOLDER in parts or SEAL not in parts):
+                found = self._attempt(batch, attempt)
+                lost = found.sealed != FOR_COMMIT and (found.sealed or alone or self._gone(found.owner))
+                if lost and self.give_up(batch, attempt):
+                    tell(f"{found}: its driver is gone, and what it wrote is deleted")
+
+    def sealed(self, batch: int, attempt: int) -> str | None:
+        try:
+            return str(_row(self._files.read(self._layout.seal(batch, attempt))).get("for"))
+        except Missing:
+            return None
+
+    def _sealed(self, batch: int, attempt: int, purpose: str) -> bool:
+        path = self._layout.seal(batch, attempt)
+        return self._made(path, _text({**_ourselves(), "for": purpose, "at": utc(self._clock())}))
+
+    def _made(self, path: str, data: bytes) -> bool:
+        return made(self._files, path, data)
+
+    def _found(self) -> dict[tuple[int, int], set[str]]:
+        """Batch and attempt -> which of folder, claim and seal there is."""
+        found: dict[tuple[int, int], set[str]] = {}
+        for entry in self._files.list(self._layout.folder("staging")):
+            name = attempt_of(entry.name)
+            if name is not None:
+                found.setdefault(name, set()).add(entry.name.rpartition(".")[2] if not entry.is_folder else FOLDER)
+        return dict(sorted(found.items()))
+
+    def _attempt(self, batch: int, attempt: int) -> Attempt:
+        try:
+            owner = _row(self._files.read(self._layout.claim(batch, attempt)))
+        except Missing:
+            owner = {}
+        return Attempt(batch, attempt, owner, self.sealed(batch, attempt))
+
+    def _gone(self, owner: dict[str, Any]) -> bool:
+        since = owner.get("since_ms", 0)
+        if not isinstance(since, int) or self._clock() - since > STALE_MS:
+            return True
+        ours = _ourselves()
+        if owner.get("host") != ours["host"] or not ours["place"] or owner.get("place") != ours["place"]:
+            return False
+        return owner.get("start") != _start(owner.get("pid"))
+
+
+def made(files: Files, path: str, data: bytes) -> bool:
+    """create(), and True as well when what is there already is ours: a store that repeats a request on a lost link
+    refuses its own work the second time."""
+    if files.create(path, data):
+        return True
+    try:
+        return files.read(path) == data
+    except Missing:
+        return False
+
+
+def _ourselves() -> dict[str, Any]:
+    """This process, so that another one on the same machine can tell whether it is still there."""
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "place": _place(),
+        "start": _start(os.getpid()),
+        "token": uuid.uuid4().hex,
+    }
+
+
+def _place() -> str:
+    """This boot of this machine, and the process numbers we see on it; empty where /proc does not say."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _start(pid: object) -> str | None:
+    """When a process started, in ticks of this boot; None when there is none of that number."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return None
+
+
+def _text(row: dict[str, Any]) -> bytes:
+    return (json.dumps(row, sort_keys=True) + "\n").encode()
+
+
+def _row(data: bytes) -> dict[str, Any]:
+    """A claim or seal; empty for what is not one: it decides nothing then."""
+    try:
+        row = json.loads(data)
+    except ValueError:
+        return {}
+    return row if isinstance(row, dict) else {}

@@ -1,0 +1,314 @@
+"""A ledger: numbered batches, each with a plan, a commit and the files it brought.  Knows no Kafka and no Spark.
+
+Batches are 1, 2, 3 .. without a gap: plan N is made when N-1 is committed and published, or abandoned.  Plans, commits
+and done marks are never changed and never deleted, so what a driver has read of them stays true.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from sparkpipeline.errors import LedgerDamaged, Missing, Refused
+from sparkpipeline.ledger.attempts import Attempts, made
+from sparkpipeline.ledger.files import Files, info
+from sparkpipeline.ledger.layout import Layout, batch_of
+from sparkpipeline.ledger.model import ABANDONED, Manifest, Plan, check_files, check_plan
+from sparkpipeline.ledger.opening import normal_base
+from sparkpipeline.ledger.publishing import publish
+from sparkpipeline.ledger.snapshots import Live, Snapshots, Sum, fold
+
+SNAPSHOT_EVERY = 50
+TRASH_KEEP_S = 7 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a ledger stands.
+
+    next_batch    the number of the open plan, or of the plan to come
+    open_plan     planned, neither committed nor abandoned
+    unpublished   committed, not known to be published: at most the newest, unless somebody deletes files
+    abandoned     batches that will never be
+    newest        the last commit; its facts are the newest ones
+    """
+
+    next_batch: int
+    open_plan: Plan | None
+    unpublished: tuple[Manifest, ...]
+    abandoned: frozenset[int]
+    newest: Manifest | None
+
+
+class Ledger:
+    """files: of opening.open_files(base, spark); base: as the user wrote it, .base has its normal form.
+
+    snapshot_every   manifests between two snapshots
+    trash_keep_s     seconds for which superseded files stay in trash; None: for ever
+    clock            milliseconds since 1970
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        base: str,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        trash_keep_s: float | None = TRASH_KEEP_S,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.files = files
+        self.layout = Layout(normal_base(base))
+        self.clock = clock
+        self.attempts = Attempts(files, self.layout, clock)
+        self.snapshots = Snapshots(files, self.layout)
+        self._snapshot_every = snapshot_every
+        self._trash_keep_s = trash_keep_s
+        self._read: dict[int, Manifest] = {}  # of the tail behind the newest snapshot; commits never change
+
+    def __repr__(self) -> str:
+        return f"<Ledger {self.base}>"
+
+    @property
+    def base(self) -> str:
+        return self.layout.base
+
+    def path(self, final: str) -> str:
+        """The full path of a final file, for Spark."""
+        return self.layout.final(final)
+
+    # what there is
+
+    def state(self) -> State:
+        """Reads the newest snapshot, the manifests behind it and the open plan."""
+        start = self.snapshots.newest()
+        tail = self._tail(start)
+        newest = next((manifest for manifest in reversed(tail) if not manifest.abandoned), None)
+        if newest is None and start.newest:
+            newest = self.manifest(start.newest)
+        return State(
+            next_batch=(batch := start.through + len(tail) + 1),
+            open_plan=self._open_plan(batch),
+            unpublished=tuple(self._unpublished(tail)),
+            abandoned=start.abandoned | {manifest.batch for manifest in tail if manifest.abandoned},
+            newest=newest,
+        )
+
+    def plan(self, batch: int) -> Plan:
+        """A plan, whatever became of it.  Raises Missing, and LedgerDamaged."""
+        path = self.layout.plan(batch)
+        plan = Plan.of(_decoded(self.files.read(path), path), path)
+        if plan.batch != batch:
+            raise LedgerDamaged(f"holds the plan of batch {plan.batch}", file=path)
+        return plan
+
+    def manifest(self, batch: int) -> Manifest:
+        """The commit of a batch.  Raises Missing when it has none or was abandoned, and LedgerDamaged."""
+        decided = self.decision(batch)
+        if decided is None or decided.abandoned:
+            raise Missing("the batch was abandoned" if decided else "the batch has no commit", batch=batch)
+        return decided
+
+    def manifests(self, since: int = 0) -> Iterator[Manifest]:
+        """The commits of the batches behind number `since`, in order; abandoned ones are none.  Reads one file each."""
+        batch = since + 1
+        while (decided := self.decision(batch)) is not None:
+            if not decided.abandoned:
+                yield decided
+            batch += 1
+
+    def decision(self, batch: int) -> Manifest | None:
+        """What commits/N says: a commit, an `abandoned` one, or None while the batch is open (or has no plan yet)."""
+        if batch in self._read:
+            return self._read[batch]
+        path = self.layout.commit(batch)
+        try:
+            data = self.files.read(path)
+        except Missing:
+            return None
+        manifest = Manifest.of(_decoded(data, path), path)
+        if manifest.batch != batch:
+            raise LedgerDamaged(f"holds the manifest of batch {manifest.batch}", file=path)
+        return manifest
+
+    def live_files(self, as_of: int | None = None) -> Live:
+        """Final path -> file, after the newest commit or after batch number as_of.
+
+        Of batches that are not published yet too: their files may still be on their way."""
+        for _ in range(3):  # another driver may delete the snapshot that we have just chosen
+            start = self.snapshots.newest(as_of)
+            try:
+                live = self.snapshots.live(start)
+                break
+            except Missing:
+                continue
+        else:
+            start, live = Sum(), {}
+        for manifest in self.manifests(start.through):
+            if as_of is not None and manifest.batch > as_of:
+                break
+            fold(live, manifest)
+        return live
+
+    # what a batch does, in this order
+
+    def put_plan(self, plan: Plan) -> bool:
+        """Make a plan durable.  False: another driver made this batch's plan.
+
+        Raises OptionRefused for one that cannot be, Refused when it is not its turn or supersedes what is not live."""
+        check_plan(plan)
+        state = self.state()
+        if plan.batch < state.next_batch or state.open_plan is not None:
+            return self._is(self.layout.plan(plan.batch), plan.text())
+        if plan.batch > state.next_batch or state.unpublished:
+            raise Refused(f"batch {state.next_batch - 1} is to be published first, and no batch left out",
+                          batch=plan.batch)  # fmt: skip
+        if plan.supersedes:
+            live = self.live_files()
+            for final in plan.supersedes:
+                if final not in live:
+                    raise Refused(f"the plan supersedes {final}, which is not live", batch=plan.batch)
+        return made(self.files, self.layout.plan(plan.batch), plan.text().encode())
+
+    def claim(self, batch: int) -> int | None:
+        """A new attempt at an open batch, with a staging folder of its own; None: the batch is decided meanwhile."""
+        attempt = self.attempts.claim(batch)
+        if self.decision(batch) is None:
+            return attempt
+        self.attempts.drop(batch, attempt)
+        return None
+
+    def staging(self, batch: int, attempt: int) -> str:
+        """The full path of an attempt's folder, which is made by whoever writes into it."""
+        return self.layout.staging(batch, attempt)
+
+    def prepare(self, manifest: Manifest) -> bool:
+        """Seal the attempt and look at every file it brings: there, of its size, settled.  False: the attempt was given
+        up, or its batch is decided.  Raises OptionRefused and LedgerDamaged; nothing is committed then."""
+        check_files(manifest.batch, manifest.files)
+        plan = self.plan(manifest.batch)
+        if (plan.hash, plan.supersedes, plan.kind) != (manifest.plan_hash, manifest.supersedes, manifest.kind):
+            raise LedgerDamaged("the manifest is not of the plan that the ledger holds", batch=manifest.batch)
+        if not self.attempts.seal(manifest.batch, manifest.attempt):
+            return False
+        staging = self.staging(manifest.batch, manifest.attempt)
+        for file in manifest.files:
+            there = info(self.files, f"{staging}/{file.staged}")
+            if there is None or there.size != file.bytes:
+                if self.decision(manifest.batch) is not None:
+                    return False
+                size = "is not there" if there is None else f"has {there.size} bytes"
+                raise LedgerDamaged(f"a staged file of {file.bytes} bytes {size}", batch=manifest.batch,
+                                    file=f"{staging}/{file.staged}")  # fmt: skip
+            self.files.settle(there.path)
+        return True
+
+    def commit(self, manifest: Manifest) -> bool:
+        """Decide a batch by a manifest that is prepared.  False: it was decided before.
+
+        When it raises nobody knows whether it happened: leave the staging folder, the next state() says."""
+        return made(self.files, self.layout.commit(manifest.batch), manifest.text().encode())
+
+    def publish(self, manifest: Manifest, tell: Callable[[str], None]) -> None:
+        """Bring the files of a commit to their final names, and drop the staging of its batch.  May be repeated."""
+        publish(self.files, self.layout, manifest, tell)
+        for attempt in self.attempts.of(manifest.batch):
+            self.attempts.drop(attempt.batch, attempt.attempt)
+
+    def abandon(self, batch: int, why: str) -> Manifest:
+        """Decide that an open plan will never be carried out, by the file that would be its commit: of an abandon and a
+        commit at once one wins.  Raises Refused when there is no such plan or the batch is decided."""
+        if not self.files.exists(self.layout.plan(batch)):
+            raise Refused("there is no plan of this number", batch=batch)
+        try:
+            plan_hash = self.plan(batch).hash
+        except LedgerDamaged:
+            plan_hash = ""  # a plan that nobody can read is the best reason to abandon it
+        now = self.clock()
+        manifest = Manifest(batch, ABANDONED, plan_hash, 0, "", now, now, (), (), {"why": why}, tool_version())
+        if not made(self.files, self.layout.commit(batch), manifest.text().encode()):
+            decided = self.decision(batch)
+            how = "abandoned already" if decided is not None and decided.abandoned else "committed"
+            raise Refused(f"the batch is {how}; only a plan without commit can be abandoned", batch=batch)
+        return manifest
+
+    # housekeeping
+
+    def compact_log(self) -> int | None:
+        """Make a snapshot when snapshot_every published batches came since the last one; its last batch, else None."""
+        start = self.snapshots.newest()
+        tail = self._tail(start)
+        unpublished = {manifest.batch for manifest in self._unpublished(tail)}
+        ready = [
+            manifest for manifest in tail if manifest.batch < min(unpublished, default=start.through + len(tail) + 1)
+        ]
+        if len(ready) < self._snapshot_every:
+            return None
+        through = ready[-1].batch
+        newest = max((m.batch for m in ready if not m.abandoned), default=start.newest)
+        abandoned = start.abandoned | {m.batch for m in ready if m.abandoned}
+        self.snapshots.write(through, newest, abandoned, self.live_files(through))
+        self._read = {n: manifest for n, manifest in self._read.items() if n > through}
+        return through
+
+    def drop_trash(self) -> list[int]:
+        """Delete superseded files whose retention time is over; the batches that had superseded them."""
+        if self._trash_keep_s is None:
+            return []
+        dropped = []
+        for entry in self.files.list(self.layout.folder("trash")):
+            batch = batch_of(f"{entry.name}.json")
+            decided = None if batch is None else self.decision(batch)
+            if batch is None or decided is None or not self.files.exists(self.layout.done(batch)):
+                continue
+            if self.clock() - decided.committed_ms > self._trash_keep_s * 1000:
+                self.files.delete(entry.path, recursive=True)
+                dropped.append(batch)
+        return dropped
+
+    def _tail(self, start: Sum) -> list[Manifest]:
+        """Every decided batch behind a snapshot, also the abandoned ones."""
+        tail: list[Manifest] = []
+        while (decided := self.decision(start.through + len(tail) + 1)) is not None:
+            self._read[decided.batch] = decided
+            tail.append(decided)
+        return tail
+
+    def _unpublished(self, tail: list[Manifest]) -> list[Manifest]:
+        """From the newest backwards to the first that is done: no plan is made before its predecessor is published."""
+        found: list[Manifest] = []
+        for manifest in reversed(tail):
+            if manifest.abandoned:
+                continue
+            if self.files.exists(self.layout.done(manifest.batch)):
+                break
+            found.append(manifest)
+        return found[::-1]
+
+    def _open_plan(self, batch: int) -> Plan | None:
+        try:
+            return self.plan(batch)
+        except Missing:
+            return None
+
+    def _is(self, path: str, text: str) -> bool:
+        try:
+            return self.files.read(path) == text.encode()
+        except Missing:
+            return False
+
+
+def tool_version() -> str:
+    """The version that manifests name."""
+    try:
+        return version("kafka-legacy-mirror")
+    except PackageNotFoundError:  # run from a zip or a folder
+        return "not installed"
+
+
+def _decoded(data: bytes, path: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise LedgerDamaged("is no text: torn, or not written by a ledger", file=path) from None

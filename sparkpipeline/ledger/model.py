@@ -1,0 +1,263 @@
+"""What a ledger keeps: plans, manifests and the files they name.  Pure; their texts are JSON with sorted keys.
+
+    plan       exactly what a batch is to do, written before anything is read
+    manifest   what it did: the commit.  One whose kind is `abandoned` says that batch N will never be done
+
+Times are milliseconds since 1970; the texts say them in UTC too, for whoever reads them at night.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sparkpipeline.errors import LedgerDamaged, OptionRefused
+
+ABANDONED = "abandoned"  # the kind of a manifest that ends a plan without doing it
+DATA = "data"  # the folder, below the base, of all final files
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file of a batch.  staged: its path below the staging folder; final: below the base, `data/…`; rows and bytes
+    as audited."""
+
+    staged: str
+    final: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A file that readers see, and the batch that brought it.  final: its path below the base."""
+
+    final: str
+    rows: int
+    bytes: int
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What executing a plan left below its staging folder, audited.  facts: what the manifest shall remember, as JSON
+    knows it; application: the Spark application's id."""
+
+    files: tuple[FileEntry, ...]
+    facts: dict[str, Any]
+    application: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What batch number `batch` does.  kind: whose work it is ("load", "rewind", "stage", ..); work: all that executing
+    it needs, as JSON knows it; supersedes: final paths of live files that it replaces."""
+
+    batch: int
+    kind: str
+    created_ms: int
+    work: dict[str, Any]
+    supersedes: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The plan's file."""
+        return _text(
+            {
+                "batch": self.batch,
+                "created": utc(self.created_ms),
+                "created_ms": self.created_ms,
+                "format": FORMAT,
+                "kind": self.kind,
+                "supersedes": list(self.supersedes),
+                "work": self.work,
+            }
+        )
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the text, in hex: a manifest names the plan that it carried out."""
+        return hashlib.sha256(self.text().encode()).hexdigest()
+
+    @classmethod
+    def of(cls, text: str, where: str = "the plan") -> Plan:
+        """Read a plan's file; where names it in errors.  Raises LedgerDamaged."""
+        row = _row(text, where)
+        try:
+            return cls(
+                batch=_number(row["batch"]),
+                kind=_word(row["kind"]),
+                created_ms=_number(row["created_ms"]),
+                work=_object(row["work"]),
+                supersedes=tuple(_word(path) for path in row["supersedes"]),
+            )
+        except (KeyError, TypeError) as exc:
+            raise _damaged(where, "a plan", exc) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a batch did.  attempt: whose staging folder it is published from; started_ms: when that attempt began;
+    version: of the tool that wrote it."""
+
+    batch: int
+    kind: str
+    plan_hash: str
+    attempt: int
+    application: str
+    started_ms: int
+    committed_ms: int
+    files: tuple[FileEntry, ...]
+    supersedes: tuple[str, ...]
+    facts: dict[str, Any]
+    version: str
+
+    @property
+    def abandoned(self) -> bool:
+        return self.kind == ABANDONED
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+    def text(self) -> str:
+        """The manifest's file."""
+        return _text(
+            {
+                "application": self.application,
+                "attempt": self.attempt,
+                "batch": self.batch,
+                "committed": utc(self.committed_ms),
+                "committed_ms": self.committed_ms,
+                "facts": self.facts,
+                "files": [
+                    {"bytes": file.bytes, "final": file.final, "rows": file.rows, "staged": file.staged}
+                    for file in self.files
+                ],
+                "format": FORMAT,
+                "kind": self.kind,
+                "plan_hash": self.plan_hash,
+                "started": utc(self.started_ms),
+                "started_ms": self.started_ms,
+                "supersedes": list(self.supersedes),
+                "version": self.version,
+            }
+        )
+
+    @classmethod
+    def of(cls, text: str, where: str = "the manifest") -> Manifest:
+        """Read a manifest's file; where names it in errors.  Raises LedgerDamaged."""
+        row = _row(text, where)
+        try:
+            return cls(
+                batch=_number(row["batch"]),
+                kind=_word(row["kind"]),
+                plan_hash=_word(row["plan_hash"]),
+                attempt=_number(row["attempt"]),
+                application=_word(row["application"]),
+                started_ms=_number(row["started_ms"]),
+                committed_ms=_number(row["committed_ms"]),
+                files=tuple(_entry(file) for file in row["files"]),
+                supersedes=tuple(_word(path) for path in row["supersedes"]),
+                facts=_object(row["facts"]),
+                version=_word(row["version"]),
+            )
+        except (KeyError, TypeError) as exc:
+            raise _damaged(where, "a manifest", exc) from None
+
+
+def utc(ms: int) -> str:
+    """2026-01-31T10:00:00.000Z of milliseconds since 1970."""
+    whole = datetime.fromtimestamp(ms // 1000, UTC)
+    return f"{whole:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
+
+
+def generation(batch: int) -> str:
+    """What the name of every final file of a batch holds: ".g17".  It makes names unique over the ledger's whole life,
+    so that a driver which wakes up late can never bring back a file that was superseded meanwhile."""
+    return f".g{batch}"
+
+
+def check_plan(plan: Plan) -> None:
+    """Raises OptionRefused for a plan that cannot be written or never be carried out."""
+    if plan.batch < 1:
+        raise OptionRefused("batches are counted from 1", batch=plan.batch)
+    if not plan.kind or plan.kind == ABANDONED:
+        raise OptionRefused(f"{plan.kind!r} is no kind of work", batch=plan.batch)
+    if len(set(plan.supersedes)) != len(plan.supersedes):
+        raise OptionRefused("the plan supersedes a file twice", batch=plan.batch)
+    try:
+        same = Plan.of(plan.text()) == plan
+    except (TypeError, ValueError) as exc:
+        raise OptionRefused(f"the plan's work is not what JSON can hold: {exc}", batch=plan.batch) from None
+    if not same:
+        raise OptionRefused("the plan's work comes back changed from JSON (keys are texts, lists not tuples)",
+                            batch=plan.batch)  # fmt: skip
+
+
+def check_files(batch: int, files: tuple[FileEntry, ...]) -> None:
+    """Raises OptionRefused for files that may not be published: two of a name, outside of data/, without generation."""
+    finals: set[str] = set()
+    for file in files:
+        for path in (file.staged, file.final):
+            if not path or any(part in ("", ".", "..") for part in path.split("/")):
+                raise OptionRefused("is no path below a folder", batch=batch, file=repr(path))
+        if not file.final.startswith(f"{DATA}/"):
+            raise OptionRefused(f"a final file lies below {DATA}/", batch=batch, file=file.final)
+        if not re.search(rf"{re.escape(generation(batch))}(?!\d)", file.final.rpartition("/")[2]):
+            raise OptionRefused(f"the name of a final file holds {generation(batch)}", batch=batch, file=file.final)
+        if file.final in finals:
+            raise OptionRefused("two files of the batch have this name", batch=batch, file=file.final)
+        if file.rows < 0 or file.bytes < 0:
+            raise OptionRefused("rows and bytes are counted from 0", batch=batch, file=file.final)
+        finals.add(file.final)
+
+
+def _text(row: dict[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _row(text: str, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(text)
+    except ValueError as exc:
+        raise LedgerDamaged(f"is no JSON ({exc}): torn, or not written by a ledger", file=where) from None
+    if not isinstance(row, dict) or row.get("format") != FORMAT:
+        said = row.get("format") if isinstance(row, dict) else type(row).__name__
+        raise LedgerDamaged(f"is of format {said}, and this version reads format {FORMAT}", file=where)
+    return row
+
+
+def _damaged(where: str, what: str, exc: Exception) -> LedgerDamaged:
+    wrong = f"has no {exc}" if isinstance(exc, KeyError) else str(exc)
+    return LedgerDamaged(f"is not {what} of a ledger: {wrong}", file=where)
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _word(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is no object")
+    return value
+
+
+def _entry(row: dict[str, Any]) -> FileEntry:
+    return FileEntry(_word(row["staged"]), _word(row["final"]), _number(row["rows"]), _number(row["bytes"]))

@@ -1,0 +1,197 @@
+"""One batch, exactly once: recover, plan, execute, commit, publish.  What the work is, a Work knows.
+
+    recover   publish the commit that is not done; give up the staging of attempts that cannot commit any more;
+              a plan without commit is executed again, the very plan
+    plan      plans/N by exclusive create: of two drivers one plans, the other has lost
+    execute   below staging/N-attempt/, a folder of this attempt alone
+    commit    the attempt is sealed, its files are looked at, then commits/N by exclusive create decides
+    publish   superseded files go to trash, staged files get their final names, done/N is written; then staging goes
+
+Whoever loses drops its own staging and nothing else.  Any step may be the last one of a process: POINTS names them
+all, and tests end processes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol
+
+from groundwork.failpoints import failpoint
+from sparkpipeline.errors import OptionRefused, PipelineError
+from sparkpipeline.ledger.ledger import Ledger, tool_version
+from sparkpipeline.ledger.model import Manifest, Plan, Staged
+
+Tell = Callable[[str], None]
+
+
+class Work(Protocol):
+    """What a ledger does batch by batch."""
+
+    def plan(self, ledger: Ledger, batch: int) -> Plan | None:
+        """What batch number `batch` shall do; None: there is nothing to do.
+
+        Validated: a plan is durable, so one that cannot be executed would fail at every start until it is abandoned."""
+        ...
+
+    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+        """Carry out a plan, writing below `staging` only: a full path for Spark, of a folder that is not there yet.
+
+        Audited when it returns; raises otherwise, and nothing is committed.  May be called again for the same plan,
+        also while another driver is still at it."""
+        ...
+
+    def published(self, manifest: Manifest) -> None:
+        """All files of the newest batch have their final names: copy positions outward.  What it raises is told and
+        undoes nothing.  A crash may leave a batch without this call: what is copied here must be whole each time."""
+        ...
+
+
+class Outcome(StrEnum):
+    """How advance() ended."""
+
+    IDLE = "idle"  # there was nothing to do
+    DONE = "done"  # a batch is committed and published
+    LOST = "lost"  # another driver planned, committed, abandoned or gave up what this one was at
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """One call of advance().  batch: the one it was about, None when idle; manifest: when done; attempt: 0 where none
+    began; recovered: batches of before whose publishing was finished first; again: the plan was there before."""
+
+    outcome: Outcome
+    batch: int | None = None
+    manifest: Manifest | None = None
+    attempt: int = 0
+    recovered: tuple[int, ...] = ()
+    again: bool = False
+
+
+def advance(ledger: Ledger, work: Work, tell: Tell, alone: bool = False) -> Advance:
+    """Finish what was begun, else plan and do the next batch: one batch a call.
+
+    alone: the caller holds the job's lock, so other attempts are of drivers that are gone; their files are deleted (at
+    worst a driver that lives loses its work; nothing else depends on it).  Raises what the work or the file system
+    raises; whatever was reached before is taken up by the next call.
+    """
+    failpoint("ledger before recovery")
+    state = ledger.state()
+    recovered = tuple(_recover(ledger, work, manifest, tell) for manifest in state.unpublished)
+    failpoint("ledger before sweep")
+    ledger.attempts.sweep(state.next_batch, alone, tell)
+    plan = state.open_plan or _planned(ledger, work, state.next_batch)
+    if plan is None:
+        return Advance(Outcome.IDLE, recovered=recovered)
+    again = state.open_plan is not None
+    if not again and not ledger.put_plan(plan):
+        tell(f"batch {plan.batch}: another driver planned it first")
+        return Advance(Outcome.LOST, plan.batch, recovered=recovered)
+    failpoint("ledger after plan")
+    return replace(_carried_out(ledger, work, plan, tell), recovered=recovered, again=again)
+
+
+def _recover(ledger: Ledger, work: Work, manifest: Manifest, tell: Tell) -> int:
+    tell(f"batch {manifest.batch} is committed, and its publishing is finished now")
+    ledger.publish(manifest, tell)
+    _outward(ledger, work, manifest, tell)
+    return manifest.batch
+
+
+def _planned(ledger: Ledger, work: Work, batch: int) -> Plan | None:
+    plan = work.plan(ledger, batch)
+    if plan is not None and plan.batch != batch:
+        raise OptionRefused(f"the plan is of batch {plan.batch}", batch=batch)
+    failpoint("ledger before plan")
+    return plan
+
+
+def _carried_out(ledger: Ledger, work: Work, plan: Plan, tell: Tell) -> Advance:
+    attempt = ledger.claim(plan.batch)
+    if attempt is None:
+        return _lost(ledger, plan, 0, tell)
+    failpoint("ledger before execute")
+    manifest = _executed(ledger, work, plan, attempt, tell)
+    failpoint("ledger before commit")
+    if manifest is None or not ledger.commit(manifest):
+        return _lost(ledger, plan, attempt, tell)
+    failpoint("ledger after commit")
+    ledger.publish(manifest, tell)
+    failpoint("ledger before outward")
+    _outward(ledger, work, manifest, tell)
+    failpoint("ledger after outward")
+    _tidy(ledger, tell)
+    return Advance(Outcome.DONE, plan.batch, manifest, attempt)
+
+
+def _executed(ledger: Ledger, work: Work, plan: Plan, attempt: int, tell: Tell) -> Manifest | None:
+    """The manifest that is ready to be committed; None: it has lost.  What is raised here was certainly not committed,
+    so the files may go."""
+    started_ms = ledger.clock()
+    try:
+        staged = work.execute(plan, ledger.staging(plan.batch, attempt), attempt)
+        manifest = Manifest(
+            batch=plan.batch,
+            kind=plan.kind,
+            plan_hash=plan.hash,
+            attempt=attempt,
+            application=staged.application,
+            started_ms=started_ms,
+            committed_ms=ledger.clock(),
+            files=staged.files,
+            supersedes=plan.supersedes,
+            facts=staged.facts,
+            version=tool_version(),
+        )
+        return manifest if ledger.prepare(manifest) else None
+    except BaseException as exc:
+        _given_up(ledger, plan, attempt, tell)
+        if isinstance(exc, Exception) and ledger.decision(plan.batch) is not None:
+            tell(f"batch {plan.batch}, attempt {attempt} failed after another driver had decided the batch: {exc}")
+            return None
+        raise
+
+
+def _given_up(ledger: Ledger, plan: Plan, attempt: int, tell: Tell) -> None:
+    try:
+        ledger.attempts.give_up(plan.batch, attempt, ours=True)
+    except PipelineError as exc:  # what led here is raised on; the files wait for the next sweep
+        tell(f"batch {plan.batch}, attempt {attempt}: its files are not deleted yet: {exc}")
+
+
+def _lost(ledger: Ledger, plan: Plan, attempt: int, tell: Tell) -> Advance:
+    """Drop our own staging, and nothing else."""
+    decided = ledger.decision(plan.batch)
+    if decided is None:
+        how = "another driver gave our attempt up"
+    elif decided.abandoned:
+        how = "it was abandoned"
+    else:
+        how = f"another driver committed it (attempt {decided.attempt})"
+    tell(f"batch {plan.batch}: {how}; what attempt {attempt} wrote is deleted")
+    if attempt:
+        if decided is None:
+            ledger.attempts.give_up(plan.batch, attempt, ours=True)
+        else:
+            ledger.attempts.drop(plan.batch, attempt)
+    return Advance(Outcome.LOST, plan.batch, attempt=attempt)
+
+
+def _outward(ledger: Ledger, work: Work, manifest: Manifest, tell: Tell) -> None:
+    if ledger.decision(manifest.batch + 1) is not None:
+        return  # a driver that slept must not carry old positions over newer ones
+    try:
+        work.published(manifest)
+    except Exception as exc:
+        tell(f"batch {manifest.batch} is published, but what follows it failed: {exc}")
+
+
+def _tidy(ledger: Ledger, tell: Tell) -> None:
+    """Snapshot and trash; the batch is done whatever becomes of them, and the next one tries again."""
+    try:
+        ledger.compact_log()
+        failpoint("ledger after snapshot")
+        ledger.drop_trash()
+    except PipelineError as exc:
+        tell(f"the ledger could not be tidied up: {exc}")
