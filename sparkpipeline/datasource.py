@@ -2,6 +2,7 @@
 
 Spark unpickles this in a process of its own for each question it has; so nothing is kept here but the options, and what
 opens a connection is made where it is used.  Import-light: Spark imports it at the first look-up of any format.
+It stands above source and sink, which do not know each other.
 """
 
 from __future__ import annotations
