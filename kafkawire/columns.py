@@ -55,6 +55,7 @@ class Columns:
     value_at: Column
     value_size: Column  # -1: null
     timestamps_ms: Column | None  # None where no message has one (format v0); -1 for a message without
+    timestamp_types: Column | None  # 0 as created, 1 as appended, -1 for a message without; None as timestamps_ms
     data: Bytes  # what the positions point into: the set's plain entries and what its wrappers hold, opened
     resume_at: int  # what to commit once all of these are done
     damage: CorruptMessage | None  # what messages() would raise behind the last of them
@@ -63,13 +64,14 @@ class Columns:
         return len(self.offsets)
 
     def keys(self) -> list[bytes | None]:
-        return _cut(self.data, self.key_at, self.key_size)
+        return cut(self.data, self.key_at, self.key_size)
 
     def values(self) -> list[bytes | None]:
-        return _cut(self.data, self.value_at, self.value_size)
+        return cut(self.data, self.value_at, self.value_size)
 
 
-def _cut(data: Bytes, starts: Column, sizes: Column) -> list[bytes | None]:
+def cut(data: Bytes, starts: Column, sizes: Column) -> list[bytes | None]:
+    """The slices of data that begin and are as large as said; None for a size of -1."""
     quick = ready()
     if quick is not None and isinstance(starts, memoryview) and isinstance(sizes, memoryview):
         of_one_size = quick.cut(data, starts, sizes)

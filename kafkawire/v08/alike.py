@@ -75,12 +75,9 @@ def offsets(data: bytes, found: Alike, check_crcs: bool) -> list[int] | None:
     if not check_crcs:
         view = memoryview(data)[found.begin : found.end]
         return [offset for (offset,) in _struct(f">q{found.step - 8}x").iter_unpack(view)]
-    crc32, out = zlib.crc32, []
-    for offset, crc, body in rows(data, found):
-        if crc32(body) != crc:
-            return None
-        out.append(offset)
-    return out
+    crc32 = zlib.crc32
+    right = [offset for offset, crc, body in rows(data, found) if crc32(body) == crc]
+    return right if len(right) == found.count else None
 
 
 def timestamps(data: bytes, found: Alike) -> list[int]:

@@ -18,16 +18,17 @@ from kafkawire.model import MessageSet
 from kafkawire.primitives import Bytes
 from kafkawire.v08.alike import Alike, find, offsets, timestamps
 from kafkawire.v08.planning import Plan, Segment, planned, plans, within
-from kafkawire.v08.scanning import ENTRY_OVERHEAD, LOG_OVERHEAD
+from kafkawire.v08.scanning import ENTRY_OVERHEAD, LOG_APPEND_TIME, LOG_OVERHEAD
 from kafkawire.v08.wrappers import OPEN_LIMIT
 
 if TYPE_CHECKING:
     from kafkawire.v08.kernels import Kernels
 
 _V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length where the key is null
-_V1 = struct.Struct(">qiI2xqii")  # the same with a timestamp before the key length
+_V1 = struct.Struct(">qiIxBqii")  # the same with attributes and a timestamp before the key length
 _INT32 = struct.Struct(">i")
 _CRC_FROM = 16
+_ATTRIBUTES = 17
 PIECE_BYTES = 256 << 10
 _FAR = 1 << 62  # offsets and shifts below it add up within int64
 
@@ -67,7 +68,7 @@ def _columns_of(kernels: Kernels | None, plan: Plan, start: int, check_crcs: boo
     if found is None:
         data = bytes(data)  # slices of bytes cost half of those of a view
         found = _in_python(plan, data, check_crcs)
-    offsets, key_at, key_size, value_at, value_size, stamps = found.columns
+    offsets, key_at, key_size, value_at, value_size, *times = found.columns
     damage, pinned = plan.damage, plan.pinned
     if found.damaged is not None:
         segment = plan.segments[found.damaged[0]]
@@ -78,7 +79,8 @@ def _columns_of(kernels: Kernels | None, plan: Plan, start: int, check_crcs: boo
         key_size=key_size,
         value_at=value_at,
         value_size=value_size,
-        timestamps_ms=stamps if plan.timed else None,
+        timestamps_ms=times[0] if plan.timed else None,
+        timestamp_types=times[1] if plan.timed else None,
         data=data,
         resume_at=plan.resume_at if damage is None else _reached(start, offsets, pinned),
         damage=damage,
@@ -94,7 +96,7 @@ def _reached(start: int, offsets: Column, pinned: int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    columns: Sequence[Column]  # offsets, key_at, key_size, value_at, value_size, timestamps
+    columns: Sequence[Column]  # offsets, key_at, key_size, value_at, value_size; where timed: timestamps, types
     damaged: tuple[int, int] | None  # segment and position of the first damage
 
 
@@ -109,6 +111,7 @@ class _Lists:
     value_at: list[int] = field(default_factory=list)
     value_size: list[int] = field(default_factory=list)
     stamps: list[int] = field(default_factory=list)
+    types: list[int] = field(default_factory=list)
 
 
 def _in_python(plan: Plan, data: bytes, check_crcs: bool) -> _Found:
@@ -116,7 +119,7 @@ def _in_python(plan: Plan, data: bytes, check_crcs: bool) -> _Found:
     if quick is not None:
         return quick
     lists = _Lists()
-    columns = (lists.offsets, lists.key_at, lists.key_size, lists.value_at, lists.value_size, lists.stamps)
+    columns = (lists.offsets, lists.key_at, lists.key_size, lists.value_at, lists.value_size, lists.stamps, lists.types)
     timed = plan.timed
     for number, segment in enumerate(plan.segments):
         known = len(lists.offsets)
@@ -126,6 +129,7 @@ def _in_python(plan: Plan, data: bytes, check_crcs: bool) -> _Found:
             lists.offsets[known:] = [segment.pinned] * added
         if segment.magic == 0 and timed:
             lists.stamps += [-1] * added
+            lists.types += [-1] * added
         if stopped >= 0:
             return _Found(columns, (number, stopped))
     return _Found(columns, None)
@@ -161,6 +165,7 @@ def _add_alike(lists: _Lists, data: bytes, same: Alike, segment: Segment, check:
     if segment.magic:
         stamp = segment.appended_ms
         lists.stamps += timestamps(data, same) if stamp is None else [stamp] * count
+        lists.types += [(data[begin + _ATTRIBUTES] & LOG_APPEND_TIME) >> 3 if stamp is None else 1] * count
     return True
 
 
@@ -180,7 +185,7 @@ def _all_alike(plan: Plan, data: bytes, check: bool) -> _Found | None:
     key_at = range(same.begin + same.key_at, same.end + same.key_at, same.step)
     value_at = range(same.begin + same.value_at, same.end + same.value_at, same.step)
     sizes = [same.key_size] * same.count, [same.value_size] * same.count
-    return _Found((found, key_at, sizes[0], value_at, sizes[1], []), None)
+    return _Found((found, key_at, sizes[0], value_at, sizes[1]), None)
 
 
 def _loop_v0(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
@@ -219,10 +224,11 @@ def _loop_v1(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
     unpack, unpack_int32, crc32 = _V1.unpack_from, _INT32.unpack_from, zlib.crc32
     offsets, key_at, key_sizes = lists.offsets.append, lists.key_at.append, lists.key_size.append
     values, value_sizes, stamps = lists.value_at.append, lists.value_size.append, lists.stamps.append
+    types = lists.types.append
     at, end, start, shift = segment.begin, segment.end, segment.start, segment.shift
     appended_ms = segment.appended_ms
     while at < end:
-        offset, size, crc, stamp, key_size, value_size = unpack(data, at)
+        offset, size, crc, attributes, stamp, key_size, value_size = unpack(data, at)
         after = at + LOG_OVERHEAD + size
         if offset + shift < start:
             at = after
@@ -243,6 +249,7 @@ def _loop_v1(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
         values(value_at)
         value_sizes(value_size)
         stamps(stamp if appended_ms is None else appended_ms)
+        types((attributes & LOG_APPEND_TIME) >> 3 if appended_ms is None else 1)
         at = after
     return -1
 
@@ -259,7 +266,7 @@ def _compiled(kernels: Kernels, plan: Plan, data: Bytes, check_crcs: bool) -> _F
     if not all(-_FAR < segment.shift < _FAR for segment in plan.segments):
         return None
     rows = [_row(segment) for segment in plan.segments]
-    found = kernels.index(data, rows, sum(segment.entries for segment in plan.segments), check_crcs)
+    found = kernels.index(data, rows, sum(segment.entries for segment in plan.segments), check_crcs, plan.timed)
     return None if found is None else _Found(found.columns, found.damaged)
 
 

@@ -69,7 +69,7 @@ def set_of(data: bytes, start: int = LOWEST) -> MessageSet:
 class Told:
     """What a reader says of a set, in a form that can be compared."""
 
-    rows: list[tuple[int, bytes | None, bytes | None, int]]
+    rows: list[tuple[int, bytes | None, bytes | None, int, int]]
     damage: tuple[type, str, int, int | None] | None
 
 
@@ -80,13 +80,23 @@ def by_messages(whole: MessageSet, check_crcs: bool) -> tuple[Told, list[Message
             found.append(message)
     except CorruptMessage as exc:
         damage = exc
-    rows = [(x.offset, x.key, x.value, -1 if x.timestamp_ms is None else x.timestamp_ms) for x in found]
+    rows = [
+        (
+            x.offset,
+            x.key,
+            x.value,
+            -1 if x.timestamp_ms is None else x.timestamp_ms,
+            -1 if x.timestamp_type is None else x.timestamp_type,
+        )
+        for x in found
+    ]
     return Told(rows, _damage(damage)), found
 
 
 def by_columns(found: Columns) -> Told:
     stamps = [-1] * len(found) if found.timestamps_ms is None else list(found.timestamps_ms)
-    rows = list(zip(found.offsets, found.keys(), found.values(), stamps, strict=True))
+    types = [-1] * len(found) if found.timestamp_types is None else list(found.timestamp_types)
+    rows = list(zip(found.offsets, found.keys(), found.values(), stamps, types, strict=True))
     return Told(rows, _damage(found.damage))
 
 
@@ -109,7 +119,7 @@ def agree(kernels: Kernels, data: bytes, start: int = LOWEST, exact: bool = Fals
         assert by_columns(pure) == told
         with running(kernels):
             assert by_columns(quick) == told
-        for name in ("offsets", "key_at", "key_size", "value_at", "value_size", "timestamps_ms"):
+        for name in ("offsets", "key_at", "key_size", "value_at", "value_size", "timestamps_ms", "timestamp_types"):
             one, other = getattr(pure, name), getattr(quick, name)
             assert one == other or list(one) == list(other), name
         assert (pure.data, pure.resume_at) == (quick.data, quick.resume_at)
@@ -162,6 +172,8 @@ MIXED = [
     entry(1, b"a", b"k") + wrapped(5, entry(3, b"b") + entry(5, None)) + entry(6, b"c", magic=1),
     wrapped(1007, entry(0, b"a", magic=1) + entry(4, b"b", magic=1) + entry(7, b"c", magic=1), 2, magic=1),
     wrapped(5, entry(0, b"a", magic=1) + entry(1, b"b", magic=1), 3, magic=1, bits=m.LOG_APPEND_TIME),
+    entry(4, b"a", magic=1, attributes=m.LOG_APPEND_TIME) + entry(5, b"b", magic=1) + entry(6, b"of format v0"),
+    b"".join(entry(n, b"alike", magic=1, attributes=m.LOG_APPEND_TIME) for n in range(20)) + entry(20, b"a", magic=1),
     wrapped(5, b"") + entry(6, b"after an empty wrapper"),
     wrapped(12, entry(9, b"a") + wrapped(11, entry(10, b"b") + entry(11, b"c"), 2) + entry(12, b"d")),
     wrapped(11, entry(9, b"a") + wrapped(10, entry(0, b"x") + entry(1, b"y") + entry(2, b"z")) + entry(11, b"b")),
