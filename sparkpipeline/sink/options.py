@@ -112,9 +112,9 @@ class SinkOptions(Options):
     )
     partitioner: str = option(
         "partitioner", "default",
-        "partition of rows that name none: default (0.8's: hashCode of the key's text or bytes), byte-array (of its bytes),"
-        " murmur2 (the newer clients'); rows without key go where sticky would put them.  sticky: one random partition"
-        " for each batch of rows; random: one for each row",
+        "partition of rows that name none: default (0.8's: hashCode of the key's text or bytes), byte-array (of its"
+        " bytes), murmur2 (the newer clients'); rows without key go where sticky would put them.  sticky: one random"
+        " partition for each batch of rows; random: one for each row",
         old="kafka.partitioner.class", kind=partitioner,
     )  # fmt: skip
     include_timestamps: bool = option(
