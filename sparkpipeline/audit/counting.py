@@ -19,7 +19,7 @@ from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.sets import read_sets
 
 Read = Callable[[OffsetRange, ClusterAccess, ReadOptions], Iterable[MessageSet]]
-PACK_ROWS = 1 << 16
+PACK_ROWS = 1 << 18  # before a task sends on what it gathered
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +47,20 @@ class Reading:
             yield piece, sums
 
     def hashes(
-        self, pieces: Iterable[Piece], shares: Mapping[tuple[str, int], tuple[int | None, int]], read: Read = read_sets
-    ) -> Iterator[tuple[tuple[str, int | None, int], Pack]]:
-        """The hashes of each piece, each in the share that all its likes come to, as (topic, partition | None, share).
+        self, pieces: Iterable[Piece], shares: Mapping[tuple[str, int], tuple[int, int]], read: Read = read_sets
+    ) -> Iterator[tuple[int, Pack]]:
+        """The messages of each piece as hashes, each in the share that all its likes come to.
 
-        shares: of (topic, partition): the partition of its scope (None: the topic as a whole), and in how many.
+        shares: of (topic, partition): the first share of its scope, and how many there are.
         """
         for piece in pieces:
             topic, partition = piece.range.topic, int(str(piece.range.partition))
-            scope_partition, count = shares[topic, partition]
-            packer = _Packer(piece, partition, count)
+            packer = _Packer(piece, partition, *shares[topic, partition])
             for found in self._hashed(piece, read):
                 packer.add(found)
-                if packer.rows >= PACK_ROWS * count:
-                    yield from (((topic, scope_partition, share), pack) for share, pack in packer.packs())
-            yield from (((topic, scope_partition, share), pack) for share, pack in packer.packs())
+                if packer.rows >= PACK_ROWS:
+                    yield from packer.packs()
+            yield from packer.packs()
 
     def _hashed(self, piece: Piece, read: Read) -> Iterator[Hashed]:
         rng, options = piece.range, self.options
@@ -94,9 +93,9 @@ def _check_times(piece: Piece, found: Hashed) -> None:
 class _Packer:
     """The messages of one piece, dealt to their shares."""
 
-    def __init__(self, piece: Piece, partition: int, count: int) -> None:
+    def __init__(self, piece: Piece, partition: int, first: int, count: int) -> None:
         self.rows = 0
-        self._piece, self._partition, self._count = piece, partition, count
+        self._piece, self._partition, self._first, self._count = piece, partition, first, count
         self._shares: dict[int, tuple[array[int], array[int], array[int]]] = {}
 
     def add(self, found: Hashed) -> None:
@@ -117,7 +116,7 @@ class _Packer:
     def packs(self) -> list[tuple[int, Pack]]:
         """What was dealt, which is then forgotten."""
         made = [
-            (share, Pack(self._piece.side, self._partition, *(column.tobytes() for column in columns)))
+            (self._first + share, Pack(self._piece.side, self._partition, *(column.tobytes() for column in columns)))
             for share, columns in self._shares.items()
         ]
         self._shares, self.rows = {}, 0

@@ -46,7 +46,7 @@ def audited(
         every = [p for side in (SOURCE, TARGET) for p in pieces(side, logs[side], blocks, cut=7)
                  if scope.partition in (None, p.range.partition)]  # fmt: skip
         dealt: dict[object, list[Pack]] = {}
-        how = {(T, p.range.partition): (scope.partition, shares) for p in every}
+        how = {(T, p.range.partition): (0, shares) for p in every}
         for key, pack in reading.hashes(every, how, read):
             dealt.setdefault(key, []).append(pack)
         matched = [match(packs) for packs in dealt.values()]

@@ -1,0 +1,192 @@
+"""Two clusters compared by Spark: tasks read both and send sums; where they differ, hashes are matched.  Driver side.
+
+    1  each task reads pieces of both clusters and sends back sums by partition and window
+    2  scopes whose sums differ are read again: hashes go by a shuffle to whoever matches them, and counts come back
+
+The target's ends are asked before the source's: so what comes in meanwhile can only look as if the target were behind.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.audit.comparing import Difference, Scope, by_scope, from_groups, from_sums, total, unequal
+from sparkpipeline.audit.counting import Piece, Reading
+from sparkpipeline.audit.figures import Figures
+from sparkpipeline.audit.matching import SOURCE, TARGET, Ends, Group, GroupKey, Matched, Pack, grouped, match
+from sparkpipeline.audit.pieces import dealt, pieces, size_for
+from sparkpipeline.audit.windows import Windows
+
+SHARE_ROWS = 250_000  # messages of a side that one match holds in memory
+Bounds = Mapping[TopicPartition, tuple[int, int]]
+Tell = Callable[[str], None]
+Sides = dict[str, dict[Scope, dict[int, Figures]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is compared.
+
+    bounds    by side: offsets of each partition, start <= offset < until
+    windows   of the sums, without blocks
+    keyed     topics that are compared as a whole, since their partitions are others in the target
+    cut       by side: partitions whose logs begin later than at offset 0, by retention
+    block     offsets of a block, for messages without a timestamp
+    match     False: where sums differ nothing is looked up, so that a loss is not told from a duplicate
+    """
+
+    bounds: Mapping[str, Bounds]
+    windows: Windows
+    keyed: frozenset[str] = frozenset()
+    cut: Mapping[str, Collection[TopicPartition]] | None = None
+    block: int = 100_000
+    match: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came of it: the rows that differ, and the sums of all scopes."""
+
+    differences: tuple[Difference, ...]
+    sums: Sides
+
+    def messages(self, side: str) -> int:
+        return sum(total(windows) for windows in self.sums[side].values())
+
+    @property
+    def scopes(self) -> list[Scope]:
+        return sorted({*self.sums[SOURCE], *self.sums[TARGET]}, key=str)
+
+
+def compare(spark: Any, reading: Reading, asked: Asked, tell: Tell) -> Found:
+    """Compare two clusters.  Raises what the reading of ranges raises, as Spark hands it on."""
+    context = spark.sparkContext
+    cores = context.defaultParallelism
+    size = size_for(sum(until - start for b in asked.bounds.values() for start, until in b.values()), cores)
+    every = [p for side, bounds in asked.bounds.items() for p in pieces(side, bounds, asked.windows, size)]
+    sums = _sums(context, reading, asked, every, cores)
+    differing = unequal(sums[SOURCE], sums[TARGET])
+    if differing and asked.match:
+        tell(f"{len(differing)} of {len({*sums[SOURCE], *sums[TARGET]})} differ in their sums; matching their messages")
+        groups = _groups(context, reading, asked, every, cores, differing, sums)
+        rows = [
+            row
+            for scope, windows in differing.items()
+            for row in from_groups(scope, windows, *_both(sums, scope), groups.get(scope, {}), asked.block)
+        ]
+    else:
+        rows = [
+            row for scope, windows in differing.items() for row in from_sums(scope, windows, *_both(sums, scope))
+        ]  # fmt: skip
+    return Found(tuple(rows), sums)
+
+
+def _both(sums: Sides, scope: Scope) -> tuple[dict[int, Figures], dict[int, Figures]]:
+    return sums[SOURCE].get(scope, {}), sums[TARGET].get(scope, {})
+
+
+def _sums(context: Any, reading: Reading, asked: Asked, every: Sequence[Piece], cores: int) -> Sides:
+    tasks = dealt(every, cores)
+    counted = context.parallelize(tasks, len(tasks)).flatMap(reading.count).collect() if every else []
+    parts: dict[str, dict[tuple[str, int], dict[int, Figures]]] = {
+        side: {(tp.topic, int(str(tp.partition))): {} for tp in bounds} for side, bounds in asked.bounds.items()
+    }
+    for piece, windows in sorted(counted, key=lambda row: row[0].range):
+        into = parts[piece.side][piece.range.topic, int(str(piece.range.partition))]
+        for window, figures in windows.items():
+            into[window] = into.get(window, Figures()).then(figures)
+    return {side: by_scope(parts[side], asked.keyed) for side in (SOURCE, TARGET)}
+
+
+def _groups(
+    context: Any, reading: Reading, asked: Asked, every: Sequence[Piece], cores: int,
+    differing: Collection[Scope], sums: Sides,
+) -> dict[Scope, dict[GroupKey, Group]]:  # fmt: skip
+    """The messages without a partner of these scopes, counted."""
+    from pyspark import StorageLevel
+
+    scopes, firsts = list(differing), [0]
+    for scope in scopes:
+        most = max(total(windows) for windows in _both(sums, scope))
+        firsts.append(firsts[-1] + max(1, -(-most // SHARE_ROWS)))
+    number_of = {scope: n for n, scope in enumerate(scopes)}
+    windows = replace(asked.windows, block=asked.block)
+    wanted: list[Piece] = []
+    shares: dict[tuple[str, int], tuple[int, int]] = {}
+    for piece in every:
+        topic, partition = piece.range.topic, int(str(piece.range.partition))
+        n = number_of.get(Scope(topic, None if topic in asked.keyed else partition))
+        if n is not None:
+            wanted.append(replace(piece, windows=windows))
+            shares[topic, partition] = firsts[n], firsts[n + 1] - firsts[n]
+    tasks = dealt(wanted, cores)
+    packs = context.parallelize(tasks, len(tasks)).flatMap(Hashing(reading, shares))
+    matched = packs.groupByKey(min(firsts[-1], max(len(tasks), firsts[-1] // 8))).mapValues(match)
+    matched.persist(StorageLevel.MEMORY_AND_DISK)  # looked at twice
+    try:
+        judges = _judges(asked, scopes, firsts, matched.mapValues(_ends).collect())
+        rows = matched.flatMap(Judging(firsts, judges)).reduceByKey(Group.beside).collect()
+    finally:
+        matched.unpersist()
+    groups: dict[Scope, dict[GroupKey, Group]] = {}
+    for (n, *key), group in rows:
+        groups.setdefault(scopes[n], {})[tuple(key)] = group
+    return groups
+
+
+@dataclass(frozen=True, slots=True)
+class Hashing:
+    """Runs in tasks: the hashes of some pieces."""
+
+    reading: Reading
+    shares: Mapping[tuple[str, int], tuple[int, int]]
+
+    def __call__(self, pieces: Iterable[Piece]) -> Iterator[tuple[int, Pack]]:
+        return self.reading.hashes(pieces, self.shares)
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """Runs in tasks: the odd messages of a share, counted under the number of its scope."""
+
+    firsts: Sequence[int]
+    judges: Mapping[int, Ends]
+
+    def __call__(self, row: tuple[int, Matched]) -> Iterator[tuple[tuple[Any, ...], Group]]:
+        share, matched = row
+        n = bisect_right(self.firsts, share) - 1
+        for key, group in grouped(matched, self.judges[n]).items():
+            yield (n, *key), group
+
+
+def _ends(matched: Matched) -> dict[tuple[str, int], tuple[int, int]]:
+    return matched.ends
+
+
+def _judges(
+    asked: Asked,
+    scopes: Sequence[Scope],
+    firsts: Sequence[int],
+    found: Iterable[tuple[int, Mapping[tuple[str, int], tuple[int, int]]]],
+) -> dict[int, Ends]:
+    """What is known of each scope as a whole, out of all its shares."""
+    ends: dict[int, dict[tuple[str, int], tuple[int, int]]] = {n: {} for n in range(len(scopes))}
+    for share, of_share in found:
+        into = ends[bisect_right(firsts, share) - 1]
+        for key, (first, last) in of_share.items():
+            known = into.get(key, (first, last))
+            into[key] = min(first, known[0]), max(last, known[1])
+    return {n: Ends(ends[n], _cut(asked, scope)) for n, scope in enumerate(scopes)}
+
+
+def _cut(asked: Asked, scope: Scope) -> frozenset[str]:
+    """Sides in which a log of this scope was cut."""
+    return frozenset(
+        side
+        for side, tps in (asked.cut or {}).items()
+        if any(tp.topic == scope.topic and scope.partition in (None, tp.partition) for tp in tps)
+    )

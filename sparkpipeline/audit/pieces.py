@@ -1,0 +1,39 @@
+"""What the tasks of an audit get: ranges cut into pieces and dealt to tasks by their length.  Pure."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.audit.counting import Piece
+from sparkpipeline.audit.windows import Windows
+from sparkpipeline.ranges import OffsetRange
+
+LEAST, MOST = 20_000, 5_000_000  # offsets of a piece
+TASKS_A_CORE = 3
+
+
+def pieces(side: str, bounds: Mapping[TopicPartition, tuple[int, int]], windows: Windows, size: int) -> list[Piece]:
+    """Each partition's range, start <= offset < until, in pieces of at most `size` offsets; empty ones have none."""
+    return [
+        Piece(side, OffsetRange(tp.topic, tp.partition, at, min(at + size, until)), windows)
+        for tp, (start, until) in sorted(bounds.items())
+        for at in range(start, until, size)
+    ]
+
+
+def size_for(offsets: int, cores: int) -> int:
+    """How long a piece is at most, for so many offsets in all."""
+    return max(LEAST, min(MOST, -(-offsets // (cores * TASKS_A_CORE))))
+
+
+def dealt(every: Sequence[Piece], cores: int) -> list[list[Piece]]:
+    """The pieces of each task, the longest first to whoever has least."""
+    tasks: list[list[Piece]] = [[] for _ in range(max(1, min(len(every), cores * TASKS_A_CORE)))]
+    loads = [(0, n) for n in range(len(tasks))]
+    for piece in sorted(every, key=lambda piece: -piece.range.count):
+        load, n = heapq.heappop(loads)
+        tasks[n].append(piece)
+        heapq.heappush(loads, (load + piece.range.count, n))
+    return tasks
