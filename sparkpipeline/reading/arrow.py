@@ -1,107 +1,167 @@
-"""Columns of message sets as an Arrow record batch with the columns of Spark's `kafka` format."""
+"""Pieces of ranges as an Arrow record batch with the columns of Spark's `kafka` format.
+
+No Python object a row: keys and values come out of kafkawire.gathering, offsets and times are buffers already or made
+into one at once, the rest is repeated by Arrow.
+"""
 
 from __future__ import annotations
 
-import zlib
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from array import array
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kafkawire.columns import Columns
-from sparkpipeline.ranges import OffsetRange
+from kafkawire.buffers import Buffers
+from kafkawire.columns import Column
+from kafkawire.gathering import Field, checksums, gather
+from kafkawire.primitives import Bytes
 from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.pieces import Piece
 
+MILLIS = pa.timestamp("ms", tz="UTC")
+MICROS = pa.timestamp("us", tz="UTC")
 TYPES: dict[str, Any] = {
     "key": pa.binary(),
     "value": pa.binary(),
     "topic": pa.string(),
     "partition": pa.int32(),
     "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp": MICROS,
     "timestampType": pa.int32(),
     "headers": pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     "rowNumber": pa.int64(),
     "valueCrc": pa.int64(),
 }
+NO_TIME = -1  # of a message without a timestamp, and its timestampType: as Spark has them
+_FARTHEST_MS = (1 << 63) // 1000  # what fits into microseconds
+
+Pieces = Sequence[Piece]
+# Of this process, not of a task: Spark's workers run one after the other in it, and memory that is new costs a page
+# fault every 4 KB.
+_ROOM = Buffers(32 << 20)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Rows since..until of the columns of a set of one range; number is what the first row of columns has there."""
-
-    range: OffsetRange
-    columns: Columns
-    since: int
-    until: int
-    number: int
-
-    def __len__(self) -> int:
-        return self.until - self.since
-
-    @property
-    def bytes(self) -> int:
-        """About so many bytes of keys and values."""
-        if not len(self):
-            return 0
-        places, last = self.columns.value_at, self.until - 1
-        return max(0, places[last] + max(0, self.columns.value_size[last]) - places[self.since])
-
-    def within(self, until: int) -> Piece:
-        """Its rows before an offset."""
-        offsets = self.columns.offsets
-        if self.until == self.since or offsets[self.until - 1] < until:
-            return self
-        return replace(self, until=bisect_left(offsets, until, self.since, self.until))
-
-    def cut(self, most_bytes: int, most_rows: int) -> Iterator[Piece]:
-        """The same rows in pieces of at most so many bytes and rows, one row at least in each."""
-        places, since = self.columns.value_at, self.since
-        while since < self.until:
-            end = bisect_left(places, places[since] + most_bytes, since + 1, self.until)
-            end = min(end, since + most_rows)
-            yield replace(self, since=since, until=end)
-            since = end
-
-
-def schema(columns: Sequence[str]) -> pa.Schema:
+@lru_cache(maxsize=8)
+def schema(columns: tuple[str, ...]) -> Any:
+    """The Arrow schema of columns by their names: what pyspark makes of the source's own."""
     return pa.schema([(name, TYPES[name]) for name in columns])
 
 
-def record_batch(pieces: Sequence[Piece], options: ReadOptions) -> pa.RecordBatch:
-    """The rows of pieces, in order."""
-    made = [pa.array(_MAKERS[name](pieces, options), TYPES[name]) for name in options.columns]
+def record_batch(pieces: Pieces, options: ReadOptions) -> Any:
+    """The rows of some pieces, one after the other, with the columns that options name."""
+    made = [_MAKERS[name](pieces, options) for name in options.columns]
     return pa.RecordBatch.from_arrays(made, schema=schema(options.columns))
 
 
-def _rows(pieces: Sequence[Piece], name: str) -> list[Any]:
-    return [v for p in pieces for v in list(getattr(p.columns, name))[p.since : p.until]]
+# ---- what messages hold ----------------------------------------------------------------------------------------
 
 
-def _blobs(pieces: Sequence[Piece], kind: str) -> list[bytes | None]:
-    return [v for p in pieces for v in getattr(p.columns, kind)()[p.since : p.until]]
+def _blobs(pieces: Pieces, field: Field) -> Any:
+    found = gather([piece.part for piece in pieces], field, _ROOM.take)
+    buffers = [_buffer(found.validity), pa.py_buffer(found.ends), pa.py_buffer(found.data)]
+    return pa.Array.from_buffers(pa.binary(), _count(pieces), buffers, null_count=found.nulls)
 
 
-def _times(pieces: Sequence[Piece], options: ReadOptions) -> list[int | None]:
-    none: int | None = {"none": -1, "null": None, "plan": options.plan_time_ms}[options.timestamp_fallback]
-    out: list[int | None] = []
-    for p in pieces:
-        stamps = p.columns.timestamps_ms
-        out += [none] * len(p) if stamps is None else [none if t == -1 else t for t in list(stamps)[p.since : p.until]]
-    return [None if t is None else t * 1000 for t in out]
+def _checksums(pieces: Pieces, options: ReadOptions) -> Any:
+    found = checksums([piece.part for piece in pieces])
+    buffers = [_buffer(found.validity), pa.py_buffer(found.numbers)]
+    return pa.Array.from_buffers(pa.int64(), _count(pieces), buffers, null_count=found.nulls)
 
 
-_MAKERS: dict[str, Any] = {
-    "key": lambda ps, o: _blobs(ps, "keys"),
-    "value": lambda ps, o: _blobs(ps, "values"),
-    "topic": lambda ps, o: [p.range.topic for p in ps for _ in range(len(p))],
-    "partition": lambda ps, o: [p.range.partition for p in ps for _ in range(len(p))],
-    "offset": lambda ps, o: _rows(ps, "offsets"),
-    "timestamp": _times,
-    "timestampType": lambda ps, o: [-1 if p.columns.timestamps_ms is None else 0 for p in ps for _ in range(len(p))],
-    "headers": lambda ps, o: [None for p in ps for _ in range(len(p))],
-    "rowNumber": lambda ps, o: [n + p.number for p in ps for n in range(p.since, p.until)],
-    "valueCrc": lambda ps, o: [None if v is None else zlib.crc32(v) for v in _blobs(ps, "values")],
+def _offsets(pieces: Pieces, options: ReadOptions) -> Any:
+    return _int64([piece.columns.offsets[piece.since : piece.until] for piece in pieces])
+
+
+def _timestamps(pieces: Pieces, options: ReadOptions) -> Any:
+    """Microseconds; a time that is too far off for them is null."""
+    if all(piece.columns.timestamps_ms is None for piece in pieces):
+        return pa.repeat(_fallback(options), _count(pieces))
+    told = _known([piece.columns.timestamps_ms for piece in pieces], pieces)
+    far = pc.or_(pc.greater_equal(told, _FARTHEST_MS), pc.less_equal(told, -_FARTHEST_MS))
+    if pc.any(far).as_py():
+        told = pc.if_else(far, pa.scalar(None, pa.int64()), told)
+    times = told.view(MILLIS).cast(MICROS)
+    if options.timestamp_fallback == "none":
+        return times
+    return pc.if_else(pc.equal(told, NO_TIME), _fallback(options), times)
+
+
+def _timestamp_types(pieces: Pieces, options: ReadOptions) -> Any:
+    if all(piece.columns.timestamp_types is None for piece in pieces):
+        return pa.repeat(pa.scalar(NO_TIME, pa.int32()), _count(pieces))
+    return _known([piece.columns.timestamp_types for piece in pieces], pieces).cast(pa.int32())
+
+
+def _fallback(options: ReadOptions) -> Any:
+    """The timestamp of a message without one."""
+    if options.timestamp_fallback == "null":
+        return pa.scalar(None, MICROS)
+    millis = options.plan_time_ms if options.timestamp_fallback == "plan" else NO_TIME
+    return pa.scalar(millis, MILLIS).cast(MICROS)
+
+
+def _known(columns: Sequence[Column | None], pieces: Pieces) -> Any:
+    """A column that some sets have and others have not: there it is -1."""
+    there = [
+        [NO_TIME] * len(piece) if column is None else column[piece.since : piece.until]
+        for column, piece in zip(columns, pieces, strict=True)
+    ]
+    return _int64(there)
+
+
+# ---- what a range says, and counts -----------------------------------------------------------------------------
+
+
+def _repeated(name: str, of: Callable[[Piece], object]) -> Callable[[Pieces, ReadOptions], Any]:
+    def make(pieces: Pieces, options: ReadOptions) -> Any:
+        return _joined([pa.repeat(pa.scalar(of(piece), TYPES[name]), len(piece)) for piece in pieces])
+
+    return make
+
+
+def _row_numbers(pieces: Pieces, options: ReadOptions) -> Any:
+    one = pa.scalar(1, pa.int64())
+    return _joined([pc.cumulative_sum(pa.repeat(one, len(piece)), start=piece.first_row - 1) for piece in pieces])
+
+
+def _headers(pieces: Pieces, options: ReadOptions) -> Any:
+    """No format up to 0.10 has any."""
+    return pa.nulls(_count(pieces), TYPES["headers"])
+
+
+# ---- buffers ---------------------------------------------------------------------------------------------------
+
+
+def _int64(columns: Sequence[Column]) -> Any:
+    parts = [column if isinstance(column, memoryview) else memoryview(array("q", column)) for column in columns]
+    data = parts[0] if len(parts) == 1 else b"".join(parts)
+    return pa.Array.from_buffers(pa.int64(), sum(map(len, parts)), [None, pa.py_buffer(data)], null_count=0)
+
+
+def _joined(arrays: Sequence[Any]) -> Any:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _buffer(data: Bytes | None) -> Any:
+    return None if data is None else pa.py_buffer(data)
+
+
+def _count(pieces: Pieces) -> int:
+    return sum(map(len, pieces))
+
+
+_MAKERS: dict[str, Callable[[Pieces, ReadOptions], Any]] = {
+    "key": lambda pieces, _: _blobs(pieces, Field.KEY),
+    "value": lambda pieces, _: _blobs(pieces, Field.VALUE),
+    "topic": _repeated("topic", lambda piece: piece.range.topic),
+    "partition": _repeated("partition", lambda piece: piece.range.partition),
+    "offset": _offsets,
+    "timestamp": _timestamps,
+    "timestampType": _timestamp_types,
+    "headers": _headers,
+    "rowNumber": _row_numbers,
+    "valueCrc": _checksums,
 }

@@ -1,48 +1,83 @@
-"""Ranges as Arrow record batches of about a megabyte: what a task of the source yields."""
+"""Ranges as Arrow record batches of about a megabyte: what a task of the source yields.
+
+A fetch, the decoding of the set before it and what Spark does with the batch before that go on at the same time: the
+first in a thread (readahead.py), the others in turns, with the interpreter's lock let go for all that is long.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
 
-import pyarrow as pa
-
+from kafkawire.errors import CorruptMessage
+from kafkawire.gathering import ascending
+from kafkawire.model import MessageSet
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.errors import CorruptData
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.arrow import Piece, record_batch
+from sparkpipeline.reading.arrow import record_batch
 from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.reading.sets import read_many
+from sparkpipeline.reading.pieces import Piece
+from sparkpipeline.reading.sets import Numbered, read_many
 
 
 def read_ranges(
     ranges: Sequence[OffsetRange], access: ClusterAccess, options: ReadOptions
-) -> Generator[pa.RecordBatch, None, None]:
-    """The messages of the ranges, one range after the other, with the columns that options name.
+) -> Generator[Any, None, None]:
+    """pyarrow.RecordBatch: the messages of the ranges, one range after the other, with the columns that options name.
 
-    A batch has options.batch_bytes of keys and values or options.batch_rows rows at most; small ranges share one.
+    A batch has options.batch_bytes of keys and values and options.batch_rows rows at most; small ranges share one.
     Raises as read_sets, and CorruptData and CodecMissing for what a set holds.  close() ends its thread.
     """
-    rows = [0] * len(ranges)  # of each range so far
-    held: list[Piece] = []
-    size = count = 0
     sets = read_many(ranges, access, options)
     try:
-        for number, message_set in sets:
-            rng = ranges[number]
-            columns = message_set.index(options.check_crcs)
-            piece = Piece(rng, columns, 0, len(columns), rows[number]).within(rng.until)
-            if columns.damage is not None and piece.until == len(columns):
-                where = {"topic": rng.topic, "partition": rng.partition, "offset": columns.damage.offset}
-                raise CorruptData(str(columns.damage), **where)
-            rows[number] += len(piece)
-            for part in piece.cut(options.batch_bytes, options.batch_rows):
-                if held and (size + part.bytes > options.batch_bytes or count + len(part) > options.batch_rows):
-                    yield record_batch(held, options)
-                    held, size, count = [], 0, 0
-                held.append(part)
-                size += part.bytes
-                count += len(part)
-        if held:
-            yield record_batch(held, options)
+        for pieces in grouped(_pieces(sets, ranges, options), options.batch_bytes, options.batch_rows):
+            yield record_batch(pieces, options)
     finally:
         sets.close()
+
+
+def _pieces(sets: Iterator[Numbered], ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator[Piece]:
+    """The rows of each set that are within its range, as small as a batch may be."""
+    current, rows = -1, 0
+    for number, message_set in sets:
+        rows = rows if number == current else 0
+        current = number
+        piece = _rows_of(ranges[number], message_set, rows, options)
+        rows += len(piece)
+        yield from piece.cut(options.batch_bytes, options.batch_rows)
+
+
+def _rows_of(rng: OffsetRange, message_set: MessageSet, before: int, options: ReadOptions) -> Piece:
+    """Raises CorruptData where damage stands before the range's end."""
+    columns = message_set.index(options.check_crcs)
+    whole = Piece(rng, columns, 0, len(columns), before)
+    if not ascending(whole.part):
+        raise CorruptData("offsets go back within a fetched set", **_where(rng, message_set.start))
+    piece = whole.within(rng.until)
+    if columns.damage is not None and len(piece) == len(whole) and columns.resume_at < rng.until:
+        raise _corrupt(rng, columns.damage)
+    return piece
+
+
+def _corrupt(rng: OffsetRange, damage: CorruptMessage) -> CorruptData:
+    return CorruptData(f"{damage}; kafka.check.crcs=false reads on past a wrong checksum", **_where(rng, damage.offset))
+
+
+def _where(rng: OffsetRange, offset: int | None) -> dict[str, object]:
+    return {"topic": rng.topic, "partition": rng.partition, "offset": offset}
+
+
+def grouped(pieces: Iterator[Piece], most_bytes: int, most_rows: int) -> Iterator[list[Piece]]:
+    """Neighbouring pieces together, as many as fit a batch; one that is larger alone."""
+    held: list[Piece] = []
+    size = rows = 0
+    for piece in pieces:
+        if held and (size + piece.bytes > most_bytes or rows + len(piece) > most_rows):
+            yield held
+            held, size, rows = [], 0, 0
+        held.append(piece)
+        size += piece.bytes
+        rows += len(piece)
+    if held:
+        yield held

@@ -1,0 +1,58 @@
+"""Rows of a range within the columns of one of its sets: cut at the range's end, and into what makes a record batch."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from kafkawire.columns import Columns
+from kafkawire.gathering import Part
+from sparkpipeline.ranges import OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows since..until of the columns; before is how many rows of the range came before the first row of these."""
+
+    range: OffsetRange
+    columns: Columns
+    since: int
+    until: int
+    before: int
+
+    def __len__(self) -> int:
+        return self.until - self.since
+
+    @property
+    def part(self) -> Part:
+        return Part(self.columns, self.since, self.until)
+
+    @property
+    def first_row(self) -> int:
+        """The number of its first row within the range."""
+        return self.before + self.since
+
+    @property
+    def bytes(self) -> int:
+        """Of keys and values, about: their distance in what was fetched."""
+        if not len(self):
+            return 0
+        places, last = self.columns.value_at, self.until - 1
+        return max(0, places[last] + max(0, self.columns.value_size[last]) - places[self.since])
+
+    def within(self, until: int) -> Piece:
+        """Its rows before an offset.  Offsets ascend: see kafkawire.gathering.ascending."""
+        offsets = self.columns.offsets
+        if not len(self) or offsets[self.until - 1] < until:
+            return self
+        return replace(self, until=bisect_left(offsets, until, self.since, self.until))
+
+    def cut(self, most_bytes: int, most_rows: int) -> Iterator[Piece]:
+        """The same rows in pieces of at most so many bytes and rows; in each at least one row."""
+        places, since = self.columns.value_at, self.since
+        while since < self.until:
+            fit = bisect_left(places, places[since] + most_bytes, since + 1, self.until)
+            end = min(fit, since + most_rows)
+            yield replace(self, since=since, until=end)
+            since = end
