@@ -34,13 +34,19 @@ def class_path(version: str) -> str:
 def folder(version: str) -> Path:
     """The folder of a version's jars, complete.  Raises LocalKafkaError when Maven is missing or fails."""
     releases.release(version)
-    ready = cache() / "jars" / version
+    return fetched(version, f"Kafka {version}")
+
+
+def fetched(name: str, what: str) -> Path:
+    """The folder of the jars of poms/NAME.xml, complete; what: how sentences call them.
+    Raises LocalKafkaError when Maven is missing or fails."""
+    ready = cache() / "jars" / name
     if ready.is_dir():
         return ready
     ready.parent.mkdir(parents=True, exist_ok=True)
     with _locked(ready.with_suffix(".lock")):
         if not ready.is_dir():  # else another process was quicker
-            _fetch(version, ready)
+            _fetch(name, what, ready)
     return ready
 
 
@@ -64,37 +70,37 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(version: str, ready: Path) -> None:
+def _fetch(name: str, what: str, ready: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise LocalKafkaError(
-            f"mvn is not on the PATH, and the jars of Kafka {version} are not in {ready} yet; "
+            f"mvn is not on the PATH, and the jars of {what} are not in {ready} yet; "
             "install Maven (Debian: apt install maven) or set LOCALKAFKA_CACHE to a folder that has them"
         )
-    print(f"localkafka: fetching the jars of Kafka {version} with Maven, once, into {ready}", file=sys.stderr)
-    with tempfile.TemporaryDirectory(dir=ready.parent, prefix=f".{version}-") as work:
+    print(f"localkafka: fetching the jars of {what} with Maven, once, into {ready}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=ready.parent, prefix=f".{name}-") as work:
         pom, libraries = Path(work, "pom.xml"), Path(work, "jars")
-        pom.write_text(releases.pom(version), encoding="utf-8")
+        pom.write_text(releases.pom(name), encoding="utf-8")
         argv = [maven, "-q", "-B", *_repository(), "-f", str(pom)]
         argv += ["dependency:copy-dependencies", f"-DoutputDirectory={libraries}"]
-        _run(argv, version)
+        _run(argv, what)
         libraries.rename(ready)
 
 
-def _run(argv: list[str], version: str) -> None:
+def _run(argv: list[str], what: str) -> None:
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=MAVEN_TIMEOUT_S
         )
     except subprocess.TimeoutExpired as error:
         raise LocalKafkaError(
-            f"Maven did not fetch the jars of Kafka {version} within {MAVEN_TIMEOUT_S} s: {' '.join(argv)}"
+            f"Maven did not fetch the jars of {what} within {MAVEN_TIMEOUT_S} s: {' '.join(argv)}"
         ) from error
     if done.returncode:
         lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
         quoted = "\n".join(f"    {line}" for line in lines[-12:])
         raise LocalKafkaError(
-            f"Maven could not fetch the jars of Kafka {version} (exit {done.returncode}); its last lines:\n{quoted}"
+            f"Maven could not fetch the jars of {what} (exit {done.returncode}); its last lines:\n{quoted}"
         )
 
 

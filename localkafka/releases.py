@@ -92,9 +92,9 @@ def startable(version: str) -> Release:
     return known
 
 
-def pom(version: str) -> str:
-    """The text of the version's pom.xml."""
-    return resources.files("localkafka").joinpath("poms", f"{version}.xml").read_text(encoding="utf-8")
+def pom(name: str) -> str:
+    """The text of a pom.xml: of a version, or of what else is run from jars."""
+    return resources.files("localkafka").joinpath("poms", f"{name}.xml").read_text(encoding="utf-8")
 
 
 def applying(rows: tuple[tuple[Number, str, str], ...], to: Release) -> dict[str, str]:
