@@ -1,0 +1,211 @@
+"""Files of the Hadoop client inside a running Spark session: what hdfs://, s3a:// and file: mean there.
+
+How a file is made exclusively and whole, which no file system here offers in one call for content and name:
+
+    rename        hdfs, viewfs, webhdfs: written under a hidden name, then renamed; the name node refuses a taken target
+    link          file: a hard link, as LocalFiles does it (FileSystem.create and rename are not exclusive on a disk)
+    conditional   s3a: the object appears when it is closed, and only where there is none (If-None-Match).  Hadoop 3.4.2
+                  or newer; a store that ignores the condition without a word cannot be told from one that keeps it
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from groundwork.failpoints import failpoint
+from sparkpipeline.errors import Missing, OptionRefused, StorageFailed
+from sparkpipeline.ledger.files import FileInfo
+from sparkpipeline.ledger.local import TEMPORARY
+
+MODES = {
+    "hdfs": "rename",
+    "viewfs": "rename",
+    "webhdfs": "rename",
+    "swebhdfs": "rename",
+    "file": "link",
+    "s3a": "conditional",
+}
+CONDITIONAL = "fs.option.create.conditional.overwrite"  # Options.CreateFileOptionKeys
+NOT_THERE = ("java.io.FileNotFoundException", "java.nio.file.NoSuchFileException")
+TAKEN = ("java.nio.file.FileAlreadyExistsException", "org.apache.hadoop.fs.FileAlreadyExistsException")
+CHANGED = "org.apache.hadoop.fs.s3a.RemoteFileChangedException"  # S3 answered 412: there is an object
+DENIED = ("AccessControlException", "AccessDeniedException")
+
+
+class HadoopFiles:
+    """spark: a running session (not Spark Connect, which has no JVM here); base: a URI of the file system meant.
+
+    Raises OptionRefused for a scheme of which nobody knows how a file is made exclusively, and StorageFailed.
+    """
+
+    def __init__(self, spark: Any, base: str) -> None:
+        scheme = base.partition(":")[0]
+        if scheme not in MODES:
+            raise OptionRefused(f"{scheme}: is none of {', '.join(sorted(MODES))}", base=base)
+        self._mode = MODES[scheme]
+        context = spark.sparkContext
+        self._jvm = context._jvm
+        self._made: set[str] = set()  # folders that we know of
+        with _told(base, "open"):
+            self._fs = self._path(base).getFileSystem(context._jsc.hadoopConfiguration())
+            if scheme == "file":
+                self._fs = self._fs.getRawFileSystem()  # the other one leaves a .crc beside every file
+
+    def exists(self, path: str) -> bool:
+        with _told(path, "look for"):
+            return bool(self._fs.exists(self._path(path)))
+
+    def list(self, path: str) -> list[FileInfo]:
+        with _told(path, "list"):
+            try:
+                entries = list(self._fs.listStatus(self._path(path)))
+            except Exception as exc:
+                if _class(exc) in NOT_THERE:
+                    return []
+                raise
+            found = [_info(path, entry) for entry in entries]
+            if len(found) == 1 and not found[0].is_folder and self._fs.getFileStatus(self._path(path)).isFile():
+                return [FileInfo(path, found[0].name, found[0].size, False, found[0].modified_ms)]
+            return sorted(found)
+
+    def create(self, path: str, data: bytes) -> bool:
+        with _told(path, "create"):
+            if self._fs.exists(self._path(path)):
+                return False
+            return self._conditional(path, data) if self._mode == "conditional" else self._drafted(path, data)
+
+    def read(self, path: str) -> bytes:
+        with _told(path, "read"):
+            try:
+                stream = self._fs.open(self._path(path))
+            except Exception as exc:
+                if _class(exc) in NOT_THERE:
+                    raise Missing("there is no such file", file=path) from None
+                raise
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+    def rename(self, source: str, target: str) -> bool:
+        with _told(source, f"rename to {target}"):
+            if not self._fs.exists(self._path(source)) or self._fs.exists(self._path(target)):
+                return False
+            self._folder(target.rpartition("/")[0])
+            if self._moved(source, target):
+                return True
+            if not self._fs.exists(self._path(source)) or self._fs.exists(self._path(target)):
+                return False  # another driver was quicker
+            self._made.clear()  # somebody has deleted a folder that we knew
+            self._folder(target.rpartition("/")[0])
+            if self._moved(source, target):
+                return True
+            raise StorageFailed(f"the file system does not rename it to {target}, and does not say why", file=source)
+
+    def delete(self, path: str, recursive: bool = False) -> bool:
+        with _told(path, "delete"):
+            return bool(self._fs.delete(self._path(path), recursive))
+
+    def settle(self, path: str) -> None:
+        """Nothing: a closed file has its replicas, and a closed object is stored.  (On file: LocalFiles does more.)"""
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
+
+    def _folder(self, path: str) -> None:
+        if path not in self._made:
+            self._fs.mkdirs(self._path(path))
+            self._made.add(path)
+
+    def _drafted(self, path: str, data: bytes) -> bool:
+        folder, _, name = path.rpartition("/")
+        draft = f"{folder}/.{name}.{uuid.uuid4().hex}{TEMPORARY}"
+        stream = self._fs.create(self._path(draft), False)
+        try:
+            try:
+                stream.write(bytearray(data))
+                stream.hsync()
+            finally:
+                stream.close()
+            failpoint("files before link")
+            if self._moved(draft, path):
+                return True
+            if self._fs.exists(self._path(path)):
+                return False
+            raise StorageFailed(f"the file system does not rename {draft} to it, and does not say why", file=path)
+        finally:
+            self._fs.delete(self._path(draft), False)
+
+    def _moved(self, source: str, target: str) -> bool:
+        if self._mode == "link":
+            return self._linked(source, target)
+        try:
+            return bool(self._fs.rename(self._path(source), self._path(target)))
+        except Exception as exc:
+            if _class(exc) in (*NOT_THERE, *TAKEN):
+                return False
+            raise
+
+    def _linked(self, source: str, target: str) -> bool:
+        files = self._jvm.java.nio.file.Files
+        here, there = (self._jvm.java.io.File(self._path(path).toUri()).toPath() for path in (source, target))
+        try:
+            files.createLink(there, here)
+        except Exception as exc:
+            if _class(exc) in (*NOT_THERE, *TAKEN):
+                return False
+            raise
+        files.deleteIfExists(here)
+        return True
+
+    def _conditional(self, path: str, data: bytes) -> bool:
+        at = self._path(path)
+        if not self._fs.hasPathCapability(at, CONDITIONAL):
+            raise OptionRefused(
+                "this Hadoop client creates no object on the condition that there is none; "
+                "it needs hadoop-aws 3.4.2 or newer, and fs.s3a.create.conditional.enabled",
+                file=path,
+            )
+        stream = self._fs.createFile(at).must(CONDITIONAL, True).build()
+        stream.write(bytearray(data))
+        try:
+            stream.close()
+        except Exception as exc:
+            if _class(exc) in (CHANGED, *TAKEN) and self._fs.exists(at):
+                return False
+            raise
+        return True
+
+
+def _info(folder: str, entry: Any) -> FileInfo:
+    name = str(entry.getPath().getName())
+    is_folder = bool(entry.isDirectory())
+    size = 0 if is_folder else int(entry.getLen())
+    return FileInfo(f"{folder}/{name}", name, size, is_folder, int(entry.getModificationTime()))
+
+
+def _class(exc: BaseException) -> str:
+    """The Java class of what py4j raised; empty for what is none of Java's."""
+    raised = getattr(exc, "java_exception", None)
+    return "" if raised is None else str(raised.getClass().getName())
+
+
+@contextmanager
+def _told(path: str, doing: str) -> Iterator[None]:
+    """Java's and py4j's errors in one sentence."""
+    from py4j.protocol import Py4JError, Py4JJavaError  # here: only with Spark
+
+    try:
+        yield
+    except Py4JJavaError as exc:
+        name = _class(exc).rpartition(".")[2]
+        said = (str(exc.java_exception.getMessage()).splitlines() or [""])[0]
+        why = "not permitted" if name in DENIED else name
+        raise StorageFailed(f"cannot {doing} it: {why}: {said}", file=path) from exc
+    except (Py4JError, ConnectionError) as exc:
+        raise StorageFailed(
+            f"cannot {doing} it: the JVM of the Spark session does not answer: {exc}", file=path
+        ) from exc
