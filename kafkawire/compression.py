@@ -6,16 +6,16 @@
     3 lz4      the frame format; its header checksum is wrong on purpose in message format v0 (KAFKA-3160)
 
 decompress() is bounded: a stranger's kilobyte may say it is a gigabyte.  The libraries' errors come out as RemoteError.
+snappy and lz4 are cramjam's, loaded when they are needed: where it is not installed the rest works.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from typing import Any
 
-import cramjam
-
-from kafkawire.errors import LocalError, RemoteError
+from kafkawire.errors import LibraryMissing, LocalError, RemoteError
 from kafkawire.primitives import Bytes
 
 NONE, GZIP, SNAPPY, LZ4 = range(4)
@@ -65,6 +65,17 @@ def decompress(codec: int, data: Bytes, limit: int) -> bytes:
     raise RemoteError(f"unknown codec {codec}")
 
 
+def _library(codec: str) -> Any:
+    """cramjam.  Raises LibraryMissing."""
+    try:
+        import cramjam  # found in sys.modules from the second time on
+    except ImportError:
+        raise LibraryMissing(
+            f"{codec} needs the package cramjam, which is not installed here; it is machine code, so no zip can bring it"
+        ) from None
+    return cramjam
+
+
 def _too_much(name: str, limit: int) -> RemoteError:
     return RemoteError(f"{name} data opens to more than limit {limit} bytes")
 
@@ -103,10 +114,10 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
 
 
 def _xerial(data: Bytes) -> bytes:
-    view = memoryview(data)
+    view, library = memoryview(data), _library("snappy")
     out = [_XERIAL_HEADER]
     for at in range(0, len(view), _XERIAL_BLOCK):
-        block = bytes(cramjam.snappy.compress_raw(view[at : at + _XERIAL_BLOCK]))
+        block = bytes(library.snappy.compress_raw(view[at : at + _XERIAL_BLOCK]))
         out += (_INT32.pack(len(block)), block)
     return b"".join(out)
 
@@ -144,9 +155,10 @@ def _raw_block(block: memoryview, left: int, limit: int) -> memoryview:
         raise _too_much("snappy", limit)
     if declared > _SNAPPY_RATIO * len(block):
         raise RemoteError(f"a snappy block of {len(block)} bytes says it opens to {declared}")
+    library = _library("snappy")
     try:
-        return memoryview(cramjam.snappy.decompress_raw(block))
-    except cramjam.DecompressionError as exc:
+        return memoryview(library.snappy.decompress_raw(block))
+    except library.DecompressionError as exc:
         raise RemoteError(f"snappy data is damaged: {exc}") from exc
 
 
@@ -165,11 +177,11 @@ def _varint32(block: memoryview) -> int:
 def _lz4(data: Bytes, magic: int) -> bytes:
     if magic not in _LZ4_CHECKSUM:
         raise LocalError(f"message format v{magic} is not written with lz4")
-    view = memoryview(data)
+    view, library = memoryview(data), _library("lz4")
     out: list[Bytes] = [_LZ4_HEADER, _LZ4_CHECKSUM[magic]]
     for at in range(0, len(view), _LZ4_BLOCK):
         chunk = view[at : at + _LZ4_BLOCK]
-        block = bytes(cramjam.lz4.compress_block(chunk, store_size=False))
+        block = bytes(library.lz4.compress_block(chunk, store_size=False))
         if len(block) < len(chunk):
             out += (_UINT32_LE.pack(len(block)), block)
         else:
@@ -227,9 +239,9 @@ def _lz4_word(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _lz4_block(block: memoryview, most: int) -> memoryview:
-    out = bytearray(min(most, _LZ4_RATIO * len(block)))
+    out, library = bytearray(min(most, _LZ4_RATIO * len(block))), _library("lz4")
     try:
-        size = cramjam.lz4.decompress_block_into(block, out, output_len=len(out))
-    except (cramjam.DecompressionError, ValueError) as exc:
+        size = library.lz4.decompress_block_into(block, out, output_len=len(out))
+    except (library.DecompressionError, ValueError) as exc:
         raise RemoteError(f"lz4 data is damaged: {exc}") from exc
-    return memoryview(out)[:size]
+    return memoryview(out)[: int(size)]

@@ -1,6 +1,7 @@
 """What can go wrong with a cluster, and whose fault it is.
 
     LocalError    this cluster version cannot do what we asked, or we asked for nonsense
+        LibraryMissing   a codec's library is not installed here
     RemoteError   the other side sent bytes that make no sense
         Truncated        they end too early
         LeftOver         they go on after the end
@@ -24,6 +25,10 @@ class WireError(Exception):
 
 class LocalError(WireError):
     """Our fault: the version of this cluster cannot do what was asked, or the request makes no sense."""
+
+
+class LibraryMissing(LocalError):
+    """A codec needs a library that is not installed where this runs."""
 
 
 class RemoteError(WireError):

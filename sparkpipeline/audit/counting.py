@@ -7,13 +7,15 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any
 
+from kafkawire.columns import Columns
+from kafkawire.errors import LibraryMissing
 from kafkawire.model import MessageSet
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.audit.figures import Figures
 from sparkpipeline.audit.hashing import HAS_NUMPY, Hashed, add, hashed
 from sparkpipeline.audit.matching import Pack
 from sparkpipeline.audit.windows import Windows, untimed
-from sparkpipeline.errors import CorruptData
+from sparkpipeline.errors import CodecMissing, CorruptData
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.sets import read_sets
@@ -67,7 +69,7 @@ class Reading:
         sets = read(rng, self.access[piece.side], options)
         try:
             for message_set in sets:
-                for columns in message_set.pieces(options.check_crcs):
+                for columns in _columns(message_set, options):
                     found = hashed(columns, rng.start, rng.until, HAS_NUMPY)
                     _check_times(piece, found)
                     yield found
@@ -78,6 +80,14 @@ class Reading:
         finally:
             if isinstance(sets, Generator):
                 sets.close()
+
+
+def _columns(message_set: MessageSet, options: ReadOptions) -> Iterator[Columns]:
+    try:
+        yield from message_set.pieces(options.check_crcs)
+    except LibraryMissing as missing:
+        where = {"topic": message_set.topic, "partition": message_set.partition, "offset": message_set.start}
+        raise CodecMissing(str(missing), **where) from None
 
 
 def _check_times(piece: Piece, found: Hashed) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from kafkawire.errors import CorruptMessage
+from kafkawire.errors import CorruptMessage, LibraryMissing
 from kafkawire.gathering import ascending
 from kafkawire.model import MessageSet
 from sparkpipeline.access import ClusterAccess
-from sparkpipeline.errors import CorruptData
+from sparkpipeline.errors import CodecMissing, CorruptData
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import record_batch
 from sparkpipeline.reading.options import ReadOptions
@@ -49,8 +49,11 @@ def _pieces(sets: Iterator[Numbered], ranges: Sequence[OffsetRange], options: Re
 
 
 def _rows_of(rng: OffsetRange, message_set: MessageSet, before: int, options: ReadOptions) -> Piece:
-    """Raises CorruptData where damage stands before the range's end."""
-    columns = message_set.index(options.check_crcs)
+    """Raises CorruptData where damage stands before the range's end, CodecMissing."""
+    try:
+        columns = message_set.index(options.check_crcs)
+    except LibraryMissing as missing:
+        raise CodecMissing(str(missing), **_where(rng, message_set.start)) from None
     whole = Piece(rng, columns, 0, len(columns), before)
     if not ascending(whole.part):
         raise CorruptData("offsets go back within a fetched set", **_where(rng, message_set.start))

@@ -6,6 +6,7 @@ import gzip
 import os
 import random
 import struct
+import sys
 import tracemalloc
 import zlib
 
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire.compression import CODECS, GZIP, LZ4, SNAPPY, compress, decompress
-from kafkawire.errors import LocalError, RemoteError
+from kafkawire.errors import LibraryMissing, LocalError, RemoteError
 from tests.kafkawire.wire_vectors import named
 
 LIMIT = 1 << 20
@@ -227,3 +228,13 @@ def test_an_lz4_block_that_opens_to_nothing_is_nothing() -> None:
 def test_the_jvms_level_of_gzip() -> None:
     data = random.Random(2).randbytes(2000).hex().encode()
     assert compress(GZIP, data)[10:-8] == zlib.compress(data, 6)[2:-4]
+
+
+@pytest.mark.parametrize(("codec", "name"), [(SNAPPY, "snappy"), (LZ4, "lz4")])
+def test_without_its_library_a_codec_says_what_to_install_and_gzip_works(monkeypatch, codec, name):
+    packed, gzipped = compress(codec, b"data" * 50), compress(GZIP, b"data" * 50)
+    monkeypatch.setitem(sys.modules, "cramjam", None)  # importing it raises ImportError
+    for broken in (lambda: compress(codec, b"data"), lambda: decompress(codec, packed, LIMIT)):
+        with pytest.raises(LibraryMissing, match=f"^{name} needs the package cramjam"):
+            broken()
+    assert decompress(GZIP, gzipped, LIMIT) == b"data" * 50
