@@ -1,0 +1,238 @@
+"""From one fetched set to the parts that go to target partitions.  Pure: bytes and counts, no socket, no clock.
+
+    pass_through(set)   its runs as they are: views, no copy, no message object
+    reencode(set)       its messages decoded, turned into outputs, given a partition, encoded again
+
+Both yield steps.  A step is what one ticket covers: once all its parts are stored, the source may go on at its
+resume_at.  Steps of a set ascend, and the last one ends where the set ends.
+
+What may be forwarded unchanged is the table of wire-protocol.md §4.3:
+    a wrapper travels by itself (two in one set are merged into one by the target, and then measured)
+    a wrapper that begins before the wanted position is opened and only its wanted part sent
+    magic 1 goes to a magic 1 target only, and only without the LogAppendTime bit, which brokers refuse
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from struct import Struct
+from typing import NamedTuple
+
+from kafkawire.dialects import Dialect
+from kafkawire.errors import LocalError, RemoteError
+from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
+from kafkawire.v08.scanning import ENTRY_OVERHEAD, LOG_APPEND_TIME
+
+PART_MAX_BYTES = 8 << 20  # a request of several parts stays far below socket.request.max.bytes (100 MiB)
+BATCH_OVERHEAD = 61  # header of the format v2 batch that 1.1 and later make of a set, and then measure
+SIZE = Struct(">i")
+_SIZE_AT, _ATTRIBUTES_AT, _ENTRY_HEAD = 8, 17, 12  # offset int64, size int32, then what size counts
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one ticket covers.  No parts: there is nothing to send before resume_at (a handler dropped it all)."""
+
+    resume_at: int
+    parts: tuple[Part, ...]
+
+
+class HandlerFailed(LocalError):
+    """message.handler raised, or gave back something that is no message; names topic, partition and offset."""
+
+
+# ---- as they are ----------------------------------------------------------------------------------------------
+
+
+def pass_through(
+    fetched: MessageSet, target: TopicPartition, dialect: Dialect, message_max_bytes: int, aligned: bool = False
+) -> Iterator[Step]:
+    """The runs of a set, on their way to one target partition.  dialect is the target's.
+
+    aligned: start is where an earlier set of this partition ended, so no wrapper can begin before it; without it the
+    first wrapper is opened to look.  Raises CorruptMessage where something has to be opened and cannot be.
+    """
+    limit = PART_MAX_BYTES
+    if dialect.measures_whole_set:
+        limit = min(limit, message_max_bytes - BATCH_OVERHEAD)
+    start = fetched.start
+    for number, run in enumerate(fetched.runs):
+        may_begin_before = number == 0 and run.codec and not aligned
+        if must_rewrite(fetched, run, dialect) or (may_begin_before and _begins_before(one_run(fetched, run, start))):
+            yield from _rewritten(one_run(fetched, run, start), target, dialect, message_max_bytes)
+        elif run.codec or run.end - run.begin <= limit:
+            view = fetched.buffer[run.begin : run.end]
+            part = Part(target, view, run.magic, run.codec, run.entries, run.resume_at)
+            yield Step(run.resume_at, (part,))
+        else:
+            yield from _cut(fetched, run, target, dialect, limit)
+        start = run.resume_at
+
+
+def one_run(fetched: MessageSet, run: Run, start: int) -> MessageSet:
+    """A run as a set of its own, wanted from start on."""
+    view = fetched.buffer[run.begin : run.end]
+    alone = replace(run, begin=0, end=len(view))
+    return replace(fetched, start=start, resume_at=run.resume_at, buffer=view, runs=(alone,))
+
+
+def must_rewrite(fetched: MessageSet, run: Run, dialect: Dialect) -> bool:
+    """Whether the target would refuse these bytes, or be poisoned by them (wire-protocol.md §4.3)."""
+    if run.magic > dialect.magic or run.codec not in dialect.codecs:
+        return True
+    if run.magic == 0:
+        return False
+    return any(attributes & LOG_APPEND_TIME for attributes in _attributes(fetched.buffer, run))
+
+
+def _attributes(buffer: memoryview, run: Run) -> Iterator[int]:
+    at = run.begin
+    while at < run.end:
+        yield buffer[at + _ATTRIBUTES_AT]
+        at += _ENTRY_HEAD + SIZE.unpack_from(buffer, at + _SIZE_AT)[0]
+
+
+def _begins_before(alone: MessageSet) -> bool:
+    """Whether a wrapper holds messages before the wanted start: it must not be sent whole then."""
+    first = next(iter(replace(alone, start=0).messages(check_crcs=False)), None)
+    return first is not None and first.offset < alone.start
+
+
+def _cut(fetched: MessageSet, run: Run, target: TopicPartition, dialect: Dialect, limit: int) -> Iterator[Step]:
+    """A run of plain entries in pieces of at most limit bytes; an entry that is larger by itself goes alone."""
+    at = run.begin
+    while at < run.end:
+        end, count, resume_at = _piece(fetched.buffer, at, run, limit)
+        part = Part(target, fetched.buffer[at:end], run.magic, run.codec, count, resume_at)
+        yield Step(resume_at, (part,))
+        at = end
+
+
+def _piece(buffer: memoryview, at: int, run: Run, limit: int) -> tuple[int, int, int]:
+    """Where the piece that begins at `at` ends, its entries, and where the source goes on after it."""
+    end = entry = at
+    count = 0
+    while end < run.end:
+        after = end + _ENTRY_HEAD + SIZE.unpack_from(buffer, end + _SIZE_AT)[0]
+        if count and after - at > limit:
+            break
+        entry, end, count = end, after, count + 1
+    resume_at = run.resume_at if end == run.end else int.from_bytes(buffer[entry : entry + 8], "big", signed=True) + 1
+    return end, count, resume_at
+
+
+def _rewritten(alone: MessageSet, target: TopicPartition, dialect: Dialect, message_max_bytes: int) -> Iterator[Step]:
+    """The wanted messages of one run in the target's format, to the same partition."""
+
+    def keep(message: Message) -> Sequence[Output]:
+        return (Output(target, message.key, message.value, message.timestamp_ms),)
+
+    return reencode(alone, keep, dialect, message_max_bytes)
+
+
+# ---- decoded and encoded again --------------------------------------------------------------------------------
+
+
+class Output(NamedTuple):
+    """A message on its way: where to, and what."""
+
+    tp: TopicPartition
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int | None
+
+
+def reencode(
+    fetched: MessageSet,
+    outputs: Callable[[Message], Sequence[Output]],
+    dialect: Dialect,
+    message_max_bytes: int,
+    codec: int | None = None,
+) -> Iterator[Step]:
+    """The messages of a set as outputs() turns them, grouped by target partition, each group in order.
+
+    codec None: neighbours that share a codec at the source share it at the target, as far as it knows it.
+    A corrupt message or a failing handler raises only after everything before it was yielded.
+    """
+    gathered = _Gathered(dialect, message_max_bytes)
+    start = fetched.start
+    for run in fetched.runs:
+        wanted = _known(run.codec if codec is None else codec, dialect)
+        if wanted != gathered.codec:
+            yield from gathered.step()
+            gathered.codec = wanted
+        try:
+            for message in one_run(fetched, run, start).messages():
+                for output in outputs(message):
+                    gathered.add(output)
+                gathered.resume_at = message.resume_at
+                if gathered.full:
+                    yield from gathered.step()
+        except (RemoteError, HandlerFailed):
+            yield from gathered.step()
+            raise
+        start = gathered.resume_at = run.resume_at
+    yield from gathered.step()
+
+
+def _known(codec: int, dialect: Dialect) -> int:
+    """The codec, or the nearest the target can read: lz4 came with 0.8.2."""
+    return codec if codec in dialect.codecs else max(dialect.codecs)
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """Outputs by target partition, until they are worth a step."""
+
+    dialect: Dialect
+    message_max_bytes: int
+    codec: int = 0
+    resume_at: int | None = None
+    reached: int | None = None  # resume_at of the step before
+    by_partition: dict[TopicPartition, list[Output]] = field(default_factory=dict)
+    size: int = 0
+
+    def add(self, output: Output) -> None:
+        self.by_partition.setdefault(output.tp, []).append(output)
+        self.size += _size(output)
+
+    @property
+    def limit(self) -> int:
+        """Bytes of entries in one part, before compression: a wrapper may grow a little at the target."""
+        if self.codec or self.dialect.measures_whole_set:
+            return self.message_max_bytes - self.message_max_bytes // 16 - BATCH_OVERHEAD
+        return PART_MAX_BYTES
+
+    @property
+    def full(self) -> bool:
+        return self.size >= min(self.limit, 1 << 20)
+
+    def step(self) -> Iterator[Step]:
+        """What was gathered as one step, if there is anything; begins anew."""
+        if self.resume_at is None or self.resume_at == self.reached:
+            return
+        parts = [part for tp, outputs in self.by_partition.items() for part in self._parts(tp, outputs)]
+        self.by_partition, self.size, self.reached = {}, 0, self.resume_at
+        yield Step(self.resume_at, tuple(parts))
+
+    def _parts(self, tp: TopicPartition, outputs: list[Output]) -> Iterator[Part]:
+        at = 0
+        while at < len(outputs):
+            end, size = at, 0
+            while end < len(outputs) and (end == at or size + _size(outputs[end]) <= self.limit):
+                size += _size(outputs[end])
+                end += 1
+            yield self._part(tp, outputs[at:end])
+            at = end
+
+    def _part(self, tp: TopicPartition, outputs: list[Output]) -> Part:
+        rows = ((number, o.key, o.value, o.timestamp_ms) for number, o in enumerate(outputs))
+        magic = self.dialect.magic
+        entries = self.dialect.messages.encode(rows, codec=self.codec, magic=magic)
+        # The entries carry numbers of our own, not source offsets: halves of this part could not tell where they end.
+        return Part(tp, entries, magic, self.codec, len(outputs), resume_at=None)
+
+
+def _size(output: Output) -> int:
+    return max(ENTRY_OVERHEAD) + len(output.key or b"") + len(output.value or b"")
