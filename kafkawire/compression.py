@@ -71,7 +71,7 @@ def _library(codec: str) -> Any:
         import cramjam  # found in sys.modules from the second time on
     except ImportError:
         raise LibraryMissing(
-            f"{codec} needs the package cramjam, which is not installed here; it is machine code, so no zip can bring it"
+            f"{codec} needs the package cramjam, which is not installed here; no zip can bring it, it is machine code"
         ) from None
     return cramjam
 
