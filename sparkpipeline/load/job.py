@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
+from groundwork.failpoints import failpoint
+from sparkpipeline.errors import Refused
+from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import Manifest, Plan, Staged
-from sparkpipeline.ledger.protocol import Advance
+from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged
+from sparkpipeline.ledger.opening import needs_spark, normal_base, open_files
+from sparkpipeline.ledger.protocol import Advance, Outcome, advance
+from sparkpipeline.load import compacting, hours, outward
+from sparkpipeline.load.cluster import Cluster, Looked, connected, look
+from sparkpipeline.load.counting import RangeCount, counted, read_back, staged_files
+from sparkpipeline.load.executing import Observed, read_and_write
+from sparkpipeline.load.facts import Standing, averages, batch_facts, hour_rows, latest_ms
+from sparkpipeline.load.footers import footers
+from sparkpipeline.load.names import Hour, final_name
 from sparkpipeline.load.options import LoadConfig
+from sparkpipeline.load.planning import cut, due, limited, packed
+from sparkpipeline.load.plans import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.zookeeper import lock
 
 Tell = Callable[[str], None]
+Watch = Callable[[str, int, int, int], AbstractContextManager[None]]  # what, tasks, rows, bytes: shown while it runs
+SETTINGS = {  # of the session, whatever it was started with: hours and files depend on them
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+
+def unwatched(what: str, tasks: int, rows: int, size: int) -> AbstractContextManager[None]:
+    """Shows nothing."""
+    return nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
 class LoadOutcome:
-    """What a run did.  steps: calls of the ledger's advance, in order; closed: folders of hours closed by it, below
+    """What a run did.  steps: calls of the ledger's advance, in order; closed: folders of hours that it closed, below
     the base."""
 
     steps: tuple[Advance, ...]
@@ -30,27 +57,198 @@ class LoadOutcome:
     @property
     def lost(self) -> bool:
         """Another driver was quicker."""
-        return any(step.outcome == "lost" for step in self.steps)
+        return any(step.outcome == Outcome.LOST for step in self.steps)
 
 
 class LoadWork:
     """The Work of kinds load, rewind, compact and init: whatever plan is open, it can be executed again."""
 
-    def __init__(self, config: LoadConfig, spark: Any, tell: Tell) -> None: ...
+    def __init__(
+        self,
+        config: LoadConfig,
+        spark: Any,
+        tell: Tell,
+        cluster: Cluster,
+        ledger: Ledger,
+        watch: Watch = unwatched,
+    ) -> None:
+        self.config = config
+        self.spark = spark
+        self.tell = tell
+        self.cluster = cluster
+        self.ledger = ledger
+        self.watch = watch
+        self.looked: tuple[Looked, int] | None = None  # and when, in ms: what closing hours goes by
 
-    def plan(self, ledger: Ledger, batch: int) -> Plan | None: ...
+    # ---- plan
 
-    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged: ...
+    def plan(self, ledger: Ledger, batch: int) -> Plan | None:
+        """What is new since the job's positions.  Raises OffsetOutOfRange, UnknownPartition, NoLeader, Unreachable."""
+        config, standing = self.config, Standing.of(ledger.state().newest)
+        looked, now = self.look(standing)
+        found = due(standing.positions, looked.logs, looked.missing, config.starting_offsets, config.out_of_range)
+        for tp in looked.missing:
+            self.tell(f"{tp} was loaded before and the cluster has it no more")
+        for gap in found.gaps:
+            self.tell(f"{gap}: {gap.until - gap.start} messages were deleted before they were loaded")
+        pinned = config.starting_offsets == "latest" and bool(found.positions)
+        if not found.ranges and not found.gaps and not pinned:
+            return None
+        ranges = limited(found.ranges, config.limit_rows, config.limit_bytes, standing.averages)
+        positions = {**standing.positions, **found.positions, **{rng.tp: rng.until for rng in ranges}}
+        work = self.cut_and_packed(ranges, standing)
+        heads = {tp: log.latest for tp, log in looked.logs.items()}
+        plan = LoadPlan(tuple(work[0]), tuple(work[1]), positions, heads, found.gaps, rule_of(config))
+        self.tell(f"batch {batch}: {plan.rows} offsets in {len(plan.ranges)} ranges, {len(plan.tasks)} tasks")
+        return Plan(batch, LOAD, now, plan.work())
 
-    def published(self, manifest: Manifest) -> None: ...
+    def look(self, standing: Standing) -> tuple[Looked, int]:
+        """The cluster now, and when that was."""
+        now = self.ledger.clock()  # before the look: what comes later is later
+        self.looked = (look(self.config, self.cluster.brokers, standing.positions), now)
+        return self.looked
+
+    def cut_and_packed(self, ranges: list[OffsetRange], standing: Standing) -> tuple[list[OffsetRange], list[int]]:
+        pieces = cut(ranges, self.config.split_bytes, standing.averages)
+        cores = int(self.spark.sparkContext.defaultParallelism)
+        return packed(pieces, self.config.pack_bytes, standing.averages, cores)
+
+    # ---- execute
+
+    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+        """Raises Mismatch where counts differ, LedgerDamaged for a plan that is none, and what Spark raises."""
+        application = str(self.spark.sparkContext.applicationId)
+        if plan.kind not in KINDS:
+            raise Refused(f"the base holds another ledger than a load's: the plan is of kind {plan.kind}",
+                          batch=plan.batch)  # fmt: skip
+        if plan.kind == INIT:
+            return Staged((), dict(plan.work["facts"]), application)
+        if plan.kind == COMPACT:
+            return compacting.execute(self.spark, self.config, self.ledger, plan, staging, self.watch)
+        work = LoadPlan.of(plan)
+        standing = Standing.of(self.ledger.state().newest)
+        counts: list[RangeCount] = []
+        seen = Observed(0, 0, 0, 0)
+        if work.ranges:
+            seen, counts = self._loaded(plan, work, standing, staging)
+        files = tuple(
+            FileEntry(file.path, file.name.final(count.range.start, count.range.until, plan.batch), file.back.rows,
+                      file.size)
+            for count in counts for file in count.files
+        )  # fmt: skip
+        after = Standing(
+            work.positions,
+            hours.passed(
+                standing.passed,
+                latest_ms(counts, work.rule.source == "message"),
+                [tp for tp, head in work.heads.items() if work.positions.get(tp, head) >= head],
+                plan.created_ms,
+            ),
+            averages(standing.averages, counts),
+        )
+        closed = [hour for hour in hour_rows(counts) if self._is_closed(hour)]
+        failpoint("load after audit")
+        return Staged(files, batch_facts(work, counts, seen, after, closed), application)
+
+    def _loaded(
+        self, plan: Plan, work: LoadPlan, standing: Standing, staging: str
+    ) -> tuple[Observed, list[RangeCount]]:
+        """Read, write and count."""
+        config, files = self.config, self.ledger.files
+        size = sum(int(rng.count * standing.averages.get(rng.topic, 1024)) for rng in work.ranges)
+        with self.watch(f"batch {plan.batch}: loading", len(work.tasks), work.rows, size):
+            seen = read_and_write(self.spark, config, self.cluster.access, work, plan.created_ms, staging, files)
+        with self.watch(f"batch {plan.batch}: reading back", 0, seen.rows, size):
+            backs = read_back(self.spark, [staging]) if seen.rows else {}
+        listed = [info for info in walk(files, staging) if info.name.endswith(".parquet")]
+        found = footers([info.path for info in listed], self.spark, not needs_spark(self.ledger.base))
+        staged = staged_files(listed, staging, backs, found)
+        return seen, counted(work, staged, seen, config.compacted, config.out_of_range == "earliest")
+
+    def _is_closed(self, hour: Hour) -> bool:
+        return hours.is_closed(self.ledger.files, self.ledger.base, hour)
+
+    # ---- afterwards
+
+    def published(self, manifest: Manifest) -> None:
+        """Copy positions to the group, and say what is worth knowing."""
+        late = manifest.facts.get("late", 0)
+        if late:
+            self.tell(f"batch {manifest.batch}: {late} rows belong to hours that were closed already")
+        outward.copy(self.config, self.cluster, Standing.of(manifest).positions, self.tell)
+
+    def close_hours(self, manifests: tuple[Manifest, ...]) -> list[str]:
+        """Mark what is complete now; the folders that got a marker, below the base."""
+        standing = Standing.of(self.ledger.state().newest)
+        if not self.config.close_hours or not standing.positions:
+            return []
+        looked, now = self.looked or self.look(standing)
+        passed = hours.passed(standing.passed, {}, hours.caught_up(standing.positions, looked.logs), now)
+        of_job = {tp: ms for tp, ms in passed.items() if tp in looked.logs}
+        # A partition that was never loaded has passed nothing.
+        of_job |= {tp: 0 for tp in looked.logs if tp not in of_job}
+        until = hours.closed_until(of_job, {tp.topic for tp in of_job}, self.config.lateness_minutes * 60_000)
+        complete = hours.to_close(self.ledger.live_files().values(), until)
+        touched = {name.hour for m in manifests for f in m.files if (name := final_name(f.final)) is not None}
+        files, base = self.ledger.files, self.ledger.base
+        return [
+            hour.folder
+            for hour in hours.unmarked(files, base, complete, touched)
+            if hours.close(files, base, hour, complete[hour], now)
+        ]
+
+
+def rule_of(config: LoadConfig) -> HourRule:
+    """How the job finds the hour of a row."""
+    return HourRule(config.time_from, config.time_field, config.time_unit, config.time_callable)
 
 
 def open_ledger(config: LoadConfig, spark: Any | None) -> Ledger:
-    """The ledger of a job; spark: needed where the base is no local folder."""
+    """The ledger of a job; spark: needed where the base is no local folder.  Raises OptionRefused."""
+    keep = None if config.trash_days < 0 else config.trash_days * 86400.0
+    return Ledger(open_files(config.base, spark), normal_base(config.base), config.snapshot_every, keep)
 
 
-def run_load(config: LoadConfig, spark: Any, tell: Tell) -> LoadOutcome:
+@contextmanager
+def at_work(config: LoadConfig, spark: Any, ledger: Ledger) -> Iterator[tuple[Cluster, bool]]:
+    """The job's cluster and its lock; the second says whether we are certainly alone.
+
+    Raises Refused while another driver holds the lock, and what connecting raises."""
+    for key, value in SETTINGS.items():
+        spark.conf.set(key, value)
+    with connected(config) as cluster:
+        if cluster.zk is None:
+            yield cluster, False
+            return
+        path = f"/sparkpipeline/load/{config.name}-{crc32(ledger.base.encode()):08x}"
+        who = f"{spark.sparkContext.applicationId} {ledger.base}"
+        # A driver that was killed holds it until its session is over.
+        with lock(cluster.zk, path, who, wait_s=config.zookeeper_timeout_ms / 1000 * 1.5) as held:
+            if not held:
+                raise Refused(f"another driver is at this job: {held.by}", lock=path)
+            yield cluster, True
+
+
+def run_load(config: LoadConfig, spark: Any, tell: Tell, watch: Watch = unwatched) -> LoadOutcome:
     """One run: finish what an earlier one left, then load what is new, within limit.rows and limit.bytes.
 
     tell takes sentences for the operator.  Raises errors of sparkpipeline.errors, and what Spark raises; then nothing
     was committed by this call, or a batch is committed and the next run finishes it."""
+    ledger = open_ledger(config, spark)
+    with at_work(config, spark, ledger) as (cluster, alone):
+        return run(LoadWork(config, spark, tell, cluster, ledger, watch), alone)
+
+
+def run(work: LoadWork, alone: bool) -> LoadOutcome:
+    """Carry out what is open, whoever planned it, then what `work` plans: at most one new batch."""
+    steps: list[Advance] = []
+    while True:
+        step = advance(work.ledger, work, work.tell, alone)
+        steps.append(step)
+        if not step.again or step.outcome != Outcome.DONE:
+            break
+        work.tell(f"batch {step.batch}: the plan that an earlier run left is carried out")
+    outcome = LoadOutcome(tuple(steps))
+    if outcome.lost:
+        return outcome
+    return LoadOutcome(outcome.steps, tuple(work.close_hours(outcome.manifests)))

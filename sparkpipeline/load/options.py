@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal, cast
 
 from groundwork.options import CLASS, Options, Secret, option
 from kafkawire.model import TopicPartition
 from sparkpipeline.load import optionkinds as kinds
 
 MIB = 1 << 20
+Storage = Literal["zookeeper", "kafka", "dual"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,10 @@ class LoadConfig(Options):
     )
     zookeeper_ssl: bool = option("zookeeper.ssl.client.enable", False, "connections to ZooKeeper are TLS")
     zookeeper_ssl_ca: str | None = option(
-        "zookeeper.ssl.ca.location", None, "PEM file of the authorities to trust; the system's when empty", kind=kinds.text
+        "zookeeper.ssl.ca.location",
+        None,
+        "PEM file of the authorities to trust; the system's when empty",
+        kind=kinds.text,
     )
     zookeeper_ssl_certificate: str | None = option(
         "zookeeper.ssl.certificate.location", None, "PEM file of our certificate, where the server asks for one",
@@ -80,12 +85,8 @@ class LoadConfig(Options):
         kind=kinds.text,
     )  # fmt: skip
     client_id: str = option("client.id", "sparkpipeline", "how the brokers' logs name us", kind=kinds.text)
-    socket_timeout_ms: int = option(
-        "socket.timeout.ms", 30000, "how long a broker may take to answer", "ms", least=100
-    )
-    retries: int = option(
-        "retries", 3, "how often a question is asked again, and a fetch after a lost leader", least=0
-    )
+    socket_timeout_ms: int = option("socket.timeout.ms", 30000, "how long a broker may take to answer", "ms", least=100)
+    retries: int = option("retries", 3, "how often a question is asked again, and a fetch after a lost leader", least=0)
     retry_interval_ms: int = option("retry.backoff.ms", 1000, "wait before that", "ms", least=0)
     fetch_bytes: int = option(
         "fetch.message.max.bytes",
@@ -121,7 +122,7 @@ class LoadConfig(Options):
         choices=("fail", "earliest"),
     )
     compacted: tuple[str, ...] = option(
-        "compacted.topics", (), "topics whose logs are compacted: missing offsets are counted there, an error elsewhere",
+        "compacted.topics", (), "topics whose log is compacted: missing offsets are counted there, an error elsewhere",
         kind=kinds.topics,
     )  # fmt: skip
     limit_rows: int | None = option(
@@ -134,11 +135,13 @@ class LoadConfig(Options):
 
     # ---- tasks and files
     split_bytes: int = option(
-        "split.bytes", 1024 * MIB, "ranges estimated larger are split; each piece has files of its own", "bytes", least=1
+        "split.bytes",
+        1024 * MIB,
+        "ranges estimated larger are split; each piece has files of its own",
+        "bytes",
+        least=1,
     )
-    pack_bytes: int = option(
-        "pack.bytes", 64 * MIB, "small ranges share a task up to this estimate", "bytes", least=1
-    )
+    pack_bytes: int = option("pack.bytes", 64 * MIB, "small ranges share a task up to this estimate", "bytes", least=1)
     compression: str = option(
         "compression", "snappy", "of the Parquet files", choices=("snappy", "gzip", "zstd", "lz4", "none")
     )
@@ -150,16 +153,14 @@ class LoadConfig(Options):
     time_from: str = option(
         "time.from",
         "message",
-        "what decides about the hour of a row: its message's timestamp, a field of its JSON value, a Python function, or"
-        " the time of the plan; rows that have none get the time of the plan, which a restart keeps",
+        "what decides about the hour of a row: its message's timestamp, a field of its JSON value, a Python function,"
+        " or the time of the plan; rows that have none get the time of the plan, which a restart keeps",
         choices=("message", "json", "callable", "plan"),
     )
     time_field: str | None = option(
         "time.field", None, "with json: the path of the field, $.created or $.meta.at", kind=kinds.json_path
     )
-    time_unit: str = option(
-        "time.unit", "ms", "with json: what the field holds", choices=("ms", "s", "us", "iso")
-    )
+    time_unit: str = option("time.unit", "ms", "with json: what the field holds", choices=("ms", "s", "us", "iso"))
     time_callable: str | None = option(
         "time.callable",
         None,
@@ -189,14 +190,7 @@ class LoadConfig(Options):
         "where the group keeps them: zookeeper (when zookeeper.connect is given), kafka (0.8.2 and later), or dual",
         choices=("zookeeper", "kafka", "dual"),
     )
-    audit_values: bool = option(
-        "audit.values",
-        True,
-        "read the staged files back and compare CRC sums of all values with those of the reader; false compares counts",
-    )
-    snapshot_every: int = option(
-        "snapshot.every", 50, "manifests are folded into one snapshot after so many", least=1
-    )
+    snapshot_every: int = option("snapshot.every", 50, "manifests are folded into one snapshot after so many", least=1)
     trash_days: int = option(
         "trash.days", 7, "superseded files are deleted after so many days; -1 keeps them", "days", least=-1
     )
@@ -218,6 +212,8 @@ class LoadConfig(Options):
             yield f"offsets.storage {self.storage} needs zookeeper.connect"
 
     @property
-    def storage(self) -> str:
+    def storage(self) -> Storage:
         """Where the group's offsets are: what is said, else ZooKeeper where it is given, else Kafka."""
-        return self.offsets_storage or ("zookeeper" if self.zookeeper_connect is not None else "kafka")
+        if self.offsets_storage is not None:
+            return cast(Storage, self.offsets_storage)
+        return "zookeeper" if self.zookeeper_connect is not None else "kafka"

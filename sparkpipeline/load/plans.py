@@ -21,6 +21,7 @@ from sparkpipeline.ledger.model import Plan
 from sparkpipeline.ranges import OffsetRange
 
 LOAD, REWIND, COMPACT, INIT = "load", "rewind", "compact", "init"
+KINDS = (LOAD, REWIND, COMPACT, INIT)
 Positions = Mapping[TopicPartition, int]
 
 
@@ -56,7 +57,7 @@ class LoadPlan:
     positions: Positions
     heads: Positions
     gaps: tuple[Gap, ...] = ()
-    rule: HourRule = HourRule()  # noqa: RUF009  # frozen
+    rule: HourRule = HourRule()
 
     @property
     def rows(self) -> int:

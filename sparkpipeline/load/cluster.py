@@ -1,0 +1,126 @@
+"""The cluster of a job as its driver sees it: how it is reached, what there is to load, where logs begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from groundwork.javaregex import to_python
+from kafkawire.cluster.view import ClusterView
+from kafkawire.model import TopicPartition
+from sparkpipeline.access import ClusterAccess
+from sparkpipeline.brokers import Brokers
+from sparkpipeline.errors import NoLeader, UnknownPartition
+from sparkpipeline.load.options import LoadConfig
+from sparkpipeline.load.planning import Log
+from sparkpipeline.load.plans import Positions, in_order
+from sparkpipeline.protocol import resolve_release
+from sparkpipeline.zookeeper import bootstrap_of, zookeeper
+from zkconsumer.session.access import Tls
+
+INTERNAL = "__consumer_offsets"  # no pattern chooses it
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """zk: a started client, None without zookeeper.connect.  brokers: the driver's own links."""
+
+    access: ClusterAccess
+    brokers: Brokers
+    zk: Any | None
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What there is to load.  missing: partitions that were loaded once and are not there any more."""
+
+    logs: Mapping[TopicPartition, Log]
+    missing: tuple[TopicPartition, ...]
+
+
+@contextmanager
+def connected(config: LoadConfig) -> Iterator[Cluster]:
+    """The cluster, for the length of a run.  Raises Unreachable, OptionRefused."""
+    if config.zookeeper_connect is None:
+        with _reached(config, config.bootstrap, None) as cluster:
+            yield cluster
+        return
+    with zookeeper(
+        config.zookeeper_connect, config.zookeeper_auth, _tls(config), config.zookeeper_timeout_ms / 1000
+    ) as zk, _reached(config, config.bootstrap or bootstrap_of(zk), zk) as cluster:  # fmt: skip
+        yield cluster
+
+
+@contextmanager
+def _reached(config: LoadConfig, bootstrap: tuple[tuple[str, int], ...], zk: Any | None) -> Iterator[Cluster]:
+    release = resolve_release(config.protocol, bootstrap, config.client_id, config.socket_timeout_ms)
+    access = ClusterAccess(
+        bootstrap, release, config.client_id, config.socket_timeout_ms, config.retries, config.retry_interval_ms
+    )
+    with Brokers(access) as brokers:
+        yield Cluster(access, brokers, zk)
+
+
+def _tls(config: LoadConfig) -> Tls | None:
+    if not config.zookeeper_ssl:
+        return None
+    return Tls(
+        config.zookeeper_ssl_ca,
+        config.zookeeper_ssl_certificate,
+        config.zookeeper_ssl_key,
+        config.zookeeper_ssl_key_password,
+        config.zookeeper_ssl_verify,
+    )
+
+
+def look(config: LoadConfig, brokers: Brokers, positions: Positions) -> Looked:
+    """Where the logs of all partitions of the job begin and end now.  positions: what the job has loaded.
+
+    Raises UnknownPartition for what the job names, never loaded, and does not find; NoLeader; Unreachable.
+    """
+    view = brokers.view(refresh=True)
+    there, missing = chosen(config, view, positions)
+    earliest = brokers.earliest(there) if there else {}
+    latest = brokers.latest(there) if there else {}
+    return Looked({tp: Log(earliest[tp], latest[tp]) for tp in there}, tuple(missing))
+
+
+def chosen(
+    config: LoadConfig, view: ClusterView, positions: Iterable[TopicPartition]
+) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    """The job's partitions: those that are there, and those that were loaded and are not there.  Pure."""
+    loaded = set(positions)
+    if config.partitions:
+        wanted = set(config.partitions)
+    else:
+        topics = _topics(config, view)
+        wanted = {TopicPartition(topic, p) for topic in topics for p in view.partitions(topic)}
+        wanted |= {tp for tp in loaded if _is_of(config, tp.topic)}
+        for topic in sorted(topics - {tp.topic for tp in wanted}):
+            raise UnknownPartition("the cluster has no such topic", topic=topic)
+    there = {tp for tp in wanted if tp.partition in view.topics.get(tp.topic, {})}
+    for tp in in_order(wanted - there):
+        if tp.topic in view.errors:
+            raise NoLeader(
+                f"the cluster tells nothing of the topic now (error {view.errors[tp.topic]})",
+                topic=tp.topic, partition=tp.partition,
+            )  # fmt: skip
+        if tp not in loaded:
+            raise UnknownPartition("the cluster has no such partition", topic=tp.topic, partition=tp.partition)
+    return in_order(there), in_order(wanted - there)
+
+
+def _topics(config: LoadConfig, view: ClusterView) -> set[str]:
+    if config.topics_pattern is None:
+        return set(config.topics)
+    pattern = to_python(config.topics_pattern)
+    return {topic for topic in view.topics if topic != INTERNAL and pattern.fullmatch(topic)}
+
+
+def _is_of(config: LoadConfig, topic: str) -> bool:
+    """Whether a topic that may be gone belongs to the job."""
+    if config.topics_pattern is None:
+        return topic in config.topics
+    return topic != INTERNAL and to_python(config.topics_pattern).fullmatch(topic) is not None

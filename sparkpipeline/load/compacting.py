@@ -1,0 +1,153 @@
+"""Many small files of an hour made one, for each partition: the same rows, another name, nothing read from Kafka.
+
+Late rows, and runs every few minutes, leave small files.  A batch of kind compact supersedes them by the files it
+writes; a file of [0, 200) may so take the place of those of [0, 100) and [100, 200).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from groundwork.failpoints import failpoint
+from sparkpipeline.errors import LedgerDamaged, Mismatch
+from sparkpipeline.ledger.files import walk
+from sparkpipeline.ledger.ledger import Ledger
+from sparkpipeline.ledger.model import FileEntry, LiveFile, Plan, Staged
+from sparkpipeline.ledger.opening import needs_spark
+from sparkpipeline.load.counting import ReadBack, StagedFile, read_back, staged_files
+from sparkpipeline.load.executing import write
+from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.footers import footers
+from sparkpipeline.load.names import Hour, final_name
+from sparkpipeline.load.options import LoadConfig
+from sparkpipeline.load.plans import COMPACT
+
+Watch = Callable[[str, int, int, int], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The files of one hour and partition that become one.  partition: as names write it."""
+
+    hour: Hour
+    partition: str
+    start: int
+    until: int
+    rows: int
+    bytes: int
+    files: tuple[str, ...]
+
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        return self.hour.topic, self.partition, self.hour.date, self.hour.hour
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "topic": self.hour.topic, "date": self.hour.date, "hour": self.hour.hour, "partition": self.partition,
+            "start": self.start, "until": self.until, "rows": self.rows, "bytes": self.bytes, "files": list(self.files),
+        }  # fmt: skip
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> Group:
+        hour = Hour(row["topic"], row["date"], row["hour"])
+        return Group(hour, row["partition"], row["start"], row["until"], row["rows"], row["bytes"], tuple(row["files"]))
+
+
+def groups(
+    live: Iterable[LiveFile], date: str, topic: str | None = None, hour: str | None = None, least: int = 2
+) -> list[Group]:
+    """Hours of a day and partitions that have at least `least` files.  Pure."""
+    by_place: dict[tuple[Hour, str], list[LiveFile]] = {}
+    for file in live:
+        name = final_name(file.final)
+        if name is None or name.hour.date != date or topic not in (None, name.hour.topic):
+            continue
+        if hour in (None, name.hour.hour):
+            by_place.setdefault((name.hour, str(name.partition)), []).append(file)
+    return [_group(*place, files) for place, files in sorted(by_place.items()) if len(files) >= least]
+
+
+def _group(hour: Hour, partition: str, files: list[LiveFile]) -> Group:
+    names = [name for file in files if (name := final_name(file.final)) is not None]
+    return Group(
+        hour,
+        partition,
+        min(name.start for name in names),
+        max(name.until for name in names),
+        sum(file.rows for file in files),
+        sum(file.bytes for file in files),
+        tuple(sorted(file.final for file in files)),
+    )
+
+
+def plan_of(batch: int, now_ms: int, found: Iterable[Group]) -> Plan:
+    """The plan of a batch that compacts these."""
+    rows = list(found)
+    supersedes = tuple(file for group in rows for file in group.files)
+    return Plan(batch, COMPACT, now_ms, {"groups": [group.row() for group in rows]}, supersedes)
+
+
+def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, staging: str, watch: Watch) -> Staged:
+    """Write the groups of a plan into staging, and count them.  Raises Mismatch, LedgerDamaged, what Spark raises."""
+    try:
+        found = [Group.of(row) for row in plan.work["groups"]]
+    except (KeyError, TypeError) as exc:
+        raise LedgerDamaged(f"is no plan of a compaction: {exc!r}; abandon it", batch=plan.batch) from None
+    paths = [ledger.path(file) for group in found for file in group.files]
+    rows = sum(group.rows for group in found)
+    with watch(f"batch {plan.batch}: compacting", 0, rows, sum(group.bytes for group in found)):
+        _write(spark, config, ledger, paths, len(found), staging)
+    failpoint("load after audit")
+    before = read_back(spark, paths)
+    after = read_back(spark, [staging])
+    listed = [info for info in walk(ledger.files, staging) if info.name.endswith(".parquet")]
+    ends = footers([info.path for info in listed], spark, not needs_spark(ledger.base))
+    staged = staged_files(listed, staging, after, ends)
+    files = _counted(found, staged, before, plan.batch)
+    facts = {**Standing.of(ledger.state().newest).facts(), "compacted": {"from": len(paths), "to": len(files)}}
+    return Staged(files, facts, str(spark.sparkContext.applicationId))
+
+
+def _write(spark: Any, config: LoadConfig, ledger: Ledger, paths: list[str], count: int, staging: str) -> None:
+    from pyspark.sql import functions as F
+
+    path, folders = F.col("_metadata.file_path"), "/topic=([^/]+)/date=([^/]+)/hour=([^/]+)/[^/]+$"
+    rows = spark.read.option("mergeSchema", True).parquet(*paths)
+    placed = rows.withColumns(
+        {name: F.regexp_extract(path, folders, n) for n, name in enumerate(("topic", "date", "hour"), 1)}
+    )
+    tasks = max(1, min(count, int(spark.sparkContext.defaultParallelism)))
+    # All rows of a group come to one task, which writes one file of them.
+    write(placed.repartition(tasks, "topic", "partition", "date", "hour"), config, staging, ledger.files)
+
+
+def _counted(
+    found: list[Group], staged: list[StagedFile], before: Mapping[str, ReadBack], batch: int
+) -> tuple[FileEntry, ...]:
+    """What becomes of each group: one file with exactly the rows of its files.  Raises Mismatch."""
+    by_place = {(f.name.hour.topic, str(f.name.partition), f.name.hour.date, f.name.hour.hour): f for f in staged}
+    if len(by_place) != len(staged) or set(by_place) != {group.place for group in found}:
+        raise Mismatch(f"{len(found)} groups became {len(staged)} files", batch=batch)
+    entries = []
+    for group in found:
+        file = by_place[group.place]
+        olds = [before[_tail(path)] for path in group.files]
+        old = (group.rows, sum(one.rows for one in olds), sum(one.bytes for one in olds), sum(one.crcs for one in olds))
+        new = (file.back.rows, file.back.rows, file.back.bytes, file.back.crcs)
+        if old != new or not group.start <= file.back.first <= file.back.last < group.until:
+            raise Mismatch(
+                f"rows, bytes and checksums of its files are {old[1:]}, of the new one {new[1:]}",
+                folder=group.hour.folder, partition=group.partition,
+            )  # fmt: skip
+        entries.append(
+            FileEntry(file.path, file.name.final(group.start, group.until, batch), file.back.rows, file.size)
+        )
+    return tuple(entries)
+
+
+def _tail(final: str) -> str:
+    """As read_back names a final file."""
+    return "/".join(final.split("/")[-5:])

@@ -1,0 +1,225 @@
+"""Three counts of what was staged, each by somebody else, and what they must have in common.
+
+    reader    counts while it decodes: row numbers and CRC-32 of values (seen by Spark as the rows go by: Observed)
+    Spark     reads the staged files back: rows, offsets, times, sizes and CRC-32 of values, file by file
+    Parquet   the footers: rows and offsets, file by file
+
+Per range, rows are what both of the last say, offsets lie inside of it, and nothing is missing between start and until;
+all ranges together have the row numbers and checksums that the reader saw.  The first difference is a Mismatch, and
+nothing is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from sparkpipeline.errors import Mismatch
+from sparkpipeline.ledger.files import FileInfo
+from sparkpipeline.load.executing import FOLDERS, Observed
+from sparkpipeline.load.footers import Footer
+from sparkpipeline.load.names import StagedName, staged_name
+from sparkpipeline.load.plans import LoadPlan
+from sparkpipeline.ranges import OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """What Spark finds in a file.  bytes: of keys and values; min_ms, max_ms: of messages that have a timestamp;
+    crcs: sum of CRC-32 of values."""
+
+    rows: int
+    first: int
+    last: int
+    bytes: int
+    min_ms: int | None
+    max_ms: int | None
+    crcs: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A staged file with both of its counts.  path: below staging."""
+
+    path: str
+    name: StagedName
+    size: int
+    footer: Footer
+    back: ReadBack
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCount:
+    """What came of a range.  lost: offsets at its beginning that were deleted between plan and read; gaps: all offsets
+    without a message."""
+
+    range: OffsetRange
+    files: tuple[StagedFile, ...]
+    lost: int = 0
+
+    @property
+    def rows(self) -> int:
+        return sum(file.back.rows for file in self.files)
+
+    @property
+    def gaps(self) -> int:
+        return self.range.count - self.rows
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.back.bytes for file in self.files)
+
+    @property
+    def crcs(self) -> int:
+        return sum(file.back.crcs for file in self.files)
+
+    @property
+    def first(self) -> int | None:
+        return min((file.back.first for file in self.files), default=None)
+
+    @property
+    def last(self) -> int | None:
+        return max((file.back.last for file in self.files), default=None)
+
+    @property
+    def max_ms(self) -> int | None:
+        return max((file.back.max_ms for file in self.files if file.back.max_ms is not None), default=None)
+
+    @property
+    def min_ms(self) -> int | None:
+        return min((file.back.min_ms for file in self.files if file.back.min_ms is not None), default=None)
+
+    def facts(self) -> dict[str, Any]:
+        """For the manifest."""
+        rng = self.range
+        return {
+            "topic": rng.topic,
+            "partition": rng.partition if isinstance(rng.partition, int) else str(rng.partition),
+            "start": rng.start,
+            "until": rng.until,
+            "rows": self.rows,
+            "gaps": self.gaps,
+            "lost": self.lost,
+            "bytes": self.bytes,
+            "min_ms": self.min_ms,
+            "max_ms": self.max_ms,
+            "first": self.first,
+            "last": self.last,
+            "crc": self.crcs,
+        }
+
+
+def read_back(spark: Any, paths: Sequence[str]) -> dict[str, ReadBack]:
+    """The files at or below these paths, by the last five parts of their own.  Raises what Spark raises."""
+    from pyspark.sql import functions as F
+
+    sent = F.when(F.col("timestampType") >= 0, F.unix_millis(F.col("timestamp")))
+    size = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
+    rows = (
+        spark.read.parquet(*paths)
+        .groupBy(F.col("_metadata.file_path").alias("path"))
+        .agg(
+            F.count(F.lit(1)).alias("rows"),
+            F.min("offset").alias("first"),
+            F.max("offset").alias("last"),
+            F.sum(size.cast("bigint")).alias("bytes"),
+            F.min(sent).alias("min_ms"),
+            F.max(sent).alias("max_ms"),
+            F.sum(F.crc32("value")).alias("crcs"),
+        )
+        .collect()
+    )
+    return {
+        "/".join(unquote(row["path"]).split("/")[-len(FOLDERS) - 1 :]): ReadBack(
+            row["rows"], row["first"], row["last"], row["bytes"], row["min_ms"], row["max_ms"], row["crcs"] or 0
+        )
+        for row in rows
+    }
+
+
+def staged_files(
+    listed: Iterable[FileInfo], staging: str, backs: Mapping[str, ReadBack], footers: Mapping[str, Footer]
+) -> list[StagedFile]:
+    """The data files below staging, each with its counts.  footers: by full path.  Raises Mismatch."""
+    found: list[StagedFile] = []
+    for info in listed:
+        path = info.path.removeprefix(f"{staging}/")
+        name = staged_name(path)
+        if name is None:
+            continue
+        back, footer = backs.get(path), footers[info.path]
+        if back is None:
+            raise Mismatch(f"has {footer.rows} rows by its footer, and Spark reads none", file=info.path)
+        if (back.rows, back.first, back.last) != (footer.rows, footer.first, footer.last):
+            raise Mismatch(
+                f"Spark reads {back.rows} rows at offsets {back.first} to {back.last}, its footer says {footer.rows}"
+                f" at {footer.first} to {footer.last}",
+                file=info.path,
+            )
+        found.append(StagedFile(path, name, info.size, footer, back))
+    if len(found) < len(backs):
+        odd = sorted(set(backs) - {file.path for file in found})[0]
+        raise Mismatch("is among the staged files and has no name of theirs", file=odd)
+    return found
+
+
+def counted(
+    plan: LoadPlan, files: Sequence[StagedFile], seen: Observed, compacted: Iterable[str] = (), may_lose: bool = False
+) -> list[RangeCount]:
+    """What came of each range of the plan, in its order.  Raises Mismatch.
+
+    compacted: topics where offsets may be missing anywhere; may_lose: the beginning of a range may have been deleted
+    after it was planned (out.of.range=earliest)."""
+    by_place: dict[tuple[int, str, str], list[StagedFile]] = {}
+    for file in files:
+        by_place.setdefault((file.name.task, file.name.hour.topic, str(file.name.partition)), []).append(file)
+    found = []
+    for task in range(len(plan.tasks)):
+        for rng in plan.of_task(task):
+            mine = by_place.pop((task, rng.topic, str(rng.partition)), [])
+            found.append(_checked(rng, tuple(mine), rng.topic in set(compacted), may_lose))
+    if by_place:
+        odd = next(iter(by_place.values()))[0]
+        raise Mismatch("was staged and belongs to no range of the plan", file=odd.path)
+    _check_sums(found, seen)
+    return found
+
+
+def _checked(rng: OffsetRange, files: tuple[StagedFile, ...], compacted: bool, may_lose: bool) -> RangeCount:
+    count = RangeCount(rng, files)
+    where = {"topic": rng.topic, "partition": rng.partition, "start": rng.start, "until": rng.until}
+    first, last = count.first, count.last
+    if first is not None and last is not None and not rng.start <= first <= last < rng.until:
+        raise Mismatch(f"rows have offsets {first} to {last}, outside of the range", **where)
+    lost = (rng.until if first is None else first) - rng.start
+    if count.rows > rng.count:
+        raise Mismatch(f"{count.rows} rows for {rng.count} offsets", **where)
+    if compacted or not count.gaps:
+        return count
+    if may_lose and lost == count.gaps:
+        return RangeCount(rng, files, lost)
+    raise Mismatch(
+        f"{count.rows} rows for {rng.count} offsets: {count.gaps} are missing; if the topic is compacted (or its"
+        " producers use transactions), name it in compacted.topics",
+        **where,
+    )
+
+
+def _check_sums(counts: Sequence[RangeCount], seen: Observed) -> None:
+    """What the reader saw, and what the files hold, of all ranges together."""
+    held = Observed(
+        rows=sum(count.rows for count in counts),
+        numbers=sum(count.rows * (count.rows - 1) // 2 for count in counts),
+        begun=sum(1 for count in counts if count.rows),
+        crcs=sum(count.crcs for count in counts),
+    )
+    for what, ours, theirs in (
+        ("rows", seen.rows, held.rows),
+        ("ranges with rows", seen.begun, held.begun),
+        ("the sum of row numbers", seen.numbers, held.numbers),
+        ("the sum of checksums", seen.crcs, held.crcs),
+    ):
+        if ours != theirs:
+            raise Mismatch(f"{what}: the reader saw {ours}, the staged files hold {theirs}")

@@ -1,0 +1,114 @@
+"""A plan carried out: one read of exact ranges, one write into staging.  Spark does it; counting.py looks at it.
+
+    topic=T/p=P/date=D/hour=H/part-<task>-….parquet      p: the partition, again, so that files keep their column
+
+Task i of the plan is partition i of Spark and number i of a file's name: nothing is shuffled.  Rows of a file are in
+the order of their offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from groundwork.failpoints import failpoint
+from sparkpipeline.access import ClusterAccess
+from sparkpipeline.errors import Mismatch
+from sparkpipeline.ledger.files import Files
+from sparkpipeline.load.eventtime import hour_columns
+from sparkpipeline.load.options import LoadConfig
+from sparkpipeline.load.plans import LoadPlan
+from sparkpipeline.ranges import ranges_text
+from sparkpipeline.source.schema import COUNTED, schema_text
+
+FOLDERS = ("topic", "p", "date", "hour")  # below staging
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What was counted while the rows went by.  Spark counts rows; numbers and checksums are the reader's own.
+
+    numbers: sum of rowNumber, 0, 1, 2 .. in each range; begun: ranges that had a row 0; crcs: sum of CRC-32 of values
+    """
+
+    rows: int
+    numbers: int
+    begun: int
+    crcs: int
+
+
+def read_and_write(
+    spark: Any, config: LoadConfig, access: ClusterAccess, plan: LoadPlan, plan_ms: int, staging: str, files: Files
+) -> Observed:
+    """Read the plan's ranges into staging, which must not exist.  Raises what Spark raises, and Mismatch."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    counted = Observation()
+    crc = F.col("valueCrc")
+    rows = (
+        read(spark, config, access, plan)
+        .observe(
+            counted,
+            F.count(F.lit(1)).alias("rows"),
+            F.sum("rowNumber").alias("numbers"),
+            F.sum(F.when(F.col("rowNumber") == 0, 1)).alias("begun"),
+            # In halves: 64 bits would overflow after two milliards of rows.
+            F.sum(crc.bitwiseAND(0xFFFF)).alias("low"),
+            F.sum(F.shiftright(crc, 16)).alias("high"),
+        )
+        .drop(*COUNTED)
+    )
+    write(rows.withColumns(hour_columns(plan.rule, plan_ms)), config, staging, files)
+    seen = counted.get
+    return Observed(
+        seen["rows"], seen["numbers"] or 0, seen["begun"] or 0, ((seen["high"] or 0) << 16) + (seen["low"] or 0)
+    )
+
+
+def read(spark: Any, config: LoadConfig, access: ClusterAccess, plan: LoadPlan) -> Any:
+    """The plan's rows, and the two columns that count them."""
+    columns = ", ".join([schema_text(config.include_headers), *(f"{name} {kind}" for name, kind in COUNTED.items())])
+    options = source_options(config, access, plan)
+    return spark.read.format("kafka08").options(**options).schema(columns).load()
+
+
+def source_options(config: LoadConfig, access: ClusterAccess, plan: LoadPlan) -> dict[str, str]:
+    """What format("kafka08") is told."""
+    told: Mapping[str, object] = {
+        "kafka.bootstrap.servers": ",".join(f"{host}:{port}" for host, port in access.bootstrap),
+        "protocol": access.release,
+        "offsetRanges": ranges_text(plan.ranges),
+        "rangesPerTask": ",".join(str(count) for count in plan.tasks),
+        "failOnDataLoss": config.out_of_range == "fail",
+        "includeHeaders": config.include_headers,
+        "kafka.client.id": access.client_id,
+        "kafka.socket.timeout.ms": access.socket_timeout_ms,
+        "fetchOffset.numRetries": access.retries,
+        "fetchOffset.retryIntervalMs": access.retry_interval_ms,
+        "kafka.fetch.message.max.bytes": config.fetch_bytes,
+        "fetchBytesCap": max(config.fetch_bytes_cap, config.fetch_bytes),
+    }
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in told.items()}
+
+
+def write(rows: Any, config: LoadConfig, staging: str, files: Files) -> None:
+    """rows: columns topic, partition, date and hour among them; one task writes one file for each of its folders.
+
+    Raises what Spark raises, and Mismatch when Spark does not say that all of it succeeded."""
+    from pyspark.sql import functions as F
+
+    # Not nullable, or Spark would put its own sort, without the offset, behind ours.
+    foldered = rows.withColumns({"topic": F.coalesce("topic", F.lit("")), "p": F.coalesce("partition", F.lit(-1))})
+    in_order = foldered.sortWithinPartitions(*FOLDERS, "offset")
+    (
+        in_order.write.mode("error")
+        .partitionBy(*FOLDERS)
+        .option("compression", config.compression)
+        .option("maxRecordsPerFile", 0)
+        .parquet(staging)
+    )
+    failpoint("load after write")
+    if not files.exists(f"{staging}/_SUCCESS"):
+        raise Mismatch("Spark wrote no _SUCCESS: nothing tells that all tasks wrote all they had", staging=staging)

@@ -1,0 +1,115 @@
+"""What the manifest of a load remembers, beside its files.  Every manifest of a job has the whole of it, whatever its
+kind: the newest one says where the job stands.
+
+    positions   of all partitions ever seen: the next offset to load
+    passed      of the same: the latest time, in ms, that the position has certainly passed (hours.py)
+    averages    bytes of a message by topic, as last loaded: what limits and tasks are estimated with
+    ranges      of the batch: start, until, rows, gaps, lost, bytes, min_ms, max_ms, first, last, crc (sum of CRC-32)
+    gaps        of the batch: offsets that were gone before they could be loaded
+    hours       of the batch: rows by topic, date and hour; late: those of them whose hour was closed already
+    counts      of the batch: what each of the three counted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.errors import LedgerDamaged
+from sparkpipeline.ledger.model import Manifest
+from sparkpipeline.load.counting import RangeCount
+from sparkpipeline.load.executing import Observed
+from sparkpipeline.load.names import Hour
+from sparkpipeline.load.plans import Gap, LoadPlan, Positions, flat, nested
+from sparkpipeline.load.rewinding import hour_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a job stands."""
+
+    positions: Positions = field(default_factory=dict)
+    passed: Positions = field(default_factory=dict)
+    averages: Mapping[str, float] = field(default_factory=dict)
+
+    @staticmethod
+    def of(newest: Manifest | None) -> Standing:
+        """By the newest manifest.  Raises LedgerDamaged for one that is no load's."""
+        if newest is None:
+            return Standing()
+        try:
+            facts = newest.facts
+            return Standing(flat(facts["positions"]), flat(facts["passed"]), dict(facts["averages"]))
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            raise LedgerDamaged(f"its facts are not those of a load: {exc!r}", batch=newest.batch) from None
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "positions": nested(self.positions),
+            "passed": nested(self.passed),
+            "averages": {topic: self.averages[topic] for topic in sorted(self.averages)},
+        }
+
+
+def averages(before: Mapping[str, float], counts: Iterable[RangeCount]) -> dict[str, float]:
+    """Bytes of a message by topic, with what was loaded now in place of what was known."""
+    sums: dict[str, tuple[int, int]] = {}
+    for count in counts:
+        rows, size = sums.get(count.range.topic, (0, 0))
+        sums[count.range.topic] = rows + count.rows, size + count.bytes
+    now = {topic: round(size / rows, 1) for topic, (rows, size) in sums.items() if rows}
+    return {**before, **now}
+
+
+def latest_ms(counts: Iterable[RangeCount], by_message: bool) -> dict[TopicPartition, int]:
+    """The latest time of what was loaded, by partition: of messages, or else when the hour of their file began."""
+    found: dict[TopicPartition, int] = {}
+    for count in counts:
+        for file in count.files:
+            ms = hour_ms(file.name.hour.date, file.name.hour.hour)
+            if by_message and file.back.max_ms is not None:
+                ms = file.back.max_ms
+            found[count.range.tp] = max(ms, found.get(count.range.tp, 0))
+    return found
+
+
+def hour_rows(counts: Iterable[RangeCount]) -> dict[Hour, int]:
+    """Rows by hour."""
+    found: dict[Hour, int] = {}
+    for count in counts:
+        for file in count.files:
+            found[file.name.hour] = found.get(file.name.hour, 0) + file.back.rows
+    return found
+
+
+def batch_facts(
+    plan: LoadPlan,
+    counts: Sequence[RangeCount],
+    seen: Observed,
+    standing: Standing,
+    closed: Iterable[Hour],
+) -> dict[str, Any]:
+    """The facts of a batch that read topics.  standing: after it; closed: hours of it that were closed before."""
+    rows = hour_rows(counts)
+    already = set(closed)
+    return {
+        **standing.facts(),
+        "ranges": [count.facts() for count in counts],
+        "gaps": [_gap(gap) for gap in plan.gaps],
+        "hours": [
+            {"topic": hour.topic, "date": hour.date, "hour": hour.hour, "rows": rows[hour]} for hour in sorted(rows)
+        ],
+        "late": sum(rows[hour] for hour in rows if hour in already),
+        "counts": {
+            "reader": {"begun": seen.begun, "crc": seen.crcs, "numbers": seen.numbers},
+            "spark": {"rows": seen.rows, "read_back": sum(count.rows for count in counts)},
+            "footers": {"rows": sum(file.footer.rows for count in counts for file in count.files)},
+        },
+    }
+
+
+def _gap(gap: Gap) -> dict[str, Any]:
+    partition = gap.partition if isinstance(gap.partition, int) else str(gap.partition)
+    return {"topic": gap.topic, "partition": partition, "start": gap.start, "until": gap.until}

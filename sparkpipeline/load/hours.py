@@ -1,0 +1,105 @@
+"""Which hours are complete: no message to come can belong to them, as far as lateness.minutes goes.
+
+    passed(partition)   the latest time that its position has certainly passed: that of the latest message loaded, or,
+                        while it has nothing left to load, the time of the look at the cluster
+    closed(hour)        every partition of the topic has passed its end + lateness
+
+The marker is _CLOSED in the hour's folder, a JSON object; a reader of folders waits for it.  It stays when rows come
+later all the same: the manifest that brings them says how many (facts.late), and a rewind replaces files below it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.ledger.files import Files
+from sparkpipeline.ledger.model import LiveFile, utc
+from sparkpipeline.load.names import Hour, final_name
+from sparkpipeline.load.planning import Log
+from sparkpipeline.load.plans import Positions
+from sparkpipeline.load.rewinding import HOUR_MS, hour_ms
+
+MARKER = "_CLOSED"
+LOOKED_BACK = 48  # hours
+
+
+def passed(
+    before: Positions, latest_ms: Mapping[TopicPartition, int], caught_up: Iterable[TopicPartition], looked_ms: int
+) -> dict[TopicPartition, int]:
+    """What each partition has passed now.
+
+    before: what they had passed; latest_ms: of messages loaded since (one from the future counts as now: a clock that
+    is wrong must not close hours); caught_up: positions that were the logs' ends at looked_ms."""
+    found = dict(before)
+    for tp, ms in latest_ms.items():
+        found[tp] = max(found.get(tp, 0), min(ms, looked_ms))
+    for tp in caught_up:
+        found[tp] = max(found.get(tp, 0), looked_ms)
+    return found
+
+
+def caught_up(positions: Positions, logs: Mapping[TopicPartition, Log]) -> list[TopicPartition]:
+    """Partitions that have nothing left to load."""
+    return [tp for tp, log in logs.items() if positions.get(tp, log.earliest) >= log.latest]
+
+
+def closed_until(passed_ms: Positions, topics: Iterable[str], lateness_ms: int) -> dict[str, int]:
+    """By topic, the time before which hours are closed: what the slowest of its partitions has passed."""
+    slowest: dict[str, int] = {}
+    for tp, ms in passed_ms.items():
+        slowest[tp.topic] = min(slowest.get(tp.topic, ms), ms)
+    return {topic: slowest[topic] - lateness_ms for topic in topics if topic in slowest}
+
+
+def to_close(live: Iterable[LiveFile], until_ms: Mapping[str, int]) -> dict[Hour, dict[str, Any]]:
+    """Hours with rows that end before their topic's time; with what a marker says of them."""
+    found: dict[Hour, dict[str, Any]] = {}
+    for file in live:
+        name = final_name(file.final)
+        if name is None:
+            continue
+        hour = name.hour
+        if hour_ms(hour.date, hour.hour) + HOUR_MS > until_ms.get(hour.topic, 0):
+            continue
+        said = found.setdefault(hour, {"rows": 0, "bytes": 0, "files": 0, "batch": 0})
+        said["rows"] += file.rows
+        said["bytes"] += file.bytes
+        said["files"] += 1
+        said["batch"] = max(said["batch"], file.batch)
+    return found
+
+
+def unmarked(files: Files, base: str, hours: Mapping[Hour, Mapping[str, Any]], touched: Iterable[Hour]) -> list[Hour]:
+    """Hours of these without a marker, the oldest first: the order in which close() is to write them.
+
+    Looks from the newest back and stops after LOOKED_BACK that have one, because markers are made in order, and at all
+    that were touched now: late rows may have made an old folder."""
+    found = {hour for hour in touched if hour in hours and not is_closed(files, base, hour)}
+    by_topic: dict[str, list[Hour]] = {}
+    for hour in sorted(hours, reverse=True):
+        by_topic.setdefault(hour.topic, []).append(hour)
+    for newest_first in by_topic.values():
+        marked = 0
+        for hour in newest_first:
+            if is_closed(files, base, hour):
+                marked += 1
+            else:
+                marked = 0
+                found.add(hour)
+            if marked == LOOKED_BACK:
+                break
+    return sorted(found)
+
+
+def close(files: Files, base: str, hour: Hour, said: Mapping[str, Any], now_ms: int) -> bool:
+    """Write the marker of an hour; False when it was there."""
+    text = json.dumps({**said, "closed": utc(now_ms), "closed_ms": now_ms}, sort_keys=True)
+    return files.create(f"{base}/{hour.folder}/{MARKER}", f"{text}\n".encode())
+
+
+def is_closed(files: Files, base: str, hour: Hour) -> bool:
+    """Whether readers were told that the hour is complete."""
+    return files.exists(f"{base}/{hour.folder}/{MARKER}")

@@ -1,0 +1,209 @@
+"""What an operator asks for beside the regular run: init, rewind, compact.  Each is a batch of the same protocol, so a
+crash inside one is covered: the next run of whatever command carries the plan out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.errors import OptionRefused
+from sparkpipeline.ledger.ledger import Ledger
+from sparkpipeline.ledger.model import Plan
+from sparkpipeline.load import compacting
+from sparkpipeline.load.cluster import Cluster, connected
+from sparkpipeline.load.compacting import Group
+from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.job import LoadOutcome, LoadWork, Tell, Watch, at_work, open_ledger, rule_of, run, unwatched
+from sparkpipeline.load.names import final_name
+from sparkpipeline.load.options import LoadConfig, Storage
+from sparkpipeline.load.plans import REWIND, LoadPlan, Positions, partition_of
+from sparkpipeline.load.rewinding import Rewind, loaded_files, rewind
+from sparkpipeline.load.starting import init_plan, of_group, taken_over
+from sparkpipeline.positions import read_group
+
+
+@dataclass(frozen=True, slots=True)
+class RewindWanted:
+    """Of `load rewind`.  partition None: all of the topic; to_ms: since 1970."""
+
+    topic: str
+    to_ms: int
+    partition: str | None = None
+    allow_partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CompactWanted:
+    """Of `load compact`.  date YYYY-MM-DD; least: files that an hour's partition must have."""
+
+    date: str
+    topic: str | None = None
+    hour: str | None = None
+    least: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class InitWanted:
+    """Of `load init`: exactly one of group and positions (-2 and -1 allowed)."""
+
+    group: str | None = None
+    storage: Storage | None = None
+    positions: Positions | None = None
+    replace: bool = False
+
+
+class RewindWork(LoadWork):
+    """Plans a rewind, once."""
+
+    def __init__(self, wanted: RewindWanted, *told: Any) -> None:
+        """told: of LoadWork."""
+        super().__init__(*told)
+        self.wanted = wanted
+        self.planned = False
+
+    def rewound(self, ledger: Ledger) -> Rewind:
+        """What it would do.  Raises Refused, OffsetOutOfRange."""
+        standing, wanted = Standing.of(ledger.state().newest), self.wanted
+        partition = None if wanted.partition is None else _partition(wanted.partition)
+        looked, _ = self.look(standing)
+        files = [file for file in ledger.live_files().values() if f"/topic={wanted.topic}/" in file.final]
+        batches = sorted({file.batch for file in files if final_name(file.final) is not None})
+        latest: dict[tuple[TopicPartition, int, int], int | None] = {}
+        for batch in batches:
+            for row in ledger.manifest(batch).facts.get("ranges", ()):
+                latest[TopicPartition(row["topic"], partition_of(row["partition"])), row["start"], row["until"]] = (
+                    row["max_ms"] if ledger.plan(batch).work["time"]["source"] == "message" else None
+                )
+        return rewind(
+            loaded_files(files, latest), standing.positions, looked.logs, wanted.topic, partition, wanted.to_ms,
+            wanted.allow_partial,
+        )  # fmt: skip
+
+    def plan(self, ledger: Ledger, batch: int) -> Plan | None:
+        if self.planned:
+            return None
+        standing, found = Standing.of(ledger.state().newest), self.rewound(ledger)
+        for tp, why in found.kept:
+            self.tell(f"{tp} {why}")
+        if not found.ranges:
+            return None
+        assert self.looked is not None
+        looked, now = self.looked
+        ranges, tasks = self.cut_and_packed(list(found.ranges), standing)
+        heads = {tp: log.latest for tp, log in looked.logs.items()}
+        work = LoadPlan(tuple(ranges), tuple(tasks), standing.positions, heads, (), rule_of(self.config))
+        self.planned = True
+        return Plan(batch, REWIND, now, work.work(), tuple(file.final for file in found.supersedes))
+
+
+class CompactWork(LoadWork):
+    """Plans a compaction, once."""
+
+    def __init__(self, wanted: CompactWanted, *told: Any) -> None:
+        """told: of LoadWork."""
+        super().__init__(*told)
+        self.wanted = wanted
+        self.planned = False
+
+    def plan(self, ledger: Ledger, batch: int) -> Plan | None:
+        if self.planned:
+            return None
+        self.planned, wanted = True, self.wanted
+        found = compacting.groups(ledger.live_files().values(), wanted.date, wanted.topic, wanted.hour, wanted.least)
+        return compacting.plan_of(batch, ledger.clock(), found) if found else None
+
+
+class InitWork(LoadWork):
+    """Plans taking over positions, once."""
+
+    def __init__(self, wanted: InitWanted, *told: Any) -> None:
+        """told: of LoadWork."""
+        super().__init__(*told)
+        self.wanted = wanted
+        self.planned = False
+
+    def positions(self, ledger: Ledger) -> dict[TopicPartition, int]:
+        """All positions of the job afterwards.  Raises what starting.py raises."""
+        standing = Standing.of(ledger.state().newest)
+        looked, _ = self.look(standing)
+        wanted = self.wanted.positions
+        if wanted is None:
+            group = str(self.wanted.group)
+            here: Storage = "zookeeper" if self.cluster.zk is not None else "kafka"
+            storage = self.wanted.storage or here
+            wanted = of_group(group, read_group(group, looked.logs, storage, self.cluster.access, self.cluster.zk))
+        return taken_over(standing, wanted, looked.logs, self.wanted.replace)
+
+    def plan(self, ledger: Ledger, batch: int) -> Plan | None:
+        if self.planned:
+            return None
+        self.planned = True
+        return init_plan(batch, ledger.clock(), Standing.of(ledger.state().newest), self.positions(ledger))
+
+
+def run_rewind(
+    config: LoadConfig, spark: Any, tell: Tell, wanted: RewindWanted, watch: Watch = unwatched
+) -> LoadOutcome:
+    """Load a topic again from a time on.  Raises Refused, OffsetOutOfRange, and as run_load."""
+    return _run(config, spark, lambda *its: RewindWork(wanted, config, spark, tell, *its, watch))
+
+
+def run_compact(
+    config: LoadConfig, spark: Any, tell: Tell, wanted: CompactWanted, watch: Watch = unwatched
+) -> LoadOutcome:
+    """Make one file of several in each hour and partition of a day.  Raises as run_load."""
+    return _run(config, spark, lambda *its: CompactWork(wanted, config, spark, tell, *its, watch))
+
+
+def run_init(config: LoadConfig, spark: Any, tell: Tell, wanted: InitWanted) -> LoadOutcome:
+    """Take over positions.  Raises Refused, OffsetOutOfRange, UnknownPartition, and as run_load."""
+    return _run(config, spark, lambda *its: InitWork(wanted, config, spark, tell, *its))
+
+
+def _run(config: LoadConfig, spark: Any, make: Callable[[Cluster, Ledger], LoadWork]) -> LoadOutcome:
+    ledger = open_ledger(config, spark)
+    with at_work(config, spark, ledger) as (cluster, alone):
+        return run(make(cluster, ledger), alone)
+
+
+# ---- what would be done; nothing is written and no lock is taken ---------------------------------------------------
+
+
+def preview_load(config: LoadConfig, spark: Any, tell: Tell) -> Plan | None:
+    """What the next run would do: the plan that is open, else a new one.  Raises as run_load."""
+    ledger = open_ledger(config, spark)
+    state = ledger.state()
+    if state.open_plan is not None:
+        return state.open_plan
+    with connected(config) as cluster:
+        return LoadWork(config, spark, tell, cluster, ledger).plan(ledger, state.next_batch)
+
+
+def preview_rewind(config: LoadConfig, spark: Any, tell: Tell, wanted: RewindWanted) -> Rewind:
+    """What run_rewind would do.  Raises as it."""
+    ledger = open_ledger(config, spark)
+    with connected(config) as cluster:
+        return RewindWork(wanted, config, spark, tell, cluster, ledger).rewound(ledger)
+
+
+def preview_init(config: LoadConfig, spark: Any, tell: Tell, wanted: InitWanted) -> dict[TopicPartition, int]:
+    """All positions of the job after run_init.  Raises as it."""
+    ledger = open_ledger(config, spark)
+    with connected(config) as cluster:
+        return InitWork(wanted, config, spark, tell, cluster, ledger).positions(ledger)
+
+
+def preview_compact(config: LoadConfig, spark: Any, wanted: CompactWanted) -> list[Group]:
+    """What run_compact would put together."""
+    live = open_ledger(config, spark).live_files().values()
+    return compacting.groups(live, wanted.date, wanted.topic, wanted.hour, wanted.least)
+
+
+def _partition(text: str) -> object:
+    try:
+        return partition_of(text)
+    except ValueError:
+        raise OptionRefused(f"expected the number of a partition, got {text!r}", option="--partition") from None

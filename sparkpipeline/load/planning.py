@@ -1,0 +1,171 @@
+"""What the next batch reads: positions and logs in, ranges and tasks out.  Pure.
+
+due       from where each partition stands to where its log ends; a position outside of its log is a policy's matter
+limited   no more than limit.rows and limit.bytes, shared by how far partitions are behind
+cut       ranges estimated larger than split.bytes in pieces of about one size
+packed    small ranges share a task; a task has at most one range of a partition, so that the folder of a partition
+          and the number of a task together name a range
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.errors import OffsetOutOfRange, UnknownPartition
+from sparkpipeline.load.plans import Gap, Positions, in_order
+from sparkpipeline.ranges import OffsetRange
+
+AVERAGE_BYTES = 1024.0  # of a message of a topic that was never loaded
+LEAST_BYTES = 1 << 20  # a task costs some 50 ms: less than this is not worth one of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What the cluster says of a partition: its first offset, and that of the next message to come."""
+
+    earliest: int
+    latest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What could be loaded now.  ranges: not empty, one a partition; positions: where partitions begin that have no
+    range (new and empty, or new and starting at the end)."""
+
+    ranges: tuple[OffsetRange, ...]
+    gaps: tuple[Gap, ...]
+    positions: Positions
+
+
+def due(
+    positions: Positions,
+    logs: Mapping[TopicPartition, Log],
+    missing: Iterable[TopicPartition],
+    starting: str = "earliest",
+    out_of_range: str = "fail",
+) -> Due:
+    """positions: where partitions stand; logs: of all partitions to load; missing: partitions that were loaded and that
+    the cluster has no more.
+
+    Raises OffsetOutOfRange and UnknownPartition: all that makes a plan which could never be executed is refused here,
+    before it is durable."""
+    ranges: list[OffsetRange] = []
+    gaps: list[Gap] = []
+    fresh: dict[TopicPartition, int] = {}
+    for tp in in_order(missing):
+        if out_of_range == "fail":
+            raise UnknownPartition(
+                "was loaded before and the cluster has it no more; take it out of the job's topics, or say"
+                " out.of.range: earliest",
+                topic=tp.topic, partition=tp.partition, position=positions.get(tp),
+            )  # fmt: skip
+    for tp in in_order(logs):
+        log = logs[tp]
+        if tp not in positions:
+            fresh[tp] = log.earliest if starting == "earliest" else log.latest
+        start = _start(tp, positions.get(tp, fresh.get(tp, 0)), log, out_of_range)
+        if tp in positions and start > positions[tp]:
+            gaps.append(Gap(tp.topic, tp.partition, positions[tp], start))
+            fresh[tp] = start
+        if start < log.latest:
+            ranges.append(OffsetRange(tp.topic, tp.partition, start, log.latest))
+    return Due(tuple(ranges), tuple(gaps), fresh)
+
+
+def _start(tp: TopicPartition, position: int, log: Log, out_of_range: str) -> int:
+    where = {"topic": tp.topic, "partition": tp.partition, "requested": position,
+             "earliest": log.earliest, "latest": log.latest}  # fmt: skip
+    if position > log.latest:
+        raise OffsetOutOfRange(
+            "the log ends before the job's position: the topic was made anew, or messages were lost with a leader;"
+            " look at it, then set positions with `sparkpipeline load init --replace`",
+            **where,
+        )
+    if position >= log.earliest:
+        return position
+    if out_of_range == "fail":
+        raise OffsetOutOfRange(
+            f"{log.earliest - position} messages were deleted before they were loaded; out.of.range: earliest goes on"
+            " at what is left and reports the gap",
+            **where,
+        )
+    return log.earliest
+
+
+# ---- how much ------------------------------------------------------------------------------------------------
+
+
+def limited(
+    ranges: Sequence[OffsetRange], rows: int | None, size: int | None, averages: Mapping[str, float]
+) -> list[OffsetRange]:
+    """The ranges, shortened so that their sums are within the limits; what is farthest behind gets most.
+
+    averages: bytes of a message by topic.  A partition that has something gets at least one message, so that a small
+    one is never starved by a large one; many partitions may so exceed a tiny limit by one message each."""
+    share = 1.0
+    total = sum(rng.count for rng in ranges)
+    total_bytes = sum(_bytes(rng, averages) for rng in ranges)
+    if rows is not None and total > rows:
+        share = rows / total
+    if size is not None and total_bytes > size:
+        share = min(share, size / total_bytes)
+    if share == 1.0:
+        return list(ranges)
+    return [replace(rng, until=rng.start + max(1, int(rng.count * share))) for rng in ranges]
+
+
+def cut(ranges: Sequence[OffsetRange], size: int, averages: Mapping[str, float]) -> list[OffsetRange]:
+    """Ranges in pieces of at most about `size` bytes, each of nearly the same number of offsets."""
+    pieces: list[OffsetRange] = []
+    for rng in ranges:
+        count = min(rng.count, max(1, -(-int(_bytes(rng, averages)) // size)))
+        edges = [rng.start + rng.count * n // count for n in range(count + 1)]
+        pieces += [replace(rng, start=a, until=b) for a, b in pairwise(edges)]
+    return pieces
+
+
+def packed(
+    ranges: Sequence[OffsetRange], size: int, averages: Mapping[str, float], cores: int
+) -> tuple[list[OffsetRange], list[int]]:
+    """The ranges in the order of their tasks, and how many each task has.
+
+    As many tasks as the sum of sizes needs at `size` bytes each, but enough for every core while one has at least
+    LEAST_BYTES; the largest range goes first to the task that has least."""
+    if not ranges:
+        return [], []
+    weights = {rng: _bytes(rng, averages) for rng in ranges}
+    total = sum(weights.values())
+    # Pieces of one partition must be in different tasks.
+    pieces: dict[TopicPartition, int] = {}
+    for rng in ranges:
+        pieces[rng.tp] = pieces.get(rng.tp, 0) + 1
+    wanted = max(-(-int(total) // size), min(cores, int(total) // LEAST_BYTES), max(pieces.values()), 1)
+    tasks: list[list[OffsetRange]] = [[] for _ in range(min(wanted, len(ranges)))]
+    heap = [(0.0, n) for n in range(len(tasks))]
+    for rng in sorted(ranges, key=lambda one: (-weights[one], one.topic, str(one.partition), one.start)):
+        _place(rng, weights[rng], tasks, heap)
+    ordered = [sorted(task, key=lambda one: (one.topic, str(one.partition))) for task in tasks]
+    ordered.sort(key=lambda task: (task[0].topic, str(task[0].partition), task[0].start))
+    return [rng for task in ordered for rng in task], [len(task) for task in ordered]
+
+
+def _place(rng: OffsetRange, weight: float, tasks: list[list[OffsetRange]], heap: list[tuple[float, int]]) -> None:
+    """Put a range into the lightest task that has none of its partition."""
+    passed: list[tuple[float, int]] = []
+    while True:
+        load, number = heapq.heappop(heap)
+        if all(other.tp != rng.tp for other in tasks[number]):
+            break
+        passed.append((load, number))
+    tasks[number].append(rng)
+    heapq.heappush(heap, (load + weight, number))
+    for one in passed:
+        heapq.heappush(heap, one)
+
+
+def _bytes(rng: OffsetRange, averages: Mapping[str, float]) -> float:
+    return rng.count * max(1.0, averages.get(rng.topic, AVERAGE_BYTES))

@@ -1,0 +1,161 @@
+"""Loading again from a point in time: which files are replaced, and which offsets are read once more.  Pure.
+
+Files are the unit of replacement.  The boundary is the start of the first live file that may hold rows of the time or
+later; where a compacted file reaches over it, it moves down to that file's start.  Everything from there to the job's
+position is read again, so positions do not change.  Works where the broker cannot answer for a time (0.8, 0.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused
+from sparkpipeline.ledger.model import LiveFile
+from sparkpipeline.load.names import FinalName, final_name
+from sparkpipeline.load.planning import Log
+from sparkpipeline.load.plans import Positions, in_order
+from sparkpipeline.ranges import OffsetRange
+
+HOUR_MS = 3600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A live file with what its name says.  max_ms: no row of it is later (the hour's end where nobody knows)."""
+
+    file: LiveFile
+    name: FinalName
+    max_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """ranges: one a partition, not cut; supersedes: final paths; kept: partitions that stay as they are, and why."""
+
+    ranges: tuple[OffsetRange, ...]
+    supersedes: tuple[LiveFile, ...]
+    kept: tuple[tuple[TopicPartition, str], ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files that are replaced."""
+        return sum(file.rows for file in self.supersedes)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.supersedes)
+
+    @property
+    def hours(self) -> list[str]:
+        """Folders of hours that are touched."""
+        return sorted({file.final.rpartition("/")[0] for file in self.supersedes})
+
+
+def time_of(text: str, option: str = "--to") -> int:
+    """Milliseconds since 1970 of 2026-01-01T10:00Z, of the same without a zone (UTC) or with one, or of a number.
+
+    Raises OptionRefused."""
+    if text.strip().isdigit():
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise OptionRefused(f"expected a time such as 2026-01-01T10:00Z, got {text!r}", option=option) from None
+    return int((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def loaded_files(
+    live: Iterable[LiveFile], max_ms: Mapping[tuple[TopicPartition, int, int], int | None]
+) -> list[Loaded]:
+    """The live files of the job.  max_ms: latest time of ranges that were counted, by partition, start and until.
+
+    A range may lie in several files (hours): none of them has rows behind the end of its hour either."""
+    found = []
+    for file in live:
+        name = final_name(file.final)
+        if name is None:
+            continue
+        end = hour_ms(name.hour.date, name.hour.hour) + HOUR_MS - 1
+        known = max_ms.get((name.tp, name.start, name.until))
+        # Known earlier than the hour: rows without a timestamp, which have the hour of their plan.
+        found.append(Loaded(file, name, end if known is None or known <= end - HOUR_MS else min(end, known)))
+    return found
+
+
+def hour_ms(date: str, hour: str) -> int:
+    """When an hour begins, in milliseconds since 1970."""
+    return int(datetime.fromisoformat(f"{date}T{hour}:00:00+00:00").timestamp()) * 1000
+
+
+def rewind(
+    files: Collection[Loaded],
+    positions: Positions,
+    logs: Mapping[TopicPartition, Log],
+    topic: str,
+    partition: object | None,
+    to_ms: int,
+    allow_partial: bool = False,
+) -> Rewind:
+    """What loading `topic` again from to_ms on replaces and reads.
+
+    Raises Refused when nothing was loaded at that time or later, and OffsetOutOfRange when the cluster does not have
+    those messages any more; with allow_partial as much as it has, from the next file on."""
+    by_tp: dict[TopicPartition, list[Loaded]] = {}
+    for one in files:
+        if one.name.hour.topic == topic and partition in (None, one.name.partition):
+            by_tp.setdefault(one.name.tp, []).append(one)
+    ranges: list[OffsetRange] = []
+    supersedes: list[LiveFile] = []
+    kept: list[tuple[TopicPartition, str]] = []
+    for tp in in_order(by_tp):
+        mine = by_tp[tp]
+        late = [one.name.start for one in mine if one.max_ms >= to_ms]
+        if not late:
+            continue
+        boundary, why = _boundary(tp, mine, min(late), logs.get(tp), positions[tp], allow_partial)
+        if boundary is None:
+            kept.append((tp, why))
+            continue
+        if why:
+            kept.append((tp, why))
+        ranges.append(OffsetRange(tp.topic, tp.partition, boundary, positions[tp]))
+        supersedes += [one.file for one in mine if one.name.start >= boundary]
+    if not ranges and not kept:
+        what = topic if partition is None else f"{topic}/{partition}"
+        raise Refused(f"nothing of {what} was loaded with that time or a later one", topic=topic)
+    return Rewind(tuple(ranges), tuple(sorted(supersedes, key=lambda file: file.final)), tuple(kept))
+
+
+def _boundary(
+    tp: TopicPartition, files: Collection[Loaded], wanted: int, log: Log | None, position: int, allow_partial: bool
+) -> tuple[int | None, str]:
+    """Where to read from, and a sentence where that is not what was asked for; None: nothing can be read again."""
+    boundary = wanted
+    while (over := _over(files, boundary)) is not None:
+        boundary = over
+    where = {"topic": tp.topic, "partition": tp.partition, "requested": boundary}
+    if log is None or log.latest < position:
+        raise OffsetOutOfRange(
+            f"the log ends before the job's position {position}: what is there now is another log",
+            latest=None if log is None else log.latest, **where,
+        )  # fmt: skip
+    if boundary >= log.earliest:
+        return boundary, ""
+    if not allow_partial:
+        raise OffsetOutOfRange(
+            f"the cluster has deleted {log.earliest - boundary} of the messages to load again; --allow-partial loads"
+            " the rest and keeps the files of what is gone",
+            earliest=log.earliest, **where,
+        )  # fmt: skip
+    for start in sorted({one.name.start for one in files}):
+        if start >= log.earliest and _over(files, start) is None:
+            return start, f"from {start} on instead of {boundary}: the log begins at {log.earliest}"
+    return None, f"stays as it is: the log begins at {log.earliest}, inside or behind its last file"
+
+
+def _over(files: Iterable[Loaded], boundary: int) -> int | None:
+    """The smallest start of files that begin before a boundary and end behind it."""
+    return min((one.name.start for one in files if one.name.start < boundary < one.name.until), default=None)
