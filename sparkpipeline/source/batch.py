@@ -6,10 +6,12 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import Fallback, ReadOptions
@@ -47,6 +49,8 @@ def partitions_of(ranges: Sequence[OffsetRange], options: SourceOptions, brokers
     """
     full = [rng for rng in ranges if rng.count > 0]
     leaders = brokers.leaders({rng.tp for rng in full})
+    if options.ranges_per_task is not None:
+        return _as_told(ranges, options.ranges_per_task, leaders, brokers.access)
     led = [replace(rng, leader=leaders[rng.tp]) for rng in full]
     limits = options.limits
     measured = limits.by_bytes and (len(led) > 1 or limits.max_bytes is not None)
@@ -61,6 +65,18 @@ def partitions_of(ranges: Sequence[OffsetRange], options: SourceOptions, brokers
     )
     now_ms = time.time_ns() // 1_000_000
     return [RangesPartition(task, brokers.access, now_ms) for task in tasks]
+
+
+def _as_told(
+    ranges: Sequence[OffsetRange],
+    counts: Sequence[int],
+    leaders: Mapping[TopicPartition, Broker],
+    access: ClusterAccess,
+) -> list[RangesPartition]:
+    """Task by task as rangesPerTask says, empty ranges too: whoever says it goes by the numbers of tasks."""
+    led = iter(replace(rng, leader=leaders.get(rng.tp)) for rng in ranges)
+    now_ms = time.time_ns() // 1_000_000
+    return [RangesPartition(list(islice(led, count)), access, now_ms) for count in counts]
 
 
 def read_options(options: SourceOptions, columns: tuple[str, ...], plan_time_ms: int) -> ReadOptions:

@@ -119,10 +119,11 @@ def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
 
 def in_order(tps: Iterable[TopicPartition]) -> list[TopicPartition]:
     """By topic, then by number: what plans, checkpoints and messages show."""
-    return sorted(tps, key=lambda tp: (tp.topic, _rank(tp.partition)))
+    return sorted(tps, key=lambda tp: (tp.topic, rank(tp.partition)))
 
 
-def _rank(partition: PartitionId) -> tuple[int, int]:
+def rank(partition: PartitionId) -> tuple[int, int]:
+    """Sorts partitions of either generation by number."""
     return (partition.broker, partition.index) if isinstance(partition, BrokerPartition) else (0, partition)
 
 

@@ -44,6 +44,14 @@ def ranges(raw: object) -> tuple[OffsetRange, ...]:
     return tuple(parse_ranges(str(raw)))
 
 
+def counts(raw: object) -> tuple[int, ...]:
+    """3,1,5: whole numbers from 1 on."""
+    parts = str(raw).split(",")
+    if not all(re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", part, re.ASCII) for part in parts):
+        raise ValueError("whole numbers from 1 on, such as 3,1,5")
+    return tuple(int(part) for part in parts)
+
+
 def delay(raw: object) -> int:
     """A time as Spark writes it, in ms: 15m, 90s, or a number of ms."""
     found = re.fullmatch(r"([0-9]{1,12})(us|ms|s|m|min|h|d)?", str(raw).strip().lower())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from groundwork.options import Options, specs
@@ -105,6 +105,7 @@ def _strict(values: Mapping[str, str]) -> None:
 
 def check(options: SourceOptions, given: frozenset[str], streaming: bool | None) -> None:
     """What is wrong between options that are each right.  Raises OptionRefused."""
+    _check_tasks(options, given)
     if options.offset_ranges is not None:
         _check_ranges(given, streaming)
     else:
@@ -119,8 +120,14 @@ def check(options: SourceOptions, given: frozenset[str], streaming: bool | None)
         _check_stream(options, given)
     elif streaming is False:
         _check_batch(options)
-        for name in sorted(given & set(_TRIGGER)):
-            logger.warning("option %s means nothing in a batch", name)
+
+
+def tell(warnings: Iterable[str], given: frozenset[str], streaming: bool) -> None:
+    """Log what was given and means nothing here, or nothing in a batch."""
+    for sentence in warnings:
+        logger.warning("%s", sentence)
+    for name in sorted(given & set(_TRIGGER)) if not streaming else ():
+        logger.warning("option %s means nothing in a batch", name)
 
 
 def _check_ranges(given: frozenset[str], streaming: bool | None) -> None:
@@ -130,6 +137,18 @@ def _check_ranges(given: frozenset[str], streaming: bool | None) -> None:
     if others:
         raise OptionRefused(
             f"an exact plan goes with no other of its kind: leave out {', '.join(others)}", option=others[0]
+        )
+
+
+def _check_tasks(options: SourceOptions, given: frozenset[str]) -> None:
+    if options.ranges_per_task is None:
+        return
+    if options.offset_ranges is None or "packBytes" in given:
+        raise OptionRefused("goes with offsetRanges, and not with packBytes", option="rangesPerTask")
+    if sum(options.ranges_per_task) != len(options.offset_ranges):
+        raise OptionRefused(
+            f"adds up to {sum(options.ranges_per_task)}, and offsetRanges has {len(options.offset_ranges)}",
+            option="rangesPerTask",
         )
 
 

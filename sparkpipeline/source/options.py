@@ -10,7 +10,7 @@ reference) come from it.  Names are taken in any case, as Spark takes them.  Pur
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
 
@@ -128,6 +128,12 @@ class SourceOptions(Options):
         'an exact plan: [{"topic":"orders","partition":0,"start":17,"until":90}, ..]; a task for each range, and no'
         " other option about where to begin, to end or how to cut",
         kind=kinds.ranges,
+    )
+    ranges_per_task: tuple[int, ...] | None = option(
+        "rangesPerTask",
+        None,
+        "with offsetRanges: how many of them, one after the other, each task reads: 3,1,5; the loader packs by it",
+        kind=kinds.counts,
     )
     starting_timestamp: str | None = option(
         "startingTimestamp", None, "begin at this time; goes before the two that follow", "ms since 1970",
@@ -281,6 +287,8 @@ class SourceOptions(Options):
         except OptionError as exc:
             raise OptionRefused("; ".join(exc.problems)) from None
         rules.check(found, given(found), streaming)
+        if streaming is not None:
+            rules.tell(warnings_of(found), given(found), streaming)
         return found
 
     @property
@@ -310,8 +318,3 @@ class SourceOptions(Options):
         if self.offset_ranges is not None and "packBytes" not in given(self):
             return Limits(None, None, None, 0)
         return Limits(self.min_partitions, self.max_records, self.max_bytes, self.pack_bytes)
-
-    @property
-    def warnings(self) -> Iterable[str]:
-        """What was given and means nothing here; sentences."""
-        return warnings_of(self)

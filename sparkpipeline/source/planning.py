@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.source.offsets import rank
 
 AVERAGE_BYTES = 1024.0  # of a message, where nothing is known
 PACK_BYTES = 64 << 20  # some 2 s of reading: what a task costs by itself is then a few percent
@@ -45,8 +46,7 @@ def plan(
     pieces = divided(_within(ranges, max_bytes, sizes), min_partitions, max_records)
     if not pack_bytes:
         return [(piece,) for piece in pieces]
-    most = min(pack_bytes, max_bytes or pack_bytes)
-    return packed(pieces, sizes, most, max_records, max(min_partitions or 1, _worth(pieces, sizes, cores)))
+    return packed(pieces, sizes, min(pack_bytes, max_bytes or pack_bytes), max_records, min_partitions or 1, cores)
 
 
 def divided(
@@ -94,55 +94,51 @@ def _bytes(rng: OffsetRange, sizes: Sizes) -> int:
     return max(int(rng.count * sizes.get(rng.tp, AVERAGE_BYTES)), 1)
 
 
-def _worth(pieces: Sequence[OffsetRange], sizes: Sizes, cores: int) -> int:
-    """How many tasks the data is worth when nothing but idle cores asks for them."""
-    return min(cores, -(-sum(_bytes(piece, sizes) for piece in pieces) // LEAST_BYTES))
-
-
 @dataclass(order=True, slots=True)
 class _Bin:
-    bytes: int
+    bytes: int  # what it is compared by, then by number: plans are the same each time
     number: int
     records: int = 0
     ranges: list[OffsetRange] = field(default_factory=list, compare=False)
 
-    def put(self, piece: OffsetRange, size: int) -> None:
+    def takes(self, piece: OffsetRange, size: int, most: int, max_records: int | None) -> bool:
+        fits = self.bytes + size <= most and (max_records is None or self.records + piece.count <= max_records)
+        return fits or not self.ranges
+
+    def put(self, piece: OffsetRange, size: int) -> _Bin:
         self.ranges.append(piece)
         self.bytes += size
         self.records += piece.count
+        return self
 
 
 def packed(
-    pieces: Sequence[OffsetRange], sizes: Sizes, most: int, max_records: int | None, at_least: int
+    pieces: Sequence[OffsetRange], sizes: Sizes, most: int, max_records: int | None, least_tasks: int, cores: int
 ) -> list[Task]:
-    """Small pieces share tasks of up to `most` bytes; at least so many tasks, as far as there are pieces.
+    """Small pieces share tasks of up to `most` bytes; the others have one each.
 
     Worst fit decreasing: the largest piece left goes where least is.  The largest task comes first, so that no task
     begins late and lasts long; the pieces of a task are in order.
     """
-    if not pieces:
-        return []
     by_size = sorted(((_bytes(piece, sizes), piece) for piece in pieces), key=lambda pair: -pair[0])
-    total = sum(size for size, _ in by_size)
-    wanted = min(max(at_least, -(-total // most)), len(pieces))
-    bins = [_Bin(0, number) for number in range(wanted)]
-    done: list[_Bin] = []
-    for size, piece in by_size:
-        emptiest = heapq.heappop(bins) if bins else _Bin(0, len(done))
-        full = emptiest.ranges and (
-            emptiest.bytes + size > most or (max_records is not None and emptiest.records + piece.count > max_records)
-        )
-        if full:  # what is the emptiest for this piece may still do for a smaller one
-            heapq.heappush(bins, emptiest)
-            emptiest = _Bin(0, len(bins) + len(done))
-        emptiest.put(piece, size)
-        heapq.heappush(bins, emptiest)
-    return [_task(one) for one in sorted(bins, key=lambda one: -one.bytes) if one.ranges]
+    large = [(size, (piece,)) for size, piece in by_size if size >= most]
+    small = by_size[len(large) :]
+    wanted = _tasks(sum(size for size, _ in small), most, least_tasks - len(large), cores - len(large))
+    bins = [_Bin(0, number) for number in range(min(wanted, len(small)))]
+    for size, piece in small:
+        emptiest = bins[0]
+        if emptiest.takes(piece, size, most, max_records):
+            heapq.heapreplace(bins, emptiest.put(piece, size))
+        else:
+            heapq.heappush(bins, _Bin(0, len(bins)).put(piece, size))
+    filled = sorted(bins, key=lambda one: -one.bytes)
+    return [task for _, task in large] + [_in_order(one.ranges) for one in filled]
 
 
-def _task(one: _Bin) -> Task:
-    return tuple(sorted(one.ranges, key=_place))
+def _tasks(size: int, most: int, least: int, idle: int) -> int:
+    """How many for so many bytes of small pieces; an idle core has one where LEAST_BYTES are left for it."""
+    return max(-(-size // most), least, min(idle, -(-size // LEAST_BYTES)), 1)
 
 
-def _place(rng: OffsetRange) -> tuple[str, str, int]:
-    return (rng.topic, str(rng.partition).rjust(24), rng.start)
+def _in_order(ranges: Sequence[OffsetRange]) -> Task:
+    return tuple(sorted(ranges, key=lambda rng: (rng.topic, rank(rng.partition), rng.start)))

@@ -136,26 +136,38 @@ def _checked(
     tp: TopicPartition, begin: int, finish: int, first: int, last: int, strict: bool
 ) -> tuple[TopicPartition, int, int]:
     """The range as it can be read now.  A range that cannot is refused before any task begins."""
-    where = {"topic": tp.topic, "partition": tp.partition, "earliest": first, "latest": last}
-    if begin > finish and begin <= last:
-        raise OptionRefused(f"begins at {begin}, behind its end {finish}", **where)
-    if begin >= first and finish <= last:
+    if first <= begin <= finish <= last:
         return tp, begin, finish
-    if strict and begin < first:
-        raise DataLoss(
-            f"messages from {begin} on are asked for, and the log begins at {first}; failOnDataLoss=false reads what is"
-            " left",
-            requested=begin,
-            **where,
-        )
+    if begin > finish and begin <= last:
+        where = {"topic": tp.topic, "partition": tp.partition, "earliest": first, "latest": last}
+        raise OptionRefused(f"begins at {begin}, behind its end {finish}", **where)
     if strict:
-        beyond = max(begin, finish)
-        raise OffsetOutOfRange(
-            f"messages up to {beyond} are asked for, and the log ends at {last}; failOnDataLoss=false reads what is"
-            " there",
-            requested=beyond,
-            **where,
-        )
-    start, until = min(max(begin, first), last), max(min(finish, last), first)
+        raise _gone(tp, begin, first, last) if begin < first else _not_there(tp, max(begin, finish), first, last)
+    start = min(max(begin, first), last)
+    until = max(min(finish, last), start)
     logger.warning("%s: [%d, %d) was asked for, [%d, %d) is there and is read", tp, begin, finish, start, until)
-    return tp, start, max(start, until)
+    return tp, start, until
+
+
+def _gone(tp: TopicPartition, requested: int, first: int, last: int) -> DataLoss:
+    return DataLoss(
+        f"messages from {requested} on are asked for, and the log begins at {first}; failOnDataLoss=false reads what is"
+        " left",
+        topic=tp.topic,
+        partition=tp.partition,
+        requested=requested,
+        earliest=first,
+        latest=last,
+    )
+
+
+def _not_there(tp: TopicPartition, requested: int, first: int, last: int) -> OffsetOutOfRange:
+    return OffsetOutOfRange(
+        f"messages up to {requested} are asked for, and the log ends at {last}; failOnDataLoss=false reads what is"
+        " there",
+        topic=tp.topic,
+        partition=tp.partition,
+        requested=requested,
+        earliest=first,
+        latest=last,
+    )

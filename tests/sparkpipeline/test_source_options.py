@@ -1,0 +1,170 @@
+"""Options of the source: names in any case, refusals with what to write instead, one table for docs."""
+
+import logging
+
+import pytest
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.errors import OptionRefused
+from sparkpipeline.source import reference
+from sparkpipeline.source.offsets import Fixed, Offsets, Time
+from sparkpipeline.source.optionrules import OF_SPARK, REFUSED, WITHOUT_EFFECT
+from sparkpipeline.source.options import Limits, SourceOptions
+
+WHERE = {"kafka.bootstrap.servers": "b1:9092,b2:9093", "subscribe": "orders"}
+
+
+def read(streaming=False, **options):
+    return SourceOptions.of({**WHERE, **options}, streaming)
+
+
+def refused(says, streaming=False, without=(), **options):
+    given = {name: value for name, value in {**WHERE, **options}.items() if name not in without}
+    with pytest.raises(OptionRefused) as caught:
+        SourceOptions.of(given, streaming)
+    assert says in str(caught.value), str(caught.value)
+
+
+def test_names_are_taken_in_any_case_as_spark_hands_them_over():
+    options = SourceOptions.of({name.lower(): value for name, value in
+                                {**WHERE, "startingOffsets": "earliest", "failOnDataLoss": "False",
+                                 "kafka.fetch.message.max.bytes": "2000"}.items()}, False)  # fmt: skip
+    assert options.bootstrap == (("b1", 9092), ("b2", 9093))
+    assert options.subscription.topics == ("orders",)
+    assert options.fetch_bytes == 2000
+    assert not options.fail_on_data_loss
+
+
+def test_the_old_names_of_the_old_clients_are_taken_too():
+    options = SourceOptions.of(
+        {"kafka.metadata.broker.list": "b:1", "subscribe": "t", "kafka.request.timeout.ms": "700"}, False
+    )
+    assert (options.bootstrap, options.socket_timeout_ms) == ((("b", 1),), 700)
+    refused("are two names of one thing and differ", **{"kafka.metadata.broker.list": "other:1"})
+
+
+def test_an_unknown_option_names_the_nearest_known_one():
+    refused(
+        "option=startingOffset: there is no such option; did you mean 'startingOffsets'?", startingOffset="earliest"
+    )
+    refused("option=kafka.fetch.min.byte: there is no such option", **{"kafka.fetch.min.byte": "1"})
+    refused("option=path: there is no such option", path="/tmp/x")
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_spark_refuses_is_refused_with_an_explanation(name):
+    refused(f"option={name}: is not supported: {REFUSED[name]}", **{name: "x"})
+
+
+def test_what_means_nothing_here_is_told_and_passes(caplog):
+    with caplog.at_level(logging.WARNING):
+        read(**{"kafka.session.timeout.ms": "10000", "groupIdPrefix": "x", "maxOffsetsPerTrigger": "5"})
+    assert "option 'kafka.session.timeout.ms' has no effect here: no group is joined" in caplog.text
+    assert "option maxOffsetsPerTrigger means nothing in a batch" in caplog.text
+
+
+def test_other_than_plain_links_are_refused_and_not_silently_plain():
+    assert read(**{"kafka.security.protocol": "plaintext"})
+    refused("option=kafka.security.protocol: SASL_SSL is not spoken here", **{"kafka.security.protocol": "SASL_SSL"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("minPartitions", "0", "'minPartitions' is '0', expected at least 1"),
+        ("maxRecordsPerPartition", "-1", "expected at least 1"),
+        ("maxBytesPerPartition", "64MB", "expected a whole number of bytes"),
+        ("failOnDataLoss", "yes", "expected true or false"),
+        ("startingOffsetsByTimestampStrategy", "newest", "expected one of error, latest"),
+        ("timestampFallback", "now", "expected one of none, null, plan"),
+        ("kafka.bootstrap.servers", "b1", "host:port"),
+        ("protocol", "0.7", "0.7 cannot be read yet"),
+        ("protocol", "0.7.2", "0.7 cannot be read yet"),
+        ("protocol", "eight", "unknown Kafka release"),
+        ("maxTriggerDelay", "soon", "such as 15m"),
+        ("zookeeper.auth", "digest:me", "is ***, expected digest:USER:PASSWORD"),
+        ("fetchBytesCap", "1000", "is less than kafka.fetch.message.max.bytes"),
+        ("offsetRanges", "[", "option=offsetRanges: is no JSON"),
+        ("zookeeper.ssl.ca.location", "ca.pem", "nothing would be TLS"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_refused(name, value, says):
+    refused(says, **{name: value})
+
+
+def test_a_password_is_never_quoted():
+    with pytest.raises(OptionRefused) as caught:
+        read(**{"zookeeper.auth": "plain:me:hunter2"})
+    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in repr(read(**{"zookeeper.auth": "digest:me:hunter2"}))
+
+
+def test_brokers_or_a_zookeeper_are_needed():
+    refused("option=kafka.bootstrap.servers: host:port of some brokers is needed", without=("kafka.bootstrap.servers",))
+    options = SourceOptions.of({"zookeeper.connect": "zk:2181/kafka", "subscribe": "t"}, False)
+    assert options.storage == "zookeeper"
+    assert read().storage == "kafka"
+
+
+def test_an_exact_plan_excludes_what_would_make_another():
+    text = '[{"topic":"t","partition":0,"start":17,"until":90}]'
+    only = SourceOptions.of({"kafka.bootstrap.servers": "b:1", "offsetRanges": text}, False)
+    assert only.limits == Limits(None, None, None, 0)
+    packed = SourceOptions.of({"kafka.bootstrap.servers": "b:1", "offsetRanges": text, "packBytes": "1000"}, False)
+    assert packed.limits == Limits(None, None, None, 1000)
+    refused("leave out subscribe", offsetRanges=text)
+    refused("leave out endingOffsets", without=("subscribe",), offsetRanges=text, endingOffsets="latest")
+    refused("a stream has no fixed ranges", True, without=("subscribe",), offsetRanges=text)
+
+
+def test_a_group_needs_its_name_and_its_store():
+    refused("option=kafka.group.id: startingOffsets=group needs the name", startingOffsets="group")
+    refused("zookeeper needs zookeeper.connect", startingOffsets="group",
+            **{"kafka.group.id": "g", "kafka.offsets.storage": "zookeeper"})  # fmt: skip
+    options = read(startingOffsets="group", **{"kafka.group.id": "g"})
+    assert options.bound_of_start(Fixed.EARLIEST) is Fixed.GROUP
+    refused("group says where to begin", endingOffsets="group")
+
+
+def test_bounds_come_from_the_first_option_that_is_given():
+    options = read(startingOffsets="latest", startingTimestamp="1000", endingOffsets='{"orders":{"0":5}}')
+    assert options.bound_of_start(Fixed.EARLIEST) == Time(1000)
+    assert options.bound_of_end(Fixed.LATEST) == Offsets({TopicPartition("orders", 0): 5})
+    assert read().bound_of_start(Fixed.EARLIEST) is Fixed.EARLIEST
+
+
+def test_a_stream_with_a_start_that_moves_needs_a_place_to_keep_it():
+    for moving in ({}, {"startingOffsets": "latest"}, {"startingTimestamp": "1"}, {"startingOffsets": '{"t":{"0":-1}}'},
+                   {"startingOffsets": "group", "kafka.group.id": "g"}):  # fmt: skip
+        refused("option=stateDir: Spark asks for the first offsets of a stream several times", True, **moving)
+        assert read(True, stateDir="/state", **moving).state_dir == "/state"
+    assert read(True, startingOffsets="earliest").state_dir is None
+    assert read(True, startingOffsets='{"orders":{"0":5,"1":-2}}')
+
+
+def test_strict_compat_lets_nothing_pass_that_kafka_does_not_have():
+    refused("strictCompat refuses what Spark's kafka format does not have: packBytes, protocol",
+            strictCompat="true", protocol="0.8", packBytes="0")  # fmt: skip
+    assert read(strictCompat="true", startingOffsets="earliest", stateDir="/x", **{"kafka.session.timeout.ms": "1"})
+    assert read(strictCompat="false", protocol="0.8")
+
+
+def test_a_load_checks_what_holds_for_batches_and_streams_alike():
+    known = SourceOptions.of({**WHERE, "startingOffsets": "latest", "endingOffsets": "earliest"}, None)
+    assert known.subscribe == "orders"
+    refused("one of assign, subscribe, subscribePattern", None, without=("subscribe",))
+
+
+def test_times_to_wait_are_written_as_spark_writes_them():
+    assert read(True, stateDir="/s").max_trigger_delay_ms == 15 * 60 * 1000
+    for text, ms in {"90s": 90000, "2m": 120000, "2min": 120000, "1h": 3600000, "250": 250, "250ms": 250}.items():
+        assert read(True, stateDir="/s", maxTriggerDelay=text).max_trigger_delay_ms == ms
+
+
+def test_the_table_for_the_docs_has_every_option_once():
+    table = reference.table()
+    for name in OF_SPARK - {"kafka.security.protocol"} - WITHOUT_EFFECT.keys():
+        assert table.count(f"`{name}`") == 1, name
+    rows = [line for line in table.splitlines() if line.startswith("| `")]
+    assert len(rows) == len(set(rows)) > 40
+    assert "| `kafka.bootstrap.servers` `kafka.metadata.broker.list` | required |" in table
