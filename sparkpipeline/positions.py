@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Literal, get_args
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
@@ -31,7 +30,7 @@ from zkconsumer.session.lease import Lease
 
 log = logging.getLogger(__name__)
 
-Storage = Literal["zookeeper", "kafka", "dual"]
+STORAGES = ("zookeeper", "kafka", "dual")
 ALWAYS = Lease()  # a job owns what it was told to write; nobody takes it away from it
 ALWAYS.valid_until = float("inf")
 
@@ -39,7 +38,7 @@ ALWAYS.valid_until = float("inf")
 def read_group(
     group: str,
     tps: Iterable[TopicPartition],
-    storage: Storage,
+    storage: str,
     access: ClusterAccess | None = None,
     zk: KazooClient | None = None,
 ) -> dict[TopicPartition, Committed]:
@@ -57,7 +56,7 @@ def read_group(
 def write_group(
     group: str,
     positions: Mapping[TopicPartition, int],
-    storage: Storage,
+    storage: str,
     access: ClusterAccess | None = None,
     zk: KazooClient | None = None,
     retention_ms: int | None = None,
@@ -81,11 +80,11 @@ def write_group(
 
 @contextmanager
 def _store(
-    storage: Storage, access: ClusterAccess | None, zk: KazooClient | None, retention_ms: int | None = None
+    storage: str, access: ClusterAccess | None, zk: KazooClient | None, retention_ms: int | None = None
 ) -> Iterator[OffsetStore]:
     """The store of a storage, with links for the length of one call."""
-    if storage not in get_args(Storage):
-        raise OptionRefused(f"{storage!r} is none of zookeeper, kafka, dual", option="kafka.offsets.storage")
+    if storage not in STORAGES:
+        raise OptionRefused(f"{storage!r} is none of {', '.join(STORAGES)}", option="kafka.offsets.storage")
     if storage != "kafka" and zk is None:
         raise OptionRefused(f"{storage} needs zookeeper.connect", option="kafka.offsets.storage")
     if storage == "zookeeper":

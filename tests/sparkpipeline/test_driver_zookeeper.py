@@ -192,7 +192,7 @@ def test_a_store_that_nobody_named_is_asked_for() -> None:
     with pytest.raises(OptionRefused, match=r"kafka needs brokers"):
         read_group("g", [T0], "kafka")
     with pytest.raises(OptionRefused, match=r"'redis' is none of zookeeper, kafka, dual"):
-        read_group("g", [T0], "redis")  # type: ignore[arg-type]
+        read_group("g", [T0], "redis")
 
 
 def test_a_cluster_that_is_away_is_an_error_of_ours(cluster: FakeCluster) -> None:

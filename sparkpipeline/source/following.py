@@ -1,0 +1,264 @@
+"""A stream over topics on the driver: where it begins, how far each micro-batch goes, what may be missing.
+
+    start()               the first offsets, the same whenever they are asked for
+    ends(begin, ..)       the offsets a batch that begins there goes to
+    ranges(begin, end)    what its tasks read
+    freeze()              AvailableNow: from here on there is nothing newer
+
+The rules are those of Spark's kafka source.  Data loss (a partition is gone, its log ends before the position, a new
+one does not begin at 0) is a DataLoss error, unless failOnDataLoss=false: then it is told, a partition that is gone
+keeps its position for the case that it comes back, and where a log ends earlier the stream goes on from that end.  What
+only looks so for a moment (a broker that has just started, a new leader that is behind) is asked again first.
+
+Spark asks for the end every 10 ms while there is nothing new: the brokers are asked at most each LOOK_S, and for their
+topics each VIEW_S, which is how soon a new partition is seen.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from kafkawire.cluster.view import ClusterView
+from kafkawire.model import TopicPartition
+from sparkpipeline.brokers import Brokers
+from sparkpipeline.errors import DataLoss, UnknownPartition
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.source.admission import Patience, shared, shared_bytes
+from sparkpipeline.source.cluster import Positions
+from sparkpipeline.source.firststart import first_start
+from sparkpipeline.source.offsets import Bound, Fixed, Offsets, Time, in_order, offsets_text
+from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.resolving import resolve_start
+from sparkpipeline.source.sizes import sampled
+from sparkpipeline.source.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+At = Mapping[TopicPartition, int]
+LOOK_S = 0.1
+VIEW_S = 5.0
+SIZES_S = 60.0  # how long a sample of messages' sizes is good for
+
+
+class Following:
+    """brokers are its own: close() ends them.  now, sleep: monotonic seconds."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        brokers: Brokers,
+        positions: Positions,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.options = options
+        self.brokers = brokers
+        self.latest: dict[TopicPartition, int] | None = None  # as last seen: for the query's progress
+        self._positions = positions
+        self._now = now
+        self._sleep = sleep
+        self._looked_s = self._viewed_s = -math.inf
+        self._start: dict[TopicPartition, int] | None = None
+        self._frozen: dict[TopicPartition, int] | None = None
+        self._gone: set[TopicPartition] = set()  # told already
+        self._patience = Patience(options.min_offsets_per_trigger, options.max_trigger_delay_ms / 1000)
+        self._sizes: dict[TopicPartition, float] = {}
+        self._sized_s = -math.inf
+
+    # ---- where it begins -------------------------------------------------------------------------------------------
+
+    def start(self) -> dict[TopicPartition, int]:
+        """Numbers, resolved once; kept in stateDir where that is given.  Raises as resolve_start and first_start."""
+        if self._start is None:
+            self._start = self._resolved()
+            self._thaw(self._start)
+        return dict(self._start)
+
+    def _resolved(self) -> dict[TopicPartition, int]:
+        options = self.options
+
+        def resolve() -> dict[TopicPartition, int]:
+            return resolve_start(options, self.brokers, self._positions, Fixed.LATEST)
+
+        if options.state_dir is None:
+            return resolve()
+        bound = options.bound_of_start(Fixed.LATEST)
+        return first_start(options.state_dir, str(options.subscription), spoken(bound), resolve)
+
+    def _thaw(self, start: At) -> None:
+        """Logs went on between freeze() and the first answer: no end is before its beginning, and none is missing."""
+        frozen = self._frozen
+        if frozen is None:
+            return
+        frozen |= {tp: at for tp, at in start.items() if tp not in frozen}
+        moved = [tp for tp, at in start.items() if frozen[tp] < at]
+        for tp, end in self.brokers.latest(moved).items():
+            if start[tp] <= end:
+                frozen[tp] = start[tp]
+
+    # ---- how far a batch goes --------------------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """The end of the whole query: what is there now.  Raises as ends."""
+        self._frozen = self._seen({})
+
+    def ends(self, begin: At, everything: bool = False) -> dict[TopicPartition, int]:
+        """Where a batch that begins there ends; begin itself when there is nothing to read, or not enough yet.
+
+        everything: whatever the limits of the options are.  Raises DataLoss, NoLeader, Unreachable, UnknownPartition.
+        """
+        seen = self._frozen if self._frozen is not None else self._seen(begin)
+        if self._frozen is not None:
+            self._check_loss(begin, self._frozen)
+        self.latest = dict(seen)
+        end = {tp: seen.get(tp, at) for tp, at in begin.items()} | seen
+        if everything:
+            return end
+        if self._frozen is None and self._patience.waits(begin, end, self._now()):
+            return dict(begin)
+        return self._limited(begin, end)
+
+    def _limited(self, begin: At, end: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        options = self.options
+        if options.max_offsets_per_trigger is None and options.max_bytes_per_trigger is None:
+            return end
+        full = self._with_new(begin, end)
+        if options.max_offsets_per_trigger is not None:
+            end = shared(full, end, options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            end = shared_bytes(full, end, self._measured(full, end), options.max_bytes_per_trigger)
+        return end
+
+    def _measured(self, begin: At, end: At) -> dict[TopicPartition, float]:
+        """Average bytes of an offset, of those that have any; sampled now and then."""
+        lagging = [OffsetRange(tp.topic, tp.partition, begin[tp], at) for tp, at in end.items() if at > begin[tp]]
+        now = self._now()
+        if now - self._sized_s > SIZES_S:
+            self._sizes, self._sized_s = {}, now
+        unknown = [rng for rng in lagging if rng.tp not in self._sizes]
+        self._sizes |= sampled(unknown, self.brokers.access) if unknown else {}
+        return {rng.tp: max(self._sizes[rng.tp], 1.0) for rng in lagging}
+
+    def _seen(self, begin: At) -> dict[TopicPartition, int]:
+        """The ends of the logs that are there now."""
+        latest: dict[TopicPartition, int] = {}
+        for number in self.brokers.attempts():
+            latest = self._latest(afresh=number > 0)
+            gone = begin.keys() - latest.keys() - self._gone
+            if not gone and all(latest[tp] >= at for tp, at in begin.items() if tp in latest):
+                break
+        self._check_loss(begin, latest)
+        self._gone -= latest.keys()
+        return latest
+
+    def _latest(self, afresh: bool) -> dict[TopicPartition, int]:
+        soon = self._looked_s + LOOK_S - self._now()
+        if soon > 0:
+            self._sleep(soon)
+        self._looked_s = self._now()
+        try:
+            return self.brokers.latest(self._present(afresh))
+        except UnknownPartition:  # deleted since
+            return self.brokers.latest(self._present(afresh=True))
+
+    def _present(self, afresh: bool) -> list[TopicPartition]:
+        """What there is now of the subscription; what is named and not there is left out."""
+        if afresh or self._now() - self._viewed_s >= VIEW_S:
+            self.brokers.view(refresh=True)
+            self._viewed_s = self._now()
+        return _present(self.options.subscription, self.brokers.view())
+
+    def _check_loss(self, begin: At, end: At) -> None:
+        gone = in_order(begin.keys() - end.keys() - self._gone)
+        if gone:
+            self._lost(f"{_names(gone)} deleted: what was not read of it is gone", gone[0])
+            self._gone |= set(gone)
+        for tp in in_order(end.keys() & begin.keys()):
+            if end[tp] < begin[tp]:
+                self._lost(
+                    f"the stream is at {begin[tp]}, and the log ends at {end[tp]}: its topic was made anew, or it lost"
+                    " messages with a leader",
+                    tp,
+                )
+
+    # ---- what its tasks read ---------------------------------------------------------------------------------------
+
+    def ranges(self, begin: At, end: At) -> list[OffsetRange]:
+        """The offsets between the two; of a partition that is new, from its first one.  Empty ranges are left out.
+
+        Raises DataLoss as ends; with AvailableNow also where something of it is not there any more.
+        """
+        full = self._with_new(begin, end)
+        new = [tp for tp in end if tp not in begin and full[tp] > 0]
+        for tp in in_order(new):
+            self._lost(f"the new partition begins at {full[tp]} instead of 0: what was before is gone", tp)
+        self._check_loss(full, end)
+        found = [OffsetRange(tp.topic, tp.partition, full[tp], end[tp]) for tp in in_order(end) if full[tp] < end[tp]]
+        if self._frozen is not None:
+            self._check_frozen(found)
+        return found
+
+    def _with_new(self, begin: At, end: At) -> dict[TopicPartition, int]:
+        """Begins of all partitions that have an end: new ones begin at their first offset."""
+        return {**begin, **self.brokers.earliest([tp for tp in end if tp not in begin])}
+
+    def _check_frozen(self, ranges: Iterable[OffsetRange]) -> None:
+        """AvailableNow promised these ends at its beginning."""
+        wanted = {rng.tp: rng.until for rng in ranges}
+        try:
+            latest = self.brokers.latest(wanted)
+        except UnknownPartition as exc:
+            raise DataLoss(
+                f"was there when AvailableNow looked for its end, and is not any more ({exc.sentence})",
+                **exc.coordinates,
+            ) from None
+        for tp, until in wanted.items():
+            if latest[tp] < until:
+                raise DataLoss(
+                    f"AvailableNow was to read up to {until}, and the log now ends at {latest[tp]}",
+                    topic=tp.topic,
+                    partition=tp.partition,
+                )
+
+    def _lost(self, sentence: str, tp: TopicPartition) -> None:
+        if self.options.fail_on_data_loss:
+            raise DataLoss(
+                f"{sentence}; failOnDataLoss=false goes on with what is left", topic=tp.topic, partition=tp.partition
+            )
+        log.warning("%s: %s", tp, sentence)
+
+    def close(self) -> None:
+        """Close its links."""
+        self.brokers.close()
+
+
+def spoken(bound: Bound) -> str:
+    """A beginning in words, for people."""
+    match bound:
+        case Fixed():
+            return bound.value
+        case Offsets():
+            return offsets_text(bound.at)
+        case Time():
+            return f"time {bound.ms}"
+        case _:
+            return f"times {offsets_text(bound.at_ms)}"
+
+
+def _present(subscription: Subscription, view: ClusterView) -> list[TopicPartition]:
+    """As much of a subscription as a view has."""
+    if subscription.assigned:
+        return [tp for tp in subscription.assigned if tp.partition in view.topics.get(tp.topic, {})]
+    if subscription.topics:
+        there = tuple(topic for topic in subscription.topics if topic in view.topics)
+        return replace(subscription, topics=there).partitions(view) if there else []
+    return subscription.partitions(view)
+
+
+def _names(tps: list[TopicPartition]) -> str:
+    more = f" and {len(tps) - 3} more" if len(tps) > 3 else ""
+    return ", ".join(map(str, tps[:3])) + more + (" was" if len(tps) == 1 else " were")

@@ -1,0 +1,123 @@
+"""`spark.readStream.format("kafka08")`: what Spark asks a stream for, in Spark's own JSON of offsets.
+
+Spark keeps one of these in a process of the driver for as long as the query runs; what tasks read with is another one,
+made for them.  Offsets are those of Spark's kafka format, so that a checkpoint stays readable when a cluster moves on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from sparkpipeline.errors import OptionRefused
+from sparkpipeline.source.batch import RangesPartition, partitions_of, read_partition
+from sparkpipeline.source.offsets import offsets_text, parse_offsets
+from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.readlimits import (
+    ADMISSION,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from sparkpipeline.source.schema import columns_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from sparkpipeline.source.following import Following
+
+Json = dict[str, dict[str, int]]
+
+
+class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Holds values only until it is first asked something: it is pickled for the tasks."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        """Raises OptionRefused."""
+        self.options = SourceOptions.of(options, streaming=True)
+        self.columns = columns_of(schema, self.options.include_headers, False)
+        self._following: Following | None = None
+        if not ADMISSION:
+            _refuse_limits(self.options)
+
+    def initialOffset(self) -> Json:
+        return _json(self._followed().start())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit that the progress of a query shows; latestOffset keeps to all limits of the options."""
+        options = self.options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Json | None = None, limit: ReadLimit | None = None) -> Json:
+        """Where the batch that begins at `start` ends; `start` itself when there is nothing for a batch."""
+        begin = self._followed().start() if start is None else _offsets(start)
+        everything = limit is None or isinstance(limit, ReadAllAvailable)
+        return _json(self._followed().ends(begin, everything))
+
+    def reportLatestOffset(self) -> Json | None:
+        """The ends of the logs as they were last seen: what a query's progress calls latestOffset."""
+        latest = self._followed().latest
+        return None if latest is None else _json(latest)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._followed().freeze()
+
+    def partitions(self, start: Json, end: Json) -> list[RangesPartition]:
+        if start == end:
+            return []
+        followed = self._followed()
+        return partitions_of(followed.ranges(_offsets(start), _offsets(end)), self.options, followed.brokers)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_partition(partition, self.options, self.columns)
+
+    def commit(self, end: Json) -> None:
+        """Nothing: it comes when the next batch is built, and not at all for the last one of AvailableNow."""
+
+    def stop(self) -> None:
+        if self._following is not None:
+            self._following.close()
+
+    def _followed(self) -> Following:
+        if self._following is None:
+            from sparkpipeline.brokers import Brokers
+            from sparkpipeline.source.cluster import access_of, group_positions
+            from sparkpipeline.source.following import Following
+
+            access = access_of(self.options)
+            self._following = Following(self.options, Brokers(access), group_positions(self.options, access))
+        return self._following
+
+
+def _refuse_limits(options: SourceOptions) -> None:
+    limits = {
+        "maxOffsetsPerTrigger": options.max_offsets_per_trigger,
+        "minOffsetsPerTrigger": options.min_offsets_per_trigger,
+        "maxBytesPerTrigger": options.max_bytes_per_trigger,
+    }
+    for name, value in limits.items():
+        if value is not None:
+            raise OptionRefused(
+                "needs Spark 4.2 or later: before, a Python source is always asked for all", option=name
+            )
+
+
+def _json(offsets: Mapping[Any, int]) -> Json:
+    found: Json = json.loads(offsets_text(offsets))
+    return found
+
+
+def _offsets(text: Json) -> dict[Any, int]:
+    return dict(parse_offsets(json.dumps(text), "checkpoint"))
