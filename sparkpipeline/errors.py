@@ -130,6 +130,12 @@ class LedgerDamaged(PipelineError):
     code = "KAFKA08_LEDGER_DAMAGED"
 
 
+class StageFailed(PipelineError):
+    """A stage of a pipeline whose query or function fails."""
+
+    code = "KAFKA08_STAGE_FAILED"
+
+
 EXIT_OF: dict[str, str] = {  # code -> name in groundwork.output.EXIT, which tasks need not import
     kind.code: kind.exit
     for kind in (
@@ -150,6 +156,7 @@ EXIT_OF: dict[str, str] = {  # code -> name in groundwork.output.EXIT, which tas
         Missing,
         StorageFailed,
         LedgerDamaged,
+        StageFailed,
     )
 }
 

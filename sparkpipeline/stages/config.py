@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from groundwork.options import OptionError, Options, load, option
+from groundwork.options import OptionError, Options, given, load, option
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.load import optionkinds as kinds
+from sparkpipeline.load.config import LoadConfig, config_of, read_config
 from sparkpipeline.load.yamlfile import read_yaml
 from sparkpipeline.stages.graph import LOAD, STAGE, Graph, Node, problems
 
@@ -156,12 +157,18 @@ class PipelineFile(Options):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A checked file.  folder: where its relative paths start; sql: the query of each SQL stage."""
+    """A checked file.
+
+    folder   where its relative paths start
+    configs  the load jobs that run here, by name
+    sql      the query of each SQL stage
+    """
 
     file: PipelineFile
     folder: Path
     graph: Graph
-    sql: dict[str, str]
+    configs: Mapping[str, LoadConfig]
+    sql: Mapping[str, str]
 
     def load(self, name: str) -> LoadInput:
         return next(one for one in self.file.loads if one.name == name)
@@ -189,7 +196,19 @@ def read_pipeline(path: str) -> Pipeline:
     except OptionError as exc:
         raise OptionRefused("\n".join(exc.problems)) from None
     folder = where.parent.absolute()
-    return Pipeline(file, folder, Graph.of(file.nodes), {s.name: sql for s in file.stages if (sql := _sql(s, folder))})
+    configs = {one.name: found for one in file.loads if (found := _config(one, folder, where.name)) is not None}
+    queries = {stage.name: sql for stage in file.stages if (sql := _sql(stage, folder)) is not None}
+    return Pipeline(file, folder, Graph.of(file.nodes), configs, queries)
+
+
+def _config(one: LoadInput, folder: Path, where: str) -> LoadConfig | None:
+    """The job of a load that runs here.  Raises OptionRefused."""
+    if one.config is not None:
+        return read_config(folder / one.config)
+    if one.job is None:
+        return None
+    found = config_of(one.job, f"{where}: loads, {one.name}")
+    return found if "name" in given(found) else replace(found, name=one.name)
 
 
 def _sql(stage: Stage, folder: Path) -> str | None:

@@ -39,11 +39,33 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the next batch of a stage takes.  files: by input, sorted; fresh: numbers of input batches never taken."""
+    """What the next batch of a stage takes.
+
+    files     by input, sorted
+    replaces  own batches in whose place it comes
+    fresh     numbers of the input batches that were never taken, by input
+    more      inputs of which later batches still wait
+    """
 
     files: dict[str, tuple[str, ...]]
     replaces: tuple[int, ...] = ()
     fresh: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    more: tuple[str, ...] = ()
+
+
+def quick_step(moves: Mapping[str, Sequence[Batch]], most_batches: int | None = None) -> tuple[bool, Step | None]:
+    """Whether the batches behind what the stage has taken tell the next step by themselves, and that step.
+
+    They do while they only add files: then the thousands of batches before them need not be read."""
+    if any(batch.supersedes for batches in moves.values() for batch in batches):
+        return False, None
+    waiting = {name: [batch for batch in batches if batch.files] for name, batches in moves.items()}
+    if not any(waiting.values()):
+        return True, None
+    fresh = {name: batches[:most_batches] for name, batches in waiting.items()}
+    more = tuple(name for name, found in fresh.items() if len(found) < len(waiting[name]))
+    files = {name: tuple(sorted(path for batch in found for path in batch.files)) for name, found in fresh.items()}
+    return True, Step(files, (), {name: tuple(batch.number for batch in found) for name, found in fresh.items()}, more)
 
 
 def live_pasts(pasts: Iterable[Past]) -> dict[int, Past]:
@@ -127,7 +149,9 @@ def next_step(
     kept = [past for number, past in standing.items() if number not in spoilt]
     waiting = {name: lineage.waiting(_taken(name, kept)) for name, lineage in lineages.items()}
     fresh = {name: _fresh(name, lineages[name], paths, standing.values()) for name, paths in waiting.items()}
+    more: tuple[str, ...] = ()
     if most_batches is not None and not spoilt:
+        more = tuple(name for name, numbers in fresh.items() if len(numbers) > most_batches)
         fresh = {name: numbers[:most_batches] for name, numbers in fresh.items()}
         waiting = {
             name: [path for path in paths if lineages[name].live[path] in fresh[name]]
@@ -135,7 +159,7 @@ def next_step(
         }
     if not spoilt and not any(waiting.values()):
         return None
-    return Step({name: tuple(sorted(paths)) for name, paths in waiting.items()}, tuple(sorted(spoilt)), fresh)
+    return Step({name: tuple(sorted(paths)) for name, paths in waiting.items()}, tuple(sorted(spoilt)), fresh, more)
 
 
 def _spoilt(lineages: Mapping[str, Lineage], standing: Mapping[int, Past]) -> set[int]:

@@ -56,6 +56,9 @@ class Graph:
     def __contains__(self, name: str) -> bool:
         return any(node.name == name for node in self.nodes)
 
+    def node(self, name: str) -> Node:
+        return next(node for node in self.nodes if node.name == name)
+
     def above(self, name: str) -> frozenset[str]:
         """Everything that `name` reads, at any distance."""
         reads = {node.name: node.reads for node in self.nodes}

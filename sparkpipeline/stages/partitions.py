@@ -44,62 +44,44 @@ def shown(partition: Partition, columns: Sequence[str]) -> str:
     return "/".join(f"{column}={value}" for column, value in zip(columns, partition, strict=True)) or "everything"
 
 
-def strangers(inputs: Mapping[str, Sequence[Batch]], columns: Sequence[str]) -> list[tuple[str, str]]:
-    """Input and file of the first file of each input whose folders do not have the columns."""
-    found = []
-    for name, batches in inputs.items():
-        paths = (path for batch in batches for path in batch.files)
-        first = next((path for path in paths if partition_of(path, columns) is None), None)
-        if first is not None:
-            found.append((name, first))
-    return found
+def stranger(paths: Iterable[str], columns: Sequence[str]) -> str | None:
+    """The first file whose folders do not have the columns."""
+    return next((path for path in paths if partition_of(path, columns) is None), None)
 
 
 def next_recompute(
-    inputs: Mapping[str, Sequence[Batch]],
-    seen: Mapping[str, int],
+    moves: Mapping[str, Sequence[Batch]],
+    live: Mapping[str, Iterable[str]],
     columns: Sequence[str],
     own: Iterable[str],
     again: bool = False,
 ) -> Recompute | None:
-    """What to compute now; None when nothing was touched.  inputs without strangers().
+    """What to compute now; None when nothing was touched.  Every file has the columns as folders: see stranger().
 
-    seen   the newest batch of each input that the stage has looked at (0 or missing: none)
+    moves  the batches of each input that the stage has not looked at
+    live   the files of each input that stand now
     own    the stage's live files
     again  all partitions that the inputs have or the stage has written
     """
     own = list(own)
-    live = {name: _live(batches) for name, batches in inputs.items()}
-    touched = {
-        partition
-        for name, batches in inputs.items()
-        for partition in _touched(batches, 0 if again else seen.get(name, 0), columns)
-    }
+    live = {name: sorted(paths) for name, paths in live.items()}
+    touched = {partition for batches in moves.values() for partition in _touched(batches, columns)}
     if again:
-        touched |= {found for path in own if (found := partition_of(path, columns)) is not None}
-    elif not touched:
+        every = [*own, *(path for paths in live.values() for path in paths)]
+        touched |= {found for path in every if (found := partition_of(path, columns)) is not None}
+    if not touched and not (again and own):
         return None
-    supersedes = own if again else [path for path in own if partition_of(path, columns) in touched]
-    files = {name: tuple(p for p in paths if partition_of(p, columns) in touched) for name, paths in live.items()}
-    fresh = {
-        name: tuple(b.number for b in batches if b.number > seen.get(name, 0) and b.kind != COMPACT)
-        for name, batches in inputs.items()
-    }
-    return Recompute(tuple(sorted(touched)), files, tuple(sorted(supersedes)), fresh)
+    return Recompute(
+        partitions=tuple(sorted(touched)),
+        files={name: tuple(p for p in paths if partition_of(p, columns) in touched) for name, paths in live.items()},
+        supersedes=tuple(sorted(path for path in own if again or partition_of(path, columns) in touched)),
+        fresh={name: tuple(b.number for b in batches if b.kind != COMPACT) for name, batches in moves.items()},
+    )
 
 
-def _live(batches: Iterable[Batch]) -> list[str]:
-    live: dict[str, None] = {}
-    for batch in batches:
-        for path in batch.supersedes:
-            live.pop(path, None)
-        live.update(dict.fromkeys(batch.files))
-    return sorted(live)
-
-
-def _touched(batches: Iterable[Batch], after: int, columns: Sequence[str]) -> set[Partition]:
+def _touched(batches: Iterable[Batch], columns: Sequence[str]) -> set[Partition]:
     found = set()
     for batch in batches:
-        if batch.number > after and batch.kind != COMPACT:
+        if batch.kind != COMPACT:
             found |= {partition_of(path, columns) for path in (*batch.files, *batch.supersedes)}
     return {partition for partition in found if partition is not None}

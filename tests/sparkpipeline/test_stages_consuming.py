@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from sparkpipeline.stages.consuming import Batch, Past, Step, live_pasts, next_step
+from sparkpipeline.stages.consuming import Batch, Past, Step, live_pasts, next_step, quick_step
 
 
 def past(number: int, *files: str, replaces: tuple[int, ...] = (), name: str = "in") -> Past:
@@ -32,7 +32,7 @@ def test_a_batch_without_files_is_nothing_to_take() -> None:
 
 def test_at_most_so_many_batches_of_each_input_the_oldest_first() -> None:
     batches = [Batch(n, "load", (f"d/{n}",)) for n in (1, 2, 3)]
-    assert step(batches, [], most=2) == Step({"in": ("d/1", "d/2")}, (), {"in": (1, 2)})
+    assert step(batches, [], most=2) == Step({"in": ("d/1", "d/2")}, (), {"in": (1, 2)}, ("in",))
     assert step(batches, [past(1, "d/1", "d/2")], most=2) == Step({"in": ("d/3",)}, (), {"in": (3,)})
 
 
@@ -116,6 +116,19 @@ def test_all_new_batches_of_all_inputs_go_together() -> None:
 def test_again_takes_everything_in_place_of_everything() -> None:
     batches = [Batch(1, "load", ("d/a",)), Batch(2, "load", ("d/b",))]
     assert step(batches, [past(1, "d/a")], again=True, most=1) == Step({"in": ("d/a", "d/b")}, (1,), {"in": (2,)})
+
+
+@pytest.mark.parametrize("most", [None, 1, 2])
+def test_where_files_are_only_added_the_new_batches_tell_the_same_as_all_of_them(most: int | None) -> None:
+    batches = [
+        Batch(1, "load", ("d/a",)),
+        Batch(2, "load", ()),
+        Batch(3, "load", ("d/b", "d/c")),
+        Batch(4, "load", ("d/d",)),
+    ]
+    assert quick_step({"in": batches[1:]}, most) == (True, step(batches, [past(1, "d/a")], most=most))
+    assert quick_step({"in": batches[1:2]}) == (True, None)
+    assert quick_step({"in": [*batches, Batch(5, "compact", ("d/e",), ("d/a",))]}) == (False, None)
 
 
 @pytest.mark.parametrize("seed", range(60))

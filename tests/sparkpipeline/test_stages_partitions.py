@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from sparkpipeline.stages.consuming import Batch
-from sparkpipeline.stages.partitions import Recompute, folders, next_recompute, partition_of, shown, strangers
+from sparkpipeline.stages.consuming import Batch, Lineage
+from sparkpipeline.stages.partitions import Recompute, folders, next_recompute, partition_of, shown, stranger
 
 HOURS = ("date", "hour")
 
@@ -29,18 +29,26 @@ def test_a_partition_is_told_by_the_folders_in_the_order_of_the_columns() -> Non
     assert shown((), ()) == "everything"
 
 
-def test_an_input_without_the_folders_is_named() -> None:
-    inputs = {"orders": [Batch(1, "load", (path(1, "a"),))], "other": [Batch(1, "stage", ("data/x.parquet",))]}
-    assert strangers(inputs, HOURS) == [("other", "data/x.parquet")]
+def recompute(
+    inputs: dict[str, list[Batch]], seen: dict[str, int], columns: tuple[str, ...], own: list[str], again: bool = False
+) -> Recompute | None:
+    moves = {name: [batch for batch in batches if batch.number > seen.get(name, 0)] for name, batches in inputs.items()}
+    live = {name: Lineage(batches).live for name, batches in inputs.items()}
+    return next_recompute(moves, live, columns, own, again)
+
+
+def test_a_file_without_the_folders_is_named() -> None:
+    assert stranger([path(1, "a"), "data/x.parquet"], HOURS) == "data/x.parquet"
+    assert stranger([path(1, "a"), "data/x.parquet"], ()) is None
 
 
 def test_only_partitions_that_new_batches_touch_are_computed_from_all_that_they_hold() -> None:
     batches = [Batch(1, "load", (path(8, "a"), path(9, "b"))), Batch(2, "load", (path(9, "c"),))]
-    found = next_recompute({"orders": batches}, {"orders": 1}, HOURS, [own(8, 1), own(9, 1)])
+    found = recompute({"orders": batches}, {"orders": 1}, HOURS, [own(8, 1), own(9, 1)])
     assert found == Recompute(
         (("2026-01-31", "09"),), {"orders": (path(9, "b"), path(9, "c"))}, (own(9, 1),), {"orders": (2,)}
     )
-    assert next_recompute({"orders": batches}, {"orders": 2}, HOURS, [own(8, 1), own(9, 2)]) is None
+    assert recompute({"orders": batches}, {"orders": 2}, HOURS, [own(8, 1), own(9, 2)]) is None
 
 
 def test_a_rewind_touches_what_it_took_away_also_where_it_brings_nothing() -> None:
@@ -48,7 +56,7 @@ def test_a_rewind_touches_what_it_took_away_also_where_it_brings_nothing() -> No
         Batch(1, "load", (path(8, "a"), path(9, "b"))),
         Batch(2, "rewind", (path(8, "a2"),), (path(8, "a"), path(9, "b"))),
     ]
-    found = next_recompute({"orders": batches}, {"orders": 1}, HOURS, [own(8, 1), own(9, 1)])
+    found = recompute({"orders": batches}, {"orders": 1}, HOURS, [own(8, 1), own(9, 1)])
     assert found is not None
     assert found.files == {"orders": (path(8, "a2"),)}
     assert found.supersedes == (own(8, 1), own(9, 1))
@@ -59,15 +67,15 @@ def test_compaction_touches_nothing() -> None:
         Batch(1, "load", (path(8, "a"), path(8, "b"))),
         Batch(2, "compact", (path(8, "ab"),), (path(8, "a"), path(8, "b"))),
     ]
-    assert next_recompute({"orders": batches}, {"orders": 1}, HOURS, [own(8, 1)]) is None
+    assert recompute({"orders": batches}, {"orders": 1}, HOURS, [own(8, 1)]) is None
     # ... but a batch not seen before is, although its file lives on in a compacted one.
-    found = next_recompute({"orders": batches}, {}, HOURS, [])
+    found = recompute({"orders": batches}, {}, HOURS, [])
     assert found == Recompute((("2026-01-31", "08"),), {"orders": (path(8, "ab"),)}, (), {"orders": (1,)})
 
 
 def test_without_columns_everything_is_one_partition() -> None:
     batches = [Batch(1, "load", (path(8, "a"),)), Batch(2, "load", (path(9, "b"),))]
-    found = next_recompute({"orders": batches}, {"orders": 1}, (), ["data/x.parquet"])
+    found = recompute({"orders": batches}, {"orders": 1}, (), ["data/x.parquet"])
     assert found == Recompute(((),), {"orders": (path(8, "a"), path(9, "b"))}, ("data/x.parquet",), {"orders": (2,)})
 
 
@@ -76,7 +84,7 @@ def test_one_input_that_moved_brings_the_others_along() -> None:
         "a": [Batch(1, "load", (path(8, "a"),))],
         "b": [Batch(4, "load", (path(8, "b"),)), Batch(5, "load", (path(8, "c"),))],
     }
-    found = next_recompute(inputs, {"a": 1, "b": 4}, HOURS, [own(8, 1)])
+    found = recompute(inputs, {"a": 1, "b": 4}, HOURS, [own(8, 1)])
     assert found is not None
     assert found.files == {"a": (path(8, "a"),), "b": (path(8, "b"), path(8, "c"))}
     assert found.fresh == {"a": (), "b": (5,)}
@@ -84,7 +92,7 @@ def test_one_input_that_moved_brings_the_others_along() -> None:
 
 def test_again_computes_all_partitions_and_takes_away_what_no_input_has_any_more() -> None:
     batches = [Batch(1, "load", (path(8, "a"),))]
-    found = next_recompute(
+    found = recompute(
         {"orders": batches}, {"orders": 1}, HOURS, [own(8, 1), own(7, 1), "data/flat.parquet"], again=True
     )
     assert found is not None
@@ -117,7 +125,7 @@ def test_after_any_history_each_partition_was_last_computed_from_what_it_holds(s
         live = live - gone | made
         batches.append(Batch(number, kind, tuple(sorted(made)), tuple(sorted(gone))))
         if rng.random() < 0.4:
-            found = next_recompute({"in": batches}, {"in": seen}, HOURS, outputs)
+            found = recompute({"in": batches}, {"in": seen}, HOURS, list(outputs))
             seen = number
             if found is None:
                 continue

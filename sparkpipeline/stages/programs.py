@@ -1,0 +1,77 @@
+"""What a stage computes: a query, or a Python function.  Checked before anything runs; errors are one sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from groundwork.named import NotLoaded, load_named
+from sparkpipeline.errors import OptionRefused, PipelineError, StageFailed, code_in
+from sparkpipeline.stages.config import Pipeline, Stage
+
+Program = Callable[[Any, Mapping[str, Any]], Any]  # (session, {name: DataFrame}) -> DataFrame
+
+
+def program_of(pipeline: Pipeline, stage: Stage, spark: Any | None) -> Program:
+    """What to call.  spark: parses the query; None: it is parsed when it runs.
+
+    Raises OptionRefused for a query that is none and a function that is not there."""
+    if stage.python is None:
+        return _query(pipeline.sql[stage.name], stage.name, spark)
+    try:
+        function = load_named("python", stage.python)
+    except NotLoaded as exc:
+        raise OptionRefused(str(exc), stage=stage.name) from exc
+    return _function(function, stage)
+
+
+def program_hash(pipeline: Pipeline, stage: Stage) -> str:
+    """Tells in a manifest whether two batches were made by the same text (of a function: by its name)."""
+    text = pipeline.sql.get(stage.name) or f"{stage.python} {json.dumps(stage.arguments, sort_keys=True, default=str)}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def first_line(exc: BaseException) -> str:
+    """What an exception says, Spark's without the plan and the traceback behind it."""
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    return lines[0] if lines else type(exc).__name__
+
+
+def _query(text: str, stage: str, spark: Any | None) -> Program:
+    if spark is not None:
+        try:
+            spark._jsparkSession.sessionState().sqlParser().parseQuery(text)
+        except Exception as exc:  # py4j's or pyspark's, as the version wants it
+            raise OptionRefused(f"its SQL is no query: {first_line(exc)}", stage=stage) from None
+
+    def run(session: Any, frames: Mapping[str, Any]) -> Any:
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(name)
+        try:
+            return session.sql(text)
+        except Exception as exc:
+            raise StageFailed(f"its SQL cannot be run: {first_line(exc)}", stage=stage) from exc
+
+    return run
+
+
+def _function(function: Callable[..., Any], stage: Stage) -> Program:
+    def run(session: Any, frames: Mapping[str, Any]) -> Any:
+        from pyspark.sql import DataFrame
+
+        try:
+            made = function(session, dict(frames), **stage.arguments)
+        except PipelineError:
+            raise
+        except Exception as exc:
+            if code_in(str(exc)):
+                raise
+            said = first_line(exc)
+            raise StageFailed(f"{stage.python} raised {type(exc).__name__}: {said}", stage=stage.name) from exc
+        if not isinstance(made, DataFrame):
+            raise StageFailed(f"{stage.python} returned {type(made).__name__}, not a DataFrame", stage=stage.name)
+        return made
+
+    return run

@@ -1,0 +1,212 @@
+"""A pipeline's run: its nodes one after the other, each until nothing is left for it to do.
+
+A node that fails stops nobody but those that read it: they wait, and the run is partly done.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkpipeline.errors import OptionRefused, PipelineError, Refused, sentence_in
+from sparkpipeline.ledger.ledger import Ledger
+from sparkpipeline.ledger.model import Manifest
+from sparkpipeline.ledger.protocol import Outcome, advance
+from sparkpipeline.load.job import run_load
+from sparkpipeline.stages.config import Pipeline
+from sparkpipeline.stages.graph import LOAD, Graph, Node, nearest
+from sparkpipeline.stages.inputs import NotYet
+from sparkpipeline.stages.opening import Opened
+from sparkpipeline.stages.planning import Planner
+from sparkpipeline.stages.programs import Program, first_line, program_hash, program_of
+from sparkpipeline.stages.work import StageWork
+
+Tell = Callable[[str], None]
+DONE, IDLE, WAITS, FAILED, LOST, ELSEWHERE = "done", "nothing to do", "waits", "failed", "lost", "runs elsewhere"
+MOST_LOST = 3  # another driver is at this stage, and quicker
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What became of a node.  batches: its own, committed by this run; replaced: earlier ones in whose place they came;
+    reason: why it failed or waits."""
+
+    name: str
+    kind: str
+    result: str
+    batches: tuple[int, ...] = ()
+    replaced: int = 0
+    files: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    reason: str | None = None
+
+    def row(self) -> dict[str, Any]:
+        """For the table and the JSON report."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "result": self.result,
+            "batches": ", ".join(map(str, self.batches)) or None,
+            "replaced": self.replaced,
+            "files": self.files,
+            "rows": self.rows,
+            "seconds": round(self.seconds, 1),
+            "reason": self.reason,
+        }
+
+
+COLUMNS = ("name", "kind", "result", "batches", "replaced", "files", "rows", "seconds", "reason")
+
+
+def exit_of(reports: Iterable[NodeReport]) -> str:
+    """The name of the exit status: done, runtime when nothing went well, else partly."""
+    reports = list(reports)
+    if all(report.result != FAILED for report in reports):
+        return "done"
+    return "partly" if any(report.result in (DONE, IDLE, LOST) for report in reports) else "runtime"
+
+
+def check_names(graph: Graph, names: Iterable[str], option: str, stages_only: bool = False) -> None:
+    """Raises OptionRefused for a name that is none of the graph's."""
+    known = [node.name for node in graph if not stages_only or node.kind != LOAD]
+    for name in names:
+        if name not in known:
+            what = "stage" if stages_only else "load or stage"
+            raise OptionRefused(f"'{name}' is no {what} of the pipeline; {nearest(name, known)}", option=option)
+
+
+@dataclass(slots=True)
+class Run:
+    """One run.  only: nodes that run (all when empty); again: stages that write all they have anew."""
+
+    pipeline: Pipeline
+    spark: Any
+    tell: Tell
+    only: Sequence[str] = ()
+    again: Sequence[str] = ()
+    reports: list[NodeReport] = field(default_factory=list)
+
+    def run(self) -> list[NodeReport]:
+        """All nodes in order.  Raises OptionRefused before anything ran; what fails later is in the reports."""
+        graph = self.pipeline.graph
+        check_names(graph, self.only, "--only")
+        check_names(graph, self.again, "--again", stages_only=True)
+        self._import_from_folder()
+        wanted = [node for node in graph if not self.only or node.name in self.only]
+        programs = {
+            node.name: program_of(self.pipeline, self.pipeline.stage(node.name), self.spark)
+            for node in wanted
+            if node.kind != LOAD
+        }
+        for node in wanted:
+            self.reports.append(self._node(node, programs.get(node.name)))
+        return self.reports
+
+    def _import_from_folder(self) -> None:
+        """Python stages may lie beside the pipeline's file; tasks get what python.files names."""
+        if str(self.pipeline.folder) not in sys.path:
+            sys.path.append(str(self.pipeline.folder))
+        for path in self.pipeline.file.python_files:
+            self.spark.sparkContext.addPyFile(self.pipeline.path(path))
+
+    def _node(self, node: Node, program: Program | None) -> NodeReport:
+        above = self.pipeline.graph.above(node.name)
+        failed = [report.name for report in self.reports if report.result == FAILED and report.name in above]
+        if failed:
+            return NodeReport(node.name, node.kind, WAITS, reason=f"{', '.join(failed)} failed")
+        began = time.monotonic()
+        done: list[Manifest] = []
+        try:
+            result, reason = self._stage(node, program, done) if program is not None else self._load(node, done)
+        except NotYet as exc:
+            result, reason = WAITS, str(exc)
+        except Exception as exc:  # whatever Spark, a user's function or a file system raises: siblings go on
+            result, reason = FAILED, _sentence(exc)
+            self.tell(f"{node.name}: {reason}")
+        return NodeReport(
+            node.name,
+            node.kind,
+            result,
+            tuple(manifest.batch for manifest in done),
+            sum(len(manifest.facts.get("replaces", ())) for manifest in done),
+            sum(len(manifest.files) for manifest in done),
+            sum(int(manifest.facts.get("rows", manifest.rows)) for manifest in done),
+            time.monotonic() - began,
+            reason,
+        )
+
+    def _load(self, node: Node, done: list[Manifest]) -> tuple[str, str | None]:
+        config = self.pipeline.configs.get(node.name)
+        if config is None:
+            return ELSEWHERE, None
+        outcome = run_load(config, self.spark, lambda said: self.tell(f"{node.name}: {said}"))
+        done += outcome.manifests
+        if outcome.lost:
+            return LOST, "another driver loads"
+        return (DONE, None) if done else (IDLE, None)
+
+    def _stage(self, node: Node, program: Program, done: list[Manifest]) -> tuple[str, str | None]:
+        opened = Opened(self.pipeline, self.spark)
+        stage = self.pipeline.stage(node.name)
+
+        def tell(said: str) -> None:
+            self.tell(f"{node.name}: {said}")
+
+        work = StageWork(
+            stage=stage,
+            planner=opened.planner(node.name),
+            ledger=opened.ledger(node.name),
+            program=program,
+            program_hash=program_hash(self.pipeline, stage),
+            spark=self.spark,
+            tell=tell,
+            again=node.name in self.again,
+        )
+        for manifest in advance_stage(work, tell):
+            done.append(manifest)
+        return (DONE, None) if done else (IDLE, None)
+
+
+def advance_stage(work: StageWork, tell: Tell) -> Iterable[Manifest]:
+    """Batches of a stage, one after the other, until nothing waits.  Raises NotYet, Refused when another driver is
+    quicker each time, and what the work raises."""
+    lost = 0
+    while True:
+        abandon_stale(work.ledger, work.planner, tell)
+        step = advance(work.ledger, work, tell)
+        if step.outcome == Outcome.IDLE:
+            return
+        if step.outcome == Outcome.LOST:
+            lost += 1
+            if lost == MOST_LOST:
+                raise Refused("another driver runs this stage, and was quicker each time", stage=work.stage.name)
+            continue
+        if not step.again:
+            work.again = False  # once: what was planned then has taken everything
+        if step.manifest is not None:
+            yield step.manifest
+
+
+def abandon_stale(ledger: Ledger, planner: Planner, tell: Tell) -> None:
+    """End an open plan whose inputs are not there any more: it could never be carried out as it is.
+
+    Nothing of it was committed, so nothing is lost; a driver that is still at it finds its batch decided."""
+    plan = ledger.state().open_plan
+    why = None if plan is None else planner.stale(plan)
+    if plan is None or why is None:
+        return
+    try:
+        ledger.abandon(plan.batch, why)
+    except Refused:
+        return  # decided by another driver in this moment
+    tell(f"batch {plan.batch} was planned and not committed, and is abandoned: {why}")
+
+
+def _sentence(exc: Exception) -> str:
+    if isinstance(exc, PipelineError):
+        return str(exc)
+    return sentence_in(str(exc)) or f"{type(exc).__name__}: {first_line(exc)}"
