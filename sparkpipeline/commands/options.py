@@ -1,0 +1,100 @@
+"""Options that several commands have: of Spark, of the output, of the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from groundwork.output import FORMS
+from sparkpipeline.errors import OptionRefused
+from sparkpipeline.session import spark_session
+
+F = TypeVar("F", bound=Callable[..., Any])
+UNDER_SUBMIT = "PYSPARK_GATEWAY_PORT"  # spark-submit started us, and its JVM is there already
+LOCAL = {  # of a session in this process alone, which nobody else needs to reach
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def spark_options(command: F) -> F:
+    """--master and --conf, as spark-submit has them: arguments master (or None) and conf (a mapping)."""
+    command = click.option(
+        "--conf", multiple=True, metavar="KEY=VALUE", callback=_pairs, help="A setting of Spark; may be repeated."
+    )(command)
+    return click.option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs: local[4], spark://host:7077, yarn ..; local[*,4] unless spark-submit says otherwise.",
+    )(command)
+
+
+def output_option(command: F) -> F:
+    """-o table|json|csv: argument output."""
+    return click.option(
+        "-o", "--output", type=click.Choice(FORMS), default="table", show_default=True, help="How rows are printed."
+    )(command)
+
+
+def report_option(command: F) -> F:
+    """--report FILE: argument report, a path or None."""
+    return click.option(
+        "--report",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Write what was done to this file, as JSON.",
+    )(command)
+
+
+@contextmanager
+def session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """A Spark session for the length of a command; one that runs already is used and left running.
+
+    SIGTERM (systemctl stop) ends the command as ctrl-C does: what is open is finished by the next run."""
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    given = dict(conf or {})
+    if master is None and UNDER_SUBMIT not in os.environ:
+        master = given.get("spark.master", "local[*,4]")
+    settings = {**LOCAL, **given} if master is not None and master.startswith("local") else given
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    spark = spark_session(name, master, settings)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def write_report(path: Path | None, document: Mapping[str, Any]) -> None:
+    """The report, whole or not at all; nothing without a path.  Raises OptionRefused where it cannot be written."""
+    if path is None:
+        return
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        beside.write_text(json.dumps(document, indent=2, sort_keys=True, default=str) + "\n", encoding="utf-8")
+        os.replace(beside, path)
+    except OSError as exc:
+        raise OptionRefused(f"{path} cannot be written: {exc.strerror}", option="--report") from None
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE")
+        found[key.strip()] = value
+    return found
