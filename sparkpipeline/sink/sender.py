@@ -21,7 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from groundwork.failpoints import failpoint
 from kafkawire.cluster.view import ClusterView
@@ -38,6 +38,7 @@ from producer.errors import TooLarge
 from producer.outcomes import Outcomes
 from producer.pieces import Batch
 from producer.rows import Row, codec_of, limit_of, parts
+from producer.verdicts import Verdict, judge
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import NotDelivered, OptionRefused, PipelineError, UnknownPartition, Unreachable
@@ -51,6 +52,14 @@ FOR_EVER = 1 << 30
 UNANSWERED = ProducedPartition(error=-1, base_offset=-1)
 
 
+class Watch(Protocol):
+    """Who sees each answer before it is acted on, and may end it all by raising: who must repeat nothing."""
+
+    def answered(self, batch: Batch, error: int, base_offset: int) -> None: ...
+
+    def lost(self, batch: Batch, reason: LinkLost) -> None: ...
+
+
 @dataclass(eq=False, slots=True)
 class _Flight:
     link: Link
@@ -60,8 +69,9 @@ class _Flight:
 class TaskSender:
     """access: the target.  config: acks -1 or 1; negative retries mean until delivery.timeout.ms, as it bounds all.
 
-    tell gets one sentence each time the state of a partition or connection changes.  One thread uses it; it is not
-    pickled: make it where the task runs.  Raises OptionRefused for acks 0, which nobody answers.
+    tell gets one sentence each time the state of a partition or connection changes; called: what errors call the
+    numbers of rows.  One thread uses it; it is not pickled: make it where the task runs.  After an exception of `watch`
+    only close() is left.  Raises OptionRefused for acks 0, which nobody answers.
     """
 
     def __init__(
@@ -69,6 +79,8 @@ class TaskSender:
         access: ClusterAccess,
         config: ProducerConfig,
         tell: Callable[[str], object] = log.warning,
+        watch: Watch | None = None,
+        called: str = "row",
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -78,10 +90,12 @@ class TaskSender:
                 option="kafka.acks",
             )
         self.stored: Counter[TopicPartition] = Counter()  # rows (of parts: their count) that were acknowledged
+        self.may_repeat = 0  # rows that were sent again without anybody knowing whether they had been stored
+        self.called = called
         self.failure: NotDelivered | None = None  # the first; nothing is sent any more from then on
         self._dialect = dialect(access.release)
         self._config = config
-        self._tell, self._now, self._sleep = tell, now, sleep
+        self._tell, self._watch, self._now, self._sleep = tell, watch, now, sleep
         self._brokers = Brokers(access)
         self._links = Links(access.client_id, timeout_ms=config.request_timeout_ms + REPLY_GRACE_MS)
         config = replace(config, linger_ms=0, retries=config.retries if config.retries >= 0 else FOR_EVER)
@@ -174,7 +188,11 @@ class TaskSender:
             return
         for batch in flight.batches:
             answer = body.get(batch.tp, UNANSWERED)
+            if self._watch is not None:
+                self._watch.answered(batch, answer.error, answer.base_offset)
             broker = flight.link.broker
+            if unknown(answer.error, answer.base_offset):
+                self.may_repeat += batch.count
             if self._outcomes.answered(batch, answer.error, answer.base_offset, broker, self._now()):
                 self._ask()
 
@@ -214,6 +232,9 @@ class TaskSender:
         """A connection broke under a request: stored or not, it goes again."""
         self._event(f"{lost}; what was on the way is sent again and may be stored twice")
         for batch in flight.batches:
+            if self._watch is not None:
+                self._watch.lost(batch, lost)
+            self.may_repeat += batch.count
             self._outcomes.lost(batch, lost, self._now())
         self._ask()
 
@@ -307,6 +328,11 @@ class TaskSender:
         self.failure = self.failure or failure
 
 
+def unknown(error: int, base_offset: int) -> bool:
+    """Whether after this answer nobody knows if the batch is stored, or will be: a leader may have it all the same."""
+    return judge(error, base_offset) in (Verdict.AGAIN, Verdict.BOUNDED, Verdict.WAIT)
+
+
 class _Sent:
     """The ticket of a part.  numbers: of its rows; None: its entries carry source offsets."""
 
@@ -336,8 +362,8 @@ class _Sent:
             return {"source_offset": resume_at}
         left = self._numbers[resume_at or 0 :]
         if isinstance(reason, TooLarge) or len(left) < 2:
-            return {"row": left[0] if left else None}
-        return {"row": left[0], "last_row": left[-1]}
+            return {self._sender.called: left[0] if left else None}
+        return {self._sender.called: left[0], f"last_{self._sender.called}": left[-1]}
 
 
 def _sentence(reason: Exception) -> str:

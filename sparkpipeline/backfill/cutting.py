@@ -1,0 +1,120 @@
+"""Fetched sets on their way to the same partition of another cluster, cut to a range.  Pure: bytes and counts.
+
+Whole runs travel as they are where the target takes them (producer.steps); a wrapper that reaches over an end of the
+range is opened and only its wanted messages are encoded again.  Each part says exactly how many messages it holds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from kafkawire.columns import Columns
+from kafkawire.dialects import Dialect
+from kafkawire.errors import CorruptMessage
+from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
+from kafkawire.v08.scanning import LOG_OVERHEAD
+from producer.steps import Output, Step, one_run, pass_through, reencode
+from sparkpipeline.errors import CorruptData
+
+_SIZE_AT = 8  # of an entry: behind its offset
+
+
+def parts(
+    fetched: MessageSet,
+    columns: Columns,
+    until: int,
+    target: TopicPartition,
+    dialect: Dialect,
+    message_max_bytes: int,
+    codec: int | None = None,
+    aligned: bool = False,
+) -> Iterator[Part]:
+    """The messages of a set from its start on and before `until`, in order.  dialect: the target's.
+
+    columns: of the whole set, its checksums checked; codec None: as the source has it; aligned: the set begins where
+    another ended.  A part's resume_at is a source offset, or None where it was encoded again.  Raises CorruptData where a message is damaged.
+    """
+    good = until if columns.damage is None else min(until, columns.resume_at)
+    at = fetched.start
+    try:
+        for step in _steps(fetched, good, target, dialect, message_max_bytes, codec, aligned):
+            resume_at = min(step.resume_at, good)
+            if len(step.parts) == 1:  # a wrapper that passes through does not say what it holds
+                yield replace(step.parts[0], count=_messages(columns.offsets, at, resume_at))
+            else:
+                yield from step.parts
+            at = resume_at
+    except CorruptMessage as damage:
+        raise damaged(fetched, damage) from damage
+    if columns.damage is not None and good < until:
+        raise damaged(fetched, columns.damage)
+
+
+def damaged(fetched: MessageSet, damage: CorruptMessage) -> CorruptData:
+    """The error for a message that nobody should copy."""
+    return CorruptData(
+        f"{damage}; what precedes it is copied, and a second backfill can begin behind it",
+        topic=fetched.topic, partition=fetched.partition, offset=damage.offset,
+    )  # fmt: skip
+
+
+def before(columns: Columns, until: int) -> int:
+    """How many of the messages are before an offset."""
+    return _messages(columns.offsets, 0, until)
+
+
+def _messages(offsets: Sequence[int], start: int, until: int) -> int:
+    return bisect_left(offsets, until) - bisect_left(offsets, start)
+
+
+def _steps(
+    fetched: MessageSet,
+    until: int,
+    target: TopicPartition,
+    dialect: Dialect,
+    message_max_bytes: int,
+    codec: int | None,
+    aligned: bool,
+) -> Iterator[Step]:
+    def keep(message: Message) -> Sequence[Output]:
+        wanted = message.offset < until
+        return (Output(target, message.key, message.value, message.timestamp_ms),) if wanted else ()
+
+    if codec is not None:
+        yield from reencode(fetched, keep, dialect, message_max_bytes, codec)
+        return
+    whole, over = _cut(fetched, until)
+    yield from pass_through(whole, target, dialect, message_max_bytes, aligned)
+    if over is not None:
+        yield from reencode(one_run(fetched, over, whole.resume_at), keep, dialect, message_max_bytes)
+
+
+def _cut(fetched: MessageSet, until: int) -> tuple[MessageSet, Run | None]:
+    """The set up to the end of the range, and the wrapper that reaches over it."""
+    kept: list[Run] = []
+    over, reached = None, fetched.start
+    for run in fetched.runs:
+        if reached >= until:
+            break
+        if run.resume_at <= until:
+            kept.append(run)
+            reached = run.resume_at
+            continue
+        if run.codec:
+            over = run
+        elif (piece := _entries_before(fetched.buffer, run, until)) is not None:
+            kept.append(piece)
+            reached = until
+        break
+    return replace(fetched, runs=tuple(kept), resume_at=reached), over
+
+
+def _entries_before(buffer: memoryview, run: Run, until: int) -> Run | None:
+    """The plain entries of a run with offsets before `until`."""
+    at, count = run.begin, 0
+    while at < run.end and int.from_bytes(buffer[at : at + 8], "big", signed=True) < until:
+        at += LOG_OVERHEAD + int.from_bytes(buffer[at + _SIZE_AT : at + _SIZE_AT + 4], "big", signed=True)
+        count += 1
+    return replace(run, end=at, entries=count, resume_at=until) if count else None

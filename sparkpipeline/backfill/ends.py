@@ -1,0 +1,116 @@
+"""Where a target's log really ends: what consumers may see, and what the leader has.
+
+A request of somebody who was killed may still be appended a moment after, and what is appended shows to consumers only
+once every replica in sync has it.  So a log is settled when both ends are equal, and have been for as long as a broker
+may hold on to a request.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kafkawire.errors import LinkLost
+from kafkawire.model import Broker, TopicPartition
+from sparkpipeline.brokers import Brokers
+from sparkpipeline.errors import NoLeader, Refused
+from zkconsumer.fetching.listoffsets import LATEST, offset_rows
+
+DEBUGGING = -2  # replica id of somebody who may see what is not replicated yet
+LOOK_S = 0.5
+PATIENCE_S = 60.0  # with a leader that does not answer
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """visible: what consumers see; stored: what the leader has."""
+
+    visible: int
+    stored: int
+
+
+def ends(brokers: Brokers, tps: Iterable[TopicPartition]) -> dict[TopicPartition, End]:
+    """Both ends of each log, one question a leader.  Raises NoLeader, UnknownPartition, Unreachable."""
+    wanted = list(tps)
+    visible = brokers.latest(wanted)
+    stored = _stored(brokers, wanted)
+    return {tp: End(visible[tp], stored[tp]) for tp in wanted}
+
+
+def settled(
+    brokers: Brokers,
+    tps: Iterable[TopicPartition],
+    still_s: float,
+    most_s: float,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> dict[TopicPartition, int]:
+    """The ends, once none of them has moved for still_s.
+
+    Raises Refused, naming one that still moves or is not replicated after most_s: somebody writes there.
+    """
+    wanted = list(tps)
+    began = since = now()
+    last = ends(brokers, wanted)
+    while True:
+        uneven = [tp for tp in wanted if last[tp].visible != last[tp].stored]
+        if not uneven and now() - since >= still_s:
+            return {tp: end.visible for tp, end in last.items()}
+        if now() - began > most_s:
+            raise _moves(uneven, last, most_s)
+        sleep(min(LOOK_S, max(0.01, still_s)))
+        found = ends(brokers, wanted)
+        if found != last:
+            since, last = now(), found
+
+
+def _moves(uneven: list[TopicPartition], last: dict[TopicPartition, End], most_s: float) -> Refused:
+    if uneven:
+        tp = uneven[0]
+        return Refused(
+            f"the leader has {last[tp].stored - last[tp].visible} messages that its replicas have not, for {most_s:g} "
+            "s: is one of them down?",
+            topic=tp.topic, partition=tp.partition, visible=last[tp].visible, stored=last[tp].stored,
+        )  # fmt: skip
+    return Refused(
+        f"logs of the target move since {most_s:g} s: another run of this backfill is at work, or somebody else writes "
+        "there (then give --shared)"
+    )
+
+
+def _stored(brokers: Brokers, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
+    deadline = time.monotonic() + PATIENCE_S
+    found: dict[TopicPartition, int] = {}
+    left, why, afresh = wanted, "", False
+    while left:
+        led: dict[Broker, list[TopicPartition]] = {}
+        leaders = brokers.leaders(left, afresh=afresh)
+        for tp in left:
+            led.setdefault(leaders[tp], []).append(tp)
+        for broker, tps in led.items():
+            answers, said = _asked(brokers, broker, tps)
+            found |= answers
+            why = said or why
+        left, afresh = [tp for tp in wanted if tp not in found], True
+        if left and time.monotonic() > deadline:
+            tp = left[0]
+            raise NoLeader(
+                f"the leader does not tell where its log ends: {why}", topic=tp.topic, partition=tp.partition
+            )
+        if left:
+            time.sleep(LOOK_S)
+    return found
+
+
+def _asked(brokers: Brokers, broker: Broker, tps: list[TopicPartition]) -> tuple[dict[TopicPartition, int], str]:
+    """What one leader says; and why it does not say the rest."""
+    d = brokers.dialect
+    link = brokers.link(broker, "log ends")
+    try:
+        rows = offset_rows(link.call(d.requests.list_offsets(d, dict.fromkeys(tps, LATEST), replica_id=DEBUGGING)))
+    except LinkLost as lost:
+        return {}, str(lost)
+    good = {tp: offset for tp, (code, offset) in rows.items() if code == 0 and offset is not None}
+    bad = [f"error {code} for {tp}" for tp, (code, _) in rows.items() if code]
+    return good, ", ".join(bad[:1])

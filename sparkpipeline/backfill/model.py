@@ -1,0 +1,225 @@
+"""What a backfill is to do and what it has done: values, and their texts.  Pure.
+
+Request     what the operator asked for; the same command again asks for the same
+Lane        one source partition: [start, until), and where its messages go
+Plan        request and lanes: written once, before anything is copied, and never changed
+Done        one chunk of a lane, copied and acknowledged
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.errors import LedgerDamaged, OptionRefused
+from sparkpipeline.ledger.model import utc
+from sparkpipeline.ranges import OffsetRange
+
+FORMAT = 1
+SECRETS = ("zookeeper.auth", "zookeeper.ssl.key.password")  # given with each command, never written down
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """source, target: options of format kafka08, under the names its tables have."""
+
+    source: Mapping[str, str]
+    target: Mapping[str, str]
+    partitioning: str = "identity"  # or key
+    shared: bool = False  # others write the target partitions too: no comparing, so at least once
+    codec: str = ""  # of the target; "": as the source has it
+    chunk: int = 500_000  # offsets that are copied between two marks
+    group: str | None = None  # whose positions are written at the end
+    storage: str = "zookeeper"
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether nothing is repeated after a crash."""
+        return self.partitioning == "identity" and not self.shared
+
+    def without_secrets(self) -> Request:
+        return replace(
+            self,
+            source={k: v for k, v in self.source.items() if k not in SECRETS},
+            target={k: v for k, v in self.target.items() if k not in SECRETS},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a lane: source offsets [start, until)."""
+
+    lane: int
+    number: int
+    start: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """target_start: where the target's log ended when this was planned; None where others may write it."""
+
+    number: int
+    topic: str
+    partition: int
+    start: int
+    until: int
+    target_start: int | None
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def range(self) -> OffsetRange:
+        return OffsetRange(self.topic, self.partition, self.start, self.until)
+
+    def chunks(self, size: int, first: int = 0) -> Iterator[Chunk]:
+        """Its chunks from number `first` on."""
+        for number, start in enumerate(range(self.start, self.until, size)):
+            if number >= first:
+                yield Chunk(self.number, number, start, min(start + size, self.until))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    created_ms: int
+    request: Request
+    source_release: str
+    target_release: str
+    lanes: tuple[Lane, ...]
+    version: str
+
+    @property
+    def count(self) -> int:
+        """Offsets to copy: at least as many as messages."""
+        return sum(lane.until - lane.start for lane in self.lanes)
+
+    def text(self) -> str:
+        request = self.request.without_secrets()
+        document = {
+            "format": FORMAT,
+            "kind": "backfill",
+            "created": utc(self.created_ms),
+            "created_ms": self.created_ms,
+            "request": asdict(request),
+            "source_release": self.source_release,
+            "target_release": self.target_release,
+            "lanes": [asdict(lane) for lane in self.lanes],
+            "version": self.version,
+        }
+        return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+    @classmethod
+    def of(cls, text: str, where: str) -> Plan:
+        """Raises LedgerDamaged."""
+        row = _document(text, where)
+        try:
+            return cls(
+                row["created_ms"],
+                Request(**row["request"]),
+                row["source_release"],
+                row["target_release"],
+                tuple(Lane(**lane) for lane in row["lanes"]),
+                row["version"],
+            )
+        except (KeyError, TypeError) as exc:
+            raise LedgerDamaged(f"is no plan of a backfill: {exc}", file=where) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a task did with a chunk."""
+
+    messages: int
+    bytes: int  # of keys and values
+    kept: int = 0  # of the messages: were there already, compared and not sent again
+    may_repeat: int = 0  # sent again without knowing: at most so many are there twice
+    resyncs: int = 0  # times that the target's tail was read because an answer was missing
+    target_until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The mark of a chunk.  total_: of its lane up to and with it."""
+
+    lane: int
+    chunk: int
+    start: int
+    until: int
+    total_messages: int
+    total_bytes: int
+    total_kept: int
+    total_may_repeat: int
+    total_resyncs: int
+    target_until: int | None
+    done_ms: int
+
+    def text(self) -> str:
+        return json.dumps({"format": FORMAT, "done": utc(self.done_ms), **asdict(self)}, sort_keys=True) + "\n"
+
+    @classmethod
+    def of(cls, text: str, where: str) -> Done:
+        """Raises LedgerDamaged."""
+        row = _document(text, where)
+        try:
+            return cls(**{field.name: row[field.name] for field in fields(cls)})
+        except (KeyError, TypeError) as exc:
+            raise LedgerDamaged(f"is no mark of a backfill: {exc}", file=where) from None
+
+    @classmethod
+    def after(cls, before: Done | None, chunk: Chunk, copied: Copied, now_ms: int) -> Done:
+        """The mark of a chunk behind another."""
+        return cls(
+            chunk.lane,
+            chunk.number,
+            chunk.start,
+            chunk.until,
+            copied.messages + (before.total_messages if before else 0),
+            copied.bytes + (before.total_bytes if before else 0),
+            copied.kept + (before.total_kept if before else 0),
+            copied.may_repeat + (before.total_may_repeat if before else 0),
+            copied.resyncs + (before.total_resyncs if before else 0),
+            copied.target_until,
+            now_ms,
+        )
+
+
+def differences(planned: Request, asked: Request) -> list[str]:
+    """What a second command asks for that the plan does not say: sentences."""
+    found = []
+    for field in fields(Request):
+        was, is_ = getattr(planned, field.name), getattr(asked.without_secrets(), field.name)
+        if was != is_:
+            found.append(f"{field.name} {_shown(is_)} is asked for, {_shown(was)} was planned")
+    return found
+
+
+def check(request: Request) -> None:
+    """Raises OptionRefused for what contradicts itself."""
+    if request.partitioning not in ("identity", "key"):
+        raise OptionRefused(f"{request.partitioning} is neither identity nor key", option="--partitioning")
+    if request.chunk < 1:
+        raise OptionRefused("a chunk has at least one offset", option="--chunk")
+    if request.group is not None and not request.source.get("zookeeper.connect"):
+        raise OptionRefused(
+            "a hand-over looks in the source's ZooKeeper whether a daemon is at work: give --source-zookeeper",
+            option="--group",
+        )
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _document(text: str, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(text)
+    except ValueError as exc:
+        raise LedgerDamaged(f"is no JSON: {exc}", file=where) from None
+    if not isinstance(row, dict) or row.get("format") != FORMAT:
+        raise LedgerDamaged("was written by another version", file=where)
+    return row
