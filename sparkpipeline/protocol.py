@@ -14,6 +14,7 @@ from sparkpipeline.errors import OptionRefused, Unreachable
 SHORT = {"0.8": "0.8.2", "0.9": "0.9", "0.10": "0.10.0"}
 ASKING = dialect("0.10.0")  # the first release that answers ApiVersions
 OLD = dialect("0.8.2")
+PATIENCE_MS = 2000  # for an answer that says the release: 0.9 gives none
 NEWER = (  # api, its highest version is at least this, then the cluster is at least that release
     (apis.PRODUCE, 8, "2.4"),
     (apis.FETCH, 4, "0.11"),
@@ -31,7 +32,8 @@ def resolve_release(
     """A name of kafkawire.dialects for the option's value.  Anything but "auto" asks nobody.
 
     auto: the first broker that answers decides.  From 0.10 on it tells what it speaks; an older one closes the
-    connection on that question and answers Metadata: it is then spoken to as 0.8.2, which 0.9 takes as well.  (In the
+    connection on that question, or is silent (four seconds are lost then; naming the release saves them), and answers
+    Metadata: it is then spoken to as 0.8.2, which 0.9 takes as well.  (In the
     middle of an upgrade name the older release.)  Raises OptionRefused, and Unreachable naming every broker.
     """
     if protocol != "auto":
@@ -60,15 +62,33 @@ def _named(protocol: str) -> str:
 
 
 def _versions(broker: Broker, client_id: str, timeout_ms: int) -> Mapping[int, tuple[int, int]] | None:
-    """Lowest and highest version of each api; None from a broker older than 0.10.  Raises LinkLost."""
+    """Lowest and highest version of each api; None from a broker older than 0.10.  Raises LinkLost.
+
+    0.8 closes the connection on the question, 0.9 leaves it open and never answers.  Silence is believed when the
+    broker answers Metadata and is then silent again: so nobody is taken for old who was only slow.
+    """
+    try:
+        return _asked(broker, client_id, min(timeout_ms, PATIENCE_MS))
+    except LinkLost as lost:
+        if not isinstance(lost.__cause__, (ConnectionError, TimeoutError)) or not _is_old(
+            broker, client_id, timeout_ms
+        ):
+            raise
+        if isinstance(lost.__cause__, ConnectionError):
+            return None
+    try:
+        return _asked(broker, client_id, min(timeout_ms, PATIENCE_MS))
+    except LinkLost as lost:
+        if isinstance(lost.__cause__, TimeoutError):
+            return None
+        raise
+
+
+def _asked(broker: Broker, client_id: str, timeout_ms: int) -> Mapping[int, tuple[int, int]]:
     link = Link(broker, client_id, timeout_ms=timeout_ms)
     try:
         link.open()
         reply = link.call(ASKING.requests.api_versions(ASKING))
-    except LinkLost as lost:
-        if isinstance(lost.__cause__, ConnectionError) and _is_old(broker, client_id, timeout_ms):
-            return None
-        raise
     finally:
         link.close()
     return {key: (lowest, highest) for key, lowest, highest in reply["api_versions"]}
