@@ -3,7 +3,8 @@ r"""What DumpLogSegments --print-data-log prints (0.8 to 0.10), as values.
     offset: 7 position: 0 isvalid: true payloadsize: 5 magic: 0 compresscodec: NoCompressionCodec crc: 99 keysize: 1 \
         key: k payload: hello
 
-Sizes count bytes, so that keys and payloads may hold anything that is UTF-8, line ends too.
+Sizes count bytes, so that keys and payloads may hold anything that is UTF-8, line ends too.  From 0.9 on the key of a
+message without payload is not printed, only its size.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from typing import IO
 from localkafka.errors import LocalKafkaError
 
 HEAD = re.compile(
-    rb"offset: (?P<offset>\d+) position: (?P<position>\d+)(?: \w+Time: -?\d+)? isvalid: (?P<valid>\w+)"
+    rb"offset: (?P<offset>\d+) position: (?P<position>\d+)(?: \w+Time: (?P<time>-?\d+))? isvalid: (?P<valid>\w+)"
     rb" payloadsize: (?P<payload>-?\d+) magic: (?P<magic>\d+) compresscodec: (?P<codec>\w+) crc: (?P<crc>\d+)"
     rb"(?: keysize: (?P<key>-?\d+))?"
 )
 FILE = b"Dumping "
+KEY, PAYLOAD = b" key: ", b" payload: "
 
 
 @dataclass(frozen=True, slots=True)
 class Dumped:
-    """A message as the JVM read it.  position: byte in the segment file; codec: the JVM's name of it; None: null."""
+    """A message as the JVM read it.  position: byte in the segment file; codec: the JVM's name of it; None: null, or a
+    key that was not printed: key_size is −1 for null only.  timestamp_ms: None where the format has none."""
 
     file: str  # the segment it stands in
     offset: int
@@ -36,6 +39,8 @@ class Dumped:
     codec: str
     key: str | None
     payload: str | None
+    key_size: int = -1
+    timestamp_ms: int | None = None
 
 
 def parse(printed: IO[bytes]) -> Iterator[Dumped]:
@@ -49,9 +54,10 @@ def parse(printed: IO[bytes]) -> Iterator[Dumped]:
                 file = line[len(FILE) :].decode().rstrip()
             continue
         sizes = [int(head[name]) if head[name] is not None else -1 for name in ("key", "payload")]
-        rest = sum(
-            len(label) + size for label, size in zip((b" key: ", b" payload: "), sizes, strict=True) if size >= 0
-        )
+        if sizes[1] < 0 and not line.startswith(KEY, head.end()):
+            yield _dumped(file, head, line, -1, -1)
+            continue
+        rest = sum(len(label) + size for label, size in zip((KEY, PAYLOAD), sizes, strict=True) if size >= 0)
         while len(line) < head.end() + rest + 1:
             more = next(lines, None)
             if more is None:
@@ -62,8 +68,8 @@ def parse(printed: IO[bytes]) -> Iterator[Dumped]:
 
 def _dumped(file: str, head: re.Match[bytes], line: bytes, key_size: int, payload_size: int) -> Dumped:
     at = head.end()
-    key, at = _text(line, at, b" key: ", key_size)
-    payload, at = _text(line, at, b" payload: ", payload_size)
+    key, at = _text(line, at, KEY, key_size)
+    payload, at = _text(line, at, PAYLOAD, payload_size)
     return Dumped(
         file=file,
         offset=int(head["offset"]),
@@ -74,6 +80,8 @@ def _dumped(file: str, head: re.Match[bytes], line: bytes, key_size: int, payloa
         codec=head["codec"].decode(),
         key=key,
         payload=payload,
+        key_size=int(head["key"]) if head["key"] is not None else -1,
+        timestamp_ms=int(head["time"]) if head["time"] is not None else None,
     )
 
 
