@@ -46,7 +46,7 @@ def group_positions(options: SourceOptions, access: ClusterAccess) -> Positions:
         if storage == "kafka":
             found = read_group(group, tps, storage, access)
         else:
-            with _zookeeper(options) as zk:
+            with zookeeper_of(options) as zk:
                 found = read_group(group, tps, storage, access, zk)
         return {tp: _known(group, tp, at) for tp, at in found.items()}
 
@@ -67,13 +67,13 @@ def _known(group: str, tp: TopicPartition, at: object) -> int | None:
 def _bootstrap(options: SourceOptions) -> tuple[tuple[str, int], ...]:
     from sparkpipeline.zookeeper import bootstrap_of
 
-    with _zookeeper(options) as zk:
+    with zookeeper_of(options) as zk:
         return bootstrap_of(zk)
 
 
 @contextmanager
-def _zookeeper(options: SourceOptions) -> Iterator[Any]:
-    """A client in the cluster's chroot."""
+def zookeeper_of(options: SourceOptions) -> Iterator[Any]:
+    """A client in the cluster's chroot, reached as the options say.  Raises Unreachable, OptionRefused, Refused."""
     from sparkpipeline.zookeeper import zookeeper
     from zkconsumer.session.access import Tls
 
