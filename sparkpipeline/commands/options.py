@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +54,25 @@ def report_option(command: F) -> F:
         metavar="FILE",
         help="Write what was done to this file, as JSON.",
     )(command)
+
+
+def execute_option(command: F) -> F:
+    """--execute: argument execute, for go_ahead()."""
+    return click.option(
+        "--execute", is_flag=True, help="Do it; without, only the plan is shown, and on a terminal you are asked."
+    )(command)
+
+
+def go_ahead(what: str, execute: bool, dry_run: bool = False) -> bool:
+    """Whether to do what was shown: with --execute yes, on a terminal as the user answers, else no; --dry-run wins."""
+    if dry_run:
+        return False
+    if execute:
+        return True
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return click.confirm(f"{what}?", err=True)
+    click.echo(f"only a plan, nothing was done; with --execute: {what}", err=True)
+    return False
 
 
 @contextmanager

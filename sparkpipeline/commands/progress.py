@@ -80,7 +80,8 @@ def line(what: str, done: int, tasks: int, rows: int, size: int, seconds: float)
         return f"{text}, {seconds:,.0f} s"
     share = min(done / tasks, 1.0)
     if rows:
-        text += f", about {int(rows * share):,} of {rows:,} rows ({100 * share:.0f} %), {rows * share / seconds:,.0f} rows/s"
+        text += f", about {int(rows * share):,} of {rows:,} rows ({100 * share:.0f} %)"
+        text += f", {rows * share / seconds:,.0f} rows/s"
     if size:
         text += f", {size * share / seconds / 1e6:,.1f} MB/s"
     return f"{text}, {seconds / share - seconds:,.0f} s left"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkpipeline.errors import Mismatch
+from sparkpipeline.ledger.local import local_path
 
 AT_ONCE = 8
 
@@ -26,18 +27,33 @@ class Footer:
 
 def footers(paths: Iterable[str], spark: Any | None, local: bool) -> dict[str, Footer]:
     """By path.  local: paths are of this machine's file system.  Raises Mismatch for what is no Parquet file."""
+    found: dict[str, Footer] = {}
+    for path, footer in looked_at(paths, spark, local).items():
+        if isinstance(footer, Mismatch):
+            raise footer
+        found[path] = footer
+    return found
+
+
+def looked_at(paths: Iterable[str], spark: Any | None, local: bool) -> dict[str, Footer | Mismatch]:
+    """The same, with what is wrong with a file in place of its footer."""
+
+    def look(path: str) -> Footer | Mismatch:
+        try:
+            return _local(path) if local else _hadoop(path, spark)
+        except Mismatch as torn:
+            return torn
+
     wanted = list(paths)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = list(pool.map(_local if local else lambda path: _hadoop(path, spark), wanted))
-    return dict(zip(wanted, found, strict=True))
+        return dict(zip(wanted, pool.map(look, wanted), strict=True))
 
 
 def _local(path: str) -> Footer:
     import pyarrow.parquet as parquet
 
     try:
-        metadata = parquet.read_metadata(path.removeprefix("file://") if path.startswith("file:///") else
-                                         path.removeprefix("file:"))  # fmt: skip
+        metadata = parquet.read_metadata(local_path(path))
     except Exception as exc:  # pyarrow raises its own and OSError for a torn file
         raise _torn(path, exc) from exc
     column = metadata.schema.names.index("offset")

@@ -1,0 +1,203 @@
+"""`sparkpipeline load init|rewind|compact|abandon`: what changes a job beside its regular runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from groundwork.output import EXIT, write
+from sparkpipeline.commands import loadrows
+from sparkpipeline.commands.options import (
+    execute_option,
+    go_ahead,
+    output_option,
+    report_option,
+    session,
+    spark_options,
+    write_report,
+)
+from sparkpipeline.commands.progress import SparkProgress
+from sparkpipeline.errors import LedgerDamaged, OptionRefused, Refused
+from sparkpipeline.ledger.opening import needs_spark
+from sparkpipeline.load.config import LoadConfig, read_config
+from sparkpipeline.load.job import LoadOutcome, open_ledger
+from sparkpipeline.load.operations import (
+    CompactWanted,
+    InitWanted,
+    RewindWanted,
+    preview_compact,
+    preview_init,
+    preview_rewind,
+    run_compact,
+    run_init,
+    run_rewind,
+)
+from sparkpipeline.load.plans import in_order
+from sparkpipeline.load.rewinding import time_of
+from sparkpipeline.source.offsets import parse_offsets
+
+job_argument = click.argument("job", type=click.Path(dir_okay=False, path_type=Path))
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only the plan; wins over --execute.")
+
+
+def tell(sentence: str) -> None:
+    """What a job says to its operator."""
+    click.echo(sentence, err=True)
+
+
+def _ended(config: LoadConfig, outcome: LoadOutcome, output: str, report: Path | None) -> int:
+    rows = loadrows.of_outcome(outcome)
+    write(rows, loadrows.BATCH, output)
+    write_report(report, {"job": config.name, "base": config.base, "outcome": outcome.steps[-1].outcome.value,
+                          "batches": rows, "closed": list(outcome.closed)})  # fmt: skip
+    return EXIT["refused"] if outcome.lost else EXIT["done"]
+
+
+@click.command()
+@job_argument
+@click.option("--from-group", metavar="GROUP", help="Begin where this group stands.")
+@click.option("--storage", type=click.Choice(("zookeeper", "kafka", "dual")),
+              help="Where that group keeps its offsets; ZooKeeper where zookeeper.connect is given.")  # fmt: skip
+@click.option("--from-json", metavar="FILE", type=click.File("r"),
+              help='Begin at these: {"orders":{"0":23,"1":-2}}, -2 earliest, -1 latest; - is stdin.')  # fmt: skip
+@click.option(
+    "--replace", is_flag=True, help="Also partitions that the job has loaded from: gaps or duplicates follow."
+)
+@execute_option
+@dry_run_option
+@spark_options
+@output_option
+def init(
+    job: Path, from_group: str | None, storage: Any, from_json: Any, replace: bool, execute: bool, dry_run: bool,
+    master: str | None, conf: dict[str, str], output: str,
+) -> int:  # fmt: skip
+    """Take over the positions of an older loader."""
+    config = read_config(job)
+    if (from_group is None) == (from_json is None):
+        raise click.UsageError("exactly one of --from-group and --from-json says where the positions are")
+    positions = None if from_json is None else parse_offsets(from_json.read(), "--from-json")
+    wanted = InitWanted(from_group, storage, positions, replace)
+    with session(config.name, master, conf) as spark:
+        found = preview_init(config, spark, tell, wanted)
+        write(
+            [(tp.topic, str(tp.partition), found[tp]) for tp in in_order(found)],
+            ("topic", "partition", "position"),
+            output,
+        )
+        if not go_ahead("take over these positions", execute, dry_run):
+            return EXIT["done"]
+        outcome = run_init(config, spark, tell, wanted)
+    return EXIT["refused"] if outcome.lost else EXIT["done"]
+
+
+@click.command()
+@job_argument
+@click.option("--topic", required=True)
+@click.option("--to", "time", required=True, metavar="TIME", help="2026-01-01T10:00Z, or ms since 1970.")
+@click.option("--partition", metavar="N", help="Only this partition.")
+@click.option("--allow-partial", is_flag=True, help="As much as the cluster still has; the other files stay.")
+@execute_option
+@dry_run_option
+@spark_options
+@output_option
+@report_option
+def rewind(
+    job: Path, topic: str, time: str, partition: str | None, allow_partial: bool, execute: bool, dry_run: bool,
+    master: str | None, conf: dict[str, str], output: str, report: Path | None,
+) -> int:  # fmt: skip
+    """Load a topic again from a time on.
+
+    Files are replaced as a whole, from the first one that may hold rows of that time; what is superseded stays in
+    trash for a while.  Positions do not change."""
+    config = read_config(job)
+    wanted = RewindWanted(topic, time_of(time), partition, allow_partial)
+    with session(config.name, master, conf) as spark:
+        found = preview_rewind(config, spark, tell, wanted)
+        for tp, why in found.kept:
+            tell(f"{tp} {why}")
+        write([(r.topic, str(r.partition), r.start, r.until, r.count) for r in found.ranges],
+              ("topic", "partition", "start", "until", "offsets"), output)  # fmt: skip
+        tell(
+            f"{len(found.supersedes)} files with {found.rows:,} rows and {found.bytes:,} bytes in {len(found.hours)}"
+            " hours are replaced"
+        )
+        tell("".join(f"  {hour}\n" for hour in found.hours).rstrip())
+        if not found.ranges or not go_ahead("load these again", execute, dry_run):
+            return EXIT["done"]
+        outcome = run_rewind(config, spark, tell, wanted, SparkProgress(spark).watch)
+    return _ended(config, outcome, output, report)
+
+
+@click.command()
+@job_argument
+@click.option("--date", required=True, metavar="YYYY-MM-DD", help="The day, in UTC.")
+@click.option("--hour", metavar="HH", help="Only this hour.")
+@click.option("--topic", help="Only this topic.")
+@click.option("--min-files", type=click.IntRange(2), default=2, show_default=True,
+              help="Hours and partitions with fewer files stay.")  # fmt: skip
+@dry_run_option
+@spark_options
+@output_option
+@report_option
+def compact(
+    job: Path, date: str, hour: str | None, topic: str | None, min_files: int, dry_run: bool,
+    master: str | None, conf: dict[str, str], output: str, report: Path | None,
+) -> int:  # fmt: skip
+    """Make one file of many, for each hour and partition of a day.  Nothing is read from Kafka."""
+    config = read_config(job)
+    wanted = CompactWanted(_date(date), topic, hour, min_files)
+    with session(config.name, master, conf) as spark:
+        found = preview_compact(config, spark, wanted)
+        if dry_run or not found:
+            write([(g.hour.folder, g.partition, len(g.files), g.rows, g.bytes) for g in found],
+                  ("folder", "partition", "files", "rows", "bytes"), output)  # fmt: skip
+            tell(
+                "nothing to put together"
+                if not found
+                else f"{sum(len(g.files) for g in found)} files become {len(found)}"
+            )
+            return EXIT["done"]
+        outcome = run_compact(config, spark, tell, wanted, SparkProgress(spark).watch)
+    return _ended(config, outcome, output, report)
+
+
+@click.command()
+@job_argument
+@click.argument("batch", type=click.IntRange(1))
+@click.option("--why", default="by hand", show_default=True, help="Kept with it.")
+@execute_option
+@spark_options
+def abandon(job: Path, batch: int, why: str, execute: bool, master: str | None, conf: dict[str, str]) -> None:
+    """Give an open plan up: one that fails at every run.  Nothing of it is ever published, and its offsets are planned
+    anew by the next run."""
+    config = read_config(job)
+    if needs_spark(config.base):
+        with session(config.name, master or "local[1]", conf) as spark:
+            _abandon(config, spark, batch, why, execute)
+    else:
+        _abandon(config, None, batch, why, execute)
+
+
+def _abandon(config: LoadConfig, spark: Any, batch: int, why: str, execute: bool) -> None:
+    ledger = open_ledger(config, spark)
+    try:
+        state = ledger.state()
+        if state.open_plan is None or state.next_batch != batch:
+            raise Refused(f"it is not open; the next batch is {state.next_batch}", batch=batch)
+        write(loadrows.of_plan(state.open_plan), loadrows.RANGE)
+    except LedgerDamaged as exc:  # a plan that cannot be read is the best reason to abandon it
+        tell(str(exc))
+    if go_ahead(f"abandon batch {batch}", execute):
+        ledger.abandon(batch, why)
+        tell(f"batch {batch} is abandoned")
+
+
+def _date(text: str) -> str:
+    if len(text) != 10 or not text.replace("-", "").isdigit() or text[4] != "-" or text[7] != "-":
+        raise OptionRefused(f"expected a day such as 2026-01-31, got {text!r}", option="--date")
+    return text
+
+
+CHANGES = (init, rewind, compact, abandon)

@@ -1,0 +1,125 @@
+"""What the load commands print: rows of plans, outcomes and topics.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.ledger.model import Manifest, Plan, utc
+from sparkpipeline.ledger.reports import Status
+from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.job import LoadOutcome
+from sparkpipeline.load.planning import Log
+from sparkpipeline.load.plans import COMPACT, LOAD, REWIND, LoadPlan
+
+BATCH = ("batch", "kind", "ranges", "rows", "bytes", "files", "gaps", "late", "seconds", "rows_per_s")
+RANGE = ("batch", "kind", "topic", "partition", "start", "until", "offsets", "task")
+TOPIC = ("topic", "partitions", "lag", "kept", "passed")
+MINUTE_MS = 60_000
+
+
+def of_outcome(outcome: LoadOutcome) -> list[dict[str, Any]]:
+    """A row for each batch of a run."""
+    return [of_manifest(manifest) for manifest in outcome.manifests]
+
+
+def of_manifest(manifest: Manifest) -> dict[str, Any]:
+    """gaps: offsets without a message, and those that were gone before they could be loaded."""
+    facts = manifest.facts
+    ranges = facts.get("ranges", [])
+    seconds = max(manifest.committed_ms - manifest.started_ms, 1) / 1000
+    skipped = sum(gap["until"] - gap["start"] for gap in facts.get("gaps", []))
+    return {
+        "batch": manifest.batch,
+        "kind": manifest.kind,
+        "ranges": len(ranges),
+        "rows": manifest.rows,
+        "bytes": manifest.bytes,
+        "files": len(manifest.files),
+        "gaps": sum(row["gaps"] for row in ranges) + skipped,
+        "late": facts.get("late", 0),
+        "seconds": round(seconds, 1),
+        "rows_per_s": round(manifest.rows / seconds),
+    }
+
+
+def of_plan(plan: Plan) -> list[dict[str, Any]]:
+    """A row for each range (or group of files, or nothing but the kind)."""
+    head = {"batch": plan.batch, "kind": plan.kind}
+    if plan.kind in (LOAD, REWIND):
+        work = LoadPlan.of(plan)
+        return [
+            {**head, "topic": rng.topic, "partition": str(rng.partition), "start": rng.start, "until": rng.until,
+             "offsets": rng.count, "task": task}
+            for task in range(len(work.tasks)) for rng in work.of_task(task)
+        ] or [head]  # fmt: skip
+    if plan.kind == COMPACT:
+        return [{**head, **{name: row[name] for name in ("topic", "partition", "start", "until")}}
+                for row in plan.work["groups"]]  # fmt: skip
+    return [head]
+
+
+def of_topics(standing: Standing, logs: Mapping[TopicPartition, Log] | None) -> list[dict[str, Any]]:
+    """lag: messages that wait; kept: the fewest loaded messages that a partition's log still has; passed: the time that
+    every partition has certainly passed.  logs None: the cluster was not asked."""
+    topics: dict[str, list[TopicPartition]] = {}
+    for tp in {*standing.positions, *(logs or {})}:
+        topics.setdefault(tp.topic, []).append(tp)
+    return [_topic(topic, topics[topic], standing, logs) for topic in sorted(topics)]
+
+
+def _topic(
+    topic: str, tps: list[TopicPartition], standing: Standing, logs: Mapping[TopicPartition, Log] | None
+) -> dict[str, Any]:
+    passed = [standing.passed.get(tp, 0) for tp in tps]
+    row: dict[str, Any] = {"topic": topic, "partitions": len(tps), "lag": None, "kept": None,
+                           "passed": utc(min(passed)) if min(passed) else None}  # fmt: skip
+    if logs is not None:
+        there = {tp: logs[tp] for tp in tps if tp in logs}
+        at = {tp: standing.positions.get(tp, log.earliest) for tp, log in there.items()}
+        row["lag"] = sum(max(0, log.latest - max(at[tp], log.earliest)) for tp, log in there.items())
+        row["kept"] = min((max(0, at[tp] - log.earliest) for tp, log in there.items()), default=None)
+    return row
+
+
+def of_status(state: Status, now_ms: int) -> dict[str, Any]:
+    """The job as a whole; ages in whole minutes."""
+    newest = state.newest
+    return {
+        "base": state.base,
+        "last_batch": None if newest is None else newest.batch,
+        "last_commit": None if newest is None else utc(newest.committed_ms),
+        "age_minutes": None if newest is None else (now_ms - newest.committed_ms) // MINUTE_MS,
+        "next_batch": state.next_batch,
+        "open_plan": state.open_kind,
+        "plan_age_minutes": None if state.plan_age_ms is None else state.plan_age_ms // MINUTE_MS,
+        "attempts": len(state.attempts),
+        "unpublished": ", ".join(str(batch) for batch in state.unpublished) or None,
+        "abandoned": ", ".join(str(batch) for batch in state.abandoned) or None,
+        "files": state.files,
+        "rows": state.rows,
+        "bytes": state.bytes,
+    }
+
+
+def alarms(
+    summary: Mapping[str, Any],
+    topics: list[dict[str, Any]],
+    max_lag: int | None,
+    max_age: int | None,
+    max_plan_age: int | None,
+) -> list[str]:
+    """What is over its threshold: sentences."""
+    found = []
+    lag = sum(row["lag"] or 0 for row in topics)
+    if max_lag is not None and lag > max_lag:
+        found.append(f"{lag} messages wait, more than {max_lag}")
+    age = summary["age_minutes"]
+    if max_age is not None and lag and (age is None or age > max_age):
+        since = "there was no batch yet" if age is None else f"the last batch is {age} minutes old"
+        found.append(f"messages wait and {since}")
+    open_for = summary["plan_age_minutes"]
+    if max_plan_age is not None and open_for is not None and open_for > max_plan_age:
+        found.append(f"the plan of batch {summary['next_batch']} is open for {open_for} minutes: its runs fail")
+    return found

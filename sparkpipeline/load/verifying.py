@@ -1,0 +1,43 @@
+"""A job held against its disk: the ledger's own look, and the footer of every live file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sparkpipeline.errors import Mismatch
+from sparkpipeline.ledger import verifying
+from sparkpipeline.ledger.ledger import Ledger
+from sparkpipeline.ledger.model import LiveFile
+from sparkpipeline.ledger.opening import needs_spark
+from sparkpipeline.ledger.verifying import Finding, Verdict
+from sparkpipeline.load.footers import Footer, looked_at
+from sparkpipeline.load.names import final_name
+
+
+def verify(ledger: Ledger, spark: Any | None, read_footers: bool = True) -> Verdict:
+    """Findings of the ledger's verify, and of kind footer: rows other than the manifest's, offsets outside of the range
+    in the file's name, a name that is no load's.  Reads only."""
+    verdict = verifying.verify(ledger)
+    if not read_footers:
+        return verdict
+    missing = {finding.file for finding in verdict.findings if finding.what == "missing"}
+    live = {path: file for file in ledger.live_files().values() if (path := ledger.path(file.final)) not in missing}
+    ends = looked_at(live, spark, not needs_spark(ledger.base))
+    wrong = {path: why for path, file in live.items() if (why := _wrong(file, ends[path])) is not None}
+    found = [Finding("footer", path, why) for path, why in wrong.items()]
+    return replace(verdict, findings=tuple(sorted((*verdict.findings, *found))))
+
+
+def _wrong(file: LiveFile, footer: Footer | Mismatch) -> str | None:
+    name = final_name(file.final)
+    if name is None:
+        return "its name is not one that a load gives"
+    if isinstance(footer, Mismatch):
+        return footer.sentence
+    if footer.rows != file.rows:
+        return f"has {footer.rows} rows, its manifest says {file.rows}"
+    first, last = footer.first, footer.last
+    if first is not None and last is not None and not name.start <= first <= last < name.until:
+        return f"has offsets {first} to {last}, outside of the range that its name says"
+    return None
