@@ -15,7 +15,7 @@ from sparkpipeline.errors import OptionRefused, PipelineError, Refused, sentence
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import Manifest
 from sparkpipeline.ledger.protocol import Outcome, advance
-from sparkpipeline.load.job import run_load
+from sparkpipeline.load.job import Watch, run_load, unwatched
 from sparkpipeline.stages.config import Pipeline
 from sparkpipeline.stages.graph import LOAD, Graph, Node, nearest
 from sparkpipeline.stages.inputs import NotYet
@@ -81,13 +81,19 @@ def check_names(graph: Graph, names: Iterable[str], option: str, stages_only: bo
 
 @dataclass(slots=True)
 class Run:
-    """One run.  only: nodes that run (all when empty); again: stages that write all they have anew."""
+    """One run.
+
+    only   nodes that run, as their inputs stand; all when empty
+    again  stages that write all they have anew
+    watch  shows Spark's jobs while they run
+    """
 
     pipeline: Pipeline
     spark: Any
     tell: Tell
     only: Sequence[str] = ()
     again: Sequence[str] = ()
+    watch: Watch = unwatched
     reports: list[NodeReport] = field(default_factory=list)
 
     def run(self) -> list[NodeReport]:
@@ -95,7 +101,7 @@ class Run:
         graph = self.pipeline.graph
         check_names(graph, self.only, "--only")
         check_names(graph, self.again, "--again", stages_only=True)
-        self._import_from_folder()
+        import_from_folder(self.pipeline, self.spark)
         wanted = [node for node in graph if not self.only or node.name in self.only]
         programs = {
             node.name: program_of(self.pipeline, self.pipeline.stage(node.name), self.spark)
@@ -105,13 +111,6 @@ class Run:
         for node in wanted:
             self.reports.append(self._node(node, programs.get(node.name)))
         return self.reports
-
-    def _import_from_folder(self) -> None:
-        """Python stages may lie beside the pipeline's file; tasks get what python.files names."""
-        if str(self.pipeline.folder) not in sys.path:
-            sys.path.append(str(self.pipeline.folder))
-        for path in self.pipeline.file.python_files:
-            self.spark.sparkContext.addPyFile(self.pipeline.path(path))
 
     def _node(self, node: Node, program: Program | None) -> NodeReport:
         above = self.pipeline.graph.above(node.name)
@@ -143,7 +142,7 @@ class Run:
         config = self.pipeline.configs.get(node.name)
         if config is None:
             return ELSEWHERE, None
-        outcome = run_load(config, self.spark, lambda said: self.tell(f"{node.name}: {said}"))
+        outcome = run_load(config, self.spark, lambda said: self.tell(f"{node.name}: {said}"), self.watch)
         done += outcome.manifests
         if outcome.lost:
             return LOST, "another driver loads"
@@ -164,11 +163,20 @@ class Run:
             program_hash=program_hash(self.pipeline, stage),
             spark=self.spark,
             tell=tell,
+            watch=self.watch,
             again=node.name in self.again,
         )
         for manifest in advance_stage(work, tell):
             done.append(manifest)
         return (DONE, None) if done else (IDLE, None)
+
+
+def import_from_folder(pipeline: Pipeline, spark: Any) -> None:
+    """Python stages may lie beside the pipeline's file; tasks get what python.files names."""
+    if str(pipeline.folder) not in sys.path:
+        sys.path.append(str(pipeline.folder))
+    for path in pipeline.file.python_files:
+        spark.sparkContext.addPyFile(pipeline.path(path))
 
 
 def advance_stage(work: StageWork, tell: Tell) -> Iterable[Manifest]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from sparkpipeline.errors import Refused
 from sparkpipeline.ledger.model import DATA, generation
-from sparkpipeline.stages.inputs import Standing, Upstream
+from sparkpipeline.stages.inputs import NotYet, Standing, Upstream
 from sparkpipeline.stages.partitions import folders
 
 _BATCH = rf"{generation(0).replace('0', '(')}".replace(".", r"\.") + r"[0-9]+)[^0-9]"  # \.g([0-9]+)[^0-9]
@@ -26,7 +26,7 @@ class Views:
     batch_column: str | None = None
 
     def frame(self, upstream: Upstream, standing: Standing, paths: Sequence[str]) -> Any:
-        """The rows of final paths of one input.  Raises Refused, and what Spark raises."""
+        """The rows of final paths of one input.  Raises NotYet, Refused, and what Spark raises."""
         schema = self._schema(upstream, standing)
         if not paths:
             return self._with_batch(upstream, self.spark.createDataFrame([], schema), empty=True)
@@ -60,8 +60,8 @@ class Views:
 
 
 def _newest_file(upstream: Upstream, standing: Standing) -> str:
-    """A file of the newest batch that has any.  Raises Refused."""
+    """A file of the newest batch that has any.  Raises NotYet."""
     live = upstream.live(standing.newest)
     if not live:
-        raise Refused("holds no rows, and nothing tells its columns", input=upstream.name)
+        raise NotYet(f"{upstream.name} has no rows yet, and nothing tells its columns")
     return max(live.values(), key=lambda file: file.batch).final

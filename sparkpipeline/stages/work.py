@@ -10,12 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sparkpipeline.errors import Mismatch, OptionRefused, StageFailed, code_in
+from sparkpipeline.errors import PipelineError, StageFailed, code_in
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import Manifest, Plan, Staged
 from sparkpipeline.ledger.opening import needs_spark
+from sparkpipeline.load.job import SETTINGS, Watch, unwatched
 from sparkpipeline.stages.config import PARTITION, TOPIC, Stage
 from sparkpipeline.stages.footers import row_counts
+from sparkpipeline.stages.inputs import NotYet
 from sparkpipeline.stages.partitions import partition_of, shown
 from sparkpipeline.stages.planning import Planner
 from sparkpipeline.stages.programs import Program, first_line
@@ -28,7 +30,8 @@ Tell = Callable[[str], None]
 
 @dataclass(slots=True)
 class StageWork:
-    """ledger: the stage's own.  program_hash: for the manifests.  again: plans take everything anew."""
+    """ledger: the stage's own.  program_hash: for the manifests.  watch: shows jobs while they run.  again: plans take
+    everything anew."""
 
     stage: Stage
     planner: Planner
@@ -37,6 +40,7 @@ class StageWork:
     program_hash: str
     spark: Any
     tell: Tell
+    watch: Watch = unwatched
     again: bool = False
 
     def plan(self, ledger: Ledger, batch: int) -> Plan | None:
@@ -47,20 +51,16 @@ class StageWork:
 
     def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
         taking = Taking.of(plan.work, f"plan {plan.batch}")
-        context = self.spark.sparkContext
         if taking.nothing_to_read:
-            return Staged((), self._facts(taking, 0, self._known_schema()), context.applicationId)
-        context.setJobDescription(f"stage {self.stage.name}, batch {plan.batch}")
+            application = self.spark.sparkContext.applicationId
+            return Staged((), self._facts(taking, 0, self._known_schema()), application)
         try:
-            return self._executed(taking, plan.batch, staging)
-        except (Mismatch, OptionRefused, StageFailed):
-            raise
+            with self.watch(f"{self.stage.name}, batch {plan.batch}", 0, 0, 0):
+                return self._executed(taking, plan.batch, staging)
         except Exception as exc:
-            if code_in(str(exc)):
+            if isinstance(exc, (NotYet, PipelineError)) or code_in(str(exc)):
                 raise
             raise StageFailed(first_line(exc), stage=self.stage.name, batch=plan.batch) from exc
-        finally:
-            context.setJobDescription(None)
 
     def published(self, manifest: Manifest) -> None:
         """Nothing is copied outward: who reads a stage reads its ledger."""
@@ -68,6 +68,8 @@ class StageWork:
     def _executed(self, taking: Taking, batch: int, staging: str) -> Staged:
         # A session of its own: its views meet nobody else's.
         session = self.spark.newSession()
+        for key, value in SETTINGS.items():
+            session.conf.set(key, value)
         made = self.program(session, self._frames(session, taking))
         application = self.spark.sparkContext.applicationId
         if self.stage.output == TOPIC:

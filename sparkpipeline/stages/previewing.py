@@ -1,0 +1,158 @@
+"""What a run would do now, node by node.  Reads ledgers; asks no broker, and starts nothing.
+
+What a load will bring nobody knows before it runs: what reads it is shown as it stands, and named as following it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkpipeline.errors import Refused
+from sparkpipeline.ledger.ledger import Ledger, State
+from sparkpipeline.ledger.model import Plan
+from sparkpipeline.stages.config import Pipeline
+from sparkpipeline.stages.graph import LOAD, Node
+from sparkpipeline.stages.inputs import NotYet
+from sparkpipeline.stages.opening import Opened
+from sparkpipeline.stages.planning import Planner
+from sparkpipeline.stages.taking import Taking
+
+COLUMNS = ("name", "kind", "reads", "mode", "output", "last", "does", "batches", "files", "rows", "replaces")
+
+
+@dataclass(frozen=True, slots=True)
+class NodePreview:
+    """A node, and what a run would do with it.
+
+    last      its newest batch
+    does      in words
+    moves     whether its files would change
+    batches   of its inputs that it would take, and never took: "orders 16-17"
+    files, rows   that it would read
+    replaces  own batches (mode batch) or partitions (mode partition) in whose place the output would come
+    refused   it would fail
+    """
+
+    node: Node
+    mode: str | None
+    output: str | None
+    last: int | None
+    does: str
+    moves: bool
+    batches: str | None = None
+    files: int | None = None
+    rows: int | None = None
+    replaces: str | None = None
+    refused: bool = False
+
+    def row(self) -> dict[str, Any]:
+        """For the table and JSON."""
+        lookups = [f"{name} (lookup)" for name in self.node.lookups]
+        return {
+            "name": self.node.name,
+            "kind": self.node.kind,
+            "reads": ", ".join([*self.node.inputs, *lookups]) or None,
+            "mode": self.mode,
+            "output": self.output,
+            "last": self.last,
+            "does": self.does,
+            "batches": self.batches,
+            "files": self.files,
+            "rows": self.rows,
+            "replaces": self.replaces,
+        }
+
+
+@dataclass(slots=True)
+class Preview:
+    """only, again: as a run has them."""
+
+    pipeline: Pipeline
+    spark: Any | None
+    only: Sequence[str] = ()
+    again: Sequence[str] = ()
+    found: list[NodePreview] = field(default_factory=list)
+
+    def nodes(self) -> list[NodePreview]:
+        """In the order of the run.  Raises errors of storage and damaged ledgers."""
+        for node in self.pipeline.graph:
+            if not self.only or node.name in self.only:
+                self.found.append(self._load(node) if node.kind == LOAD else self._stage(node))
+        return self.found
+
+    def _load(self, node: Node) -> NodePreview:
+        state = Opened(self.pipeline, self.spark).ledger(node.name).state()
+        last = state.newest.batch if state.newest is not None else None
+        if node.name not in self.pipeline.configs:
+            return NodePreview(node, None, "parquet", last, "runs elsewhere", moves=False)
+        does = [*_recovery(state), "loads what is new"]
+        return NodePreview(node, None, "parquet", last, ", ".join(does), moves=True)
+
+    def _stage(self, node: Node) -> NodePreview:
+        opened = Opened(self.pipeline, self.spark)
+        ledger, planner = opened.ledger(node.name), opened.planner(node.name)
+        stage, state = planner.stage, ledger.state()
+        last = state.newest.batch if state.newest is not None else None
+        refused = False
+        plan: Plan | None = None
+        try:
+            does, plan = self._next(ledger, planner, state)
+        except NotYet as exc:
+            does = [f"waits: {exc}"]
+        except Refused as exc:
+            does, refused = [f"refuses: {exc.sentence}"], True
+        above = [f.node.name for f in self.found if f.moves and f.node.name in node.reads]
+        if above and not refused:
+            does.append(f"then follows {', '.join(above)}")
+        moves = bool(plan is not None or above) and not refused
+        shown = {} if plan is None else _amounts(planner, plan)
+        return NodePreview(node, stage.mode, stage.output, last, ", ".join(does), moves, refused=refused, **shown)
+
+    def _next(self, ledger: Ledger, planner: Planner, state: State) -> tuple[list[str], Plan | None]:
+        """Raises NotYet and Refused."""
+        does = _recovery(state)
+        number = state.next_batch
+        if state.open_plan is not None:
+            why = planner.stale(state.open_plan)
+            if why is None:
+                return does, state.open_plan
+            does = [f"abandons batch {number} ({why})"]
+            number += 1
+        plan = planner.plan(ledger, number, planner.stage.name in self.again)
+        return ([*does, f"runs batch {number}"] if plan is not None else does or ["nothing to do"]), plan
+
+
+def _recovery(state: State) -> list[str]:
+    does = [f"publishes batch {manifest.batch}" for manifest in state.unpublished]
+    if state.open_plan is not None:
+        does.append(f"carries out batch {state.open_plan.batch} as it was planned")
+    return does
+
+
+def _amounts(planner: Planner, plan: Plan) -> dict[str, Any]:
+    """What a plan reads and replaces."""
+    taking = Taking.of(plan.work, f"plan {plan.batch}")
+    files = rows = 0
+    for name, taken in taking.inputs.items():
+        one = planner.inputs[name]
+        live = one.live(one.standing().newest)
+        files += len(taken.files)
+        rows += sum(live[path].rows for path in taken.files)
+    fresh = [f"{name} {_numbers(taken.fresh)}" for name, taken in taking.inputs.items() if taken.fresh]
+    replaces = _numbers(taking.replaces) or None
+    if taking.partition_by and taking.partitions:
+        replaces = f"{len(taking.partitions)} partitions"
+    return {"batches": ", ".join(fresh) or None, "files": files, "rows": rows, "replaces": replaces}
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    """1-3, 7"""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
