@@ -49,15 +49,21 @@ def everything(cluster: ClusterClient, topic: str) -> dict[int, list[Stored]]:
 
 
 def produce(
-    cluster: ClusterClient, tp: TopicPartition, rows: Sequence[tuple[Field, Field]], codec: int = 0, a_set: int = 500
+    cluster: ClusterClient,
+    tp: TopicPartition,
+    rows: Sequence[tuple[Field, Field]],
+    codec: int = 0,
+    a_set: int = 500,
+    at_ms: int | None = None,
 ) -> None:
-    """Messages appended in requests of a_set each; with a codec each request is one wrapper."""
+    """Messages appended in requests of a_set each; with a codec each request is one wrapper.  at_ms: their time, where
+    the release's format has one."""
     spoken = dialect(cluster.version)
     links = Links("tests")
     try:
         link = links.link(leader_of(cluster, tp), "produce")
         for at in range(0, len(rows), a_set):
-            numbered = [(n, key, value, None) for n, (key, value) in enumerate(rows[at : at + a_set])]
+            numbered = [(n, key, value, at_ms) for n, (key, value) in enumerate(rows[at : at + a_set])]
             entries = spoken.messages.encode(numbered, codec=codec, magic=spoken.magic)
             answer: ProducedPartition = link.call(spoken.requests.produce(spoken, -1, 10000, {tp: [entries]}))[tp]
             assert answer.stored, f"{tp}: error {answer.error}"

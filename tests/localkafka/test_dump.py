@@ -31,6 +31,16 @@ def test_keys_payloads_and_validity_are_read_and_other_lines_skipped() -> None:
     assert rows[0].crc == 99
 
 
+def test_a_key_that_later_releases_do_not_print_is_known_by_its_size() -> None:
+    text = HEAD.format(0, "true", -1).replace("isvalid", "CreateTime: 17 isvalid") + " keysize: 2\n"
+    text += HEAD.format(1, "true", 1) + " payload: a\n"
+    rows = parsed(text)
+    assert [(row.offset, row.key, row.key_size, row.payload, row.timestamp_ms) for row in rows] == [
+        (0, None, 2, None, 17),
+        (1, None, -1, "a", None),
+    ]
+
+
 def test_sizes_decide_where_a_payload_ends_whatever_is_in_it() -> None:
     payload = "line\noffset: 7 position: 0 payload: ä\n"
     text = HEAD.format(0, "true", len(payload.encode())) + f" keysize: 10 key:  payload:  payload: {payload}\n"
