@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from kafkawire.dialects import dialect
-from kafkawire.errors import LinkLost, LocalError
+from kafkawire.errors import LinkLost, LocalError, RemoteError
 from kafkawire.model import Broker
 from kafkawire.net.link import Link
 from kafkawire.v08 import apis
+from kafkawire.v08.requests import Request
 from sparkpipeline.errors import OptionRefused, Unreachable
 
 SHORT = {"0.8": "0.8.2", "0.9": "0.9", "0.10": "0.10.0"}
 ASKING = dialect("0.10.0")  # the first release that answers ApiVersions
 OLD = dialect("0.8.2")
-PATIENCE_MS = 2000  # for an answer that says the release: 0.9 gives none
 NEWER = (  # api, its highest version is at least this, then the cluster is at least that release
     (apis.PRODUCE, 8, "2.4"),
     (apis.FETCH, 4, "0.11"),
@@ -31,10 +32,10 @@ def resolve_release(
 ) -> str:
     """A name of kafkawire.dialects for the option's value.  Anything but "auto" asks nobody.
 
-    auto: the first broker that answers decides.  From 0.10 on it tells what it speaks; an older one closes the
-    connection on that question, or is silent (four seconds are lost then; naming the release saves them), and answers
-    Metadata: it is then spoken to as 0.8.2, which 0.9 takes as well.  (In the
-    middle of an upgrade name the older release.)  Raises OptionRefused, and Unreachable naming every broker.
+    auto: the first broker that answers decides.  Only 0.10 and later answer Metadata v1 as such, and then tell what
+    they speak; an older one answers in the layout of v0, and of those only 0.9 lists groups.  (0.9 cannot be asked
+    what it speaks: it leaves that question without an answer.)  In the middle of an upgrade name the older release.
+    Raises OptionRefused, and Unreachable naming every broker.
     """
     if protocol != "auto":
         return _named(protocol)
@@ -42,8 +43,7 @@ def resolve_release(
     for host, port in bootstrap:
         broker = Broker(-1, host, port)
         try:
-            versions = _versions(broker, client_id, timeout_ms)
-            return OLD.release if versions is None else _release(broker, versions)
+            return _found(broker, client_id, timeout_ms)
         except LinkLost as lost:
             tried.append(str(lost))
     raise Unreachable(f"no broker of the cluster answers: {'; '.join(tried) or 'no broker is known'}")
@@ -61,59 +61,43 @@ def _named(protocol: str) -> str:
     return name
 
 
-def _versions(broker: Broker, client_id: str, timeout_ms: int) -> Mapping[int, tuple[int, int]] | None:
-    """Lowest and highest version of each api; None from a broker older than 0.10.  Raises LinkLost.
+def _found(broker: Broker, client_id: str, timeout_ms: int) -> str:
+    """What one broker shows itself to be.  Raises LinkLost, OptionRefused."""
 
-    0.8 closes the connection on the question, 0.9 leaves it open and never answers.  Silence is believed when the
-    broker answers Metadata and is then silent again: so nobody is taken for old who was only slow.
-    """
+    def ask(request: Request) -> Any:
+        link = Link(broker, client_id, timeout_ms=timeout_ms)  # each its own: an old one may close it
+        try:
+            return link.call(request)
+        finally:
+            link.close()
+
     try:
-        return _asked(broker, client_id, min(timeout_ms, PATIENCE_MS))
+        ask(ASKING.requests.metadata(ASKING, []))
     except LinkLost as lost:
-        if not isinstance(lost.__cause__, (ConnectionError, TimeoutError)) or not _is_old(
-            broker, client_id, timeout_ms
-        ):
+        if not isinstance(lost.__cause__, RemoteError):
             raise
-        if isinstance(lost.__cause__, ConnectionError):
-            return None
+    else:
+        return _release(broker, ask(ASKING.requests.api_versions(ASKING))["api_versions"])
+    ask(OLD.requests.metadata(OLD, None))  # what does not answer this either is no Kafka
     try:
-        return _asked(broker, client_id, min(timeout_ms, PATIENCE_MS))
+        ask(ASKING.requests.list_groups(ASKING))
     except LinkLost as lost:
-        if isinstance(lost.__cause__, TimeoutError):
-            return None
+        if isinstance(lost.__cause__, ConnectionError):
+            return OLD.release
         raise
+    return "0.9"
 
 
-def _asked(broker: Broker, client_id: str, timeout_ms: int) -> Mapping[int, tuple[int, int]]:
-    link = Link(broker, client_id, timeout_ms=timeout_ms)
-    try:
-        link.open()
-        reply = link.call(ASKING.requests.api_versions(ASKING))
-    finally:
-        link.close()
-    return {key: (lowest, highest) for key, lowest, highest in reply["api_versions"]}
-
-
-def _is_old(broker: Broker, client_id: str, timeout_ms: int) -> bool:
-    """Whether it answers Metadata: what merely closes connections may be no Kafka, or one on its way down."""
-    link = Link(broker, client_id, timeout_ms=timeout_ms)
-    try:
-        link.call(OLD.requests.metadata(OLD, None))
-    except LinkLost:
-        return False
-    finally:
-        link.close()
-    return True
-
-
-def _release(broker: Broker, versions: Mapping[int, tuple[int, int]]) -> str:
-    lowest, _ = versions.get(apis.FETCH.key, (0, 0))
-    if lowest > ASKING.speaks(apis.FETCH.key):
+def _release(broker: Broker, versions: Iterable[tuple[int, int, int]]) -> str:
+    """versions: api, the lowest and the highest it speaks."""
+    lowest = {api: low for api, low, _ in versions}
+    highest = {api: high for api, _, high in versions}
+    if lowest.get(apis.FETCH.key, 0) > ASKING.speaks(apis.FETCH.key):
         raise OptionRefused(
             f"{broker} is Kafka 4.0 or newer and takes no request of ours: read it with Spark's own format kafka",
             option="protocol",
         )
     for api, version, release in NEWER:
-        if versions.get(api.key, (0, 0))[1] >= version:
+        if highest.get(api.key, 0) >= version:
             return release
     return ASKING.release
