@@ -1,8 +1,9 @@
 """What a Spark task does with one chunk: read it, write it, know what is stored.
 
-    exclusive       nobody else writes the target partition.  Each answer must name the very offset that comes next; where
-                    an answer is missing the task stops sending, waits until the target's log is settled, compares its
-                    tail, and goes on behind it.  So nothing is there twice, and a foreign writer ends the task.
+    exclusive       nobody else writes the target partition.  Each answer must name the very offset that comes next;
+                    where an answer is missing the task stops sending, waits until the target's log is settled,
+                    compares its tail, and goes on behind it.  So nothing is there twice, and a foreign writer is
+                    noticed.
     at least once   what got no answer is sent again, and counted
 
 The task's own thread does all of it, and one more reads ahead.
@@ -115,7 +116,7 @@ def copy_chunk(task: Task, attempt: int = 0) -> Copied:
     return _exclusive(task, task.target_start, task.is_settled and attempt == 0)
 
 
-# ---- nothing twice -----------------------------------------------------------------------------------------------------
+# ---- nothing twice ---------------------------------------------------------------------------------------------------
 
 
 def _exclusive(task: Task, target_start: int, is_settled: bool) -> Copied:
@@ -136,7 +137,7 @@ def _exclusive(task: Task, target_start: int, is_settled: bool) -> Copied:
             log.warning("%s: %s; reading the target's tail before going on", task.rng, lost)
             if time.monotonic() - moved_at > task.config.delivery_timeout_ms / 1000:
                 raise NotDelivered(
-                    f"nothing more was stored within {task.config.delivery_timeout_ms} ms (delivery.timeout.ms): {lost}",
+                    f"nothing was stored for {task.config.delivery_timeout_ms} ms (delivery.timeout.ms): {lost}",
                     topic=task.rng.topic, partition=task.rng.partition, source_offset=reached.position,
                 ) from lost  # fmt: skip
             continue
@@ -164,7 +165,7 @@ def _reached(task: Task, target_start: int, is_settled: bool) -> tuple[int, Reac
         return end, compare(source, target, target_start, end, task.rng)
 
 
-# ---- writing -----------------------------------------------------------------------------------------------------------
+# ---- writing ---------------------------------------------------------------------------------------------------------
 
 
 def _at_least_once(task: Task) -> Copied:
@@ -215,7 +216,7 @@ def _dealt(task: Task, sender: TaskSender) -> tuple[int, int]:
             count = before(columns, task.rng.until)
             sticky.forget()
             unkeyed = sticky.choose(task.rng.topic, ids)
-            dealt = _by_partition(columns, count, lambda key: unkeyed if key is None else ids[by_key(key, len(ids))])
+            dealt = _by_partition(columns, count, lambda key: ids[by_key(key, len(ids))], unkeyed)
             for partition, (rows, numbers) in dealt.items():
                 sender.send(TopicPartition(task.rng.topic, partition), rows, numbers)
             messages, size = messages + count, size + _bytes(columns, count)
@@ -226,13 +227,13 @@ def _dealt(task: Task, sender: TaskSender) -> tuple[int, int]:
 
 
 def _by_partition(
-    columns: Columns, count: int, choose: Callable[[bytes | None], PartitionId | None]
+    columns: Columns, count: int, by_key: Callable[[bytes], PartitionId], unkeyed: PartitionId | None
 ) -> dict[PartitionId, tuple[list[Row], list[int]]]:
     """The first `count` messages as rows with their source offsets."""
     stamps = columns.timestamps_ms
     dealt: dict[PartitionId, tuple[list[Row], list[int]]] = {}
     for n, (key, value) in enumerate(zip(columns.keys()[:count], columns.values()[:count], strict=True)):
-        partition = choose(key)
+        partition = unkeyed if key is None else by_key(key)
         assert partition is not None, "a topic without partitions was planned"
         rows, numbers = dealt.setdefault(partition, ([], []))
         rows.append(Row(key, value, None if stamps is None else stamps[n]))

@@ -34,7 +34,9 @@ def parts(
     """The messages of a set from its start on and before `until`, in order.  dialect: the target's.
 
     columns: of the whole set, its checksums checked; codec None: as the source has it; aligned: the set begins where
-    another ended.  A part's resume_at is a source offset, or None where it was encoded again.  Raises CorruptData where a message is damaged.
+    another ended.  A part's resume_at is a source offset, or None where it was encoded again.
+
+    Raises CorruptData where a message is damaged, behind what precedes it.
     """
     good = until if columns.damage is None else min(until, columns.resume_at)
     at = fetched.start

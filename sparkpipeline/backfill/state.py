@@ -46,6 +46,10 @@ class State:
             raise Refused("another run of this backfill begins at this moment", folder=self.folder)
         return before
 
+    def began(self) -> bool:
+        """Whether any run has begun to copy."""
+        return bool(self._files.list(f"{self.folder}/runs"))
+
     def put_done(self, done: Done) -> None:
         """Raises Refused when the chunk has a mark: another driver is at work."""
         if not self._files.create(self._mark(done.lane, done.chunk), done.text().encode()):

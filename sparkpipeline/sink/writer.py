@@ -22,7 +22,7 @@ from producer.config import ProducerConfig
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, PipelineError, UnknownPartition
-from sparkpipeline.protocol import resolve_release
+from sparkpipeline.sink.cluster import access_of
 from sparkpipeline.sink.options import SinkOptions
 from sparkpipeline.sink.rows import RowSender
 from sparkpipeline.sink.schema import Columns, columns_of
@@ -63,20 +63,10 @@ def prepare(options: Mapping[str, str], schema: Any) -> Job:
     columns = columns_of(schema, given)
     for warning in given.warnings:
         log.warning("%s", warning)
-    bootstrap = given.bootstrap or _from_zookeeper(given)
-    release = resolve_release(given.protocol, bootstrap, given.client_id, given.request_timeout_ms)
-    access = ClusterAccess(bootstrap, release, given.client_id, given.request_timeout_ms)
+    access = access_of(given)
     if given.topic is not None:
         _look_for(given.topic, access)
-    return Job(access, given.producer(release), columns, given.topic, given.partitioner)
-
-
-def _from_zookeeper(options: SinkOptions) -> tuple[tuple[str, int], ...]:
-    from sparkpipeline.zookeeper import bootstrap_of, zookeeper  # here: only the driver has kazoo
-
-    assert options.zookeeper_connect is not None, "one of the two is given"
-    with zookeeper(options.zookeeper_connect, timeout_s=options.zookeeper_timeout_ms / 1000) as zk:
-        return tuple(bootstrap_of(zk))
+    return Job(access, given.producer(access.release), columns, given.topic, given.partitioner)
 
 
 def _look_for(topic: str, access: ClusterAccess) -> None:

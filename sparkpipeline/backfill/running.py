@@ -1,0 +1,178 @@
+"""A plan carried out: lanes side by side, the chunks of a lane one after the other, a Spark job each.
+
+A chunk is marked when all of it is acknowledged.  Messages of one source partition keep their order, and at most one
+chunk of a lane can be half done when the driver dies.  A lane that fails stops; the others go on to their ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from groundwork.failpoints import failpoint
+from kafkawire.compression import CODECS
+from kafkawire.model import TopicPartition
+from sparkpipeline.backfill.copying import SETTLE_MOST_S, Task, copy_chunk
+from sparkpipeline.backfill.ends import settled
+from sparkpipeline.backfill.model import Chunk, Copied, Done, Lane, Plan
+from sparkpipeline.backfill.sides import Sides
+from sparkpipeline.backfill.state import State
+from sparkpipeline.brokers import Brokers
+from sparkpipeline.errors import PipelineError
+from sparkpipeline.ranges import OffsetRange
+
+KINDS: dict[str, type[PipelineError]] = {PipelineError.code: PipelineError}
+KINDS.update((kind.code, kind) for kind in PipelineError.__subclasses__())
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An error of ours as a task hands it back: exceptions do not come through Spark in one piece."""
+
+    code: str
+    sentence: str
+    coordinates: dict[str, Any]
+
+    def error(self) -> PipelineError:
+        return KINDS[self.code](self.sentence, **self.coordinates)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """done: the newest mark of each lane; failures: why a lane stopped."""
+
+    done: dict[int, Done] = field(default_factory=dict)
+    failures: dict[int, Exception] = field(default_factory=dict)
+
+
+class Run:
+    """One driver's try.
+
+    copy     carries a task out somewhere; cancel ends all that are on their way
+    told     called with a lane and its newest mark, in any thread
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        state: State,
+        sides: Sides,
+        copy: Callable[[Task], Copied],
+        cancel: Callable[[], object] = lambda: None,
+        told: Callable[[Lane, Done], object] = lambda lane, done: None,
+    ) -> None:
+        self._plan, self._state, self._sides = plan, state, sides
+        self._copy, self._cancel, self._told = copy, cancel, told
+        self._outcome = Outcome()
+        self._stop = threading.Event()
+        with Brokers(sides.target) as brokers:
+            view = brokers.view()
+        self._partitions = {lane.topic: len(view.partitions(lane.topic)) for lane in plan.lanes}
+
+    def carry_out(self, who: str, parallel: int) -> Outcome:
+        """All lanes to their ends, `parallel` at a time.
+
+        Raises PipelineError where nothing could begin: another run is at work, or the target does not come to rest.
+        """
+        self._outcome.done = self._state.last_done()
+        left = [lane for lane in self._plan.lanes if next(self._chunks(lane), None) is not None]
+        before = self._state.begin_run(who, _now_ms())
+        if before and left:
+            self._at_rest(left)
+        failpoint("backfill before copy")
+        with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="lane") as pool:
+            try:
+                for future in [pool.submit(self._lane, lane) for lane in left]:
+                    future.result()
+            except BaseException:
+                self._stop.set()
+                self._cancel()
+                raise
+        return self._outcome
+
+    def _chunks(self, lane: Lane) -> Iterator[Chunk]:
+        """Those without a mark."""
+        done = self._outcome.done.get(lane.number)
+        return lane.chunks(self._plan.request.chunk, 0 if done is None else done.chunk + 1)
+
+    def _at_rest(self, left: list[Lane]) -> None:
+        """Somebody was at work before us: wait until nothing that he sent can still arrive."""
+        if self._plan.request.shared:
+            return  # others write there all the time
+        tps = [lane.tp for lane in left]
+        if self._plan.request.partitioning == "key":
+            tps = [TopicPartition(topic, p) for topic in sorted({lane.topic for lane in left})
+                   for p in range(self._partitions[topic])]  # fmt: skip
+        with Brokers(self._sides.target) as brokers:
+            settled(brokers, tps, self._sides.producer.request_timeout_ms / 1000, SETTLE_MOST_S)
+
+    def _lane(self, lane: Lane) -> None:
+        try:
+            for chunk in self._chunks(lane):
+                if self._stop.is_set():
+                    return
+                copied = self._copy(self._task(lane, chunk))
+                failpoint("backfill after copy")
+                self._mark(lane, chunk, copied)
+        except Exception as exc:
+            self._outcome.failures[lane.number] = exc
+
+    def _mark(self, lane: Lane, chunk: Chunk, copied: Copied) -> None:
+        done = Done.after(self._outcome.done.get(lane.number), chunk, copied, _now_ms())
+        self._state.put_done(done)
+        self._outcome.done[lane.number] = done
+        failpoint("backfill after mark")
+        self._told(lane, done)
+
+    def _task(self, lane: Lane, chunk: Chunk) -> Task:
+        request, before = self._plan.request, self._outcome.done.get(lane.number)
+        return Task(
+            OffsetRange(lane.topic, lane.partition, chunk.start, chunk.until),
+            self._sides.source,
+            self._sides.target,
+            self._sides.producer,
+            self._sides.read(_now_ms()),
+            lane.target_start if before is None else before.target_until,
+            True,
+            self._sides.target_options.partitioner if request.partitioning == "key" else None,
+            self._partitions[lane.topic],
+            CODECS[request.codec] if request.codec else None,
+        )
+
+
+def on_spark(spark: Any) -> Callable[[Task], Copied]:
+    """Each task as a job of one task, from whatever thread asks.  Raises the task's PipelineError."""
+    context = spark.sparkContext
+
+    def copy(task: Task) -> Copied:
+        [found] = context.parallelize([task], 1).map(handed_back).collect()
+        if isinstance(found, Failed):
+            raise found.error()
+        copied: Copied = found
+        return copied
+
+    return copy
+
+
+def handed_back(task: Task) -> Copied | Failed:
+    """In a Spark task: what came of it.  An error of ours is handed back, so that Spark does not try it again; whatever
+    else goes wrong is Spark's to try."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    try:
+        return copy_chunk(task, 0 if context is None else context.attemptNumber())
+    except PipelineError as exc:
+        return Failed(exc.code, exc.sentence, {name: _plain(value) for name, value in exc.coordinates.items()})
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, int) else str(value)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

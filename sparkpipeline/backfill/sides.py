@@ -1,0 +1,138 @@
+"""The two clusters of a backfill as the driver reaches them, and the group that goes on behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast, get_args
+
+from kafkawire.model import TopicPartition
+from producer.config import ProducerConfig
+from sparkpipeline.access import ClusterAccess
+from sparkpipeline.backfill.model import Request
+from sparkpipeline.errors import Mismatch, OptionRefused, Refused
+from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.sink.cluster import access_of as access_of_sink
+from sparkpipeline.sink.options import SinkOptions
+from sparkpipeline.source.batch import read_options
+from sparkpipeline.source.cluster import access_of as access_of_source
+from sparkpipeline.source.cluster import zookeeper_of
+from sparkpipeline.source.options import SourceOptions
+
+Storage = Literal["zookeeper", "kafka", "dual"]
+ELECTION_RETRIES = 8  # with pauses up to 10 s: a broker that dies is missed for its ZooKeeper session, then replaced
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """source_options and target_options as given; the accesses with their releases known."""
+
+    source_options: SourceOptions
+    target_options: SinkOptions
+    source: ClusterAccess
+    target: ClusterAccess
+
+    @staticmethod
+    def of(request: Request, source_release: str | None = None, target_release: str | None = None) -> Sides:
+        """releases: as planned; None: found out now.  Raises OptionRefused, Unreachable, Refused."""
+        source_options = SourceOptions.of(_fixed(request.source, source_release), streaming=False)
+        target_options = SinkOptions.of(_fixed(request.target, target_release))
+        return Sides(
+            source_options,
+            target_options,
+            _patient(access_of_source(source_options)),
+            _patient(access_of_sink(target_options)),
+        )
+
+    @property
+    def producer(self) -> ProducerConfig:
+        return self.target_options.producer(self.target.release)
+
+    def read(self, now_ms: int) -> ReadOptions:
+        return read_options(self.source_options, (), now_ms)
+
+
+def _fixed(options: Mapping[str, str], release: str | None) -> dict[str, str]:
+    return {**options, **({"protocol": release} if release is not None else {})}
+
+
+def _patient(access: ClusterAccess) -> ClusterAccess:
+    return replace(access, retries=max(access.retries, ELECTION_RETRIES))
+
+
+class HandOver:
+    """The group of a plan, on the source cluster: nobody of it may be at work on the partitions before its positions
+    are written."""
+
+    def __init__(self, group: str, storage: str, sides: Sides, tps: Iterable[TopicPartition]) -> None:
+        if storage not in get_args(Storage):
+            raise OptionRefused(f"{storage} is none of zookeeper, kafka, dual", option="--offsets-storage")
+        self.group = group
+        self._storage = cast(Storage, storage)
+        self._sides = sides
+        self._tps = list(tps)
+
+    def check(self, until: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """Where the group stands now (None: nowhere).
+
+        Raises Refused where a member owns one of the partitions, or stands behind the end of its range.
+        """
+        with self._zookeeper() as zk:
+            self._nobody_at_work(zk)
+            found = self._read(zk)
+        for tp, at in found.items():
+            if at is not None and at > until[tp]:
+                raise Refused(
+                    f"group {self.group} stands at {at}, behind the end of the range, {until[tp]}: it has read on; "
+                    "choose another end, or another group",
+                    topic=tp.topic, partition=tp.partition, group=self.group,
+                )  # fmt: skip
+        return found
+
+    def write(self, until: Mapping[TopicPartition, int]) -> None:
+        """Write the ends as the group's positions, and read them back.  Raises as check, and Mismatch."""
+        from sparkpipeline.positions import write_group
+
+        self.check(until)
+        with self._zookeeper() as zk:
+            answers = write_group(self.group, until, self._storage, self._sides.source, zk)
+            wrong = [f"{tp}: {why}" for tp, why in answers.items() if why is not None]
+            found = self._read(zk)
+        wrong += [
+            f"{tp}: {found.get(tp)} is there, {at} was written" for tp, at in until.items() if found.get(tp) != at
+        ]
+        if wrong:
+            raise Mismatch(f"positions of group {self.group} are not as they should be: {'; '.join(wrong[:3])}",
+                           group=self.group, positions=len(wrong))  # fmt: skip
+
+    def _nobody_at_work(self, zk: Any) -> None:
+        from sparkpipeline.zookeeper import group_owners
+
+        owners = group_owners(zk, self.group)
+        at_work = [(tp, owners[tp]) for tp in self._tps if tp in owners]
+        if at_work:
+            tp, owner = at_work[0]
+            more = f" (and {len(at_work) - 1} more partitions)" if len(at_work) > 1 else ""
+            raise Refused(
+                f"{owner} reads it in group {self.group}{more}: stop that daemon until the hand-over is done",
+                topic=tp.topic, partition=tp.partition, group=self.group,
+            )  # fmt: skip
+
+    def _read(self, zk: Any) -> dict[TopicPartition, int | None]:
+        from sparkpipeline.positions import read_group
+        from zkconsumer.offsets.store import NONE
+
+        found = read_group(self.group, self._tps, self._storage, self._sides.source, zk)
+        known: dict[TopicPartition, int | None] = {}
+        for tp, at in found.items():
+            if not isinstance(at, int) and at is not NONE:
+                raise Refused(f"where group {self.group} stands is not known: {at}",
+                              topic=tp.topic, partition=tp.partition, group=self.group)  # fmt: skip
+            known[tp] = at if isinstance(at, int) else None
+        return known
+
+    @contextmanager
+    def _zookeeper(self) -> Iterator[Any]:
+        with zookeeper_of(self._sides.source_options) as zk:
+            yield zk

@@ -1,0 +1,258 @@
+"""`sparkpipeline backfill`: topic ranges of one cluster copied into another, and a group that goes on behind them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from groundwork.output import EXIT, Progress, fail, write
+from sparkpipeline.backfill.job import Backfill
+from sparkpipeline.backfill.model import Done, Lane, Request
+from sparkpipeline.backfill.planning import bound
+from sparkpipeline.commands.options import (
+    execute_option,
+    go_ahead,
+    output_option,
+    report_option,
+    session,
+    spark_options,
+    write_report,
+)
+from sparkpipeline.errors import EXIT_OF, OptionRefused, PipelineError
+from sparkpipeline.ledger.opening import needs_spark, normal_base, open_files
+
+COLUMNS = ("topic", "partition", "start", "until", "copied_to", "messages", "bytes", "kept", "may_repeat",
+           "target_start", "target_until", "state")  # fmt: skip
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("folder")
+@click.option("--source-brokers", metavar="HOST:PORT,…", help="Any brokers of the cluster that is copied from.")
+@click.option("--source-zookeeper", metavar="HOST:PORT/CHROOT", help="Its ZooKeeper: instead, and for --group.")
+@click.option("--source-protocol", metavar="RELEASE", help="What its brokers speak; they are asked when not given.")
+@click.option("--target-brokers", metavar="HOST:PORT,…", help="Any brokers of the cluster that is copied to.")
+@click.option("--target-zookeeper", metavar="HOST:PORT/CHROOT", help="Its ZooKeeper instead.")
+@click.option("--target-protocol", metavar="RELEASE", help="What its brokers speak; they are asked when not given.")
+@click.option("--topics", metavar="A,B,…", help="What is copied: topics ..")
+@click.option("--topics-pattern", metavar="REGEX", help=".. or those whose whole name a Java pattern matches ..")
+@click.option("--partitions", metavar="JSON", help='.. or {"orders":[0,1]}.')
+@click.option("--start", metavar="WHERE", help="earliest (the default), group, or Spark's offset JSON.")
+@click.option("--until", metavar="WHERE", help="latest when planned (the default), or Spark's offset JSON.")
+@click.option("--partitioning", type=click.Choice(("identity", "key")), help="identity (the default): the same number.")
+@click.option("--partitioner", type=click.Choice(("default", "byte-array", "murmur2")), help="The rule of key.")
+@click.option("--shared", is_flag=True, help="Others write the target partitions too: at least once, not exactly.")
+@click.option("--codec", metavar="NAME", help="Of the target: none, gzip, snappy, lz4; as the source has it.")
+@click.option("--chunk", type=click.IntRange(min=1), help="Offsets between two marks in the folder; 500000.")
+@click.option("--group", metavar="GROUP", help="The mirror's group: its positions are written at the end.")
+@click.option("--offsets-storage", type=click.Choice(("zookeeper", "kafka", "dual")), help="Where it keeps them.")
+@click.option("--source-option", multiple=True, metavar="KEY=VALUE", help="Any option of reading with kafka08.")
+@click.option("--target-option", multiple=True, metavar="KEY=VALUE", help="Any option of writing with kafka08.")
+@click.option("--tasks", type=click.IntRange(min=1), help="Partitions copied at a time; as many as Spark has cores.")
+@spark_options
+@execute_option
+@output_option
+@report_option
+def backfill(folder: str, master: str | None, conf: dict[str, str], execute: bool, output: str, report: Path | None,
+             tasks: int | None, **asked: Any) -> int:  # fmt: skip
+    """Copy topic ranges of one cluster into another with Spark, restartable, and hand over to the mirror.
+
+    FOLDER (of this machine, hdfs:// or s3a://) keeps the plan and how far it came: after a crash the same command, or
+    FOLDER alone, goes on.
+
+    \b
+    sparkpipeline backfill /var/lib/backfills/orders --source-zookeeper old:2181 --target-brokers new:9092 \\
+        --topics orders --group mirror --execute
+    """
+    began = time.monotonic()
+    base = normal_base(folder)
+    request, secrets = _request(asked)
+    with ExitStack() as stack:
+        spark: Any = None
+        if needs_spark(base):
+            spark = stack.enter_context(session("sparkpipeline backfill", master, conf))
+        job = Backfill.open(open_files(base, spark), base, request, secrets)
+        _show(job, output)
+        if job.is_over:
+            _tell(f"nothing is left to do{'' if job.handed_over is None else f': handed over at {job.handed_over}'}")
+            _report(job, {}, 0.0, report)
+            return EXIT["done"]
+        if not go_ahead(_what(job), execute):
+            return EXIT["done"]
+        if spark is None:
+            spark = stack.enter_context(session("sparkpipeline backfill", master, conf))
+        parallel = tasks or int(spark.sparkContext.defaultParallelism)
+        _tell_bound(job, parallel)
+        shown = Shown(job)
+        try:
+            outcome = job.carry_out(spark, parallel, shown.marked)
+        finally:
+            shown.close()
+        failures = {lane.number: outcome.failures[lane.number] for lane in job.left if lane.number in outcome.failures}
+        if not failures and job.hand_over():
+            _tell(f"group {job.plan.request.group} stands at the ends of all ranges: the mirror can be started")
+    seconds = time.monotonic() - began
+    _report(job, failures, seconds, report)
+    return _end(job, failures, seconds, output)
+
+
+# ---- what is asked for -----------------------------------------------------------------------------------------------
+
+
+def _request(asked: dict[str, Any]) -> tuple[Request | None, Request]:
+    """The request, None where nothing is asked for; and whatever is given, for its secrets."""
+    source, target = _pairs(asked["source_option"]), _pairs(asked["target_option"])
+    named = {
+        "kafka.bootstrap.servers": "source_brokers", "zookeeper.connect": "source_zookeeper",
+        "protocol": "source_protocol", "subscribe": "topics", "subscribePattern": "topics_pattern",
+        "assign": "partitions", "startingOffsets": "start", "endingOffsets": "until",
+    }  # fmt: skip
+    source |= {key: asked[name] for key, name in named.items() if asked[name] is not None}
+    named = {
+        "kafka.bootstrap.servers": "target_brokers", "zookeeper.connect": "target_zookeeper",
+        "protocol": "target_protocol", "partitioner": "partitioner",
+    }  # fmt: skip
+    target |= {key: asked[name] for key, name in named.items() if asked[name] is not None}
+    storage = asked["offsets_storage"] or "zookeeper"
+    if source.get("startingOffsets") == "group" and asked["group"] is not None:
+        source |= {"kafka.group.id": asked["group"], "kafka.offsets.storage": storage}
+    given = Request(
+        source, target, asked["partitioning"] or "identity", asked["shared"], asked["codec"] or "",
+        asked["chunk"] or 500_000, asked["group"], storage,
+    )  # fmt: skip
+    only_secrets = given.without_secrets() == Request({}, {})
+    if not only_secrets:
+        target.setdefault("kafka.request.timeout.ms", "10000")  # what a run after a crash waits for
+    return (None if only_secrets else given), given
+
+
+def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise OptionRefused(f"{text!r} is not KEY=VALUE", option="--source-option, --target-option")
+        found[key.strip()] = value
+    return found
+
+
+# ---- what is told ----------------------------------------------------------------------------------------------------
+
+
+class Shown:
+    """Progress on the terminal; marks come from several threads."""
+
+    def __init__(self, job: Backfill) -> None:
+        self._lock = threading.Lock()
+        self._bytes = 0
+        self._before = {number: done.total_bytes for number, done in job.done.items()}
+        self._reached = {lane.number: lane.start for lane in job.plan.lanes}
+        self._reached |= {number: done.until for number, done in job.done.items()}
+        self._first = sum(self._reached.values())
+        self._total = sum(lane.until for lane in job.plan.lanes) - self._first
+        self._began = time.monotonic()
+        self._progress = Progress("backfill", self._total)
+
+    def marked(self, lane: Lane, done: Done) -> None:
+        """A chunk is over."""
+        with self._lock:
+            self._bytes += done.total_bytes - self._before.get(lane.number, 0)
+            self._before[lane.number] = done.total_bytes
+            self._reached[lane.number] = done.until
+            copied = sum(self._reached.values()) - self._first
+            seconds = max(time.monotonic() - self._began, 1e-3)
+            left_s = (self._total - copied) * seconds / max(copied, 1)
+            note = f"{self._bytes / seconds / 1e6:.1f} MB/s, {left_s:,.0f} s left"
+            self._progress.update(copied, f"{note}; {lane.tp} at {done.until}")
+
+    def close(self) -> None:
+        self._progress.close()
+
+
+def _tell(sentence: str) -> None:
+    click.echo(sentence, err=True)
+
+
+def _show(job: Backfill, output: str) -> None:
+    write(_rows(job, {}), COLUMNS, output)
+    request = job.plan.request
+    how = "the partition is kept" if request.partitioning == "identity" else "the partition is chosen by key"
+    _tell(f"at most {job.plan.count:,} messages in {len(job.plan.lanes)} partitions; {how}")
+    if request.exclusive:
+        _tell("nobody else may write these partitions of the target; then nothing is repeated, also after a crash")
+    if request.group is not None and job.handed_over is None:
+        _tell(
+            f"at the end group {request.group} ({request.storage}) is set to the end of each range: start its mirror"
+            " after that, not before"
+        )
+
+
+def _tell_bound(job: Backfill, parallel: int) -> None:
+    request = job.plan.request
+    if request.exclusive:
+        return
+    _tell(
+        f"at least once: a crash of this command repeats at most {bound(job.plan, parallel):,} messages (a chunk for"
+        f" each of {parallel} tasks), a lost connection what was on it"
+    )
+    left = job.may_repeat()
+    if left:
+        _tell(f"an earlier run ended before its end: at most {left:,} messages of it are repeated now")
+
+
+def _what(job: Backfill) -> str:
+    group = job.plan.request.group
+    then = [f"hand over to group {group}"] if group is not None else []
+    copy = [f"copy at most {job.count_left:,} messages"] if job.left else []
+    return " and ".join(copy + then)
+
+
+def _rows(job: Backfill, failures: dict[int, Exception]) -> list[dict[str, Any]]:
+    left = {lane.number for lane in job.left}
+    return [
+        _row(lane, job.done.get(lane.number), lane.number in left, lane.number in failures) for lane in job.plan.lanes
+    ]
+
+
+def _row(lane: Lane, done: Done | None, is_left: bool, has_failed: bool) -> dict[str, Any]:
+    state = "failed" if has_failed else "done" if not is_left else "planned" if done is None else "begun"
+    return {
+        "topic": lane.topic, "partition": lane.partition, "start": lane.start, "until": lane.until,
+        "copied_to": lane.start if done is None else done.until,
+        "messages": done.total_messages if done else 0, "bytes": done.total_bytes if done else 0,
+        "kept": done.total_kept if done else 0, "may_repeat": done.total_may_repeat if done else 0,
+        "target_start": lane.target_start, "target_until": done.target_until if done else lane.target_start,
+        "state": state,
+    }  # fmt: skip
+
+
+def _report(job: Backfill, failures: dict[int, Exception], seconds: float, report: Path | None) -> None:
+    rows, request = _rows(job, failures), job.plan.request
+    write_report(report, {
+        "folder": job.state.folder, "partitions": rows, "seconds": seconds,
+        "messages": sum(row["messages"] for row in rows), "bytes": sum(row["bytes"] for row in rows),
+        "may_repeat": sum(row["may_repeat"] for row in rows), "handed_over": job.handed_over,
+        "request": {"partitioning": request.partitioning, "shared": request.shared, "group": request.group,
+                    "storage": request.storage},
+        "failures": [str(exc) for exc in failures.values()],
+    })  # fmt: skip
+
+
+def _end(job: Backfill, failures: dict[int, Exception], seconds: float, output: str) -> int:
+    rows = _rows(job, failures)
+    write(rows, COLUMNS, output)
+    messages, size = sum(row["messages"] for row in rows), sum(row["bytes"] for row in rows)
+    _tell(f"{messages:,} messages, {size / 1e6:,.1f} MB, are copied; this run took {seconds:,.1f} s")
+    if not failures:
+        return EXIT["done"]
+    first, *others = failures.values()
+    for exc in others:
+        _tell(f"error: {exc}")
+    if not isinstance(first, PipelineError):
+        raise first
+    all_failed = len(failures) == len(job.plan.lanes)
+    return fail(str(first), EXIT[EXIT_OF[first.code]] if all_failed else EXIT["partly"])

@@ -1,0 +1,25 @@
+"""The cluster that a query writes to, as the driver finds it.
+
+ZooKeeper is asked here and nowhere else; tasks get addresses of brokers.
+"""
+
+from __future__ import annotations
+
+from sparkpipeline.access import ClusterAccess
+from sparkpipeline.protocol import resolve_release
+from sparkpipeline.sink.options import SinkOptions
+
+
+def access_of(options: SinkOptions) -> ClusterAccess:
+    """How tasks reach the cluster.  Raises Unreachable, OptionRefused."""
+    bootstrap = options.bootstrap or _bootstrap(options)
+    release = resolve_release(options.protocol, bootstrap, options.client_id, options.request_timeout_ms)
+    return ClusterAccess(bootstrap, release, options.client_id, options.request_timeout_ms)
+
+
+def _bootstrap(options: SinkOptions) -> tuple[tuple[str, int], ...]:
+    from sparkpipeline.zookeeper import bootstrap_of, zookeeper  # here: only the driver has kazoo
+
+    assert options.zookeeper_connect is not None, "one of the two is given"
+    with zookeeper(options.zookeeper_connect, timeout_s=options.zookeeper_timeout_ms / 1000) as zk:
+        return tuple(bootstrap_of(zk))
