@@ -1,12 +1,12 @@
 """Ranges as Arrow record batches of about a megabyte: what a task of the source yields.
 
-A fetch, the decoding of the set before it and what Spark does with the batch before that go on at the same time: the
-first in a thread (readahead.py), the others in turns, with the interpreter's lock let go for all that is long.
+While one set is decoded the broker already sends the next (fetching.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 from kafkawire.errors import CorruptMessage, LibraryMissing
@@ -18,7 +18,7 @@ from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import record_batch
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.pieces import Piece
-from sparkpipeline.reading.sets import Numbered, read_many
+from sparkpipeline.reading.sets import read_many
 
 
 def read_ranges(
@@ -27,17 +27,16 @@ def read_ranges(
     """pyarrow.RecordBatch: the messages of the ranges, one range after the other, with the columns that options name.
 
     A batch has options.batch_bytes of keys and values and options.batch_rows rows at most; small ranges share one.
-    Raises as read_sets, and CorruptData and CodecMissing for what a set holds.  close() ends its thread.
+    Raises as read_sets, and CorruptData and CodecMissing for what a set holds.
     """
-    sets = read_many(ranges, access, options)
-    try:
+    with closing(read_many(ranges, access, options)) as sets:
         for pieces in grouped(_pieces(sets, ranges, options), options.batch_bytes, options.batch_rows):
             yield record_batch(pieces, options)
-    finally:
-        sets.close()
 
 
-def _pieces(sets: Iterator[Numbered], ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator[Piece]:
+def _pieces(
+    sets: Iterator[tuple[int, MessageSet]], ranges: Sequence[OffsetRange], options: ReadOptions
+) -> Iterator[Piece]:
     """The rows of each set that are within its range, as small as a batch may be."""
     current, rows = -1, 0
     for number, message_set in sets:

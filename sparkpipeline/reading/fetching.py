@@ -1,203 +1,210 @@
-"""One range fetched set by set: where it ends, gaps, sizes, leaders lost and found, offsets that are gone.
+"""Ranges fetched set by set, one range after the other; leaders lost and found again, offsets that are gone.
 
-    a set that reaches until                    the range is done
-    nothing, and the log goes on past until     twice, as a broker tells the end after it has read: a gap (compaction)
-    nothing, and the log ends before until      waited for; then data is lost
-    bytes, but no whole message                 the fetch grows up to fetch_bytes_cap
-    another leads, a link broke                 looked for; reading goes on behind the last set
-    the log does not hold the offset            data is lost: an error, or skipped where failOnDataLoss is false
+    the next request is on its way before a set is handed out: while that is used, the broker reads and sends
+    small ranges of one leader are asked for together, and handed out in their turn
+    another leads, a link broke         looked for; reading goes on behind the last set
+    the log does not hold the offset    data is lost: an error, or skipped where options.fail_on_data_loss is False
 
-Blocking; a plain thread's.  A fetch is on its way while the set before it is used.
+Blocking; no thread: what comes early waits in the socket, which is all the read-ahead that is needed.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 
-from kafkawire.errors import CorruptMessage, LinkLost, error_info
+from kafkawire.errors import LinkLost, error_info
 from kafkawire.model import Broker, MessageSet
 from kafkawire.net.link import Link
 from kafkawire.v08.framing import FetchedPartition
 from sparkpipeline.brokers import Brokers
-from sparkpipeline.errors import (
-    CorruptData,
-    DataLoss,
-    MessageTooLarge,
-    NoLeader,
-    OffsetOutOfRange,
-    PipelineError,
-    UnknownPartition,
-)
+from sparkpipeline.errors import NoLeader, OffsetOutOfRange, PipelineError, UnknownPartition
 from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.cursor import SKIPS, Cursor, Sizes
 from sparkpipeline.reading.options import ReadOptions
 
 log = logging.getLogger(__name__)
 
 PURPOSE = "fetch"
+MOST_TOGETHER = 100  # ranges in one request
 MOST_PAUSE_S = 5.0
-OUT_OF_RANGE, NOT_HERE = 1, (3, 5, 6)
-BEHIND = -1  # what 0.8 answers, too, for an offset that its replica has and may not show yet: after an election
+OUT_OF_RANGE = 1
+BEHIND = -1  # what 0.8 answers for an offset that a new leader has and may not show yet, and for its own accidents
 
 
-class RangeFetch:
-    """One range on its way.  sets() may be asked for once."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request on its way."""
+
+    broker: Broker
+    link: Link
+    cursors: dict[Cursor, int]  # and the bytes asked for
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A partition's row, what it was asked for with, and by whom it was given."""
+
+    row: FetchedPartition
+    position: int
+    bytes: int
+    broker: Broker
+
+
+class Fetching:
+    """Use it once."""
 
     def __init__(
         self,
-        rng: OffsetRange,
+        ranges: Sequence[OffsetRange],
         brokers: Brokers,
         options: ReadOptions,
         sleep: Callable[[float], object] = time.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.range = rng
-        self.position = rng.start
         self._brokers = brokers
         self._options = options
         self._sleep = sleep
         self._now = now
-        self._bytes = options.fetch_bytes
-        self._seen_end = -1  # the log's end as an answer told it; what was asked for later saw at least that much
-        self._moved_at = now()
-        self._failures = 0  # since there was progress
-        self._broker: Broker | None = None
+        sizes, messages, began = Sizes(), brokers.dialect.messages, now()
+        self._cursors = [Cursor(rng, options, messages, sizes, began) for rng in ranges]
+        self._asked: _Asked | None = None
+        self._answers: dict[Cursor, _Answer] = {}  # of ranges whose turn has not come
+        self._failures = 0  # one after the other
 
-    def sets(self) -> Iterator[MessageSet]:
-        """The sets from start until all before until was there.  Raises what the module says, with coordinates."""
-        while self.position < self.range.until:
-            answer = self._fetched()
-            if answer is None:
-                continue
-            found = self._read(answer)
-            if found is not None:
-                yield found
+    def sets(self) -> Generator[tuple[int, MessageSet], None, None]:
+        """Each set with the number of its range.  Raises what the module says, with all coordinates."""
+        for number, cursor in enumerate(self._cursors):
+            cursor.begin(self._now())
+            while not cursor.done:
+                found = self._next(cursor)
+                if found is not None:
+                    self._ask_ahead(number)
+                    yield number, found
 
-    # ---- asking ----------------------------------------------------------------------------------------------------
-
-    def _fetched(self) -> FetchedPartition | None:
-        """An answer about our partition; None: something was in the way, and has been seen to."""
-        d, tp, options = self._brokers.dialect, self.range.tp, self._options
-        request = d.requests.fetch(d, options.max_wait_ms, options.min_bytes, [(tp, self.position, self._bytes)])
+    def _next(self, cursor: Cursor) -> MessageSet | None:
+        """A set; None: something else came, and has been seen to."""
         try:
-            broker = self._broker = self._brokers.leader(tp, afresh=self._failures > 0)
-            link: Link = self._brokers.link(broker, PURPOSE)
-            rows: list[FetchedPartition] = link.call(request)
+            answer = self._answer(cursor)
         except (LinkLost, NoLeader) as lost:
-            self._failed(lost)
+            self._failed(cursor, lost)
             return None
         except UnknownPartition as gone:
-            self._lost_to(self.range.until, gone)
+            cursor.lose(cursor.range.until, gone, self._now())
             return None
-        for row in rows:
-            if row.tp == tp:
-                if row.error == 0:
-                    return row
-                self._refused(row)
-                return None
-        raise PipelineError("the answer leaves this partition out", **self._where())
+        if answer.row.error:
+            self._refused(cursor, answer)
+            return None
+        self._failures = 0
+        return cursor.take(answer.row, answer.bytes, answer.broker, self._now())
 
-    def _refused(self, row: FetchedPartition) -> None:
-        code, info = row.error, error_info(row.error)
+    # ---- asking ------------------------------------------------------------------------------------------------
+
+    def _answer(self, cursor: Cursor) -> _Answer:
+        """Raises LinkLost, and what Brokers.leader raises."""
+        held = self._answers.pop(cursor, None)
+        if held is not None and held.position == cursor.position:
+            return held
+        if self._asked is not None and cursor not in self._asked.cursors:
+            self._receive()
+        if self._asked is None:
+            self._ask([cursor, *self._later(cursor)], self._brokers.leader(cursor.range.tp, self._failures > 0))
+        self._receive()
+        return self._answers.pop(cursor)
+
+    def _ask(self, cursors: Sequence[Cursor], broker: Broker) -> None:
+        """Send a request for the first of them, and as many of the others as are small and led there."""
+        together = self._together(cursors, broker)
+        d, options = self._brokers.dialect, self._options
+        wanted = [(cursor.range.tp, cursor.position, size) for cursor, size in together.items()]
+        link = self._brokers.link(broker, PURPOSE)
+        self._asked = _Asked(broker, link, together)
+        link.send(d.requests.fetch(d, options.max_wait_ms, options.min_bytes, wanted))
+
+    def _together(self, cursors: Sequence[Cursor], broker: Broker) -> dict[Cursor, int]:
+        first = cursors[0]
+        together, total, tps = {first: first.bytes}, first.bytes, {first.range.tp}
+        for cursor in cursors[1:MOST_TOGETHER]:
+            size = cursor.bytes
+            total += size
+            if total > self._options.fetch_bytes or cursor.range.tp in tps or cursor.range.leader != broker:
+                break
+            together[cursor] = size
+            tps.add(cursor.range.tp)
+        return together
+
+    def _receive(self) -> None:
+        """The answer to what was asked."""
+        asked, self._asked = self._asked, None
+        assert asked is not None
+        rows: list[FetchedPartition] = asked.link.receive().body
+        found = {row.tp: row for row in rows}
+        for cursor, size in asked.cursors.items():
+            row = found.get(cursor.range.tp)
+            if row is None:
+                raise PipelineError("the answer leaves this partition out", **cursor.where(asked.broker))
+            self._answers[cursor] = _Answer(row, cursor.position, size, asked.broker)
+
+    def _ask_ahead(self, number: int) -> None:
+        """Send what will be asked next, if that is known.  What goes wrong will go wrong again in its turn."""
+        if self._asked is not None:
+            return
+        ahead = [c for c in self._cursors[number : number + MOST_TOGETHER] if not c.done and c not in self._answers]
+        if not ahead or (ahead[0] is not self._cursors[number] and ahead[0].range.leader is None):
+            return
+        try:
+            self._ask(ahead, self._brokers.leader(ahead[0].range.tp))
+        except (LinkLost, PipelineError):
+            self._asked = None
+
+    def _later(self, cursor: Cursor) -> list[Cursor]:
+        at = self._cursors.index(cursor) + 1
+        return [other for other in self._cursors[at : at + MOST_TOGETHER] if other not in self._answers]
+
+    # ---- what goes wrong ---------------------------------------------------------------------------------------
+
+    def _refused(self, cursor: Cursor, answer: _Answer) -> None:
+        code, info = answer.row.error, error_info(answer.row.error)
+        sentence = f"the broker refuses a fetch: {info.name} ({code})"
+        where = cursor.where(answer.broker, offset=cursor.position)
         if code == OUT_OF_RANGE:
-            self._out_of_range()
-        elif code in NOT_HERE or code == BEHIND or info.retriable:
-            self._failed(NoLeader(f"the broker refuses a fetch: {info.name} ({code})", **self._where()))
+            self._out_of_range(cursor, answer.broker)
+        elif info.retriable or code == BEHIND:
+            self._failed(cursor, NoLeader(sentence, **where))
         else:
-            raise PipelineError(f"the broker refuses a fetch: {info.name} ({code})", **self._where())
+            raise PipelineError(sentence, **where)
 
-    def _failed(self, why: Exception) -> None:
-        """Wait, and ask the leader that there is then; raises NoLeader when patience is over."""
+    def _out_of_range(self, cursor: Cursor, broker: Broker) -> None:
+        tp, position = cursor.range.tp, cursor.position
+        try:
+            earliest, latest = self._brokers.earliest([tp])[tp], self._brokers.latest([tp])[tp]
+        except NoLeader as lost:
+            self._failed(cursor, lost)
+            return
+        where = cursor.where(broker, requested=position, earliest=earliest, latest=latest)
+        if earliest <= position <= latest:  # a leader that is none any more, or not yet
+            self._failed(cursor, NoLeader("the broker and the leader do not agree what the log holds", **where))
+            return
+        reason = "it is gone: retention, or a topic made anew" if position < earliest else "it ends before that"
+        why = OffsetOutOfRange(f"the log does not hold this offset, {reason}; {SKIPS}", **where)
+        until = cursor.range.until
+        cursor.lose(min(earliest, until) if position < earliest else until, why, self._now())
+
+    def _failed(self, cursor: Cursor, why: LinkLost | PipelineError) -> None:
+        """Forget what is on its way, and wait for another leader; raises NoLeader once patience is over."""
+        self._asked = None
+        self._brokers.links.close(PURPOSE)
+        cursor.other_leader()
         self._failures += 1
-        self._seen_end = -1  # the next leader may show less
-        if self._now() - self._moved_at > self._options.patience_ms / 1000:
+        if cursor.out_of_patience(self._now()):
             sentence = why.sentence if isinstance(why, PipelineError) else str(why)
             raise NoLeader(
-                f"nothing was read for {self._options.patience_ms / 1000:g} s: {sentence}", **self._where()
+                f"nothing was read for {self._options.patience_ms / 1000:g} s: {sentence}",
+                **cursor.where(offset=cursor.position),
             ) from why
-        log.warning("%s at %d: %s; looking for its leader again", self.range, self.position, why)
+        log.warning("%s at %d: %s; its leader is looked for", cursor.range, cursor.position, why)
         if self._failures > 1:
             pause = self._brokers.access.retry_interval_ms / 1000 * 2.0 ** (self._failures - 2)
             self._sleep(min(pause, MOST_PAUSE_S))
-
-    def _out_of_range(self) -> None:
-        tp = self.range.tp
-        earliest, latest = self._brokers.earliest([tp])[tp], self._brokers.latest([tp])[tp]
-        if earliest <= self.position <= latest:  # the leader has changed between the two answers
-            self._failed(NoLeader("the broker and the log's leader do not agree on its ends", **self._where()))
-            return
-        gone = "it is gone (retention, or the topic was made anew)"
-        why = OffsetOutOfRange(
-            f"the log does not hold this offset: {gone if self.position < earliest else 'the log is shorter'}; "
-            "failOnDataLoss=false skips what is not there",
-            **self._where(requested=self.position, earliest=earliest, latest=latest),
-        )
-        self._lost_to(min(earliest, self.range.until) if self.position < earliest else self.range.until, why)
-
-    def _lost_to(self, position: int, why: PipelineError) -> None:
-        """Skip, where that is allowed."""
-        if self._options.fail_on_data_loss:
-            raise why
-        log.warning(
-            "%s: %d offsets are skipped, from %d on: %s", self.range, position - self.position, self.position, why
-        )
-        self._moved(position)
-
-    # ---- answers ---------------------------------------------------------------------------------------------------
-
-    def _read(self, answer: FetchedPartition) -> MessageSet | None:
-        """What an answer without an error holds; None: no message of ours."""
-        d, tp = self._brokers.dialect, self.range.tp
-        found: MessageSet
-        found, scan = d.messages.message_set(
-            tp.topic, tp.partition, self.position, answer.buffer, answer.high_watermark
-        )
-        if scan.runs:
-            self._moved(found.resume_at)
-            return found
-        if scan.damage is not None:
-            raise self._corrupt(scan.damage)
-        if len(answer.buffer):
-            self._grow(scan.needed)
-        else:
-            self._nothing(answer.high_watermark)
-        return None
-
-    def _moved(self, position: int) -> None:
-        self.position = position
-        self._moved_at = self._now()
-        self._failures = 0
-
-    def _grow(self, needed: int) -> None:
-        cap, had = self._options.fetch_bytes_cap, self._bytes
-        if had >= cap:
-            size = f"has {needed} bytes" if needed else "is larger"
-            raise MessageTooLarge(
-                f"the message {size}, a fetch may have {cap}: raise fetchBytesCap", **self._where(offset=self.position)
-            )
-        self._bytes = min(cap, max(2 * had, needed))
-
-    def _nothing(self, end: int) -> None:
-        """No bytes: a gap up to until, or the end of the log."""
-        until = self.range.until
-        if self._seen_end >= until:
-            self._moved(until)
-        elif end >= until:
-            self._seen_end = end  # it grew after the broker had read, perhaps: ask once more
-        elif self._now() - self._moved_at > self._options.patience_ms / 1000:
-            waited = f"nothing came for {self._options.patience_ms / 1000:g} s"
-            why = DataLoss(
-                f"the log ends before the range does, {waited}: messages that were there are lost (an unclean leader "
-                "election, or the topic was made anew); failOnDataLoss=false skips what is not there",
-                **self._where(requested=self.position, until=until, latest=end),
-            )
-            self._lost_to(until, why)
-
-    def _corrupt(self, damage: CorruptMessage) -> CorruptData:
-        return CorruptData(str(damage), **self._where(offset=damage.offset))
-
-    def _where(self, **more: object) -> dict[str, object]:
-        broker = self._broker
-        address = f"{broker.host}:{broker.port}" if broker is not None else None
-        return {"topic": self.range.topic, "partition": self.range.partition, **more, "broker": address}

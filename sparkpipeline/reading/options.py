@@ -19,7 +19,6 @@ class ReadOptions:
     min_bytes: int = 1
     check_crcs: bool = True
     fail_on_data_loss: bool = True  # False: what is gone is skipped, with a warning that says how much
-    read_ahead_bytes: int = 8 << 20  # fetched and not yet used
     patience_ms: int = 60000  # how long a range may get nothing while its leader is looked for, or its log is shorter
     timestamp_fallback: Fallback = "none"  # of messages without: -1 ms as Spark has it, null, or plan_time_ms
     plan_time_ms: int | None = None

@@ -1,0 +1,145 @@
+"""How far one range is read, and what an answer means for it.  Decides; asks nobody, and has no clock of its own.
+
+a set                                   the position moves behind it; the range is done once that is until
+nothing, and the log goes on past it    twice, then it is a gap (compaction).  0.8 tells the log's end as it is
+                                        after it has read: what it told the first time, the second answer has seen
+nothing, and the log ends before until  waited for as long as options.patience_ms, then data is lost
+bytes, but no whole message             the fetch grows up to options.fetch_bytes_cap
+"""
+
+from __future__ import annotations
+
+import logging
+from types import ModuleType
+
+from kafkawire.model import Broker, MessageSet
+from kafkawire.v08.framing import FetchedPartition
+from sparkpipeline.errors import CorruptData, DataLoss, MessageTooLarge, PipelineError
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.options import ReadOptions
+
+log = logging.getLogger(__name__)
+
+LEAST_BYTES = 64 << 10  # of a fetch: a header costs as much
+UNKNOWN_BYTES = 1024  # of a message, before any was seen
+SKIPS = "failOnDataLoss=false skips what is not there"
+
+
+class Sizes:
+    """What messages of a task have taken so far, gaps and all: how much to ask for where little is left."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._offsets = 0
+
+    def seen(self, message_set: MessageSet) -> None:
+        self._bytes += len(message_set.buffer)
+        self._offsets += message_set.resume_at - message_set.start
+
+    def of(self, offsets: int) -> int:
+        """Bytes that so many offsets will take, and a quarter more."""
+        each = self._bytes / self._offsets if self._offsets else UNKNOWN_BYTES
+        return int(offsets * each * 1.25)
+
+
+class Cursor:
+    """One range on its way.  lost counts offsets skipped because they were gone, by options.fail_on_data_loss."""
+
+    def __init__(self, rng: OffsetRange, options: ReadOptions, messages: ModuleType, sizes: Sizes, now: float) -> None:
+        self.range = rng
+        self.position = rng.start
+        self.lost = 0
+        self._options = options
+        self._messages = messages
+        self._sizes = sizes
+        self._grown = 0  # bytes that a message of this range was seen to need
+        self._seen_end = -1  # the log's end, as the last answer told it
+        self._moved_at = now
+
+    @property
+    def done(self) -> bool:
+        return self.position >= self.range.until
+
+    @property
+    def bytes(self) -> int:
+        """What to ask for: not much more than is left of the range."""
+        left = max(LEAST_BYTES, self._sizes.of(self.range.until - self.position))
+        return max(min(self._options.fetch_bytes, left), self._grown)
+
+    def begin(self, now: float) -> None:
+        """The range's turn has come: patience begins."""
+        self._moved_at = now
+
+    def take(self, answer: FetchedPartition, asked_bytes: int, broker: Broker, now: float) -> MessageSet | None:
+        """What an answer without an error holds; None: nothing of ours.
+
+        Raises MessageTooLarge, CorruptData and DataLoss.
+        """
+        tp = self.range.tp
+        found: MessageSet
+        found, scan = self._messages.message_set(
+            tp.topic, tp.partition, self.position, answer.buffer, answer.high_watermark
+        )
+        if scan.runs:
+            self._sizes.seen(found)
+            self.move(found.resume_at, now)
+            return found
+        if scan.damage is not None:
+            raise CorruptData(str(scan.damage), **self.where(broker, offset=scan.damage.offset))
+        if len(answer.buffer):
+            self._grow(asked_bytes, scan.needed, broker)
+        else:
+            self._nothing(answer.high_watermark, broker, now)
+        return None
+
+    def move(self, position: int, now: float) -> None:
+        self.position = position
+        self._moved_at = now
+        self._seen_end = -1
+
+    def _grow(self, asked: int, needed: int, broker: Broker) -> None:
+        cap = self._options.fetch_bytes_cap
+        if asked >= cap:
+            size = f"has {needed} bytes" if needed else "is larger than that"
+            raise MessageTooLarge(
+                f"a fetch may have {cap} bytes, the message {size}: raise fetchBytesCap",
+                **self.where(broker, offset=self.position),
+            )
+        self._grown = min(cap, max(2 * asked, needed))
+
+    def _nothing(self, end: int, broker: Broker, now: float) -> None:
+        until = self.range.until
+        if self._seen_end >= until:
+            self.move(until, now)
+        elif end < until and self.out_of_patience(now):
+            why = DataLoss(
+                f"the log ends before the range does, and nothing came for {self._options.patience_ms / 1000:g} s: "
+                f"what was there is lost (an unclean leader election, or a topic made anew); {SKIPS}",
+                **self.where(broker, requested=self.position, until=until, latest=end),
+            )
+            self.lose(until, why, now)
+        else:
+            self._seen_end = end
+
+    # ---- what went wrong ---------------------------------------------------------------------------------------
+
+    def other_leader(self) -> None:
+        """What the one before told of the log's end counts no more: this one may show less."""
+        self._seen_end = -1
+
+    def out_of_patience(self, now: float) -> bool:
+        return now - self._moved_at > self._options.patience_ms / 1000
+
+    def lose(self, position: int, why: PipelineError, now: float) -> None:
+        """Go on at a position, with a warning; or raise why, as options.fail_on_data_loss says."""
+        if self._options.fail_on_data_loss:
+            raise why
+        skipped = position - self.position
+        self.lost += skipped
+        log.warning("%s: %d offsets from %d on are skipped: %s", self.range, skipped, self.position, why)
+        self.move(position, now)
+
+    def where(self, broker: Broker | None = None, **more: object) -> dict[str, object]:
+        """The coordinates of an error."""
+        address = None if broker is None else f"{broker.host}:{broker.port}"
+        return {"topic": self.range.topic, "partition": self.range.partition, **more, "broker": address}
