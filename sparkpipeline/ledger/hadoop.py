@@ -197,6 +197,7 @@ def _class(exc: BaseException) -> str:
 def _told(path: str, doing: str) -> Iterator[None]:
     """Java's and py4j's errors in one sentence."""
     from py4j.protocol import Py4JError, Py4JJavaError  # here: only with Spark
+    from pyspark.errors import PySparkException
 
     try:
         yield
@@ -205,6 +206,8 @@ def _told(path: str, doing: str) -> Iterator[None]:
         said = (str(exc.java_exception.getMessage()).splitlines() or [""])[0]
         why = "not permitted" if name in DENIED else name
         raise StorageFailed(f"cannot {doing} it: {why}: {said}", file=path) from exc
+    except PySparkException as exc:  # what pyspark makes of some of Java's: a name that the file system does not take
+        raise StorageFailed(f"cannot {doing} it: {(str(exc).splitlines() or [''])[0]}", file=path) from exc
     except (Py4JError, ConnectionError) as exc:
         raise StorageFailed(
             f"cannot {doing} it: the JVM of the Spark session does not answer: {exc}", file=path

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from groundwork.failpoints import failpoint
 from sparkpipeline.errors import LedgerDamaged, Missing, Refused
 from sparkpipeline.ledger.attempts import Attempts, made
 from sparkpipeline.ledger.files import Files, info
@@ -192,6 +193,7 @@ class Ledger:
             raise LedgerDamaged("the manifest is not of the plan that the ledger holds", batch=manifest.batch)
         if not self.attempts.seal(manifest.batch, manifest.attempt):
             return False
+        failpoint("ledger after seal")
         staging = self.staging(manifest.batch, manifest.attempt)
         for file in manifest.files:
             there = info(self.files, f"{staging}/{file.staged}")

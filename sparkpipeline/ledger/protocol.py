@@ -24,6 +24,26 @@ from sparkpipeline.ledger.ledger import Ledger, tool_version
 from sparkpipeline.ledger.model import Manifest, Plan, Staged
 
 Tell = Callable[[str], None]
+POINTS = (  # where a process may end; each name is a fail point
+    "ledger before recovery",
+    "ledger before sweep",
+    "ledger before plan",
+    "ledger after plan",
+    "ledger before execute",
+    "ledger after execute",
+    "ledger after seal",
+    "ledger before commit",
+    "ledger after commit",
+    "ledger before trash",
+    "ledger during publish",
+    "ledger before done",
+    "ledger after done",
+    "ledger before outward",
+    "ledger after outward",
+    "ledger during snapshot",
+    "ledger after snapshot",
+    "files before link",
+)
 
 
 class Work(Protocol):
@@ -131,6 +151,7 @@ def _executed(ledger: Ledger, work: Work, plan: Plan, attempt: int, tell: Tell) 
     started_ms = ledger.clock()
     try:
         staged = work.execute(plan, ledger.staging(plan.batch, attempt), attempt)
+        failpoint("ledger after execute")
         manifest = Manifest(
             batch=plan.batch,
             kind=plan.kind,

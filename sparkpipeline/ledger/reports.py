@@ -1,0 +1,108 @@
+"""What an operator asks a ledger: its files, its status.  Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkpipeline.errors import Missing, Refused
+from sparkpipeline.ledger.attempts import Attempt
+from sparkpipeline.ledger.layout import batch_of
+from sparkpipeline.ledger.ledger import Ledger
+from sparkpipeline.ledger.model import LiveFile, Manifest
+
+DATA, TRASH, MOVING = "data", "trash", "moving"
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """One file that readers of a batch see.
+
+    path     the full path where it lies now
+    where    data; trash: it was superseded after the batch asked for, and is kept until the retention time; moving: its
+             batch is committed and not yet published, so it may still be on its way to path
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    batch: int
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a ledger stands.  Of what there is none: None, 0 or empty.
+
+    newest        the last commit                 plan_age_ms   since the open plan was made
+    attempts      at the open plan                snapshot      the last batch in the newest snapshot
+    files, rows, bytes                            what is live after the newest commit
+    trash         batches whose superseded files are still there
+    """
+
+    base: str
+    next_batch: int
+    newest: Manifest | None
+    open_kind: str | None
+    plan_age_ms: int | None
+    attempts: tuple[Attempt, ...]
+    unpublished: tuple[int, ...]
+    abandoned: tuple[int, ...]
+    files: int
+    rows: int
+    bytes: int
+    snapshot: int
+    trash: tuple[int, ...]
+
+
+def files_of(ledger: Ledger, as_of: int | None = None) -> list[FileRow]:
+    """The files of all batches, or of batches 1 to as_of, by path: each row exactly once, whatever happens to be on its
+    way between folders.  Raises Refused when there is no such batch, or when its files have left the trash."""
+    state = ledger.state()
+    if as_of is not None and not 0 <= as_of < state.next_batch:
+        raise Refused(f"there are batches up to {state.next_batch - 1}", batch=as_of)
+    moving = {manifest.batch for manifest in state.unpublished}
+    superseded = {} if as_of is None else _superseded(ledger, as_of)
+    return sorted(
+        (
+            _row(ledger, file, file.batch in moving, superseded.get(file.final))
+            for file in ledger.live_files(as_of).values()
+        ),
+        key=lambda row: row.path,
+    )
+
+
+def status_of(ledger: Ledger) -> Status:
+    """Also counts what is live, so it reads the newest snapshot and the manifests behind it."""
+    state = ledger.state()
+    plan = state.open_plan
+    live = ledger.live_files()
+    trash = ledger.files.list(ledger.layout.folder("trash"))
+    return Status(
+        base=ledger.base,
+        next_batch=state.next_batch,
+        newest=state.newest,
+        open_kind=None if plan is None else plan.kind,
+        plan_age_ms=None if plan is None else ledger.clock() - plan.created_ms,
+        attempts=() if plan is None else tuple(ledger.attempts.of(plan.batch)),
+        unpublished=tuple(manifest.batch for manifest in state.unpublished),
+        abandoned=tuple(sorted(state.abandoned)),
+        files=len(live),
+        rows=sum(file.rows for file in live.values()),
+        bytes=sum(file.bytes for file in live.values()),
+        snapshot=ledger.snapshots.newest().through,
+        trash=tuple(sorted(n for entry in trash if (n := batch_of(f"{entry.name}.json")) is not None)),
+    )
+
+
+def _superseded(ledger: Ledger, as_of: int) -> dict[str, int]:
+    """Final path -> the batch behind as_of that superseded it."""
+    return {final: manifest.batch for manifest in ledger.manifests(as_of) for final in manifest.supersedes}
+
+
+def _row(ledger: Ledger, file: LiveFile, moving: bool, superseded_by: int | None) -> FileRow:
+    if superseded_by is None:
+        return FileRow(ledger.path(file.final), file.rows, file.bytes, file.batch, MOVING if moving else DATA)
+    path = f"{ledger.layout.trash(superseded_by)}/{file.final}"
+    if not ledger.files.exists(path) and not ledger.files.exists(ledger.path(file.final)):
+        raise Missing(f"batch {superseded_by} superseded it, and it has left the trash", file=file.final)
+    return FileRow(path, file.rows, file.bytes, file.batch, TRASH)

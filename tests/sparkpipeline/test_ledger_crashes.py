@@ -1,0 +1,119 @@
+"""Real processes on a real disk, ended by SIGKILL at fail points; and every fail point as an error."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from groundwork import failpoints
+from groundwork.failpoints import FailpointReached
+from sparkpipeline.ledger.ledger import Ledger
+from sparkpipeline.ledger.local import LocalFiles
+from sparkpipeline.ledger.protocol import POINTS, Outcome, advance
+from sparkpipeline.ledger.verifying import verify
+from tests.sparkpipeline.ledgerchild import HEADS
+from tests.sparkpipeline.ledgerworld import CopyWork, judge
+
+
+@pytest.fixture(autouse=True)
+def _disarmed() -> Iterator[None]:
+    yield
+    failpoints.arm("")
+
+
+def child(base: Path, rounds: int, rewind: tuple[int, int] | None, points: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "tests.sparkpipeline.ledgerchild", str(base), str(rounds), *map(str, rewind or ())]
+    env = {**os.environ, failpoints.VARIABLE: points}
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+
+
+def finish(base: Path) -> None:
+    files = LocalFiles()
+    work = CopyWork(files, HEADS)
+    for _ in range(40):
+        if advance(Ledger(files, str(base), snapshot_every=3), work, lambda _: None).outcome is Outcome.IDLE:
+            break
+    judge(files, str(base), HEADS)
+    verdict = verify(Ledger(files, str(base)))
+    assert verdict.good, verdict.findings
+    assert not verdict.busy
+    left = {finding.detail for finding in verdict.findings if finding.what == "leftover"}
+    assert left <= {"a file that was being made when its process ended"}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_an_error_at_any_point_is_made_good_by_the_next_run(
+    point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At one of its passes in a run of loads, with a rewind among them."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # no power fails here
+    files, reached = LocalFiles(), 0
+    for passes in (1, 2, 5, 13, 34):
+        base = tmp_path / f"orders {passes}"
+        failpoints.arm(f"{point}=raise@{passes}")
+        try:
+            for n in range(5):
+                work = CopyWork(files, HEADS, rewind=(0, 7) if n == 3 else None)
+                advance(Ledger(files, str(base), snapshot_every=3), work, lambda _: None)
+        except FailpointReached:
+            reached += 1
+        failpoints.arm("")
+        finish(base)
+    assert reached, "the point is nowhere on the way"
+
+
+def test_a_process_killed_at_any_point_loses_nothing(tmp_path: Path) -> None:
+    """Each point once, on one ledger after the other."""
+    luck = random.Random(6)
+    killed = 0
+    base = tmp_path / "orders"
+    for number, point in enumerate(POINTS):
+        if number % 6 == 0:
+            base = tmp_path / f"orders {number}"
+        killed += (
+            child(base, 3, (0, 5) if number % 2 else None, f"{point}=kill@{luck.choice((1, 1, 2))}").returncode == -9
+        )
+        if number % 6 == 5:
+            finish(base)
+    finish(base)
+    assert killed > len(POINTS) // 2
+
+
+@pytest.mark.faults
+def test_processes_killed_at_random_points_150_times(tmp_path: Path) -> None:
+    luck = random.Random(7)
+    killed = 0
+    for ledger in range(100):
+        base = tmp_path / f"orders {ledger}"
+        for _ in range(luck.randrange(1, 8)):
+            rewind = (luck.randrange(2), luck.randrange(40)) if luck.random() < 0.4 else None
+            point = f"{luck.choice(POINTS)}=kill@{luck.choice((1, 1, 2, 3, 5))}"
+            killed += child(base, luck.randrange(1, 5), rewind, point).returncode == -9
+        finish(base)
+        if killed >= 150:
+            break
+    assert killed >= 150
+
+
+@pytest.mark.faults
+def test_two_processes_at_once_killed_at_random_moments(tmp_path: Path) -> None:
+    """Two drivers race on one ledger; one of them is killed somewhere, at no named point."""
+    luck = random.Random(8)
+    for ledger in range(40):
+        base = tmp_path / f"orders {ledger}"
+        argv = [sys.executable, "-m", "tests.sparkpipeline.ledgerchild", str(base), "6"]
+        racers = [subprocess.Popen([*argv, *rewind], stdout=-3, stderr=-3) for rewind in ([], ["0", "5"])]
+        try:
+            racers[0].wait(luck.uniform(0.15, 0.5))
+        except subprocess.TimeoutExpired:
+            racers[0].kill()
+        for racer in racers:
+            racer.wait(60)
+        assert racers[1].returncode == 0
+        finish(base)
