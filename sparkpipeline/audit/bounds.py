@@ -1,21 +1,17 @@
-"""Which offsets an audit reads of each cluster: topics chosen, ends asked.  Driver side; needs no Spark."""
+"""Which offsets an audit reads of each cluster.  Driver side; needs no Spark."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
-from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.windows import Windows, parse_time
 from sparkpipeline.brokers import Brokers
-from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, UnknownPartition
+from sparkpipeline.errors import OffsetOutOfRange, OptionRefused
 
 Offsets = Mapping[TopicPartition, int]
-INTERNAL = "__"  # topics whose names begin so are the brokers' own
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +52,6 @@ def windows_of(kind: str, start: Limit, until: Limit) -> Windows:
     if timed and kind == "blocks":
         raise OptionRefused("windows are blocks of offsets, and --from or --to is a time", option="window")
     return Windows(kind != "blocks", 0, start.time_ms, until.time_ms)
-
-
-def choose(view: ClusterView, topics: Iterable[str], patterns: Iterable[re.Pattern[str]]) -> list[str]:
-    """The topics of the source that are meant, sorted: those named, and those some pattern matches as a whole.
-
-    Raises UnknownPartition for a name that the cluster does not have, OptionRefused where nothing is meant.
-    """
-    named, chosen = list(topics), list(patterns)
-    missing = sorted({*named} - {*view.topics})
-    if missing:
-        raise UnknownPartition(f"the source has no topic {', '.join(missing)}", topic=missing[0])
-    found = {name for name in view.topics if not name.startswith(INTERNAL) and any(p.fullmatch(name) for p in chosen)}
-    if not found and not named:
-        raise OptionRefused("no topic of the source is meant", option="topic")
-    return sorted(found | {*named})
-
-
-def partitions_of(view: ClusterView, topics: Collection[str]) -> list[TopicPartition]:
-    """Every partition of these topics that the cluster has."""
-    return sorted(TopicPartition(topic, p) for topic in topics for p in view.topics.get(topic, {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +104,3 @@ def check_limits(start: Limit, until: Limit, target_start: Limit, target_until: 
             raise OptionRefused(f"{given} names offsets of one cluster: {other} has to name the other's", option=end)
         if theirs.time_ms is not None:
             raise OptionRefused(f"--{end} takes the time, which is the same for both", option=f"target-{end}")
-
-
-def both_ranges(
-    connect: Callable[[str], Brokers],
-    tps: Callable[[str, Brokers], Collection[TopicPartition]],
-    limits: Mapping[str, tuple[Limit, Limit]],
-) -> dict[str, Ranges]:
-    """The ranges by side, the target's first: what comes in meanwhile is in the source then, and at most not yet in
-    the target."""
-    found = {}
-    for side in (TARGET, SOURCE):
-        brokers = connect(side)
-        found[side] = ranges_of(brokers, tps(side, brokers), *limits[side], side)
-    return found

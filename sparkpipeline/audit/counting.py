@@ -38,7 +38,7 @@ class Reading:
     """How tasks read both sides; pickled with them."""
 
     access: Mapping[str, ClusterAccess]  # by side
-    options: ReadOptions
+    options: Mapping[str, ReadOptions]
 
     def count(self, pieces: Iterable[Piece], read: Read = read_sets) -> Iterator[tuple[Piece, dict[int, Figures]]]:
         """The sums of each piece by window."""
@@ -65,7 +65,7 @@ class Reading:
             yield from packer.packs()
 
     def _hashed(self, piece: Piece, read: Read) -> Iterator[Hashed]:
-        rng, options = piece.range, self.options
+        rng, options = piece.range, self.options[piece.side]
         sets = read(rng, self.access[piece.side], options)
         try:
             for message_set in sets:

@@ -13,7 +13,7 @@ from sparkpipeline.errors import NoTimestamp
 
 HOUR_MS = 3_600_000
 UNTIMED = -1
-KINDS = ("auto", "hour", "blocks")
+KINDS = ("auto", "blocks")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,7 @@ from sparkpipeline.audit.windows import Windows
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
 
-OPTIONS = ReadOptions()
-ANYBODY = ClusterAccess((("broker", 9092),))
-READING = Reading({SOURCE: ANYBODY, TARGET: ANYBODY}, OPTIONS)
+SIDES = (SOURCE, TARGET)
 
 
 def sums(
@@ -72,7 +70,7 @@ def reader(logs: dict[str, dict[tuple[str, int], Log]]) -> Callable[..., Iterato
 
 
 def sides() -> Reading:
-    return Reading({side: ClusterAccess(((side, 1),)) for side in (SOURCE, TARGET)}, OPTIONS)
+    return Reading({side: ClusterAccess(((side, 1),)) for side in SIDES}, dict.fromkeys(SIDES, ReadOptions()))
 
 
 def pieces(side: str, logs: dict[tuple[str, int], Log], windows: Windows, cut: int = 1000) -> list[Piece]:

@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -24,7 +24,7 @@ NO_GROUPS = struct.pack(">hi", 0, 0)
 def broker(answer: Answer) -> Iterator[list[tuple[str, int]]]:
     """Its address.  Each connection has a thread, and ends with the block."""
     asked: dict[int, int] = {}
-    opened: list[socket.socket] = []
+    opened: list[tuple[socket.socket, threading.Thread]] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -33,17 +33,21 @@ def broker(answer: Answer) -> Iterator[list[tuple[str, int]]]:
                     link, _ = server.accept()
                 except OSError:
                     return
-                opened.append(link)
-                threading.Thread(target=talk, args=(link,), daemon=True).start()
+                talking = threading.Thread(target=talk, args=(link,), daemon=True)
+                opened.append((link, talking))
+                talking.start()
 
         def talk(link: socket.socket) -> None:
+            with link, suppress(ConnectionError):
+                answered(link)
+
+        def answered(link: socket.socket) -> None:
             while len(head := link.recv(4)) == 4:
                 request = link.recv(struct.unpack(">i", head)[0], socket.MSG_WAITALL)
                 api, _, correlation = struct.unpack_from(">hhi", request)
                 asked[api] = asked.get(api, 0) + 1
                 body = answer(api, asked[api])
                 if body == b"":
-                    link.close()
                     return
                 if body is not None:
                     link.sendall(struct.pack(">ii", 4 + len(body), correlation) + body)
@@ -55,8 +59,10 @@ def broker(answer: Answer) -> Iterator[list[tuple[str, int]]]:
         finally:
             server.shutdown(socket.SHUT_RDWR)
             accepting.join(5)
-            for link in opened:
-                link.close()
+            for link, talking in opened:
+                with suppress(OSError):  # closed already
+                    link.shutdown(socket.SHUT_RDWR)
+                talking.join(5)
 
 
 def old(api: int, groups: bytes | None) -> bytes | None:

@@ -1,0 +1,263 @@
+"""A cluster and the files of a load job compared: offset by offset, since files keep the offsets.  Driver side.
+
+    1  Spark sums up both by partition and block of offsets, with the same expressions
+    2  blocks whose sums differ are joined by offset, so that each message that is lost, foreign, there twice or
+       changed is counted
+
+What is compared is what the job says it has loaded and the cluster still holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.audit.comparing import CHANGED, Difference, Scope, from_sums, unequal
+from sparkpipeline.audit.figures import MASK, Figures
+from sparkpipeline.audit.job import Found, Sides
+from sparkpipeline.audit.matching import DUPLICATE, FOREIGN, LOST, SOURCE, TARGET
+from sparkpipeline.audit.pieces import dealt, pieces, size_for
+from sparkpipeline.audit.windows import Windows, label
+from sparkpipeline.brokers import Brokers
+from sparkpipeline.errors import OptionRefused, UnknownPartition
+from sparkpipeline.ledger.ledger import Ledger
+from sparkpipeline.ledger.opening import normal_base, open_files
+from sparkpipeline.ranges import OffsetRange, ranges_text
+from sparkpipeline.source.cluster import access_of
+from sparkpipeline.source.options import SourceOptions
+
+COLUMNS = ("topic", "partition", "offset", "key", "value")
+WHERE = ("topic", "partition", "block")
+Bounds = dict[TopicPartition, tuple[int, int]]
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a load job says it has: per partition start <= offset < until, and the files that hold it."""
+
+    bounds: Bounds
+    files: tuple[str, ...]  # full URIs
+
+
+def compare_files(
+    spark: Any, source: Mapping[str, str], base: str, topics: Collection[str], block: int, match: bool, tell: Tell
+) -> tuple[Found, dict[str, dict[str, dict[str, list[int]]]]]:
+    """Hold the cluster that these kafka08 options name against the files below base; the offsets that were compared
+    beside it.  topics: all that were loaded when empty.
+
+    Raises OptionRefused, UnknownPartition, Unreachable, LedgerDamaged, and what reading ranges raises."""
+    normal = normal_base(base)
+    loaded = loaded_by(Ledger(open_files(normal, spark), normal), topics)
+    known = SourceOptions.of({**source, "subscribe": ",".join(sorted({tp.topic for tp in loaded.bounds}))}, False)
+    access = access_of(known)
+    with Brokers(access) as brokers:
+        bounds = _still_there(brokers, loaded.bounds, tell)
+    if not bounds:
+        return Found((), {SOURCE: {}, TARGET: {}}), {}
+    # Found out above: the workers of Spark need neither ZooKeeper nor to ask again.
+    fixed = {
+        **{name: value for name, value in source.items() if name.lower() not in ("zookeeper.connect", "protocol")},
+        "kafka.bootstrap.servers": ",".join(f"{host}:{port}" for host, port in access.bootstrap),
+        "protocol": access.release,
+    }
+    frames = {SOURCE: _of_cluster(spark, fixed, bounds), TARGET: _of_files(spark, loaded.files, bounds)}
+    sums: Sides = {side: _sums(frame, bounds, block) for side, frame in frames.items()}
+    differing = unequal(sums[SOURCE], sums[TARGET])
+    if not (differing and match):
+        rows = [
+            row for scope, windows in differing.items()
+            for row in from_sums(scope, windows, sums[SOURCE].get(scope, {}), sums[TARGET].get(scope, {}), block)
+        ]  # fmt: skip
+    else:
+        tell(f"{len(differing)} of {len(bounds)} partitions differ in their sums; matching their messages")
+        few = _blocks(differing, bounds, block)
+        frames[SOURCE] = _of_cluster(spark, fixed, few)
+        rows = _matched(frames, few, sums, block)
+    return Found(tuple(rows), sums), {SOURCE: _nested(bounds), TARGET: _nested(bounds)}
+
+
+def loaded_by(ledger: Ledger, topics: Collection[str]) -> Loaded:
+    """What the job has loaded of these topics.  Raises OptionRefused where that is nothing, LedgerDamaged."""
+    newest = ledger.state().newest
+    positions = {} if newest is None else newest.facts.get("positions", {})
+    wanted = {*topics} or {*positions}
+    missing = sorted(wanted - {*positions})
+    if missing or not positions:
+        what = f"nothing of {', '.join(missing)}" if missing else "nothing"
+        raise OptionRefused(f"{what} was loaded below {ledger.base}", option="--files")
+    starts: dict[TopicPartition, int] = {}
+    paths = []
+    for path in ledger.live_files():
+        at = named_range(path)
+        if at is not None and at.topic in wanted:
+            starts[at.tp] = min(at.start, starts.get(at.tp, at.start))
+            paths.append(ledger.path(path))
+    bounds = {
+        tp: (starts[tp], until)
+        for topic in sorted(wanted)
+        for partition, until in positions[topic].items()
+        if (tp := TopicPartition(topic, int(partition))) in starts
+    }
+    return Loaded(bounds, tuple(sorted(paths)))
+
+
+def named_range(path: str) -> OffsetRange | None:
+    """The range that the name of a loaded file says, T+P+START+UNTIL.gN.…; None for another file."""
+    parts = path.rpartition("/")[2].split("+")
+    if len(parts) != 4:
+        return None
+    topic, partition, start, rest = parts
+    until = rest.partition(".")[0]
+    if not (partition.isdigit() and start.isdigit() and until.isdigit()):
+        return None
+    return OffsetRange(topic, int(partition), int(start), int(until))
+
+
+def _still_there(brokers: Brokers, bounds: Bounds, tell: Tell) -> Bounds:
+    """The part of each range that the cluster holds."""
+    view = brokers.view()
+    gone = [tp for tp in bounds if tp.partition not in view.topics.get(tp.topic, {})]
+    if gone:
+        raise UnknownPartition(
+            "was loaded, and the cluster does not have it", topic=gone[0].topic, partition=gone[0].partition
+        )
+    first, last = brokers.earliest(bounds), brokers.latest(bounds)
+    found, cut = {}, 0
+    for tp, (start, until) in bounds.items():
+        held = max(start, first[tp]), min(until, last[tp])
+        cut += held != (start, until)
+        if held[0] < held[1]:
+            found[tp] = held
+    if cut:
+        tell(f"of {cut} partitions the cluster holds only a part of what was loaded: that part is compared")
+    return found
+
+
+# ---- in Spark ------------------------------------------------------------------------------------------------------
+
+
+def _of_cluster(spark: Any, options: Mapping[str, str], bounds: Bounds | Mapping[TopicPartition, Any]) -> Any:
+    """The messages of these ranges; a value of bounds is one range or a list of them."""
+    each = {tp: at if isinstance(at, list) else [at] for tp, at in bounds.items()}
+    cores = spark.sparkContext.defaultParallelism
+    size = size_for(sum(until - start for rows in each.values() for start, until in rows), cores)
+    every = [
+        piece for tp, rows in each.items() for at in rows for piece in pieces(SOURCE, {tp: at}, Windows(False), size)
+    ]
+    tasks = dealt(every, cores)
+    schema = "topic string, partition int, offset bigint, key binary, value binary"
+    told = {
+        **options,
+        "offsetRanges": ranges_text(piece.range for task in tasks for piece in task),
+        "rangesPerTask": ",".join(str(len(task)) for task in tasks),
+    }
+    return spark.read.format("kafka08").options(**told).schema(schema).load()
+
+
+def _of_files(spark: Any, paths: Sequence[str], bounds: Bounds) -> Any:
+    """The rows of these files within the bounds.  The topic is in the path alone."""
+    from pyspark.sql import functions as F
+
+    frame = spark.read.parquet(*[quote(path, safe="/:+=") if "%" in path else path for path in paths])
+    topic = F.regexp_extract(F.col("_metadata.file_path"), "/topic=([^/]+)/", 1)
+    rows = frame.withColumn("topic", topic).select(*COLUMNS)
+    return rows.join(F.broadcast(_limits(spark, bounds)), ["topic", "partition"]).where(
+        "offset >= start and offset < until"
+    ).select(*COLUMNS)  # fmt: skip
+
+
+def _limits(spark: Any, bounds: Bounds) -> Any:
+    rows = [(tp.topic, int(str(tp.partition)), start, until) for tp, (start, until) in bounds.items()]
+    return spark.createDataFrame(rows, "topic string, partition int, start bigint, until bigint")
+
+
+def _hash() -> Any:
+    """Of offset, key and value; null and empty differ."""
+    from pyspark.sql import functions as F
+
+    sizes = [F.coalesce(F.length(name), F.lit(-1)) for name in ("key", "value")]
+    return F.xxhash64("offset", sizes[0], "key", sizes[1], "value")
+
+
+def _sums(frame: Any, bounds: Bounds, block: int) -> dict[Scope, dict[int, Figures]]:
+    from pyspark.sql import functions as F
+
+    crc = F.coalesce(F.crc32("value"), F.lit(0))
+    rows = (
+        frame.withColumn("block", F.floor(F.col("offset") / F.lit(block)))
+        .groupBy(*WHERE)
+        .agg(
+            F.count(F.lit(1)).alias("n"), F.sum(crc).alias("crcs"), F.bit_xor(_hash()).alias("content"),
+            F.min("offset").alias("first"), F.max("offset").alias("last"),
+        )
+        .collect()
+    )  # fmt: skip
+    found: dict[Scope, dict[int, Figures]] = {Scope(tp.topic, int(str(tp.partition))): {} for tp in sorted(bounds)}
+    for row in rows:
+        figures = Figures(row.n, row.crcs, row.content & MASK, None, row.first, row.last)
+        found[Scope(row.topic, row.partition)][-1 - row.block] = figures
+    return found
+
+
+def _blocks(differing: Mapping[Scope, Iterable[int]], bounds: Bounds, block: int) -> dict[TopicPartition, list[Any]]:
+    """The offsets of the blocks that differ, within the bounds."""
+    found: dict[TopicPartition, list[Any]] = {}
+    for scope, windows in differing.items():
+        tp = TopicPartition(scope.topic, scope.partition or 0)
+        start, until = bounds[tp]
+        for window in windows:
+            at = (-1 - window) * block
+            found.setdefault(tp, []).append((max(at, start), min(at + block, until)))
+    return found
+
+
+def _matched(
+    frames: Mapping[str, Any], few: Mapping[TopicPartition, list[Any]], sums: Sides, block: int
+) -> list[Difference]:
+    """The messages of these blocks, joined by offset."""
+    from pyspark.sql import functions as F
+
+    spark = frames[SOURCE].sparkSession
+    blocks = [(tp.topic, int(str(tp.partition)), start // block) for tp, rows in few.items() for start, _ in rows]
+    wanted = F.broadcast(spark.createDataFrame(blocks, "topic string, partition int, block bigint"))
+    halves = [
+        frame.withColumn("block", F.floor(F.col("offset") / F.lit(block)))
+        .join(wanted, list(WHERE), "left_semi")
+        .select(*WHERE, "offset", _hash().alias("hash"), F.lit(int(side == SOURCE)).alias("ours"))
+        for side, frame in frames.items()
+    ]
+    ours, theirs = F.sum("ours"), F.sum(1 - F.col("ours"))
+    differ = F.min("hash") != F.max("hash")
+    kind = (
+        F.when(theirs == 0, LOST).when(ours == 0, FOREIGN).when(differ, CHANGED).when(theirs > ours, DUPLICATE)
+        .when(theirs < ours, LOST)
+    )  # fmt: skip
+    odd = halves[0].unionByName(halves[1]).groupBy(*WHERE, "offset").agg(kind.alias("kind"), theirs.alias("theirs"))
+    counted = (
+        odd.where("kind is not null")
+        .groupBy(*WHERE, "kind")
+        .agg(
+            F.sum(F.when(F.col("kind") == DUPLICATE, F.col("theirs") - 1).otherwise(1)).alias("n"),
+            F.min("offset").alias("first"), F.max("offset").alias("last"),
+        )
+        .orderBy(*WHERE, "first", "kind")
+        .collect()
+    )  # fmt: skip
+    rows = []
+    for row in counted:
+        scope, window = Scope(row.topic, row.partition), -1 - row.block
+        a, b = (sums[side].get(scope, {}).get(window, Figures()).count for side in (SOURCE, TARGET))
+        where = (row.topic, row.partition, label(window, block))
+        rows.append(Difference(*where, row.kind, row.n, a, b, row.first, row.last))
+    return rows
+
+
+def _nested(bounds: Bounds) -> dict[str, dict[str, list[int]]]:
+    found: dict[str, dict[str, list[int]]] = {}
+    for tp, at in sorted(bounds.items()):
+        found.setdefault(tp.topic, {})[str(tp.partition)] = list(at)
+    return found

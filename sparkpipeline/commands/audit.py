@@ -1,0 +1,164 @@
+"""`sparkpipeline audit`: two clusters, or a cluster and the files of a load job, compared message by message."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from groundwork.output import EXIT, write
+from sparkpipeline.audit.bounds import Limit, check_limits, parse_limit, windows_of
+from sparkpipeline.audit.comparing import COLUMNS, KINDS
+from sparkpipeline.audit.job import Asked, Found, compare
+from sparkpipeline.audit.loaded import compare_files
+from sparkpipeline.audit.matching import SOURCE, TARGET
+from sparkpipeline.audit.report import Offsets, document, mismatches
+from sparkpipeline.audit.sides import Look, Side, look, reading
+from sparkpipeline.audit.windows import KINDS as WINDOWS
+from sparkpipeline.commands.options import output_option, report_option, session, spark_options, write_report
+from sparkpipeline.commands.progress import SparkProgress
+from sparkpipeline.errors import OptionRefused
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--source-brokers", metavar="HOST:PORT,…", help="Any brokers of the cluster that is right.")
+@click.option("--source-zookeeper", metavar="HOST:PORT/CHROOT", help="Its ZooKeeper instead.")
+@click.option("--source-protocol", metavar="RELEASE", help="What its brokers speak; they are asked when not given.")
+@click.option("--target-brokers", metavar="HOST:PORT,…", help="Any brokers of the cluster that is held against it.")
+@click.option("--target-zookeeper", metavar="HOST:PORT/CHROOT", help="Its ZooKeeper instead.")
+@click.option("--target-protocol", metavar="RELEASE", help="What its brokers speak; they are asked when not given.")
+@click.option("--files", metavar="BASE", help="In place of a target: the base of a load job.")
+@click.option("--topics", metavar="A,B,…", help="Topics that are compared ..")
+@click.option("--topics-pattern", metavar="REGEX", help=".. or those that a Java pattern chooses.")
+@click.option(
+    "--keyed", metavar="A,B,…", default="", help="Of these, compared as a whole: their partitions are others."
+)
+@click.option("--from", "start", metavar="WHERE", help="An ISO time, or offsets of the source as JSON; earliest.")
+@click.option("--to", "until", metavar="WHERE", help="The same for the end, which is not included; latest.")
+@click.option("--target-from", "target_start", metavar="JSON", help="Where --from names offsets: those of the target.")
+@click.option("--target-to", "target_until", metavar="JSON", help="Where --to names offsets: those of the target.")
+@click.option(
+    "--window",
+    type=click.Choice(WINDOWS),
+    default=WINDOWS[0],
+    show_default=True,
+    help="auto: the hour (UTC) of a message's timestamp, and blocks of offsets without one; or always blocks.",
+)
+@click.option("--block", type=click.IntRange(min=1), default=100_000, show_default=True, help="Offsets of a block.")
+@click.option("--no-match", is_flag=True, help="Sums only: a loss is not told from a duplicate.")
+@click.option("--allow", multiple=True, type=click.Choice(sorted(KINDS)), help="A difference that is none; repeatable.")
+@click.option("--source-option", multiple=True, metavar="KEY=VALUE", help="Any option of reading with kafka08.")
+@click.option("--target-option", multiple=True, metavar="KEY=VALUE", help="The same for the target.")
+@spark_options
+@output_option
+@report_option
+def audit(master: str | None, conf: dict[str, str], output: str, report: Path | None, **asked: Any) -> int:
+    """Compare what two clusters hold, or a cluster and the files of a load job.
+
+    Prints a row for each difference and ends with 4 when there is one, with 0 when there is none.  Offsets may differ
+    between clusters: messages are compared by their keys and values.  The target's ends are taken first, so that what
+    arrives meanwhile is at most `behind`.
+
+    \b
+    sparkpipeline audit --source-brokers old:9092 --target-brokers new:9092 --topics orders,payments
+    sparkpipeline audit --source-zookeeper old:2181 --files /warehouse/orders
+    """
+    began = time.monotonic()
+    if (asked["files"] is None) == (asked["target_brokers"] is None and asked["target_zookeeper"] is None):
+        raise OptionRefused("say what the source is held against: a target cluster, or --files", option="--files")
+    with session("sparkpipeline audit", master, conf) as spark:
+        found, offsets = _files(spark, asked) if asked["files"] is not None else _clusters(spark, asked)
+    write((row.row() for row in found.differences), COLUMNS, output)
+    write_report(report, document(found, offsets, asked["block"], asked["allow"], time.monotonic() - began))
+    return _end(found, asked["allow"])
+
+
+def _end(found: Found, allowed: tuple[str, ...]) -> int:
+    """Say what came of it; the exit code."""
+    ours, theirs = found.messages(SOURCE), found.messages(TARGET)
+    _tell(f"{len(found.scopes)} compared: {ours:,} messages in the source, {theirs:,} in the target")
+    wrong = {row.difference for row in mismatches(found.differences, allowed)}
+    counts: Counter[str] = Counter()
+    for row in found.differences:
+        counts[row.difference] += row.messages or 0
+    for kind in sorted(counts):
+        many = f"{counts[kind]:,} " if counts[kind] else ""
+        _tell(f"{'' if kind in wrong else 'allowed: '}{many}{kind}: {KINDS[kind]}")
+    if not found.differences:
+        _tell("no difference")
+    return EXIT["partly"] if wrong else EXIT["done"]
+
+
+def _clusters(spark: Any, asked: dict[str, Any]) -> tuple[Found, Offsets]:
+    start, until = parse_limit(asked["start"], "--from"), parse_limit(asked["until"], "--to")
+    target_start = parse_limit(asked["target_start"], "--target-from")
+    target_until = parse_limit(asked["target_until"], "--target-to")
+    check_limits(start, until, target_start, target_until)
+    windows = windows_of(asked["window"], start, until)
+    sides = {side: Side.of(_options(side, asked)) for side in (SOURCE, TARGET)}
+    limits = {SOURCE: (start, until), TARGET: (_other(start, target_start), _other(until, target_until))}
+    seen = look(sides, limits)
+    for topic in seen.missing:
+        _tell(f"the target has no topic {topic}")
+    ranges = seen.ranges
+    what = Asked(
+        {side: found.bounds for side, found in ranges.items()}, windows, frozenset(_names(asked["keyed"])),
+        {side: found.cut for side, found in ranges.items()}, asked["block"], not asked["no_match"],
+    )  # fmt: skip
+    with SparkProgress(spark).watch("audit", rows=seen.offsets):
+        found = compare(spark, reading(sides), what, _tell)
+    return found, _offsets(seen)
+
+
+def _other(limit: Limit, given: Limit) -> Limit:
+    """A time is one for both."""
+    return limit if limit.time_ms is not None else given
+
+
+def _files(spark: Any, asked: dict[str, Any]) -> tuple[Found, Offsets]:
+    wrong = [name for name in ("keyed", "start", "until", "target_start", "target_until") if asked[name]]
+    if wrong:
+        raise OptionRefused(
+            "has no meaning with --files: what is loaded says what is compared",
+            option=f"--{wrong[0].replace('_', '-')}",
+        )
+    options = _options(SOURCE, asked, topics=False)
+    return compare_files(
+        spark, options, asked["files"], _names(asked["topics"] or ""), asked["block"], not asked["no_match"], _tell
+    )
+
+
+def _options(side: str, asked: dict[str, Any], topics: bool = True) -> dict[str, str]:
+    """The options of format kafka08 for one side."""
+    options = {}
+    for text in asked[f"{side}_option"]:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise OptionRefused(f"{text!r} is not KEY=VALUE", option=f"--{side}-option")
+        options[key.strip()] = value
+    named = {
+        "kafka.bootstrap.servers": asked[f"{side}_brokers"],
+        "zookeeper.connect": asked[f"{side}_zookeeper"],
+        "protocol": asked[f"{side}_protocol"],
+        **({"subscribe": asked["topics"], "subscribePattern": asked["topics_pattern"]} if topics else {}),
+    }
+    return {**options, **{key: value for key, value in named.items() if value is not None}}
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _offsets(seen: Look) -> Offsets:
+    found: dict[str, dict[str, dict[str, list[int]]]] = {}
+    for side, ranges in seen.ranges.items():
+        for tp, bounds in sorted(ranges.bounds.items()):
+            found.setdefault(side, {}).setdefault(tp.topic, {})[str(tp.partition)] = list(bounds)
+    return found
+
+
+def _tell(sentence: str) -> None:
+    click.echo(sentence, err=True)
