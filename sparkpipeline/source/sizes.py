@@ -12,7 +12,7 @@ from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.source.planning import AVERAGE_BYTES
 
 MOST_TOPICS = 20  # asked; the others are taken for their average
-SAMPLE = ReadOptions(fetch_bytes=64 << 10, check_crcs=False, fail_on_data_loss=False)
+SAMPLE = ReadOptions(fetch_bytes=64 << 10, check_crcs=False, fail_on_data_loss=False, patience_ms=2000)
 OVERHEAD = 26  # of an entry in format v0
 
 
