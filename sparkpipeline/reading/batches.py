@@ -16,6 +16,7 @@ from sparkpipeline.access import ClusterAccess
 from sparkpipeline.errors import CodecMissing, CorruptData
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import record_batch
+from sparkpipeline.reading.forms import columns_of
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.pieces import Piece
 from sparkpipeline.reading.sets import read_many
@@ -50,9 +51,10 @@ def _pieces(
 def _rows_of(rng: OffsetRange, message_set: MessageSet, before: int, options: ReadOptions) -> Piece:
     """Raises CorruptData where damage stands before the range's end, CodecMissing."""
     try:
-        columns = message_set.index(options.check_crcs)
+        columns = columns_of(message_set, options.check_crcs)
     except LibraryMissing as missing:
-        raise CodecMissing(str(missing), **_where(rng, message_set.start)) from None
+        helps = "install it on every executor: what --py-files carries are Python files"
+        raise CodecMissing(f"{missing}; {helps}", **_where(rng, message_set.start)) from None
     whole = Piece(rng, columns, 0, len(columns), before)
     if not ascending(whole.part):
         raise CorruptData("offsets go back within a fetched set", **_where(rng, message_set.start))
@@ -63,7 +65,8 @@ def _rows_of(rng: OffsetRange, message_set: MessageSet, before: int, options: Re
 
 
 def _corrupt(rng: OffsetRange, damage: CorruptMessage) -> CorruptData:
-    return CorruptData(f"{damage}; kafka.check.crcs=false reads on past a wrong checksum", **_where(rng, damage.offset))
+    helps = "; kafka.check.crcs=false reads it all the same" if "crc mismatch" in damage.why else ""
+    return CorruptData(f"{damage}{helps}", **_where(rng, damage.offset))
 
 
 def _where(rng: OffsetRange, offset: int | None) -> dict[str, object]:

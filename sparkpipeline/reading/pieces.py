@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -36,10 +36,7 @@ class Piece:
     @property
     def bytes(self) -> int:
         """Of keys and values, about: their distance in what was fetched."""
-        if not len(self):
-            return 0
-        places, last = self.columns.value_at, self.until - 1
-        return max(0, places[last] + max(0, self.columns.value_size[last]) - places[self.since])
+        return max(0, self._end(self.until - 1) - self.columns.value_at[self.since]) if len(self) else 0
 
     def within(self, until: int) -> Piece:
         """Its rows before an offset.  Offsets ascend: see kafkawire.gathering.ascending."""
@@ -52,7 +49,12 @@ class Piece:
         """The same rows in pieces of at most so many bytes and rows; in each at least one row."""
         places, since = self.columns.value_at, self.since
         while since < self.until:
-            fit = bisect_left(places, places[since] + most_bytes, since + 1, self.until)
-            end = min(fit, since + most_rows)
+            limit, most = places[since] + most_bytes, min(self.until, since + most_rows)
+            end = bisect_right(places, limit, since + 1, most)  # all before it begin within the limit
+            if end > since + 1 and self._end(end - 1) > limit:
+                end -= 1
             yield replace(self, since=since, until=end)
             since = end
+
+    def _end(self, row: int) -> int:
+        return self.columns.value_at[row] + max(0, self.columns.value_size[row])
