@@ -23,7 +23,7 @@ from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.footers import footers
 from sparkpipeline.load.names import Hour, final_name
 from sparkpipeline.load.options import LoadConfig
-from sparkpipeline.load.plans import COMPACT
+from sparkpipeline.load.plans import COMPACT, HourRule
 
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]
 
@@ -101,8 +101,8 @@ def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, staging:
     with watch(f"batch {plan.batch}: compacting", 0, rows, sum(group.bytes for group in found)):
         _write(spark, config, ledger, paths, len(found), staging)
     failpoint("load after audit")
-    before = read_back(spark, paths)
-    after = read_back(spark, [staging])
+    before = read_back(spark, paths, HourRule("plan"))
+    after = read_back(spark, [staging], HourRule("plan"))
     listed = [info for info in walk(ledger.files, staging) if info.name.endswith(".parquet")]
     ends = footers([info.path for info in listed], spark, not needs_spark(ledger.base))
     staged = staged_files(listed, staging, after, ends)

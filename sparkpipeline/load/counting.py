@@ -18,17 +18,18 @@ from urllib.parse import unquote
 
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import FileInfo
+from sparkpipeline.load.eventtime import own_time
 from sparkpipeline.load.executing import FOLDERS, Observed
 from sparkpipeline.load.footers import Footer
 from sparkpipeline.load.names import StagedName, staged_name
-from sparkpipeline.load.plans import LoadPlan
+from sparkpipeline.load.plans import HourRule, LoadPlan
 from sparkpipeline.ranges import OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """What Spark finds in a file.  bytes: of keys and values; min_ms, max_ms: of messages that have a timestamp;
-    crcs: sum of CRC-32 of values."""
+    """What Spark finds in a file.  bytes: of keys and values; min_ms, max_ms: of rows that have a time of
+    their own; crcs: sum of CRC-32 of values."""
 
     rows: int
     first: int
@@ -111,22 +112,22 @@ class RangeCount:
         }
 
 
-def read_back(spark: Any, paths: Sequence[str]) -> dict[str, ReadBack]:
+def read_back(spark: Any, paths: Sequence[str], rule: HourRule) -> dict[str, ReadBack]:
     """The files at or below these paths, by the last five parts of their own.  Raises what Spark raises."""
     from pyspark.sql import functions as F
 
-    sent = F.when(F.col("timestampType") >= 0, F.unix_millis(F.col("timestamp")))
     size = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
     rows = (
         spark.read.parquet(*paths)
-        .groupBy(F.col("_metadata.file_path").alias("path"))
+        .withColumns({"path": F.col("_metadata.file_path"), "own": own_time(rule)})
+        .groupBy("path")
         .agg(
             F.count(F.lit(1)).alias("rows"),
             F.min("offset").alias("first"),
             F.max("offset").alias("last"),
             F.sum(size.cast("bigint")).alias("bytes"),
-            F.min(sent).alias("min_ms"),
-            F.max(sent).alias("max_ms"),
+            F.min("own").alias("min_ms"),
+            F.max("own").alias("max_ms"),
             F.sum(F.crc32("value")).alias("crcs"),
         )
         .collect()

@@ -30,9 +30,7 @@ def hour_columns(rule: HourRule, plan_ms: int) -> dict[str, Any]:
     Raises OptionRefused when the callable cannot be loaded here."""
     from pyspark.sql import functions as F
 
-    found = _found(rule)
-    sane = F.when(found.between(0, LATEST_MS), found)
-    ms = F.coalesce(sane, F.lit(plan_ms).cast("bigint"))
+    ms = F.coalesce(own_time(rule), F.lit(plan_ms).cast("bigint"))
     day = F.floor(ms / F.lit(DAY_MS)).cast("int")  # exact: fewer than 2**53 ms
     hour = F.floor(ms / F.lit(HOUR_MS)).cast("bigint") % F.lit(24)
     return {
@@ -41,8 +39,15 @@ def hour_columns(rule: HourRule, plan_ms: int) -> dict[str, Any]:
     }
 
 
+def own_time(rule: HourRule) -> Any:
+    """What a row itself says: ms since 1970 by the rule, or null.  Raises OptionRefused as hour_columns."""
+    from pyspark.sql import functions as F
+
+    found = _found(rule)
+    return F.when(found.between(0, LATEST_MS), found)
+
+
 def _found(rule: HourRule) -> Any:
-    """Milliseconds since 1970 by the rule, or null."""
     from pyspark.sql import functions as F
 
     sent = F.when(F.col("timestampType") >= 0, F.unix_millis(F.col("timestamp")))

@@ -4,7 +4,8 @@ kind: the newest one says where the job stands.
     positions   of all partitions ever seen: the next offset to load
     passed      of the same: the latest time, in ms, that the position has certainly passed (hours.py)
     averages    bytes of a message by topic, as last loaded: what limits and tasks are estimated with
-    ranges      of the batch: start, until, rows, gaps, lost, bytes, min_ms, max_ms, first, last, crc (sum of CRC-32)
+    ranges      of the batch: start, until, rows, gaps, lost, bytes, first, last, crc (sum of CRC-32 of values), and
+                min_ms, max_ms of rows that have a time of their own
     gaps        of the batch: offsets that were gone before they could be loaded
     hours       of the batch: rows by topic, date and hour; late: those of them whose hour was closed already
     counts      of the batch: what each of the three counted
@@ -63,14 +64,14 @@ def averages(before: Mapping[str, float], counts: Iterable[RangeCount]) -> dict[
     return {**before, **now}
 
 
-def latest_ms(counts: Iterable[RangeCount], by_message: bool) -> dict[TopicPartition, int]:
-    """The latest time of what was loaded, by partition: of messages, or else when the hour of their file began."""
+def latest_ms(counts: Iterable[RangeCount]) -> dict[TopicPartition, int]:
+    """The latest time of what was loaded, by partition; of rows that have none, when the hour of their plan began."""
     found: dict[TopicPartition, int] = {}
     for count in counts:
         for file in count.files:
-            ms = hour_ms(file.name.hour.date, file.name.hour.hour)
-            if by_message and file.back.max_ms is not None:
-                ms = file.back.max_ms
+            ms = file.back.max_ms
+            if ms is None:
+                ms = hour_ms(file.name.hour.date, file.name.hour.hour)
             found[count.range.tp] = max(ms, found.get(count.range.tp, 0))
     return found
 

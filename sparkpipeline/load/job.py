@@ -140,7 +140,7 @@ class LoadWork:
             work.positions,
             hours.passed(
                 standing.passed,
-                latest_ms(counts, work.rule.source == "message"),
+                latest_ms(counts),
                 [tp for tp, head in work.heads.items() if work.positions.get(tp, head) >= head],
                 plan.created_ms,
             ),
@@ -159,7 +159,7 @@ class LoadWork:
         with self.watch(f"batch {plan.batch}: loading", len(work.tasks), work.rows, size):
             seen = read_and_write(self.spark, config, self.cluster.access, work, plan.created_ms, staging, files)
         with self.watch(f"batch {plan.batch}: reading back", 0, seen.rows, size):
-            backs = read_back(self.spark, [staging]) if seen.rows else {}
+            backs = read_back(self.spark, [staging], work.rule) if seen.rows else {}
         listed = [info for info in walk(files, staging) if info.name.endswith(".parquet")]
         found = footers([info.path for info in listed], self.spark, not needs_spark(self.ledger.base))
         staged = staged_files(listed, staging, backs, found)

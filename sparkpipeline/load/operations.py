@@ -74,9 +74,8 @@ class RewindWork(LoadWork):
         latest: dict[tuple[TopicPartition, int, int], int | None] = {}
         for batch in batches:
             for row in ledger.manifest(batch).facts.get("ranges", ()):
-                latest[TopicPartition(row["topic"], partition_of(row["partition"])), row["start"], row["until"]] = (
-                    row["max_ms"] if ledger.plan(batch).work["time"]["source"] == "message" else None
-                )
+                tp = TopicPartition(row["topic"], partition_of(row["partition"]))
+                latest[tp, row["start"], row["until"]] = row["max_ms"]
         return rewind(
             loaded_files(files, latest), standing.positions, looked.logs, wanted.topic, partition, wanted.to_ms,
             wanted.allow_partial,

@@ -144,24 +144,26 @@ def packed(
     for rng in ranges:
         pieces[rng.tp] = pieces.get(rng.tp, 0) + 1
     wanted = max(-(-int(total) // size), min(cores, int(total) // LEAST_BYTES), max(pieces.values()), 1)
-    tasks: list[list[OffsetRange]] = [[] for _ in range(min(wanted, len(ranges)))]
+    tasks: list[dict[TopicPartition, OffsetRange]] = [{} for _ in range(min(wanted, len(ranges)))]
     heap = [(0.0, n) for n in range(len(tasks))]
     for rng in sorted(ranges, key=lambda one: (-weights[one], one.topic, str(one.partition), one.start)):
         _place(rng, weights[rng], tasks, heap)
-    ordered = [sorted(task, key=lambda one: (one.topic, str(one.partition))) for task in tasks]
+    ordered = [[task[tp] for tp in in_order(task)] for task in tasks]
     ordered.sort(key=lambda task: (task[0].topic, str(task[0].partition), task[0].start))
     return [rng for task in ordered for rng in task], [len(task) for task in ordered]
 
 
-def _place(rng: OffsetRange, weight: float, tasks: list[list[OffsetRange]], heap: list[tuple[float, int]]) -> None:
-    """Put a range into the lightest task that has none of its partition."""
+def _place(
+    rng: OffsetRange, weight: float, tasks: list[dict[TopicPartition, OffsetRange]], heap: list[tuple[float, int]]
+) -> None:
+    """Put a range into the lightest task that has none of its partition: there are as many tasks as it has pieces."""
     passed: list[tuple[float, int]] = []
     while True:
         load, number = heapq.heappop(heap)
-        if all(other.tp != rng.tp for other in tasks[number]):
+        if rng.tp not in tasks[number]:
             break
         passed.append((load, number))
-    tasks[number].append(rng)
+    tasks[number][rng.tp] = rng
     heapq.heappush(heap, (load + weight, number))
     for one in passed:
         heapq.heappush(heap, one)

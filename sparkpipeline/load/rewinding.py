@@ -140,7 +140,7 @@ def _boundary(
     if log is None or log.latest < position:
         raise OffsetOutOfRange(
             f"the log ends before the job's position {position}: what is there now is another log",
-            latest=None if log is None else log.latest, **where,
+            **where, latest=None if log is None else log.latest,
         )  # fmt: skip
     if boundary >= log.earliest:
         return boundary, ""
@@ -148,7 +148,7 @@ def _boundary(
         raise OffsetOutOfRange(
             f"the cluster has deleted {log.earliest - boundary} of the messages to load again; --allow-partial loads"
             " the rest and keeps the files of what is gone",
-            earliest=log.earliest, **where,
+            **where, earliest=log.earliest,
         )  # fmt: skip
     for start in sorted({one.name.start for one in files}):
         if start >= log.earliest and _over(files, start) is None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,18 @@ class Job:
                 found[row] = zlib.crc32(value or b"")
         return found
 
+    def hours(self) -> dict[str, int]:
+        """Rows by date and hour."""
+        found: dict[str, int] = {}
+        for path in self.data.rglob("*.parquet"):
+            hour = "T".join(part.partition("=")[2] for part in path.parts[-3:-1])
+            found[hour] = found.get(hour, 0) + parquet.read_metadata(path).num_rows
+        return found
+
+    def closed(self) -> list[str]:
+        """Hours with a marker."""
+        return sorted("T".join(part.partition("=")[2] for part in p.parts[-3:-1]) for p in self.data.rglob("_CLOSED"))
+
     def check(self) -> None:
         """What is on the disk is what the manifests say."""
         verdict = verify(self.ledger)
@@ -66,11 +79,21 @@ def job(cluster: ClusterClient, base: Path, spark: Any, **options: object) -> Jo
     return Job(config_of({"base": str(base), "bootstrap.servers": cluster.brokers, **values}, "test"), spark)
 
 
-def fill(cluster: ClusterClient, topic: str, counts: Iterable[int], begin: int = 0, codec: int = 0) -> dict[Row, int]:
-    """Messages numbered from `begin` in partitions 0, 1 ..; what rows() has of them."""
+def fill(
+    cluster: ClusterClient, topic: str, counts: Iterable[int], after: Iterable[Row] = (), codec: int = 0
+) -> dict[Row, int]:
+    """Messages in partitions 0, 1 .., behind those of `after`; what rows() has of them."""
     found: dict[Row, int] = {}
+    known = list(after)
     for partition, count in enumerate(counts):
+        begin = sum(1 for row in known if row[:2] == (topic, partition))
         values = [b"%s-%d-%d" % (topic.encode(), partition, n) for n in range(begin, begin + count)]
         produce(cluster, TopicPartition(topic, partition), [(b"k", value) for value in values], codec)
         found |= {(topic, partition, begin + n): zlib.crc32(value) for n, value in enumerate(values)}
     return found
+
+
+def events(cluster: ClusterClient, tp: TopicPartition, times_ms: Sequence[int | None]) -> None:
+    """JSON messages with a field `at`; None: a message that is no JSON."""
+    values = [b"no json" if ms is None else json.dumps({"meta": {"at": ms}}).encode() for ms in times_ms]
+    produce(cluster, tp, [(None, value) for value in values])
