@@ -11,6 +11,7 @@ from kafkawire.cluster.fixed import parse_addresses, parse_brokers
 from kafkawire.compression import CODECS
 from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
+from producer.unkeyed import WAYS
 
 
 def brokers(raw: object) -> tuple[tuple[str, int], ...]:
@@ -47,7 +48,6 @@ def release(raw: object) -> str:
 @dataclass(frozen=True, slots=True)
 class ProducerConfig(Options):
     JVM_ONLY: ClassVar = {
-        "producer.type": "sending is always asynchronous; flush() waits for it",
         "send.buffer.bytes": "the operating system sizes socket buffers",
         "buffer.size": "the operating system sizes socket buffers",
         "serializer.encoding": "text is always sent as UTF-8",
@@ -159,6 +159,16 @@ class ProducerConfig(Options):
         "reconnect.backoff.ms", 1000, "least time between two connects to a broker", "ms", least=0
     )
     client_id: str = option("client.id", "", "what the brokers' logs call this producer")
+    type: str = option(
+        "producer.type", "async", "async: send() queues; sync: it returns once the message is stored",
+        choices=("async", "sync"),
+    )  # fmt: skip
+    unkeyed: str = option(
+        "unkeyed.partitioner", "batch",
+        "where messages without a key go: batch (one random partition a batch), sticky (one for "
+        "topic.metadata.refresh.interval.ms, as 0.8), random (as 0.7), round-robin (as the Java producer)",
+        choices=WAYS,
+    )  # fmt: skip
     partitioner: str = option(
         "partitioner.class",
         "producer.partitioners:default_partitioner",
@@ -170,6 +180,10 @@ class ProducerConfig(Options):
     )
     key_encoder: str = option("key.serializer.class", "", "the same for keys; none given: serializer.class", kind=CLASS)
     version: str = option("kafka.version", "0.8.2", "Kafka release of the brokers", kind=release)
+
+    @property
+    def sync(self) -> bool:
+        return self.type == "sync"
 
     def problems(self) -> Iterable[str]:
         if self.batch_messages > self.queue_messages:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkawire.errors import WireError
+from kafkawire.errors import LocalError, WireError
 from kafkawire.model import Broker
 
 
@@ -29,6 +29,22 @@ class SendFailed(WireError):
     def __init__(self, sentence: str, first: Exception) -> None:
         super().__init__(sentence)
         self.first = first
+
+
+class NotSent(LocalError):
+    """Refused before it was queued: nothing of the message is on its way.  The sentence names topic and option."""
+
+
+class InvalidTopic(NotSent):
+    """No broker takes a topic of this name."""
+
+
+class EncoderFailed(NotSent):
+    """serializer.class or key.serializer.class raised, or gave back no bytes."""
+
+
+class PartitionerFailed(NotSent):
+    """partitioner.class raised, or gave back no partition of the topic."""
 
 
 class Closed(WireError):

@@ -6,6 +6,7 @@ Made by the producer's thread; everything in here runs in the hub, from start() 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from groundwork.crew import Crew, Event, connect, now, sleep
@@ -14,30 +15,40 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError
 from kafkawire.net.links import Links
-from producer.buckets import Buckets
+from kafkawire.v08.scanning import ENTRY_OVERHEAD
+from producer.buckets import Buckets, Called, Route
 from producer.config import ProducerConfig
-from producer.errors import Undeliverable
+from producer.delivery import Bucket, Verdict
+from producer.errors import Closed, Undeliverable
 from producer.outcomes import NEVER
-from producer.rows import codec_of, limit_of, parts, size_of
+from producer.rows import codec_of, limit_of, parts
 from producer.sender import Sender
+from producer.sizes import Sizes
 
 log = logging.getLogger(__name__)
 
 BEING_CREATED = 5  # LeaderNotAvailable, which is also what naming a missing topic gets while it is created
 STEP_S = 0.25  # how often a wait looks whether the crew is dead
+UNBOUNDED = 1 << 62
 
 
 class Feeder:
-    """Waits raise the crew's death, when there is one."""
+    """call(what) has listeners called, outside the hub's own greenlets.  Waits raise the crew's death, if any."""
 
-    def __init__(self, config: ProducerConfig, dialect: Dialect, buckets: Buckets) -> None:
+    def __init__(
+        self, config: ProducerConfig, dialect: Dialect, buckets: Buckets, call: Callable[[Called], None]
+    ) -> None:
         self._config = config
         self._dialect = dialect
         self._buckets = buckets
+        self._call = call
+        self._tickets: set[_Ticket] = set()
+        self._view: ClusterView | None = None  # the one that routes were made from
+        self.sizes = Sizes()
 
     def start(self) -> None:
         config = self._config
-        self._crew = Crew()
+        self._crew = Crew(on_death=self._died)
         self._armed = Event()
         self._room = Event()
         self._links = Links(config.client_id, connect, config.request_timeout_ms)
@@ -47,10 +58,7 @@ class Feeder:
         self._sender.start()
         self._crew.spawn("linger", self._linger)
 
-    @property
-    def view(self) -> ClusterView:
-        """The leaders as last looked up; from any thread."""
-        return self._sender.leaders.view
+    # ---- rounds ----------------------------------------------------------------------------------------------------
 
     def begin_round(self) -> None:
         """The first message of a round is in its bucket."""
@@ -66,19 +74,35 @@ class Feeder:
 
     def drain(self) -> None:
         """All buckets to the sender.  Nothing in here waits, so that rounds cannot overtake each other."""
-        config = self._config
-        for tp, bucket in self._buckets.take().items():
-            codec = codec_of(config, tp.topic)
-            limit = limit_of(self._dialect, codec, config.batch_bytes, config.message_max_bytes)
-            at = 0
-            for part in parts(tp, bucket.rows, self._dialect, codec, limit):
-                rows = bucket.rows[at : at + part.count]
-                size = sum(size_of(row, self._dialect.magic) for row in rows)
-                self._sender.submit(part, _Sent(self._buckets, self._room, part.count, size))
-                at += part.count
+        for bucket in self._buckets.take():
+            self._submit(bucket)
+        view = self._sender.leaders.view
+        if view is not self._view:
+            self._view = view
+            for route in self._buckets.routes():
+                if view.topics.get(route.topic):
+                    self._buckets.set_route(self._route(route.topic, view))
 
-    def until_known(self, topic: str) -> ClusterView:
-        """The view once it has the topic; asking by name may create it.  Raises why it has not."""
+    def _submit(self, bucket: Bucket) -> None:
+        config, tp = self._config, bucket.tp
+        codec = codec_of(config, tp.topic)
+        limit = limit_of(self._dialect, codec, config.batch_bytes, config.message_max_bytes)
+        at, overhead = 0, ENTRY_OVERHEAD[self._dialect.magic]
+        rows = bucket.rows
+        for part in parts(tp, rows, self._dialect, codec, limit, bucket.size):
+            end = at + part.count
+            whole = part.count == len(rows)
+            mine = bucket.size if whole else sum(overhead + len(k or b"") + len(v or b"") for k, v, _ in rows[at:end])
+            ticket = _Ticket(self, bucket, at, end, mine)
+            self._tickets.add(ticket)
+            self._sender.submit(part, ticket)
+            self.sizes.note(tp.topic, rows[at:end], overhead, len(part.entries) if codec else 0)
+            at = end
+
+    # ---- where messages go -----------------------------------------------------------------------------------------
+
+    def until_known(self, topic: str) -> Route:
+        """The route of a topic; asking for it by name may create it.  Raises why there is none."""
         leaders = self._sender.leaders
         deadline = now() + self._config.delivery_timeout_ms / 1000
         tries = 0
@@ -95,10 +119,18 @@ class Feeder:
                 raise leaders.failure
             if now() >= deadline and self._config.retries >= 0:
                 raise Undeliverable(f"topic {topic} has no partitions after {self._config.delivery_timeout_ms} ms")
-        return leaders.view
+        return self._buckets.set_route(self._route(topic, leaders.view))
+
+    def _route(self, topic: str, view: ClusterView) -> Route:
+        ids = view.partitions(topic)
+        led = [partition for partition in ids if view.topics[topic][partition].leader is not None]
+        most = UNBOUNDED if codec_of(self._config, topic) else self._config.message_max_bytes
+        return Route(topic, ids, led or ids, ENTRY_OVERHEAD[self._dialect.magic], most, {})
 
     def _tried(self, tries: int) -> bool:
         return 0 <= self._config.retries < tries
+
+    # ---- waiting, and the end --------------------------------------------------------------------------------------
 
     def wait_room(self, timeout_s: float) -> None:
         """Until something is settled, STEP_S at most; back at once when there is room."""
@@ -115,32 +147,63 @@ class Feeder:
         while not self._sender.flush(max(0.0, min(STEP_S, deadline - now()))):
             self._alive()
             if now() >= deadline:
-                return self._buckets.messages
+                return self._buckets.counts.pending
         self._alive()
         return 0
 
     def end(self, timeout_s: float) -> int:
-        """Flush within the time, then end all of it; messages that are left."""
+        """Flush within the time, then end all of it; messages that are left, whose deliveries fail then."""
+        left = 0
         try:
             left = self.flush(timeout_s)
         finally:
             self._sender.close(0.0)
             self._links.close()
+            self._fail_all(
+                Closed(f"not acknowledged within {timeout_s:g} s when the producer was closed: it may be stored")
+            )
             self._crew.stop(1.0)
         return left
+
+    def settled(self, ticket: _Ticket, verdict: Verdict) -> None:
+        """Of a ticket: some of its messages are over."""
+        called = self._buckets.settle(ticket.bucket, verdict)
+        if called:
+            self._call(called)
+        if ticket.at == ticket.end:
+            self._tickets.discard(ticket)
+            self._buckets.freed(ticket.size)
+            self._room.set()
+
+    def _died(self, name: str, exc: BaseException) -> None:
+        reason = Closed(f"the producer ended by itself: {name}: {type(exc).__name__}: {exc}")
+        self._fail_all(reason)
+
+    def _fail_all(self, reason: Exception) -> None:
+        """Whatever is not settled fails: nobody waits for ever."""
+        self._buckets.close(reason)
+        for ticket in list(self._tickets):
+            ticket.failed(reason, None)
+        for bucket in self._buckets.take():
+            called = self._buckets.settle(bucket, Verdict(0, len(bucket.rows), None, reason))
+            self._buckets.freed(bucket.size)
+            self._call(called)
 
     def _alive(self) -> None:
         if self._crew.death is not None:
             raise self._crew.death
 
 
-class _Sent:
-    """The ticket of one part.  A message of it that is too large is left out, and its neighbours go on."""
+class _Ticket:
+    """Of one part: the messages begin to end of a bucket, settled in this order.
 
-    __slots__ = ("_buckets", "_count", "_room", "_size")
+    A message of it that is too large is left out, and its neighbours go on.
+    """
 
-    def __init__(self, buckets: Buckets, room: Event, count: int, size: int) -> None:
-        self._buckets, self._room, self._count, self._size = buckets, room, count, size
+    __slots__ = ("_feeder", "at", "bucket", "end", "size")
+
+    def __init__(self, feeder: Feeder, bucket: Bucket, begin: int, end: int, size: int) -> None:
+        self._feeder, self.bucket, self.at, self.end, self.size = feeder, bucket, begin, end, size
 
     def may_send(self) -> bool:
         return True
@@ -148,13 +211,19 @@ class _Sent:
     def reached(self, resume_at: int) -> None:
         raise AssertionError(f"a part without source positions cannot have reached {resume_at}")
 
+    def stored(self, count: int, offset: int | None) -> None:
+        self._settle(count, offset, None)
+
     def skipped(self, reason: Exception) -> None:
-        self._buckets.not_stored(1, reason)
+        self._settle(1, None, reason)
 
     def done(self) -> None:
-        self._buckets.settled(self._count, self._size)
-        self._room.set()
+        """All of it was told by stored() and skipped()."""
 
     def failed(self, reason: Exception, resume_at: int | None) -> None:
-        self._buckets.not_stored(self._count, reason)
-        self.done()
+        self._settle(self.end - self.at, None, reason)
+
+    def _settle(self, count: int, offset: int | None, error: Exception | None) -> None:
+        begin, self.at = self.at, min(self.at + count, self.end)
+        if begin < self.at:
+            self._feeder.settled(self, Verdict(begin, self.at, offset, error))

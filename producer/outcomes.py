@@ -32,6 +32,15 @@ class Skipping(Protocol):
     def skipped(self, reason: Exception) -> None: ...
 
 
+@runtime_checkable
+class Counting(Protocol):
+    """A ticket that hears of its messages as they are stored, in order; done() or failed() comes after."""
+
+    def stored(self, count: int, offset: int | None) -> None:
+        """The next `count` messages; offset: of the first of them, None where the broker did not say."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long what fails is tried again.  retries < 0: for ever (topic_wait_s bounds unknown topics all the same)."""
@@ -75,7 +84,7 @@ class Outcomes:
         where = f"{batch.tp} on {broker}"
         verdict = judge(code, base_offset)
         if verdict is Verdict.STORED:
-            self.stored(batch, now)
+            self.stored(batch, now, base_offset)
             return False
         self.counters.errors[code] += 1
         reason = Undeliverable(f"{where}: {NOTHING_STORED}") if code == 0 else BrokerError(code, where)
@@ -92,12 +101,16 @@ class Outcomes:
         self.counters.unknown += 1
         self._again(batch, reason, now, Verdict.AGAIN)
 
-    def stored(self, batch: Batch, now: float) -> None:
+    def stored(self, batch: Batch, now: float, base_offset: int = -1) -> None:
+        """base_offset: of its first message; negative: nobody said."""
         self._batches.settled(batch)
         self.counters.messages += batch.count
         self.counters.bytes += batch.size
         self._troubles.flows(batch.tp, now)
         for piece in batch.pieces:
+            if isinstance(piece.item.ticket, Counting) and not piece.item.over:
+                piece.item.ticket.stored(piece.part.count, base_offset if base_offset >= 0 else None)
+            base_offset += piece.part.count if base_offset >= 0 else 0
             self._piece_stored(piece)
 
     def hopeless(self, view: ClusterView, now: float, answered: bool) -> bool:

@@ -1,12 +1,15 @@
-"""A producer for any Python program: send(), flush(), close().
+"""A producer for any Python program: send(), send_many(), flush(), close().
 
     with Producer({"metadata.broker.list": "broker1:9092"}) as producer:
         producer.send("orders", b"value", key=b"customer 7")
+        stored = producer.send("orders", b"value").result(10)         # stored.tp, stored.offset
 
 send() encodes, chooses a partition and puts the message into that partition's bucket; a greenlet of the hub turns
-buckets into parts every queue.buffering.max.ms, or sooner when one is full, and gives them to the Sender.  What could
-not be stored is raised by the next flush() or close(), with the first reason.  Any thread of a plain program may send;
-in a gevent program, any greenlet of the hub that made the first call.
+buckets into parts every queue.buffering.max.ms, or sooner when one is full, and gives them to the Sender.  Any thread
+of a plain program may send; in a gevent program, any greenlet of the hub that made the first call.
+
+Each message ends in one of three ways: acknowledged; failed, with the reason in its Delivery, at its callback and in
+the next flush() or close(); or refused by the send() that was given it.  counts says how many of each there are.
 
 Bounded: queue.buffering.max.messages and queue.buffering.max.bytes count what is not acknowledged yet; send() waits
 when there is no room.
@@ -17,28 +20,34 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from types import TracebackType
-from typing import Any
+from typing import Any, cast, overload
 
-from groundwork.crew import now
-from groundwork.hub import Which, pick_hub
-from groundwork.named import NotLoaded, load_named
+from groundwork.crew import Event, now
+from groundwork.hub import OwnThread, Which, pick_hub
 from groundwork.options import load
 from kafkawire.dialects import dialect
-from kafkawire.errors import LocalError
-from kafkawire.model import PartitionId, TopicPartition
-from producer.buckets import Buckets, Put
+from kafkawire.model import PartitionId
+from producer import forks
+from producer.buckets import Buckets, Counts, Route, chunks
+from producer.callbacks import Callbacks
 from producer.config import ProducerConfig
-from producer.errors import Closed, QueueFull, SendFailed, Undeliverable
+from producer.delivery import Deliveries, Delivery, Flag, Listener, Row
+from producer.errors import Closed, NotSent, PartitionerFailed, QueueFull, SendFailed, Undeliverable
 from producer.feeder import STEP_S, Feeder
-from producer.rows import Row, codec_of, size_of
+from producer.messages import KeyedMessage, ProducerData, check_topic
+from producer.plugins import Encoder, Partitioner, Plugins
+from producer.sizes import TopicSizes
+from producer.unkeyed import Unkeyed
 
 log = logging.getLogger(__name__)
 
-Encoder = Callable[[Any], bytes | None]
-Partitioner = Callable[[Any, int], int]
+Given = KeyedMessage | ProducerData | Sequence[KeyedMessage | ProducerData]
+CHUNK = 500  # messages of send_many that go into one bucket
 EXIT_S = 3.0  # at the interpreter's exit without a close()
+FORKED = "this process was forked after the producer was made: its connections stayed behind; make a producer here"
 
 
 class Producer:
@@ -46,7 +55,8 @@ class Producer:
 
     config is a ProducerConfig, or a mapping of option names to values; OptionError names what is wrong with it.
     encoder and key_encoder turn what is sent into bytes or None; partitioner(key, partitions) gets the key as it was
-    sent.  Each overrides the option of the configuration.  hub: see groundwork.hub.
+    sent.  Each overrides the option of the configuration.  on_delivery(delivery) is called for each message without
+    one of its own, once it is stored or has failed.  hub: see groundwork.hub.
     """
 
     def __init__(
@@ -56,24 +66,35 @@ class Producer:
         key_encoder: Encoder | None = None,
         partitioner: Partitioner | None = None,
         hub: Which = "auto",
+        on_delivery: Listener | None = None,
     ) -> None:
         if not isinstance(config, ProducerConfig):
             config = load(ProducerConfig, config, "Producer")
         self.config = config
-        self._encode = encoder or _loaded("serializer.class", config.encoder)
-        self._encode_key = key_encoder or (
-            _loaded("key.serializer.class", config.key_encoder) if config.key_encoder else self._encode
-        )
-        self._partition_of = partitioner or _loaded("partitioner.class", config.partitioner)
+        self._plugins = Plugins(config, encoder, key_encoder, partitioner)
         self._dialect = dialect(config.version)
+        self._stamped = self._dialect.magic > 0
         self._hub = pick_hub(hub)
-        self._started = self._closed = False
-        self._buckets = Buckets(config)
-        self._feeder = Feeder(config, self._dialect, self._buckets)
+        own = isinstance(self._hub, OwnThread)
+        self._callbacks = Callbacks(own)
+        self._on_delivery = on_delivery
+        self._buckets = Buckets(
+            config,
+            Unkeyed(config.unkeyed, config.refresh_ms / 1000),
+            lambda: self._hub.post(self._feeder.begin_round),
+            lambda: self._hub.post(self._feeder.drain),
+            self._flag,
+        )
+        self._feeder = Feeder(config, self._dialect, self._buckets, self._callbacks.call)
         self._starting = threading.Lock()
+        self._started = self._closed = self._forked = False
+        self._resting = True  # not started, closed or forked: send() has to look
+        forks.watch(self)
 
     def start(self) -> None:
         """Start the hub and its greenlets; send() does it when need be.  Connects to nothing yet."""
+        if self._forked:
+            raise Closed(FORKED)
         with self._starting:
             if self._closed:
                 raise Closed("the producer is closed")
@@ -82,24 +103,189 @@ class Producer:
                 self._hub.call(self._feeder.start)
                 self._hub.before_exit(self._at_exit)
                 self._started = True
+                self._resting = False
 
-    def send(self, topic: str, value: Any, key: Any = None, partition: PartitionId | None = None) -> None:
-        """Have one message sent, in order within its partition.  Returns once there is room, not once it is stored.
+    # ---- sending ---------------------------------------------------------------------------------------------------
 
-        Raises QueueFull (queue.enqueue.timeout.ms), Undeliverable for a message no broker takes, another WireError when
-        the topic has no partitions to be found, and whatever the encoder or partitioner raises: then nothing was sent.
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        partition: PartitionId | None = None,
+        on_delivery: Listener | None = None,
+    ) -> Delivery: ...
+
+    @overload
+    def send(self, topic: Given, *, on_delivery: Listener | None = None) -> list[Delivery]: ...
+
+    def send(
+        self,
+        topic: str | Given,
+        value: Any = None,
+        key: Any = None,
+        partition: PartitionId | None = None,
+        on_delivery: Listener | None = None,
+    ) -> Delivery | list[Delivery]:
+        """Have one message sent, in order within its partition; or those of message objects, in their order.
+
+        Returns once there is room, not once it is stored; with producer.type=sync once it is stored.  Raises QueueFull
+        (queue.enqueue.timeout.ms); NotSent (InvalidTopic, EncoderFailed, PartitionerFailed) and Undeliverable for a
+        message that cannot be sent; another WireError when the topic has no partitions to be found; Closed.  Then
+        nothing of this message was sent.  With producer.type=sync also why it was not stored.
         """
-        if not self._started or self._closed:
+        if not isinstance(topic, str):
+            return self._send_given(topic, on_delivery)
+        if self._resting:
             self.start()
-        stamp = int(time.time() * 1000) if self._dialect.magic else None
-        row = Row(self._encode_key(key) if key is not None else None, self._encode(value), stamp)
-        size = size_of(row, self._dialect.magic)
-        if size > self.config.message_max_bytes and not codec_of(self.config, topic):
-            raise Undeliverable(
-                f"{topic}: a message of {size} bytes is larger than message.max.bytes ({self.config.message_max_bytes})"
+        delivery = self._put(topic, value, key, None, partition, on_delivery or self._on_delivery)
+        if self.config.sync:
+            self._hub.post(self._feeder.drain)
+            delivery.result()
+        return delivery
+
+    def send_many(self, topic: str, values: Iterable[Any], keys: Iterable[Any] | None = None) -> Deliveries:
+        """Have many messages of one topic sent, several times as fast as one by one; keys: one for each value.
+
+        Those without a key go to one partition a few hundred at a time.  Raises as send() does; what was taken from
+        values before is on its way then, and the exception's .deliveries has it.
+        """
+        if self._resting:
+            self.start()
+        route = self._route(topic)
+        deliveries = Deliveries()
+        pairs = None if keys is None else iter(keys)
+        try:
+            for chunk in chunks(values, CHUNK):
+                data = self._plugins.encoded_all(topic, chunk)
+                if pairs is None:
+                    self._put_all(route, None, list(zip(repeat(None), data, repeat(self._stamp()))), deliveries)
+                else:
+                    self._put_keyed(route, data, list(zip(chunk, pairs, strict=False)), deliveries)
+        except Exception as exc:
+            exc.deliveries = deliveries  # type: ignore[attr-defined]
+            raise
+        if self.config.sync:
+            self._hub.post(self._feeder.drain)
+            deliveries.result()
+        return deliveries
+
+    def _send_given(self, given: Given, on_delivery: Listener | None) -> list[Delivery]:
+        if self._resting:
+            self.start()
+        listed = [given] if isinstance(given, KeyedMessage | ProducerData) else given
+        messages = [m for one in listed for m in (one.messages() if isinstance(one, ProducerData) else (one,))]
+        deliveries = []
+        for m in messages:
+            if not isinstance(m, KeyedMessage):
+                raise NotSent(f"send() takes topic and value, KeyedMessage or ProducerData; not {type(m).__name__}")
+            listener = on_delivery or self._on_delivery
+            deliveries.append(self._put(m.topic, m.value, m.key, m.partition_key, m.partition, listener))
+        if self.config.sync:
+            self._hub.post(self._feeder.drain)
+            for delivery in deliveries:
+                delivery.result()
+        return deliveries
+
+    def _put(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition_key: Any,
+        partition: PartitionId | None,
+        listener: Listener | None,
+    ) -> Delivery:
+        route = self._buckets.route(topic) or self._route(topic)
+        plugins = self._plugins
+        data = value if type(value) is bytes and plugins.takes_bytes else plugins.encoded(topic, value)
+        size = route.overhead + (len(data) if data is not None else 0)
+        name: bytes | None = None
+        if key is not None:
+            name = plugins.encoded_key(topic, key)
+            size += len(name) if name is not None else 0
+        if partition is not None or key is not None or partition_key is not None:
+            partition = self._choose(route, key if partition_key is None else partition_key, partition)
+        if size > route.most:
+            raise self._too_large(topic, size)
+        row = (name, data, self._stamp())
+        delivery = self._buckets.put(route, partition, row, size, listener)
+        return delivery if delivery is not None else self._put_later(route, partition, row, size, listener)
+
+    def _put_later(
+        self, route: Route, partition: PartitionId | None, row: Row, size: int, listener: Listener | None
+    ) -> Delivery:
+        """There is no room: wait for some."""
+        deadline = self._deadline()
+        while (delivery := self._buckets.put(route, partition, row, size, listener)) is None:
+            self._wait_room(route, partition, deadline)
+        return delivery
+
+    def _put_all(self, route: Route, partition: PartitionId | None, rows: list[Row], deliveries: Deliveries) -> None:
+        sizes = [route.overhead + len(key or b"") + len(value or b"") for key, value, _ in rows]
+        if max(sizes) > route.most:
+            raise self._too_large(route.topic, max(sizes))
+        size, deadline = sum(sizes), self._deadline()
+        while rows:
+            done = self._buckets.put_many(route, partition, rows, size, deliveries)
+            if done == len(rows):
+                return
+            rows, sizes = rows[done:], sizes[done:]
+            size = sum(sizes)
+            if not done:
+                self._wait_room(route, partition, deadline)
+
+    def _put_keyed(
+        self, route: Route, data: Sequence[bytes | None], pairs: list[tuple[Any, Any]], deliveries: Deliveries
+    ) -> None:
+        """Message by message: neighbours may go to different partitions, and deliveries keep the order given."""
+        if len(pairs) < len(data):
+            raise NotSent(f"topic {route.topic}: there are fewer keys than values")
+        for value, (_, key) in zip(data, pairs, strict=True):
+            name = None if key is None else self._plugins.encoded_key(route.topic, key)
+            partition = None if key is None else self._choose(route, key, None)
+            self._put_all(route, partition, [(name, value, self._stamp())], deliveries)
+
+    def _route(self, topic: str) -> Route:
+        route = self._buckets.route(topic)
+        if route is None:
+            check_topic(topic)
+            route = self._hub.call(self._feeder.until_known, topic)
+        return route
+
+    def _choose(self, route: Route, key: Any, partition: PartitionId | None) -> PartitionId:
+        ids = route.ids
+        if partition is not None:
+            if partition not in ids:
+                raise PartitionerFailed(f"{route.topic}/{partition}: topic {route.topic} has {len(ids)} partitions")
+            return partition
+        return ids[self._plugins.partition_of(route.topic, key, len(ids))]
+
+    def _stamp(self) -> int | None:
+        return int(time.time() * 1000) if self._stamped else None
+
+    def _too_large(self, topic: str, size: int) -> Undeliverable:
+        most = self.config.message_max_bytes
+        return Undeliverable(f"{topic}: a message of {size} bytes is larger than message.max.bytes ({most})")
+
+    def _deadline(self) -> float | None:
+        wait_s = self.config.enqueue_timeout_ms / 1000
+        return None if wait_s < 0 else now() + wait_s
+
+    def _wait_room(self, route: Route, partition: PartitionId | None, deadline: float | None) -> None:
+        left = None if deadline is None else deadline - now()
+        if left is not None and left <= 0:
+            counts = self._buckets.counts
+            where = route.topic if partition is None else f"{route.topic}/{partition}"
+            raise QueueFull(
+                f"{where}: {counts.pending} messages ({counts.pending_bytes} bytes) wait to be stored, and no room "
+                f"came within {self.config.enqueue_timeout_ms / 1000:g} s (queue.enqueue.timeout.ms); raise "
+                "queue.buffering.max.messages or .bytes"
             )
-        tp = TopicPartition(topic, self._choose(topic, key, partition))
-        self._reserve(tp, row, size)
+        self._hub.call(self._feeder.wait_room, STEP_S if left is None else left)
+
+    # ---- the end of it ---------------------------------------------------------------------------------------------
 
     def flush(self, timeout_s: float = 30.0) -> None:
         """Wait until everything sent so far is stored.
@@ -107,19 +293,25 @@ class Producer:
         Raises SendFailed when something was not since the last flush(), or not within the time: it names the first
         reason and the counts.
         """
+        if self._forked:
+            raise Closed(FORKED)
         if self._started and not self._closed:
             self._report(self._hub.call(self._feeder.flush, timeout_s), timeout_s)
 
     def close(self, timeout_s: float = 30.0) -> None:
         """Flush within the time, then end, whatever is left.  Raises SendFailed as flush() does."""
+        if self._forked:
+            raise Closed(FORKED)
         with self._starting:
             if self._closed:
                 return
-            self._closed = True
+            self._closed = self._resting = True
         if not self._started:
             return
+        self._buckets.close(Closed("the producer is closed"))
         try:
             left = self._hub.call(self._feeder.end, timeout_s)
+            self._callbacks.close(timeout_s)
         finally:
             self._hub.stop()
         self._report(left, timeout_s)
@@ -136,50 +328,12 @@ class Producer:
                 raise
             log.error("%s", failure)  # what ended the block goes on, and is the greater news
 
-    @property
-    def pending(self) -> int:
-        """Messages sent and not yet settled."""
-        return self._buckets.messages
-
-    def _choose(self, topic: str, key: Any, partition: PartitionId | None) -> PartitionId:
-        view = self._feeder.view
-        if topic not in view.topics:
-            view = self._hub.call(self._feeder.until_known, topic)
-        ids = view.partitions(topic)
-        if partition is not None:
-            if partition not in ids:
-                raise LocalError(f"{topic}/{partition}: topic {topic} has {len(ids)} partitions")
-            return partition
-        if key is not None:
-            return ids[self._partition_of(key, len(ids))]
-        led = [p for p in ids if view.topics[topic][p].leader is not None]
-        chosen = self._buckets.choose(topic, led or ids)
-        assert chosen is not None, "a topic without partitions is not in the view"
-        return chosen
-
-    def _reserve(self, tp: TopicPartition, row: Row, size: int) -> None:
-        """Put the row into its bucket as soon as there is room."""
-        wait_s = self.config.enqueue_timeout_ms / 1000
-        deadline = None if wait_s < 0 else now() + wait_s
-        buckets = self._buckets
-        while (put := buckets.put(tp, row, size)) is Put.NO_ROOM:
-            left = None if deadline is None else deadline - now()
-            if left is not None and left <= 0:
-                raise QueueFull(
-                    f"{tp}: {buckets.messages} messages ({buckets.bytes} bytes) wait to be stored, and no room came "
-                    f"within {wait_s:g} s (queue.enqueue.timeout.ms); raise queue.buffering.max.messages or .bytes"
-                )
-            self._hub.call(self._feeder.wait_room, STEP_S if left is None else left)
-        if put is Put.FULL:
-            self._hub.post(self._feeder.drain)
-        elif put is Put.FIRST:
-            self._hub.post(self._feeder.begin_round)
-
     def _report(self, left: int, timeout_s: float) -> None:
         failed, first = self._buckets.failures()
-        if not failed and not left:
+        failed -= left if self._closed else 0  # close() has failed those that are left, too
+        if failed <= 0 and not left:
             return
-        told = f"{failed} messages were not stored; the first reason: {first}" if failed else ""
+        told = f"{failed} messages were not stored; the first reason: {first}" if failed > 0 else ""
         late = f"{left} messages are not acknowledged after {timeout_s:g} s" if left else ""
         raise SendFailed("; ".join(filter(None, (told, late))), first or TimeoutError(late))
 
@@ -187,15 +341,33 @@ class Producer:
         """In the hub, when the interpreter ends."""
         if self._closed:
             return
-        self._closed = True
-        lost = self._feeder.end(EXIT_S) + self._buckets.failed
+        self._closed = self._resting = True
+        before = self._buckets.counts.failed
+        lost = self._feeder.end(EXIT_S)
+        lost += self._buckets.counts.failed - before - lost
         if lost:
             log.error("the program ended without Producer.close(): %d messages are lost", lost)
 
+    def after_fork(self) -> None:
+        """In a child process: the hub's thread and the connections are the parent's."""
+        self._forked = self._resting = True
 
-def _loaded(option: str, named: str) -> Callable[..., Any]:
-    """What an option names.  Raises LocalError saying what is missing."""
-    try:
-        return load_named(option, named)
-    except NotLoaded as exc:
-        raise LocalError(str(exc)) from exc
+    def _flag(self) -> Flag:
+        return threading.Event() if isinstance(self._hub, OwnThread) else cast(Flag, Event())
+
+    # ---- what it says ----------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> Counts:
+        """Messages so far: sent = acked + failed + pending."""
+        return self._buckets.counts
+
+    @property
+    def pending(self) -> int:
+        """Messages sent and not yet settled."""
+        return self._buckets.counts.pending
+
+    @property
+    def sizes(self) -> dict[str, TopicSizes]:
+        """Of each topic: a histogram, and the fetch.message.max.bytes that consumers need."""
+        return dict(self._feeder.sizes.topics)

@@ -41,15 +41,36 @@ def limit_of(dialect: Dialect, codec: int, batch_bytes: int, message_max_bytes: 
     return batch_bytes
 
 
-def parts(tp: TopicPartition, rows: Sequence[Row], dialect: Dialect, codec: int, limit: int) -> Iterator[Part]:
-    """The rows in order, in parts of at most `limit` bytes before compression; a larger row goes alone."""
+def parts(
+    tp: TopicPartition,
+    rows: Sequence[Row | tuple[bytes | None, bytes | None, int | None]],
+    dialect: Dialect,
+    codec: int,
+    limit: int,
+    size: int | None = None,
+) -> Iterator[Part]:
+    """The rows in order, in parts of at most `limit` bytes before compression; a larger row goes alone.
+
+    size: bytes of the entries of all rows, where it is known.
+    """
+    overhead = ENTRY_OVERHEAD[dialect.magic]
     at = 0
     while at < len(rows):
-        end, size = at, 0
-        while end < len(rows) and (end == at or size + size_of(rows[end], dialect.magic) <= limit):
-            size += size_of(rows[end], dialect.magic)
-            end += 1
-        numbered = ((n, row.key, row.value, row.timestamp_ms) for n, row in enumerate(rows[at:end]))
+        end = len(rows) if at == 0 and size is not None and size <= limit else _fitting(rows, at, limit, overhead)
+        numbered = ((n, key, value, stamp) for n, (key, value, stamp) in enumerate(rows[at:end]))
         entries = dialect.messages.encode(numbered, codec=codec, magic=dialect.magic)
         yield Part(tp, entries, dialect.magic, codec, end - at)
         at = end
+
+
+def _fitting(
+    rows: Sequence[Row | tuple[bytes | None, bytes | None, int | None]], at: int, limit: int, overhead: int
+) -> int:
+    """Where the rows from `at` on that fit the limit end; one at least."""
+    size = 0
+    for end in range(at, len(rows)):
+        key, value, _ = rows[end]
+        size += overhead + len(key or b"") + len(value or b"")
+        if size > limit and end > at:
+            return end
+    return len(rows)

@@ -42,8 +42,8 @@ def test_the_example_properties_are_right_and_name_what_means_nothing_here() -> 
     assert configuration.warnings == (
         "consumer.properties: option 'num.consumer.fetchers' has no effect here: "
         "there is one fetcher for each source broker",
-        "producer.properties: option 'producer.type' has no effect here: "
-        "sending is always asynchronous; flush() waits for it",
+        "producer.properties: target: option 'producer.type' has no effect here: "
+        "sending is always asynchronous, and nothing is committed before it is acknowledged",
     )
     assert configuration.notes == ()
 

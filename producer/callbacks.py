@@ -1,0 +1,58 @@
+"""Delivery callbacks: called one after the other, beside the hub, so that a slow one delays nothing but the next."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from groundwork.crew import Crew, Event, Queue
+from groundwork.hub import PlainQueue, start_plain_thread
+from producer.buckets import Called
+
+log = logging.getLogger(__name__)
+
+
+class Callbacks:
+    """own: the hub has a thread of its own, and callbacks get another one; else they run in a greenlet of the hub.
+
+    failed counts those that raised; the first such error is in .first.
+    """
+
+    def __init__(self, own: bool) -> None:
+        self.failed = 0
+        self.first: Exception | None = None
+        self._own = own
+        self._jobs: Any = PlainQueue() if own else Queue()
+        self._ended: Any = threading.Event() if own else Event()
+        self._running = False
+
+    def call(self, called: Called) -> None:
+        """In the hub: have them called.  Does not wait."""
+        if not called:
+            return
+        if not self._running:
+            self._running = True
+            if self._own:
+                start_plain_thread(self._live)
+            else:
+                Crew().spawn("deliveries", self._live)
+        self._jobs.put(called)
+
+    def close(self, timeout_s: float) -> bool:
+        """Let those that wait be called, then end; False: not within the time."""
+        if not self._running:
+            return True
+        self._jobs.put(None)
+        return bool(self._ended.wait(timeout_s))
+
+    def _live(self) -> None:
+        while (called := self._jobs.get()) is not None:
+            for listener, delivery in called:
+                try:
+                    listener(delivery)
+                except Exception as exc:
+                    self.failed += 1
+                    self.first = self.first or exc
+                    log.error("a delivery callback raised %s: %s (%r)", type(exc).__name__, exc, delivery, exc_info=exc)
+        self._ended.set()

@@ -1,0 +1,187 @@
+"""What became of messages: deliveries (futures), and the buckets that know it.
+
+A bucket is what was sent to one partition in one round.  It is filled by send(), emptied into parts by the hub, and
+then hears stretch by stretch what became of its messages.  A Delivery is a bucket and a number: cheap to make, and it
+costs nothing until somebody asks it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
+from typing import Any, NamedTuple, Protocol
+
+from kafkawire.model import TopicPartition
+
+Row = tuple[bytes | None, bytes | None, int | None]  # key, value, timestamp in ms
+Listener = Callable[["Delivery"], object]
+
+
+class Stored(NamedTuple):
+    """Where a message is.  offset None: the broker did not say (acks 0)."""
+
+    tp: TopicPartition
+    offset: int | None
+
+
+class Flag(Protocol):
+    """threading.Event, or an event of the caller's hub."""
+
+    def set(self) -> None: ...
+    def wait(self, timeout: float | None = None, /) -> Any: ...
+
+
+class Verdict(NamedTuple):
+    """What became of the messages begin to end of a bucket."""
+
+    begin: int
+    end: int
+    offset: int | None  # of the message at begin
+    error: Exception | None
+
+
+class Bucket:
+    """lock is the one of all buckets of a producer; flag makes what a waiter waits on."""
+
+    __slots__ = ("_flag", "_lock", "_waiters", "listeners", "rows", "settled", "size", "tp", "verdicts")
+
+    def __init__(self, tp: TopicPartition, lock: threading.Lock, flag: Callable[[], Flag]) -> None:
+        self.tp = tp
+        self.rows: list[Row] = []
+        self.size = 0  # bytes of its entries before compression
+        self.settled = 0  # messages that are over
+        self.verdicts: list[Verdict] = []
+        self.listeners: dict[int, Listener] = {}
+        self._waiters: list[tuple[int, Flag]] = []
+        self._lock = lock
+        self._flag = flag
+
+    def settle(self, verdict: Verdict) -> list[tuple[Listener, Delivery]]:
+        """With the lock held: note it, wake who waits; who is to be called."""
+        self.verdicts.append(verdict)
+        self.settled += verdict.end - verdict.begin
+        for number, flag in self._waiters:
+            if verdict.begin <= number < verdict.end:
+                flag.set()
+        mine = [n for n in self.listeners if verdict.begin <= n < verdict.end]
+        return [(self.listeners.pop(n), Delivery(self, n)) for n in mine]
+
+    def verdict(self, number: int) -> Verdict | None:
+        return next((v for v in self.verdicts if v.begin <= number < v.end), None)
+
+    def wait(self, number: int, timeout_s: float | None) -> Verdict | None:
+        """The verdict on a message, waited for; None: not within the time."""
+        with self._lock:
+            found = self.verdict(number)
+            if found is not None:
+                return found
+            flag = self._flag()
+            self._waiters.append((number, flag))
+        flag.wait(timeout_s)
+        with self._lock:
+            self._waiters.remove((number, flag))
+            return self.verdict(number)
+
+    def listen(self, number: int, listener: Listener) -> bool:
+        """Have it called once the message is settled; False: it is already."""
+        with self._lock:
+            if self.verdict(number) is not None:
+                return False
+            before = self.listeners.get(number)
+            self.listeners[number] = listener if before is None else _both(before, listener)
+        return True
+
+
+def _both(first: Listener, second: Listener) -> Listener:
+    def call(delivery: Delivery) -> None:
+        first(delivery)
+        second(delivery)
+
+    return call
+
+
+class Delivery:
+    """One message that was sent.  Holding it holds the other messages of its round in memory, too."""
+
+    __slots__ = ("_bucket", "_number")
+
+    def __init__(self, bucket: Bucket, number: int) -> None:
+        self._bucket = bucket
+        self._number = number
+
+    @property
+    def tp(self) -> TopicPartition:
+        """The partition it goes to."""
+        return self._bucket.tp
+
+    @property
+    def key(self) -> bytes | None:
+        """As it was encoded."""
+        return self._bucket.rows[self._number][0]
+
+    @property
+    def value(self) -> bytes | None:
+        """As it was encoded: what is needed to send it again."""
+        return self._bucket.rows[self._number][1]
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over, stored or not."""
+        return self._bucket.verdict(self._number) is not None
+
+    @property
+    def error(self) -> Exception | None:
+        """Why it was not stored; None while it is pending, and when it is stored."""
+        verdict = self._bucket.verdict(self._number)
+        return verdict.error if verdict is not None else None
+
+    def result(self, timeout_s: float | None = None) -> Stored:
+        """Where it is stored, waited for.  Raises why it is not; TimeoutError where it is pending after the time."""
+        verdict = self._bucket.wait(self._number, timeout_s)
+        if verdict is None:
+            raise TimeoutError(
+                f"{self.tp}: the message is not acknowledged after {timeout_s:g} s; it is still being sent"
+            )
+        if verdict.error is not None:
+            raise verdict.error
+        offset = None if verdict.offset is None else verdict.offset + self._number - verdict.begin
+        return Stored(self.tp, offset)
+
+    def __repr__(self) -> str:
+        state = "pending" if not self.done else "failed" if self.error is not None else "stored"
+        return f"<Delivery to {self.tp}: {state}>"
+
+
+class Deliveries(Sequence[Delivery]):
+    """Those of one send_many(), in the order of what was given."""
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[int, Bucket, range]] = []  # what begins at, where, which of it
+        self._count = 0
+
+    def add(self, bucket: Bucket, numbers: range) -> None:
+        self._spans.append((self._count, bucket, numbers))
+        self._count += len(numbers)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return [self[n] for n in range(*at.indices(self._count))]
+        number = at + self._count if at < 0 else at
+        for begins, bucket, numbers in self._spans:
+            if begins <= number < begins + len(numbers):
+                return Delivery(bucket, numbers[number - begins])
+        raise IndexError(at)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        for _, bucket, numbers in self._spans:
+            for number in numbers:
+                yield Delivery(bucket, number)
+
+    def result(self, timeout_s: float | None = None) -> list[Stored]:
+        """Where all of them are stored, waited for.  Raises as Delivery.result() does, for the first that was not."""
+        until = None if timeout_s is None else monotonic() + timeout_s
+        return [each.result(None if until is None else max(0.0, until - monotonic())) for each in self]

@@ -1,0 +1,54 @@
+"""What may be given to send() besides topic and value: the message classes of both generations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkawire.model import PartitionId
+from producer.errors import InvalidTopic
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+LONGEST_TOPIC = 249  # 255 until 0.9; longer ones cannot have a log folder everywhere
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedMessage:
+    """One message, as 0.8 has it (kafka.producer.KeyedMessage).
+
+    partition_key is what the partitioner gets instead of the key; it is not stored.  partition: this one, whatever the
+    key is.
+    """
+
+    topic: str
+    value: Any
+    key: Any = None
+    partition_key: Any = None
+    partition: PartitionId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerData:
+    """Several messages of one topic and key, as 0.7 has them (kafka.javaapi.producer.ProducerData).
+
+    The key chooses the partition.  Where messages have keys (0.8) it is stored too.
+    """
+
+    topic: str
+    values: Sequence[Any]
+    key: Any = None
+
+    def messages(self) -> list[KeyedMessage]:
+        return [KeyedMessage(self.topic, value, self.key) for value in self.values]
+
+
+def check_topic(topic: str) -> None:
+    """Raise InvalidTopic for a name no broker takes (kafka.common.Topic.validate)."""
+    if len(topic) > LONGEST_TOPIC:
+        raise InvalidTopic(f"topic {topic[:40]}..: {len(topic)} characters, and at most {LONGEST_TOPIC} are allowed")
+    if topic in ("", ".", "..") or _LEGAL.fullmatch(topic) is None:
+        raise InvalidTopic(
+            f"topic {topic!r}: a name has letters a to z, digits, '.', '_' and '-', and is not '.' or '..'"
+        )

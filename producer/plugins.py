@@ -1,0 +1,117 @@
+"""The user's own code in a producer: encoders and the partitioner, by object, by name, or by entry point.
+
+    encoder         fn(value) -> bytes | None, or an object with to_bytes(value)
+    partitioner     fn(key, partitions) -> index, or an object with partition(key, partitions)
+
+A name is package.module:function, package.module:Class (made without arguments), or one of the entry points that an
+installed package declares in the group "producer.encoders" or "producer.partitioners".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import Any
+
+from groundwork.named import NotLoaded, load_named
+from kafkawire.errors import LocalError
+from producer.config import ProducerConfig
+from producer.encoders import as_bytes
+from producer.errors import EncoderFailed, PartitionerFailed
+
+Encoder = Callable[[Any], bytes | None]
+Partitioner = Callable[[Any, int], int]
+ENCODERS, PARTITIONERS = "producer.encoders", "producer.partitioners"
+
+
+class Plugins:
+    """Those of one producer.  LocalError, naming the option, for one that cannot be had."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        encoder: Encoder | None = None,
+        key_encoder: Encoder | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> None:
+        self._encode = encoder or loaded("serializer.class", config.encoder, ENCODERS, "to_bytes")
+        self._encode_key = key_encoder or (
+            loaded("key.serializer.class", config.key_encoder, ENCODERS, "to_bytes")
+            if config.key_encoder
+            else self._encode
+        )
+        self._partition = partitioner or loaded("partitioner.class", config.partitioner, PARTITIONERS, "partition")
+        self.takes_bytes = self._encode is as_bytes  # bytes are sent as they are
+
+    def encoded(self, topic: str, value: Any) -> bytes | None:
+        return self._encoded(self._encode, "serializer.class", "value", topic, value)
+
+    def encoded_key(self, topic: str, key: Any) -> bytes | None:
+        return self._encoded(self._encode_key, "key.serializer.class", "key", topic, key)
+
+    def encoded_all(self, topic: str, values: Sequence[Any]) -> Sequence[bytes | None]:
+        """The values of a list, where all are bytes already: the list itself."""
+        if self.takes_bytes and set(map(type, values)) <= {bytes}:
+            return values
+        return [self.encoded(topic, value) for value in values]
+
+    def partition_of(self, topic: str, key: Any, partitions: int) -> int:
+        """The index of the partition a key goes to.  Raises PartitionerFailed."""
+        try:
+            index = self._partition(key, partitions)
+        except Exception as exc:  # a user's code may raise anything
+            raise PartitionerFailed(
+                f"topic {topic}: partitioner.class raised {type(exc).__name__}: {exc}, for a key of type "
+                f"{type(key).__name__}; nothing was sent"
+            ) from exc
+        if type(index) is not int or not 0 <= index < partitions:
+            raise PartitionerFailed(
+                f"topic {topic}: partitioner.class gave back {index!r} for {partitions} partitions; 0 to "
+                f"{partitions - 1} are there, and nothing was sent"
+            )
+        return index
+
+    def _encoded(self, encode: Encoder, option: str, what: str, topic: str, value: Any) -> bytes | None:
+        try:
+            data = encode(value)
+        except Exception as exc:  # a user's code may raise anything
+            raise EncoderFailed(
+                f"topic {topic}: {option} raised {type(exc).__name__}: {exc}, for a {what} of type "
+                f"{type(value).__name__}; nothing was sent"
+            ) from exc
+        if data is not None and not isinstance(data, bytes):
+            raise EncoderFailed(
+                f"topic {topic}: {option} gave back a {type(data).__name__} for a {what}, not bytes or None; nothing "
+                "was sent"
+            )
+        return data
+
+
+def loaded(option: str, named: str, group: str, method: str) -> Callable[..., Any]:
+    """What an option names: a function, or the method of an object or class.  LocalError saying what is missing."""
+    try:
+        found = load_named(option, named) if ":" in named else _entry_point(option, named, group)
+    except NotLoaded as exc:
+        raise LocalError(str(exc)) from exc
+    if isinstance(found, type):
+        try:
+            found = found()
+        except Exception as exc:  # a user's class may raise anything
+            raise LocalError(f"{option} '{named}': making one raised {type(exc).__name__}: {exc}") from exc
+    bound = getattr(found, method, found)
+    if not callable(bound):
+        raise LocalError(f"{option} '{named}': it can neither be called nor has it a method {method}")
+    return bound
+
+
+def _entry_point(option: str, named: str, group: str) -> Any:
+    there = entry_points(group=group)
+    if named not in there.names:
+        known = f"; known are {', '.join(sorted(there.names))}" if there.names else ""
+        raise NotLoaded(
+            f"{option} '{named}' is neither package.module:function nor an entry point of the group {group}{known}"
+        )
+    try:
+        return there[named].load()
+    except Exception as exc:  # whatever importing a user's module raises
+        raise NotLoaded(f"{option} '{named}': loading it failed: {type(exc).__name__}: {exc}") from exc
