@@ -1,0 +1,195 @@
+"""Record batches: both forms of the decoder make the same, with the columns and types that Spark expects."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zlib
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkawire import columns, compression
+from kafkawire.columns import Columns
+from kafkawire.v08 import messages as m
+from kafkawire.v08.indexing import index_by
+from kafkawire.v08.kernels import Kernels, load
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading import forms
+from sparkpipeline.reading.arrow import TYPES, record_batch, schema
+from sparkpipeline.reading.options import COLUMNS, ReadOptions
+from sparkpipeline.reading.pieces import Piece
+
+ALL = (*COLUMNS, "headers", "rowNumber", "valueCrc")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+RANGE = OffsetRange("größe", 3, 0, 1 << 40)
+Blob = bytes | None
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Kernels:
+    return load(columns.cache_folder())
+
+
+def columns_of(kernels: Kernels | None, data: bytes) -> Columns:
+    return index_by(kernels, m.message_set("t", 0, 0, memoryview(data), -1)[0])
+
+
+def batch_of(kernels: Kernels | None, sets: list[bytes], options: ReadOptions) -> Any:
+    """All rows of some sets of one range, made by one form."""
+    before, columns._CHOICE.kernels = columns._CHOICE.kernels, kernels
+    try:
+        pieces, count = [], 0
+        for data in sets:
+            found = columns_of(kernels, data)
+            pieces.append(Piece(RANGE, found, 0, len(found), count))
+            count += len(found)
+        return record_batch(pieces, options)
+    finally:
+        columns._CHOICE.kernels = before
+
+
+blobs = st.none() | st.binary(max_size=20)
+times = st.sampled_from([-1, 0, 5, 1_700_000_000_000, -62_135_596_800_000])
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    sets=st.lists(
+        st.tuples(
+            st.lists(st.tuples(blobs, blobs, times), max_size=12), st.sampled_from([0, 1, 2]), st.sampled_from([0, 1])
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    fallback=st.sampled_from(["none", "null", "plan"]),
+)
+def test_both_forms_make_the_same_batch_of_any_sets(
+    sets: list[tuple[list[tuple[Blob, Blob, int]], int, int]], fallback: Any, compiled: Kernels
+) -> None:
+    options = ReadOptions(columns=ALL, timestamp_fallback=fallback, plan_time_ms=86_400_000)
+    instead = {"none": EPOCH - timedelta(milliseconds=1), "null": None, "plan": EPOCH + timedelta(days=1)}[fallback]
+    encoded, expected = [], []
+    for rows, codec, magic in sets:
+        encoded.append(m.encode([(n, k, v, t) for n, (k, v, t) in enumerate(rows)], codec, magic))
+        for n, (key, value, ms) in enumerate(rows):
+            told = instead if magic == 0 or ms == -1 else EPOCH + timedelta(milliseconds=ms)
+            expected.append((key, value, n, told, 0 if magic else -1, None if value is None else zlib.crc32(value)))
+    for kernels in (None, compiled):
+        batch = batch_of(kernels, encoded, options)
+        batch.validate(full=True)
+        assert batch.schema == schema(ALL)
+        names = ("key", "value", "offset", "timestamp", "timestampType", "valueCrc")
+        assert list(zip(*(batch.column(name).to_pylist() for name in names), strict=True)) == expected
+        assert batch.column("rowNumber").to_pylist() == list(range(len(expected)))
+        assert set(batch.column("topic").to_pylist()) <= {"größe"}
+        assert set(batch.column("partition").to_pylist()) <= {3}
+        assert batch.column("headers").null_count == len(expected)
+
+
+def test_what_a_broker_stamped_has_its_type(compiled: Kernels) -> None:
+    inner = m.encode([(0, None, b"a", 1), (1, None, b"b", 2)], 0, 1)
+    plain = bytearray(inner)
+    plain[17] |= m.LOG_APPEND_TIME
+    plain[12:16] = zlib.crc32(plain[16 : 12 + int.from_bytes(plain[8:12], "big")]).to_bytes(4, "big")
+    packed = compression.compress(1, inner, 1)
+    body = (
+        bytes([1, 1 | m.LOG_APPEND_TIME])
+        + (9).to_bytes(8, "big")
+        + b"\xff" * 4
+        + len(packed).to_bytes(4, "big")
+        + packed
+    )
+    wrapped = (1).to_bytes(8, "big") + (len(body) + 4).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
+    options = ReadOptions(columns=("timestamp", "timestampType"))
+    for kernels in (None, compiled):
+        batch = batch_of(kernels, [bytes(plain), wrapped], options)
+        assert batch.column(1).to_pylist() == [1, 0, 1, 1]
+        assert batch.column(0).cast("int64").to_pylist() == [1000, 2000, 9000, 9000]
+
+
+@pytest.mark.parametrize("far", [(1 << 63) - 1, -(1 << 63), (1 << 63) // 1000 + 1])
+def test_a_time_that_no_microseconds_can_say_is_null(far: int, compiled: Kernels) -> None:
+    data = m.encode([(0, None, b"a", far), (1, None, b"b", 7)], 0, 1)
+    for kernels in (None, compiled):
+        batch = batch_of(kernels, [data], ReadOptions(columns=("timestamp",)))
+        assert batch.column(0).cast("int64").to_pylist() == [None, 7000]
+
+
+def test_types_are_those_that_pyspark_makes_of_the_schema() -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import (
+        ArrayType,
+        BinaryType,
+        IntegerType,
+        LongType,
+        StringType,
+        StructField,
+        StructType,
+        TimestampType,
+    )
+
+    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    kinds = {
+        "key": BinaryType(), "value": BinaryType(), "topic": StringType(), "partition": IntegerType(),
+        "offset": LongType(), "timestamp": TimestampType(), "timestampType": IntegerType(),
+        "headers": ArrayType(header), "rowNumber": LongType(), "valueCrc": LongType(),
+    }  # fmt: skip
+    assert list(kinds) == list(TYPES)
+    of_spark = to_arrow_schema(StructType([StructField(name, kind) for name, kind in kinds.items()]), timezone="UTC")
+    assert of_spark.equals(schema(ALL))
+
+
+def test_pieces_end_before_an_offset_and_fit_the_bounds_they_are_cut_to(compiled: Kernels) -> None:
+    sizes = [10, 10, 500, 10, 0, 10, 10]
+    data = m.encode([(2 * n, None, b"x" * size, None) for n, size in enumerate(sizes)])
+    for kernels in (None, compiled):
+        found = columns_of(kernels, data)
+        whole = Piece(RANGE, found, 0, 7, 100)
+        assert [len(whole.within(until)) for until in (0, 1, 2, 3, 12, 13, 99)] == [0, 1, 1, 2, 6, 7, 7]
+        cut = list(whole.cut(100, 3))
+        assert [(piece.since, piece.until) for piece in cut] == [(0, 2), (2, 3), (3, 6), (6, 7)]
+        assert [piece.first_row for piece in cut] == [100, 102, 103, 106]
+        assert all(piece.bytes <= 100 or len(piece) == 1 for piece in cut)
+
+
+def test_the_compiled_form_is_loaded_once_enough_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(forms, "_PROCESS", forms._Process())
+    monkeypatch.setattr(forms.columns, "compiled", lambda: asked.append("compiled"))
+    monkeypatch.setattr(forms.columns, "ready", lambda: asked.append("ready"))
+    monkeypatch.setattr(forms, "LOAD_AFTER_BYTES", 100)
+    monkeypatch.delenv("KAFKAWIRE_KERNELS", raising=False)
+    whole = m.message_set("t", 0, 0, memoryview(m.encode([(0, None, b"x" * 14, None)])), -1)[0]
+    for _ in range(3):
+        assert forms.columns_of(whole, True).values() == [b"x" * 14]
+    asked = [name for n, name in enumerate(asked) if name == "compiled" or n == 0]
+    assert asked == ["ready", "compiled"], "forty bytes a set, and after a hundred it is loaded"
+    monkeypatch.setattr(forms, "_PROCESS", forms._Process())
+    monkeypatch.setenv("KAFKAWIRE_KERNELS", "numba")
+    del asked[:]
+    forms.columns_of(whole, True)
+    assert "compiled" in asked
+
+
+@pytest.mark.parametrize(
+    ("module", "without"),
+    [
+        ("batches", ("gevent", "kazoo", "pandas", "numba", "cramjam", "click", "yaml", "pyspark")),
+        ("sets", ("gevent", "kazoo", "pyarrow", "numpy", "numba", "cramjam", "click", "yaml", "pyspark")),
+    ],
+)
+def test_what_a_task_imports_is_light(module: str, without: tuple[str, ...]) -> None:
+    text = f"import sys, sparkpipeline.reading.{module}; print([n for n in {without!r} if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_options_travel_small() -> None:
+    import pickle
+
+    assert len(pickle.dumps(replace(ReadOptions(), plan_time_ms=1))) < 1000
