@@ -1,0 +1,15 @@
+"""`python -m sparkpipeline.load.reference`: the table of all options of a load job, from their fields, as markdown."""
+
+from __future__ import annotations
+
+from groundwork.options import reference
+from sparkpipeline.load.options import LoadConfig
+
+
+def table() -> str:
+    """One row an option."""
+    return reference(LoadConfig)
+
+
+if __name__ == "__main__":
+    print(table(), end="")

@@ -1,0 +1,109 @@
+"""Three counts of what was staged: each difference between them is found.  No Spark; real Parquet files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from sparkpipeline.errors import Mismatch
+from sparkpipeline.ledger.files import FileInfo
+from sparkpipeline.load.counting import RangeCount, ReadBack, StagedFile, counted, staged_files
+from sparkpipeline.load.executing import Observed
+from sparkpipeline.load.footers import Footer, footers, looked_at
+from sparkpipeline.load.names import staged_name
+from sparkpipeline.load.plans import LoadPlan
+from sparkpipeline.ranges import OffsetRange
+
+RANGES = (OffsetRange("t", 0, 0, 10), OffsetRange("u", 4, 5, 7), OffsetRange("t", 0, 10, 12))
+PLAN = LoadPlan(RANGES, (2, 1), {}, {})
+STAGING = "file:///s"
+
+
+def file(topic: str, partition: int, task: int, first: int, last: int, hour: str = "10", rows: int = -1) -> StagedFile:
+    path = f"topic={topic}/p={partition}/date=2026-01-01/hour={hour}/part-{task:05}-x.c000.snappy.parquet"
+    name = staged_name(path)
+    assert name is not None
+    count = last - first + 1 if rows < 0 else rows
+    return StagedFile(path, name, 100, Footer(count, first, last), ReadBack(count, first, last, 50, None, None, 7))
+
+
+FILES = [file("t", 0, 0, 0, 6), file("t", 0, 0, 7, 9, "11"), file("u", 4, 0, 5, 6), file("t", 0, 1, 10, 11)]
+SEEN = Observed(rows=14, numbers=45 + 1 + 1, begun=3, crcs=28)
+
+
+def test_each_range_gets_its_files_by_task_and_partition() -> None:
+    found = counted(PLAN, FILES, SEEN)
+    assert [(count.rows, count.gaps, count.first, count.last) for count in found] == [
+        (10, 0, 0, 9), (2, 0, 5, 6), (2, 0, 10, 11)
+    ]  # fmt: skip
+    assert [len(count.files) for count in found] == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("files", "seen", "sentence"),
+    [
+        (FILES[1:], SEEN, "start=0 until=10: 3 rows for 10 offsets: 7 are missing"),
+        ([*FILES, file("t", 0, 0, 3, 3, "12")], SEEN, "11 rows for 10 offsets"),
+        ([*FILES[:3], file("t", 0, 1, 9, 10)], SEEN, "offsets 9 to 10, outside of the range"),
+        ([*FILES, file("v", 0, 0, 0, 0)], SEEN, "belongs to no range"),
+        (FILES, replace(SEEN, rows=13), "rows: the reader saw 13, the staged files hold 14"),
+        (FILES, replace(SEEN, numbers=46), "row numbers: the reader saw 46"),
+        (FILES, replace(SEEN, begun=4), "ranges with rows: the reader saw 4"),
+        (FILES, replace(SEEN, crcs=29), "checksums: the reader saw 29, the staged files hold 28"),
+    ],
+)
+def test_a_difference_is_a_mismatch(files: list[StagedFile], seen: Observed, sentence: str) -> None:
+    with pytest.raises(Mismatch) as told:
+        counted(PLAN, files, seen)
+    assert sentence in str(told.value)
+
+
+def test_a_compacted_topic_may_lack_any_offset_and_is_counted() -> None:
+    files = [*FILES[1:3], file("t", 0, 1, 10, 10)]
+    seen = Observed(rows=6, numbers=3 + 1, begun=3, crcs=21)
+    found = counted(PLAN, files, seen, compacted=["t"])
+    assert [(count.gaps, count.lost) for count in found] == [(7, 0), (0, 0), (1, 0)]
+    with pytest.raises(Mismatch, match="topic=t"):
+        counted(PLAN, files, seen, compacted=["u"])
+
+
+def test_only_the_beginning_of_a_range_may_be_lost_to_retention() -> None:
+    files = [FILES[1], FILES[2]]
+    seen = Observed(rows=5, numbers=3 + 1, begun=2, crcs=14)
+    found = counted(PLAN, files, seen, may_lose=True)
+    assert [(count.lost, count.gaps) for count in found] == [(7, 7), (0, 0), (2, 2)]
+    with pytest.raises(Mismatch, match="8 are missing"):
+        counted(PLAN, [file("t", 0, 0, 7, 9, rows=2), FILES[2]], seen, may_lose=True)
+
+
+def test_footers_and_what_spark_reads_must_agree() -> None:
+    one = FILES[0]
+    info = FileInfo(f"{STAGING}/{one.path}", "part", 100, False, 0)
+    assert staged_files([info], STAGING, {one.path: one.back}, {info.path: one.footer}) == [one]
+    with pytest.raises(Mismatch, match="Spark reads 7 rows at offsets 0 to 6, its footer says 8"):
+        staged_files([info], STAGING, {one.path: one.back}, {info.path: Footer(8, 0, 6)})
+    with pytest.raises(Mismatch, match="7 rows by its footer, and Spark reads none"):
+        staged_files([info], STAGING, {}, {info.path: one.footer})
+    with pytest.raises(Mismatch, match="no name of theirs"):
+        staged_files([], STAGING, {one.path: one.back}, {})
+
+
+def test_a_footer_says_rows_and_offsets_and_a_torn_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a b.parquet"
+    parquet.write_table(pa.table({"offset": pa.array([7, 5, 9], pa.int64()), "value": [b"", None, b"x"]}), path,
+                        row_group_size=2)  # fmt: skip
+    assert footers([f"file://{path}"], None, local=True) == {f"file://{path}": Footer(3, 5, 9)}
+    torn = tmp_path / "torn.parquet"
+    torn.write_bytes(path.read_bytes()[:-5])
+    assert isinstance(looked_at([str(torn)], None, local=True)[str(torn)], Mismatch)
+    with pytest.raises(Mismatch, match="is no whole Parquet file"):
+        footers([str(torn)], None, local=True)
+
+
+def test_a_range_without_rows_has_neither_first_nor_last() -> None:
+    facts = RangeCount(RANGES[0], ()).facts()
+    assert (facts["rows"], facts["gaps"], facts["first"], facts["last"], facts["max_ms"]) == (0, 10, None, None, None)
