@@ -1,0 +1,224 @@
+"""Pure parts of a backfill: plans and marks as texts, sets cut to a range, tails compared, logs that come to rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkawire.dialects import dialect
+from kafkawire.model import MessageSet, TopicPartition
+from sparkpipeline.backfill import ends as module
+from sparkpipeline.backfill.cutting import parts
+from sparkpipeline.backfill.ends import End, settled
+from sparkpipeline.backfill.model import Chunk, Copied, Done, Lane, Plan, Request, check, differences
+from sparkpipeline.backfill.planning import bound
+from sparkpipeline.backfill.state import State
+from sparkpipeline.backfill.tail import Reached, compare
+from sparkpipeline.errors import LedgerDamaged, OptionRefused, Refused
+from sparkpipeline.ledger.local import LocalFiles
+from sparkpipeline.ranges import OffsetRange
+
+REQUEST = Request(
+    {"kafka.bootstrap.servers": "old:9092", "subscribe": "orders", "zookeeper.connect": "zk:2181",
+     "zookeeper.auth": "digest:me:secret"},
+    {"kafka.bootstrap.servers": "new:9092"}, group="mirror",
+)  # fmt: skip
+LANES = (Lane(0, "orders", 0, 10, 35, 100), Lane(1, "orders", 1, 0, 0, 0), Lane(2, "orders", 2, 5, 8, 7))
+PLAN = Plan(1_400_000_000_000, REQUEST, "0.8.2", "0.10.0", LANES, "1.0")
+
+
+# plans and marks
+
+
+def test_a_plan_reads_as_it_was_written_but_for_secrets():
+    text = PLAN.text()
+    assert "secret" not in text
+    assert Plan.of(text, "plan.json") == replace(PLAN, request=REQUEST.without_secrets())
+    for damaged in ("", "[]", '{"format": 1}', text.replace('"format": 1', '"format": 9')):
+        with pytest.raises(LedgerDamaged, match=r"file=plan\.json"):
+            Plan.of(damaged, "plan.json")
+
+
+def test_the_same_request_again_differs_in_nothing_and_another_is_told():
+    planned = Plan.of(PLAN.text(), "").request
+    assert differences(planned, REQUEST) == []
+    [sentence] = differences(planned, replace(REQUEST, chunk=7))
+    assert sentence == "chunk 7 is asked for, 500000 was planned"
+
+
+def test_a_hand_over_needs_the_zookeeper_that_shows_who_is_at_work():
+    with pytest.raises(OptionRefused, match="--source-zookeeper"):
+        check(replace(REQUEST, source={"kafka.bootstrap.servers": "old:9092"}))
+
+
+def test_chunks_cover_a_lane_and_go_on_behind_a_mark():
+    assert [(c.start, c.until) for c in LANES[0].chunks(10)] == [(10, 20), (20, 30), (30, 35)]
+    assert list(LANES[0].chunks(10, 2)) == [Chunk(0, 2, 30, 35)]
+    assert list(LANES[1].chunks(10)) == []
+
+
+def test_the_bound_is_a_chunk_for_each_task_and_nothing_where_the_target_is_ours():
+    keyed = replace(PLAN, request=replace(REQUEST, partitioning="key", chunk=10))
+    assert (bound(keyed, 1), bound(keyed, 2), bound(keyed, 9)) == (10, 13, 13)
+    assert bound(PLAN, 9) == 0
+    assert bound(replace(PLAN, request=replace(REQUEST, shared=True, chunk=10)), 1) == 10
+
+
+def test_marks_add_up_and_only_the_newest_of_a_lane_counts(tmp_path: Path):
+    state = State(LocalFiles(), str(tmp_path / "b"))
+    assert (state.plan(), state.last_done(), state.handed_over()) == (None, {}, None)
+    state.put_plan(PLAN)
+    first, second, _ = LANES[0].chunks(10)
+    one = Done.after(None, first, Copied(10, 1000, 3, 2, 1, 110), 1)
+    two = Done.after(one, second, Copied(10, 500, 0, 1, 0, 120), 2)
+    for done in (one, two):
+        state.put_done(done)
+    assert state.last_done() == {0: two}
+    assert (two.total_messages, two.total_bytes, two.total_kept, two.total_may_repeat) == (20, 1500, 3, 3)
+    assert State(LocalFiles(), str(tmp_path / "b")).plan() == replace(PLAN, request=REQUEST.without_secrets())
+
+
+def test_of_two_drivers_one_is_refused(tmp_path: Path):
+    state, other = (State(LocalFiles(), str(tmp_path / "b")) for _ in range(2))
+    state.put_plan(PLAN)
+    with pytest.raises(Refused, match="somebody else has just planned"):
+        other.put_plan(PLAN)
+    assert not state.began()
+    assert (state.begin_run("a", 1), other.begin_run("b", 2)) == (0, 1)
+    done = Done.after(None, Chunk(0, 0, 10, 20), Copied(10, 1), 1)
+    state.put_done(done)
+    with pytest.raises(Refused, match="only one may be at work"):
+        other.put_done(done)
+
+
+# cutting
+
+OLD = dialect("0.8.2")
+TARGET = TopicPartition("t", 0)
+
+
+def fetched(*stretches: tuple[int, int, int], start: int | None = None) -> MessageSet:
+    """Stretches of (first offset, count, codec): plain entries or one wrapper each."""
+    data = b"".join(
+        OLD.messages.encode([(n, b"k", b"%d" % n, None) for n in range(first, first + count)], codec, 0)
+        for first, count, codec in stretches
+    )
+    found, _ = OLD.messages.message_set("t", 0, stretches[0][0] if start is None else start, memoryview(data), 999)
+    assert isinstance(found, MessageSet)
+    return found
+
+
+def content(given: Iterable[Any]) -> list[int]:
+    found = []
+    for part in given:
+        again, _ = OLD.messages.message_set("t", 0, 0, memoryview(bytes(part.entries)), 999)
+        values = [int(message.value) for message in again.messages()]
+        assert len(values) == part.count
+        found += values
+    return found
+
+
+@pytest.mark.parametrize("start", [10, 13, 20, 24, 30, 33])
+@pytest.mark.parametrize("until", [34, 40, 41, 45, 50, 99])
+@pytest.mark.parametrize("codec", [None, 0, 1])
+def test_a_cut_set_holds_exactly_the_range(start, until, codec):
+    message_set = fetched((10, 10, 0), (20, 10, 1), (30, 10, 0), (40, 10, 2), start=start)
+    made = parts(message_set, message_set.index(), until, TARGET, OLD, 1000012, codec)
+    assert content(made) == list(range(start, min(until, 50)))
+
+
+def test_whole_runs_are_not_copied():
+    message_set = fetched((0, 10, 1), (10, 10, 0), (20, 10, 1))
+    made = list(parts(message_set, message_set.index(), 25, TARGET, OLD, 1000012, None, True))
+    assert [isinstance(part.entries, memoryview) for part in made] == [True, True, False]
+    assert [part.count for part in made] == [10, 10, 5]
+
+
+# tails
+
+CHUNK = OffsetRange("t", 0, 50, 60)
+SOURCE = [(offset, b"k", b"v%d" % offset) for offset in (50, 51, 53, 54, 58)]  # two gaps
+
+
+def there(*offsets: int, first: int = 7) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [(first + n, *SOURCE[n][1:]) for n in offsets]
+
+
+@pytest.mark.parametrize(
+    ("stored", "end", "reached"),
+    [
+        ([], 7, Reached(50, 0, 0)),
+        (there(0), 8, Reached(51, 1, 4)),
+        (there(0, 1), 9, Reached(53, 2, 8)),
+        (there(0, 1, 2, 3), 11, Reached(58, 4, 16)),
+        (there(0, 1, 2, 3, 4), 12, Reached(60, 5, 20)),
+        (there(0, 3), 11, Reached(58, 4, 16)),  # the target is compacted
+        (there(3), 11, Reached(58, 4, 16)),
+    ],
+)
+def test_a_tail_tells_where_to_go_on(stored, end, reached):
+    assert compare(SOURCE, stored, 7, end, CHUNK) == reached
+
+
+@pytest.mark.parametrize(
+    ("stored", "end", "sentence"),
+    [
+        ([(7, b"k", b"x")], 8, "target_offset=7: the target's message is not the message at 50"),
+        ([(7, None, b"v50")], 8, "target_offset=7"),
+        ([*there(0), (8, *SOURCE[2][1:])], 9, "target_offset=8: the target's message is not the message at 51"),
+        ([*there(0, 1, 2, 3, 4), (12, b"k", b"more")], 13, "target_offset=12: the target's message is behind all"),
+    ],
+)
+def test_a_tail_of_somebody_else_is_told(stored, end, sentence):
+    with pytest.raises(Refused, match=sentence):
+        compare(SOURCE, stored, 7, end, CHUNK)
+
+
+# rest
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Clock:
+    """Time passes in sleeps; the ends at each look."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *looks: dict[TopicPartition, End]) -> None:
+        self.at, self.looks = 0.0, list(looks)
+        monkeypatch.setattr(
+            module, "ends", lambda brokers, tps: self.looks[0] if len(self.looks) == 1 else self.looks.pop(0)
+        )
+
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+    def settled(self, still_s: float) -> dict[TopicPartition, int]:
+        return settled(None, [A, B], still_s, 60, lambda: self.at, self.sleep)  # type: ignore[arg-type]
+
+
+def test_a_log_is_settled_once_it_is_replicated_and_still(monkeypatch):
+    quiet = {A: End(5, 5), B: End(0, 0)}
+    clock = Clock(monkeypatch, {A: End(3, 4), B: End(0, 0)}, {A: End(4, 4), B: End(0, 0)}, quiet)
+    assert clock.settled(10.0) == {A: 5, B: 0}
+    assert 10.0 <= clock.at <= 12.0
+
+
+def test_without_an_earlier_try_only_the_replicas_are_waited_for(monkeypatch):
+    clock = Clock(monkeypatch, {A: End(3, 4), B: End(0, 0)}, {A: End(4, 4), B: End(0, 0)})
+    assert clock.settled(0.0) == {A: 4, B: 0}
+    assert clock.at < 1.0
+
+
+def test_a_log_that_moves_on_is_somebody_elses(monkeypatch):
+    clock = Clock(monkeypatch, *({A: End(n, n), B: End(0, 0)} for n in range(1000)))
+    with pytest.raises(Refused, match="move since 60 s: another run of this backfill"):
+        clock.settled(10.0)
+
+
+def test_a_replica_that_is_behind_for_long_is_named(monkeypatch):
+    clock = Clock(monkeypatch, {A: End(3, 4), B: End(0, 0)})
+    with pytest.raises(Refused, match="topic=t partition=0 visible=3 stored=4: the leader has 1 messages"):
+        clock.settled(0.0)
