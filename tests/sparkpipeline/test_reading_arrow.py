@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 import zlib
@@ -39,6 +40,13 @@ def columns_of(kernels: Kernels | None, data: bytes) -> Columns:
     return index_by(kernels, m.message_set("t", 0, 0, memoryview(data), -1)[0])
 
 
+def patched(data: bytes, at: int, piece: bytes) -> bytes:
+    """With other bytes in the first entry, and its checksum made anew."""
+    end = 12 + int.from_bytes(data[8:12], "big")
+    body = data[16:at] + piece + data[at + len(piece) : end]
+    return data[:12] + struct.pack(">I", zlib.crc32(body)) + body + data[end:]
+
+
 def batch_of(kernels: Kernels | None, sets: list[bytes], options: ReadOptions) -> Any:
     """All rows of some sets of one range, made by one form."""
     before, columns._CHOICE.kernels = columns._CHOICE.kernels, kernels
@@ -54,7 +62,7 @@ def batch_of(kernels: Kernels | None, sets: list[bytes], options: ReadOptions) -
 
 
 blobs = st.none() | st.binary(max_size=20)
-times = st.sampled_from([-1, 0, 5, 1_700_000_000_000, -62_135_596_800_000])
+times = st.sampled_from([-1, 0, 5, 1_700_000_000_000])
 
 
 @settings(max_examples=80, deadline=None)
@@ -93,28 +101,20 @@ def test_both_forms_make_the_same_batch_of_any_sets(
 
 def test_what_a_broker_stamped_has_its_type(compiled: Kernels) -> None:
     inner = m.encode([(0, None, b"a", 1), (1, None, b"b", 2)], 0, 1)
-    plain = bytearray(inner)
-    plain[17] |= m.LOG_APPEND_TIME
-    plain[12:16] = zlib.crc32(plain[16 : 12 + int.from_bytes(plain[8:12], "big")]).to_bytes(4, "big")
+    plain = patched(inner, 17, bytes([m.LOG_APPEND_TIME]))
     packed = compression.compress(1, inner, 1)
-    body = (
-        bytes([1, 1 | m.LOG_APPEND_TIME])
-        + (9).to_bytes(8, "big")
-        + b"\xff" * 4
-        + len(packed).to_bytes(4, "big")
-        + packed
-    )
-    wrapped = (1).to_bytes(8, "big") + (len(body) + 4).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
+    body = bytes([1, 1 | m.LOG_APPEND_TIME]) + struct.pack(">qii", 9, -1, len(packed)) + packed
+    wrapped = struct.pack(">qiI", 1, len(body) + 4, zlib.crc32(body)) + body
     options = ReadOptions(columns=("timestamp", "timestampType"))
     for kernels in (None, compiled):
-        batch = batch_of(kernels, [bytes(plain), wrapped], options)
+        batch = batch_of(kernels, [plain, wrapped], options)
         assert batch.column(1).to_pylist() == [1, 0, 1, 1]
         assert batch.column(0).cast("int64").to_pylist() == [1000, 2000, 9000, 9000]
 
 
 @pytest.mark.parametrize("far", [(1 << 63) - 1, -(1 << 63), (1 << 63) // 1000 + 1])
 def test_a_time_that_no_microseconds_can_say_is_null(far: int, compiled: Kernels) -> None:
-    data = m.encode([(0, None, b"a", far), (1, None, b"b", 7)], 0, 1)
+    data = patched(m.encode([(0, None, b"a", 0), (1, None, b"b", 7)], 0, 1), 18, struct.pack(">q", far))
     for kernels in (None, compiled):
         batch = batch_of(kernels, [data], ReadOptions(columns=("timestamp",)))
         assert batch.column(0).cast("int64").to_pylist() == [None, 7000]
