@@ -92,7 +92,7 @@ class HadoopFiles:
 
     def rename(self, source: str, target: str) -> bool:
         with _told(source, f"rename to {target}"):
-            if not self._fs.exists(self._path(source)) or self._fs.exists(self._path(target)):
+            if not self._fs.exists(self._path(source)):
                 return False
             self._folder(target.rpartition("/")[0])
             if self._moved(source, target):

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from groundwork.failpoints import failpoint
 from sparkpipeline.errors import LedgerDamaged, Missing, Refused
 from sparkpipeline.ledger.attempts import Attempts, made
-from sparkpipeline.ledger.files import Files, info
+from sparkpipeline.ledger.files import Files
 from sparkpipeline.ledger.layout import Layout, batch_of
 from sparkpipeline.ledger.model import ABANDONED, Manifest, Plan, check_files, check_plan
 from sparkpipeline.ledger.opening import normal_base
@@ -195,15 +195,15 @@ class Ledger:
             return False
         failpoint("ledger after seal")
         staging = self.staging(manifest.batch, manifest.attempt)
+        sizes = self._sizes({f"{staging}/{file.staged}".rpartition("/")[0] for file in manifest.files})
         for file in manifest.files:
-            there = info(self.files, f"{staging}/{file.staged}")
-            if there is None or there.size != file.bytes:
+            path = f"{staging}/{file.staged}"
+            if sizes.get(path) != file.bytes:
                 if self.decision(manifest.batch) is not None:
                     return False
-                size = "is not there" if there is None else f"has {there.size} bytes"
-                raise LedgerDamaged(f"a staged file of {file.bytes} bytes {size}", batch=manifest.batch,
-                                    file=f"{staging}/{file.staged}")  # fmt: skip
-            self.files.settle(there.path)
+                size = "is not there" if path not in sizes else f"has {sizes[path]} bytes"
+                raise LedgerDamaged(f"a staged file of {file.bytes} bytes {size}", batch=manifest.batch, file=path)
+            self.files.settle(path)
         return True
 
     def commit(self, manifest: Manifest) -> bool:
@@ -269,6 +269,11 @@ class Ledger:
                 dropped.append(batch)
         return dropped
 
+    def _sizes(self, folders: set[str]) -> dict[str, int]:
+        """The files in these folders, and their sizes."""
+        listed = (entry for folder in sorted(folders) for entry in self.files.list(folder))
+        return {entry.path: entry.size for entry in listed if not entry.is_folder}
+
     def _tail(self, start: Sum) -> list[Manifest]:
         """Every decided batch behind a snapshot, also the abandoned ones."""
         tail: list[Manifest] = []
@@ -293,6 +298,10 @@ class Ledger:
             return self.plan(batch)
         except Missing:
             return None
+        except LedgerDamaged as exc:
+            raise LedgerDamaged(
+                f"{exc.sentence}; abandoning batch {batch} goes on without it", **exc.coordinates
+            ) from None
 
     def _is(self, path: str, text: str) -> bool:
         try:

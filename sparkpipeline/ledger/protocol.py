@@ -168,10 +168,17 @@ def _executed(ledger: Ledger, work: Work, plan: Plan, attempt: int, tell: Tell) 
         return manifest if ledger.prepare(manifest) else None
     except BaseException as exc:
         _given_up(ledger, plan, attempt, tell)
-        if isinstance(exc, Exception) and ledger.decision(plan.batch) is not None:
+        if isinstance(exc, Exception) and _decided(ledger, plan.batch):
             tell(f"batch {plan.batch}, attempt {attempt} failed after another driver had decided the batch: {exc}")
             return None
         raise
+
+
+def _decided(ledger: Ledger, batch: int) -> bool:
+    try:
+        return ledger.decision(batch) is not None
+    except PipelineError:
+        return False  # nobody can say; what led here is raised on
 
 
 def _given_up(ledger: Ledger, plan: Plan, attempt: int, tell: Tell) -> None:

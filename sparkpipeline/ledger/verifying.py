@@ -93,6 +93,7 @@ def _looked(ledger: Ledger) -> Verdict:
         findings += _folded(ledger, batch, live)
         if sums.pop(batch, None) is not None:
             findings += _snapshot(ledger, batch, live)
+    findings += _open_plan(ledger, batch + 1)
     findings += _disk(ledger, live)
     rows, size = sum(file.rows for file in live.values()), sum(file.bytes for file in live.values())
     return Verdict(batch, len(live), rows, size, tuple(sorted(findings)), busy=False)
@@ -148,6 +149,15 @@ def _folded(ledger: Ledger, batch: int, live: Live) -> Iterator[Finding]:
         yield Finding("contradiction" if "file" not in exc.coordinates else "torn", file, exc.sentence)
     except Missing as exc:
         yield Finding("gap", str(exc.coordinates["file"]), exc.sentence)
+
+
+def _open_plan(ledger: Ledger, batch: int) -> Iterator[Finding]:
+    try:
+        ledger.plan(batch)
+    except LedgerDamaged as exc:
+        yield Finding("torn", ledger.layout.plan(batch), exc.sentence)
+    except Missing:
+        pass  # no plan is open
 
 
 def _snapshot(ledger: Ledger, through: int, live: Live) -> Iterator[Finding]:

@@ -208,6 +208,7 @@ def test_a_driver_that_slept_while_publishing_meets_no_new_files_in_its_staging_
             break
         while COMMIT_3 not in kept:
             publisher.step()
+        publisher.step()  # it has seen that batch 3 is not done, and is about to move a file
         Driver(kept).run()
         Driver(kept, rewind=(0, 0)).run()
         while not late.work.executing and late.step():
