@@ -15,6 +15,7 @@ from producer.partitioners import murmur2_partitioner
 from sparkpipeline.commands.cli import outcome
 from sparkpipeline.groupnodes import read_positions
 from tests.conftest import Unique
+from tests.integration.mirroring import Mirror
 from tests.integration.sparktopics import everything, produce, stored
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -75,6 +76,14 @@ def test_ranges_are_copied_exactly_and_the_mirror_goes_on_at_their_ends(
     assert outcome(["backfill", folder]) == 0
     assert "nothing is left to do: handed over at" in capsys.readouterr().err
     assert outcome([*command, "--chunk", "999"]) == 3
+    # The mirror begins exactly there: what lies behind the ends of the ranges, and nothing again.
+    produce(source, TopicPartition(topic, 0), rows(9000, 50))
+    with Mirror(tmp_path, source, target, group, topic) as mirror:
+        mirror.wait_all_committed([topic])
+    behind = {0: rows(9000, 50), 1: rows(3333, 667), 2: rows(7654, 346)}
+    assert {p: pairs(found) for p, found in everything(target, topic).items()} == {
+        p: wanted[p] + behind[p] for p in wanted
+    }
 
 
 def test_keys_choose_their_partitions_in_a_topic_with_fewer(
