@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -142,17 +143,23 @@ def _allowed(spec: Option, value: Any) -> Any:
     return value
 
 
+_WORD = re.compile(r"[\w-]+")
+
+
 def code(jvm_classes: Mapping[str, str], raw: object) -> str:
-    """MODULE:NAME, also of a JVM class that we have something for."""
+    """MODULE:NAME, the name of an entry point, or a JVM class that we have something for."""
     if isinstance(raw, str):
         text = raw.strip()
         if text in jvm_classes:
             return jvm_classes[text]
         module, colon, name = text.partition(":")
-        if colon and module and name:
+        if (colon and module and name) or _WORD.fullmatch(text):
             return text
         known = ", ".join(jvm_classes)
-        raise Wrong("MODULE:NAME of a Python callable" + (f", or one of the JVM classes {known}" if known else ""))
+        raise Wrong(
+            "MODULE:NAME of a Python callable, the name of an entry point"
+            + (f", or one of the JVM classes {known}" if known else "")
+        )
     raise Wrong("MODULE:NAME of a Python callable")
 
 

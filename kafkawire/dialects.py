@@ -35,6 +35,7 @@ class Dialect:
     merges_wrappers: bool  # several wrappers of one set become one, which is then measured
     one_wrapper_per_set: bool  # several are refused (error 87)
     measures_whole_set: bool  # message.max.bytes is held against a whole plain set, not against each entry
+    masks_hashes: bool  # its producer's default partitioner takes h & 0x7fffffff, not |h| (KAFKA-1469)
     messages: ModuleType  # kafkawire.v08.messages, or its namesake of another generation
     requests: ModuleType
     znodes: ModuleType
@@ -116,6 +117,7 @@ def _rows() -> dict[str, Dialect]:
         merges_wrappers=True,
         one_wrapper_per_set=False,
         measures_whole_set=False,
+        masks_hashes=True,
         messages=messages_v08,
         requests=requests_v08,
         znodes=znodes,
@@ -127,6 +129,7 @@ def _rows() -> dict[str, Dialect]:
         {apis.OFFSET_COMMIT: 1, apis.OFFSET_FETCH: 1, apis.GROUP_COORDINATOR: 0},
         codecs=frozenset({0, 1, 2, 3}),
     )
+    v082 = replace(v082, masks_hashes=False)
     groups = dict.fromkeys(_GROUPS, 0)
     v09 = _newer(v082, "0.9", {apis.PRODUCE: 1, apis.FETCH: 1, apis.OFFSET_COMMIT: 2, apis.JOIN_GROUP: 0, **groups})
     v0100 = _newer(v09, "0.10.0", {apis.PRODUCE: 2, apis.FETCH: 2, apis.METADATA: 1, apis.API_VERSIONS: 0}, magic=1)

@@ -65,11 +65,12 @@ class ProducerConfig(Options):
         "event.handler.props": "there are no event handlers",
     }
     JVM_CLASSES: ClassVar = {
-        "kafka.producer.DefaultPartitioner": "producer.partitioners:default_partitioner",
+        "kafka.producer.DefaultPartitioner": "default",
         "kafka.producer.ByteArrayPartitioner": "producer.partitioners:byte_array_partitioner",
         "kafka.serializer.DefaultEncoder": "producer.encoders:as_bytes",
         "kafka.serializer.StringEncoder": "producer.encoders:as_text",
         "kafka.serializer.NullEncoder": "producer.encoders:as_null",
+        "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "producer.partitioners:murmur2_partitioner",
     }
 
     NEWER: ClassVar = {
@@ -171,8 +172,8 @@ class ProducerConfig(Options):
     )  # fmt: skip
     partitioner: str = option(
         "partitioner.class",
-        "producer.partitioners:default_partitioner",
-        "function of (key, partition count)",
+        "default",
+        "function of (key, partition count), for messages with a key; default: kafka.version's own DefaultPartitioner",
         kind=CLASS,
     )
     encoder: str = option(

@@ -1,19 +1,22 @@
-"""Which partition a message goes to: functions of (key, number of partitions), and a choice for messages without key.
+"""Which partition a message goes to: functions of (key, number of partitions).  Messages without key: unkeyed.py.
 
-    default_partitioner      the 0.8.2 Scala producer's: |hashCode| mod n, of text or of bytes
-    byte_array_partitioner   the same of bytes, as its ByteArrayPartitioner
+    default_partitioner      the 0.8.2 Scala producer's: |hashCode| mod n, of text, bytes or a number
+    masking_partitioner      that of 0.8.0 and 0.8.1: (hashCode & 0x7fffffff) mod n; negative hashes go elsewhere
+    default_partitioner_07   that of 0.7: |hashCode| mod n, which fails for the smallest int32
+    byte_array_partitioner   the same of bytes, as ByteArrayPartitioner of 0.8.2
     murmur2_partitioner      the Java producer's (0.8.1 and later): murmur2 of the key's bytes
 
-|hash| of the smallest int32 is 0 (0.8.2); 0.8.0 and 0.8.1 masked the sign bit instead, so that negative hashes went to
-other partitions (KAFKA-1469).
+|hash| of the smallest int32 is 0 in 0.8.2 (KAFKA-1469).  A number is an Integer where it fits, else a Long; Long(7)
+says that it is one all the same: the hashes of negative numbers differ.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from groundwork.java import bytes_hash, string_hash
+from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId
 
 INT_MIN = -(1 << 31)
@@ -25,27 +28,55 @@ def _abs(value: int) -> int:
     return 0 if value == INT_MIN else abs(value)
 
 
+class Long(int):
+    """A key that is java.lang.Long on the JVM's side."""
+
+
+def hash_code(key: object) -> int:
+    """key.hashCode() as an int32, for keys whose hash code is the same everywhere: text, bytes (java.util.Arrays),
+    whole numbers.  TypeError for others."""
+    if isinstance(key, bytes | bytearray | memoryview):
+        return bytes_hash(bytes(key))
+    if isinstance(key, str):
+        return string_hash(key)
+    if isinstance(key, int) and not isinstance(key, bool) and -(1 << 63) <= key < 1 << 63:
+        return _int_hash(key)
+    raise TypeError(f"a key of type {type(key).__name__} has no stable hash: give text, bytes or a number")
+
+
 def byte_array_partitioner(key: bytes | bytearray | memoryview, partitions: int) -> int:
     """|Arrays.hashCode(key)| mod n."""
     return _abs(bytes_hash(bytes(key))) % partitions
 
 
 def default_partitioner(key: object, partitions: int) -> int:
-    """|key.hashCode()| mod n, for keys whose hash code is the same everywhere: text, bytes, whole numbers (as Integer
-    or Long).  TypeError for others."""
-    if isinstance(key, bytes | bytearray | memoryview):
-        return byte_array_partitioner(key, partitions)
-    if isinstance(key, str):
-        return _abs(string_hash(key)) % partitions
-    if isinstance(key, int) and not isinstance(key, bool) and -(1 << 63) <= key < 1 << 63:
-        return _abs(_int_hash(key)) % partitions
-    raise TypeError(f"a key of type {type(key).__name__} has no stable hash: give text, bytes or a number")
+    """|key.hashCode()| mod n.  TypeError as hash_code()."""
+    return _abs(hash_code(key)) % partitions
+
+
+def masking_partitioner(key: object, partitions: int) -> int:
+    """(key.hashCode() & 0x7fffffff) mod n.  TypeError as hash_code()."""
+    return (hash_code(key) & 0x7FFFFFFF) % partitions
+
+
+def default_partitioner_07(key: object, partitions: int) -> int:
+    """|key.hashCode()| mod n; where the JVM's |h| stays negative it gives no partition (the producer refuses it).
+
+    TypeError as hash_code().
+    """
+    code = hash_code(key)
+    return -1 if code == INT_MIN and partitions & (partitions - 1) else abs(code) % partitions
+
+
+def default_of(dialect: Dialect) -> Callable[[object, int], int]:
+    """What kafka.producer.DefaultPartitioner is in that release."""
+    return masking_partitioner if dialect.masks_hashes else default_partitioner
 
 
 def _int_hash(key: int) -> int:
     """Integer.hashCode where it fits, else Long.hashCode: the two halves together, as int32."""
-    if INT_MIN <= key < 1 << 31:
-        return key
+    if INT_MIN <= key < 1 << 31 and not isinstance(key, Long):
+        return int(key)
     folded = (key ^ (key >> 32)) & MASK
     return folded - (1 << 32) if folded >= 1 << 31 else folded
 

@@ -14,13 +14,16 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from groundwork.named import NotLoaded, load_named
+from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
 from producer.config import ProducerConfig
 from producer.encoders import as_bytes
 from producer.errors import EncoderFailed, PartitionerFailed
+from producer.partitioners import default_of
 
 Encoder = Callable[[Any], bytes | None]
 Partitioner = Callable[[Any, int], int]
+DEFAULT = "default"  # partitioner.class: the one of kafka.version
 ENCODERS, PARTITIONERS = "producer.encoders", "producer.partitioners"
 
 
@@ -40,7 +43,11 @@ class Plugins:
             if config.key_encoder
             else self._encode
         )
-        self._partition = partitioner or loaded("partitioner.class", config.partitioner, PARTITIONERS, "partition")
+        self._partition = partitioner or (
+            default_of(dialect(config.version))
+            if config.partitioner == DEFAULT
+            else loaded("partitioner.class", config.partitioner, PARTITIONERS, "partition")
+        )
         self.takes_bytes = self._encode is as_bytes  # bytes are sent as they are
 
     def encoded(self, topic: str, value: Any) -> bytes | None:

@@ -6,11 +6,16 @@ import random
 
 import pytest
 
+from kafkawire.dialects import dialect
 from producer.encoders import as_bytes, as_null, as_text
 from producer.partitioners import (
+    Long,
     Sticky,
     byte_array_partitioner,
+    default_of,
     default_partitioner,
+    default_partitioner_07,
+    masking_partitioner,
     murmur2,
     murmur2_partitioner,
 )
@@ -30,6 +35,22 @@ from producer.partitioners import (
 )
 def test_the_default_partitioner_is_the_one_of_0_8_2(key: object, partitions: int, expected: int):
     assert default_partitioner(key, partitions) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "partitions", "v07", "v080"),
+    [("orders", 10, 1, 7), ("orders", 4, 3, 1), (b"orders", 10, 0, 8), ("polygenelubricants", 10, -1, 0)],
+)
+def test_older_releases_hash_negative_keys_differently(key: object, partitions: int, v07: int, v080: int):
+    assert default_partitioner_07(key, partitions) == v07
+    assert masking_partitioner(key, partitions) == v080
+    assert default_of(dialect("0.8.1")) is masking_partitioner
+    assert default_of(dialect("0.8.2")) is default_of(dialect("0.10.2")) is default_partitioner
+
+
+def test_a_negative_long_hashes_otherwise_than_an_integer():
+    assert default_partitioner(-5, 100) == 5
+    assert default_partitioner(Long(-5), 100) == 4
 
 
 def test_bytes_are_hashed_as_the_byte_array_partitioner_does():
