@@ -179,8 +179,8 @@ def test_jvm_class_becomes_ours_or_is_refused_by_name() -> None:
     assert load(Fetch, values, "f", jvm=True).partitioner == "producer.partitioners:by_key"
     assert load(Fetch, {**values, "partitioner.class": "my.code:choose"}, "f").partitioner == "my.code:choose"
     assert problems(Fetch, {**values, "partitioner.class": "com.acme.Mine"}) == [
-        "f.yaml: option 'partitioner.class' is 'com.acme.Mine', expected MODULE:NAME of a Python callable, the name of an "
-        " or one of the JVM classes kafka.producer.DefaultPartitioner"
+        "f.yaml: option 'partitioner.class' is 'com.acme.Mine', expected MODULE:NAME of a Python callable,"
+        " the name of an entry point, or one of the JVM classes kafka.producer.DefaultPartitioner"
     ]
 
 
