@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -18,11 +19,22 @@ from sparkpipeline.errors import NotDelivered
 from sparkpipeline.sink.schema import Columns
 
 KEYS_KEPT = 1 << 16  # hashes of keys: the old ones are slow in Python, and keys come again
+BUCKET_BYTES = 256 << 10  # of a partition, then it is sent
+WAITING_BYTES = 8 << 20  # of all partitions, then all are sent
 BY_KEY: dict[str, Callable[[Any, int], int]] = {
     "default": default_partitioner,
     "byte-array": lambda key, count: byte_array_partitioner(_as_bytes(key) or b"", count),
     "murmur2": murmur2_partitioner,
 }
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Rows of one partition that wait for company: what is packed together compresses better."""
+
+    rows: list[Row] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    size: int = 0
 
 
 class Target(Protocol):
@@ -36,7 +48,10 @@ class Target(Protocol):
 
 
 class RowSender:
-    """Rows of one task.  topic: where all go; None: the column says.  task: its number, for errors."""
+    """Rows of one task; finish() when there are no more.
+
+    topic: where all go; None: the column says.  task: its number, for errors.
+    """
 
     def __init__(
         self,
@@ -55,6 +70,10 @@ class RowSender:
         self._rng = rng or random.Random()
         self._sticky = Sticky(self._rng)
         self._rule = partitioner
+        self._buckets: dict[TopicPartition, _Bucket] = {}
+        self._waiting = 0  # bytes in them
+        self._ids: dict[str, list[PartitionId]] = {}
+        self._led: dict[str, list[PartitionId]] = {}  # looked up once a batch
         by_key = BY_KEY.get(partitioner)
         self._by_key = lru_cache(KEYS_KEPT)(by_key) if by_key is not None else None
 
@@ -62,7 +81,7 @@ class RowSender:
         """All rows of a pyarrow.RecordBatch.  Raises NotDelivered, naming the row, and what the target raises."""
         first, self.rows = self.rows, self.rows + batch.num_rows
         self._sticky.forget()
-        waiting: dict[TopicPartition, tuple[list[Row], list[int]]] = {}
+        self._led.clear()
         for number, (topic, partition, key, row) in enumerate(self._rows(batch), first):
             tp = self._where(topic, partition, key, number)
             size = size_of(row, self._magic)
@@ -72,11 +91,27 @@ class RowSender:
                     "when the brokers take more",
                     tp.topic, tp.partition, number,
                 )  # fmt: skip
-            rows, numbers = waiting.setdefault(tp, ([], []))
-            rows.append(row)
-            numbers.append(number)
-        for tp, (rows, numbers) in waiting.items():
-            self._target.send(tp, rows, numbers)
+            bucket = self._buckets.get(tp)
+            if bucket is None:
+                bucket = self._buckets[tp] = _Bucket()
+            bucket.rows.append(row)
+            bucket.numbers.append(number)
+            bucket.size += size
+            self._waiting += size
+            if bucket.size >= BUCKET_BYTES:
+                self._send(tp)
+        if self._waiting >= WAITING_BYTES:
+            self.finish()
+
+    def finish(self) -> None:
+        """Send what still waits for company.  Raises what the target raises."""
+        for tp in list(self._buckets):
+            self._send(tp)
+
+    def _send(self, tp: TopicPartition) -> None:
+        bucket = self._buckets.pop(tp)
+        self._waiting -= bucket.size
+        self._target.send(tp, bucket.rows, bucket.numbers)
 
     def _rows(self, batch: Any) -> Any:
         """(topic, partition, key as it is hashed, row) of each."""
@@ -107,14 +142,18 @@ class RowSender:
             raise self._refused(
                 "the column topic is null: the option topic can say where such rows go", None, None, number
             )
-        ids = self._target.partitions(topic)
+        ids = self._ids.get(topic)
+        if ids is None:
+            ids = self._ids[topic] = self._target.partitions(topic)
         if partition is not None:
             if partition not in ids:
                 raise self._refused(f"the topic has {len(ids)} partitions", topic, partition, number)
             return TopicPartition(topic, partition)
         if key is not None and self._by_key is not None:
             return TopicPartition(topic, ids[self._by_key(key, len(ids))])
-        led = self._target.led(topic) or ids
+        led = self._led.get(topic)
+        if led is None:
+            led = self._led[topic] = self._target.led(topic) or ids
         if self._rule == "random":
             return TopicPartition(topic, self._rng.choice(led))
         chosen = self._sticky.choose(topic, led)

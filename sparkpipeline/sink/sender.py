@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 ROUND_BYTES = 1 << 20  # so much is worth a round of requests
 LONGEST_LOOK_S = 1.0  # between two looks at leaders: an election takes a few of them
 QUIET_S = 3.0  # without a look for so long, the next one comes at once again
+LEAST_PAUSE_S = 0.02
 FOR_EVER = 1 << 30
 UNANSWERED = ProducedPartition(error=-1, base_offset=-1)
 
@@ -172,6 +173,7 @@ class TaskSender:
             self._receive(broker_id)
         self._check()
         self._too_old()
+        self._check()
         if self._view is None or (self._wants_look and self._now() >= self._look_at):
             self._look()
             self._check()
@@ -297,24 +299,28 @@ class TaskSender:
 
     def _pause(self) -> float:
         """How long nothing can be done."""
-        times = [self._batches.next_due(lambda tp: True)]
-        times += [at for at in self._connect_at.values() if at > self._now()]
-        times += [self._look_at if self._wants_look else None]
-        soonest = min((at for at in times if at is not None), default=self._now())
-        return min(LONGEST_LOOK_S, max(0.005, soonest - self._now()))
+        now = self._now()
+        times = [self._batches.next_due(lambda tp: True), *self._connect_at.values()]
+        times.append(self._look_at if self._wants_look else None)
+        soonest = min((at for at in times if at is not None and at > now), default=now)
+        return min(LONGEST_LOOK_S, max(LEAST_PAUSE_S, soonest - now))
 
     def _too_old(self) -> None:
-        """What waits longer than delivery.timeout.ms is not delivered, whatever the reason."""
-        oldest = min((item.added for item in self._batches.items()), default=None)
-        if oldest is None or self._now() - oldest < self._config.delivery_timeout_ms / 1000:
+        """What was not delivered within delivery.timeout.ms fails, whatever the reason.
+
+        The time counts from an item's first turn: before it nobody tried, however long our caller took.
+        """
+        now, limit_s = self._now(), self._config.delivery_timeout_ms / 1000
+        for item in self._batches.items():
+            ticket = item.ticket
+            if isinstance(ticket, _Sent) and not ticket.begun:
+                ticket.begun, item.added = True, now
+            if now - item.added < limit_s:
+                continue
+            heard = f"; the last that was heard: {self._last_event}" if self._last_event else ""
+            late = TimeoutError(f"not acknowledged within {limit_s * 1000:.0f} ms (delivery.timeout.ms){heard}")
+            ticket.failed(late, item.reached)
             return
-        [item, *_] = [item for item in self._batches.items() if item.added == oldest]
-        late = TimeoutError(
-            f"not acknowledged within {self._config.delivery_timeout_ms} ms (delivery.timeout.ms)"
-            + (f"; the last that was heard: {self._last_event}" if self._last_event else "")
-        )
-        item.ticket.failed(late, item.reached)
-        self._check()
 
     def _event(self, sentence: str) -> None:
         if sentence != self._last_event:
@@ -336,10 +342,11 @@ def unknown(error: int, base_offset: int) -> bool:
 class _Sent:
     """The ticket of a part.  numbers: of its rows; None: its entries carry source offsets."""
 
-    __slots__ = ("_numbers", "_part", "_sender")
+    __slots__ = ("_numbers", "_part", "_sender", "begun")
 
     def __init__(self, sender: TaskSender, part: Part, numbers: Sequence[int] | None) -> None:
         self._sender, self._part, self._numbers = sender, part, numbers
+        self.begun = False  # it was there when a turn began
 
     def may_send(self) -> bool:
         return self._sender.failure is None

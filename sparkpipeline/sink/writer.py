@@ -88,6 +88,7 @@ def write_rows(job: Job, batches: Iterator[Any]) -> Written:
     try:
         for batch in batches:
             rows.take(batch)
+        rows.finish()
         sender.flush()
     except PipelineError as failed:
         if task is not None and "task" not in failed.coordinates:

@@ -16,6 +16,7 @@ from kafkawire.model import TopicPartition
 from producer.partitioners import byte_array_partitioner, default_partitioner, murmur2_partitioner
 from producer.rows import Row
 from sparkpipeline.errors import NotDelivered, OptionRefused
+from sparkpipeline.sink import rows as module
 from sparkpipeline.sink.options import SinkOptions
 from sparkpipeline.sink.rows import RowSender
 from sparkpipeline.sink.schema import Columns, columns_of
@@ -50,7 +51,21 @@ def taken(rule: str, *batches: pa.RecordBatch, columns: Columns = EVERYTHING, to
     sender = RowSender(target, columns, topic, rule, magic, max_bytes, 7, random.Random(3))
     for each in batches:
         sender.take(each)
+    sender.finish()
     return target.rows
+
+
+def test_rows_wait_for_company_and_not_for_ever(monkeypatch):
+    monkeypatch.setattr(module, "BUCKET_BYTES", 100)
+    monkeypatch.setattr(module, "WAITING_BYTES", 200)
+    target = Taken()
+    sender = RowSender(target, EVERYTHING, None, "default", 0, 1000)
+    sender.take(rows_of(1, partition=pa.array([0], pa.int32())))
+    assert target.rows == {}  # 29 bytes
+    sender.take(rows_of(3, partition=pa.array([0] * 3, pa.int32())))
+    assert [n for n, _ in target.rows[TopicPartition("t", 0)]] == [0, 1, 2, 3]
+    sender.take(rows_of(7, partition=pa.array([0, 1, 3, 0, 1, 3, 0], pa.int32())))
+    assert {tp.partition: len(rows) for tp, rows in target.rows.items()} == {0: 7, 1: 2, 3: 2}
 
 
 def rows_of(count: int, **changed: Any) -> pa.RecordBatch:

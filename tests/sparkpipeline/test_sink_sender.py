@@ -150,6 +150,19 @@ def test_a_leader_that_stays_away_fails_with_the_last_that_was_heard():
         assert "NotLeaderForPartition" in str(failed.value)
 
 
+def test_a_slow_caller_is_no_late_delivery():
+    now = [0.0]
+    with FakeCluster({"t": 1}) as cluster:
+        access = ClusterAccess(tuple(cluster.bootstrap), socket_timeout_ms=2000)
+        sender = TaskSender(access, QUICK, now=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s))
+        sender.send(TP, rows(b"early"), [0])
+        now[0] = 3600.0
+        sender.send(TP, rows(b"late"), [1])
+        sender.flush()
+        sender.close()
+        assert cluster.values("t", 0) == [b"early", b"late"]
+
+
 def test_a_cluster_that_goes_away_is_named():
     with FakeCluster({"t": 1}) as cluster, sending(cluster, delivery_timeout_ms=300) as sender:
         sender.send(TP, rows(b"a"), [0])
