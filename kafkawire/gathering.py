@@ -59,7 +59,7 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checksums:
-    """CRC-32 of each value as int64; of a null one any number.  validity as in Gathered."""
+    """CRC-32 of each key or value as int64; 0 of a null.  validity as in Gathered."""
 
     numbers: Bytes
     validity: Bytes | None
@@ -85,16 +85,16 @@ def gather_by(
     return _in_python(parts, field) if kernels is None else kernels.gather(parts, field, room)
 
 
-def checksums(parts: Sequence[Part]) -> Checksums:
-    """Those of the values of all rows of the parts."""
-    return checksums_by(ready(), parts)
+def checksums(parts: Sequence[Part], field: Field = Field.VALUE) -> Checksums:
+    """Those of the keys or values of all rows of the parts."""
+    return checksums_by(ready(), parts, field)
 
 
-def checksums_by(kernels: Kernels | None, parts: Sequence[Part]) -> Checksums:
+def checksums_by(kernels: Kernels | None, parts: Sequence[Part], field: Field = Field.VALUE) -> Checksums:
     """The same by a form of one's choice; None: in pure Python."""
     if kernels is not None:
-        return kernels.checksums(parts)
-    values = [value for part in parts for value in _items(part, Field.VALUE)]
+        return kernels.checksums(parts, field)
+    values = [value for part in parts for value in _items(part, field)]
     validity, nulls = _validity([-1 if value is None else 0 for value in values])
     return Checksums(array("q", [zlib.crc32(value or b"") for value in values]).tobytes(), validity, nulls)
 

@@ -186,13 +186,13 @@ class Kernels:
             nulls += more
         return Gathered(data, ends.data, bits.data if nulls else None, nulls)
 
-    def checksums(self, parts: Sequence[Part]) -> Checksums:
+    def checksums(self, parts: Sequence[Part], field: Field) -> Checksums:
         """What kafkawire.gathering promises."""
         rows = sum(part.until - part.since for part in parts)
         out, bits = np.empty(rows, np.int64), np.zeros(-(-rows // 8), np.uint8)
         row = nulls = 0
         for part in parts:
-            octets, (starts, sizes) = _octets(part.columns.data), map(_numbers, part.places(Field.VALUE))
+            octets, (starts, sizes) = _octets(part.columns.data), map(_numbers, part.places(field))
             nulls += self._loops.sums(octets, starts, sizes, part.since, part.until, out, row, bits, _TABLES)
             row += part.until - part.since
         return Checksums(out.data, bits.data if nulls else None, nulls)

@@ -5,12 +5,14 @@ results where it is not: an executor may have no more than pyspark and pyarrow.
 from __future__ import annotations
 
 import importlib.util
-import zlib
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kafkawire.columns import Columns
+from kafkawire.columns import Columns, as_list
+from kafkawire.gathering import Field, Part, checksums
 from sparkpipeline.audit.figures import MASK, ORDER_BASE, Figures, message_hash
 from sparkpipeline.audit.windows import HOUR_MS, Windows
 
@@ -29,7 +31,8 @@ class Hashed:
 
 def hashed(columns: Columns, start: int, until: int, vector: bool = HAS_NUMPY) -> Hashed:
     """The hashes of its messages with start <= offset < until.  vector False: without numpy."""
-    return _vector_hashed(columns, start, until) if vector else _plain_hashed(columns, start, until)
+    rows = bisect_left(columns.offsets, start), bisect_left(columns.offsets, until)  # offsets never descend
+    return _vector_hashed(columns, *rows) if vector else _plain_hashed(columns, *rows)
 
 
 def add(sums: dict[int, Figures], found: Hashed, windows: Windows, vector: bool = HAS_NUMPY) -> None:
@@ -42,18 +45,23 @@ def add(sums: dict[int, Figures], found: Hashed, windows: Windows, vector: bool 
 # ---- pure Python ---------------------------------------------------------------------------------------------------
 
 
-def _plain_hashed(columns: Columns, start: int, until: int) -> Hashed:
-    at = [n for n, offset in enumerate(columns.offsets) if start <= offset < until]
-    keys, values = columns.keys(), columns.values()
-    key_crcs = [zlib.crc32(keys[n] or b"") for n in at]
-    value_crcs = [zlib.crc32(values[n] or b"") for n in at]
+def _plain_hashed(columns: Columns, since: int, until: int) -> Hashed:
+    key_crcs, value_crcs = (array("q", numbers) for numbers in _checksums(columns, since, until))
+    sizes = (as_list(size[since:until]) for size in (columns.key_size, columns.value_size))
     hashes = [
-        message_hash(key_crc, columns.key_size[n], value_crc, columns.value_size[n])
-        for n, key_crc, value_crc in zip(at, key_crcs, value_crcs, strict=True)
+        message_hash(key_crc, key_size, value_crc, value_size)
+        for key_crc, key_size, value_crc, value_size in zip(key_crcs, next(sizes), value_crcs, next(sizes), strict=True)
     ]
     stamps = columns.timestamps_ms
-    offsets = [columns.offsets[n] for n in at]
-    return Hashed(offsets, value_crcs, hashes, None if stamps is None else [stamps[n] for n in at])
+    times = None if stamps is None else as_list(stamps[since:until])
+    return Hashed(as_list(columns.offsets[since:until]), value_crcs, hashes, times)
+
+
+def _checksums(columns: Columns, since: int, until: int) -> tuple[memoryview, memoryview]:
+    """Of keys, and of values."""
+    part = [Part(columns, since, until)]
+    key, value = (memoryview(checksums(part, field).numbers).cast("B").cast("q") for field in (Field.KEY, Field.VALUE))
+    return key, value
 
 
 def _plain_figures(found: Hashed, windows: Windows) -> Iterator[tuple[int, Figures]]:
@@ -76,20 +84,18 @@ def _plain_figures(found: Hashed, windows: Windows) -> Iterator[tuple[int, Figur
 # ---- numpy ---------------------------------------------------------------------------------------------------------
 
 
-def _vector_hashed(columns: Columns, start: int, until: int) -> Hashed:
+def _vector_hashed(columns: Columns, since: int, until: int) -> Hashed:
     import numpy as np
 
-    from sparkpipeline.audit.vectors import crcs, mixed
+    from sparkpipeline.audit.vectors import mixed
 
-    offsets = np.asarray(columns.offsets, np.int64)
-    cut = slice(int(np.searchsorted(offsets, start)), int(np.searchsorted(offsets, until)))  # offsets never descend
-    key_size = np.asarray(columns.key_size, np.int64)[cut]
-    value_size = np.asarray(columns.value_size, np.int64)[cut]
-    key_crcs = crcs(columns.data, np.asarray(columns.key_at, np.int64)[cut], key_size)
-    value_crcs = crcs(columns.data, np.asarray(columns.value_at, np.int64)[cut], value_size)
-    stamps = columns.timestamps_ms
+    cut = slice(since, until)
+    key_crcs, value_crcs = (np.asarray(numbers).view(np.uint64) for numbers in _checksums(columns, since, until))
+    key_size, value_size = (np.asarray(sizes[cut], np.int64) for sizes in (columns.key_size, columns.value_size))
     hashes = mixed(key_crcs, key_size, value_crcs, value_size)
-    return Hashed(offsets[cut], value_crcs, hashes, None if stamps is None else np.asarray(stamps, np.int64)[cut])
+    stamps = columns.timestamps_ms
+    times = None if stamps is None else np.asarray(stamps[cut], np.int64)
+    return Hashed(np.asarray(columns.offsets[cut], np.int64), value_crcs, hashes, times)
 
 
 def _vector_figures(found: Hashed, windows: Windows) -> Iterator[tuple[int, Figures]]:

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import functools
-import zlib
 from typing import Any
 
 import numpy as np
 
-from kafkawire.primitives import Bytes
 from sparkpipeline.audit.figures import MASK, MIX_1, MIX_2, ORDER_BASE, SIZES
 
 _U64 = np.uint64
-
-
-def crcs(data: Bytes, starts: Any, sizes: Any) -> Any:
-    """The CRC-32 of each slice, as uint64; 0 for a null (size −1)."""
-    view = memoryview(data)
-    crc32 = zlib.crc32
-    if len(sizes) and (sizes <= 0).all():
-        return np.zeros(len(sizes), _U64)
-    ends = starts + np.maximum(sizes, 0)
-    pairs = zip(starts.tolist(), ends.tolist(), strict=True)
-    return np.fromiter((crc32(view[at:end]) for at, end in pairs), _U64, len(sizes))
 
 
 def mixed(key_crcs: Any, key_sizes: Any, value_crcs: Any, value_sizes: Any) -> Any:
