@@ -128,7 +128,7 @@ def _access(auth: Secret | str | None, tls: Tls | None, set_acl: bool) -> Access
 
 def _client(connect: str, access: Access, timeout_s: float) -> KazooClient:
     try:
-        handler = _TlsHandler(access.tls) if access.tls is not None else SequentialThreadingHandler()
+        handler = _Handler(access.tls)
         # A client that may try for ever makes its callers wait for ever: calls are kept until it is connected again.
         retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=RECONNECT_MAX_S, deadline=timeout_s)
         return KazooClient(
@@ -141,14 +141,14 @@ def _client(connect: str, access: Access, timeout_s: float) -> KazooClient:
 
 
 def _start(client: KazooClient, connect: str, timeout_s: float) -> None:
-    try:
-        client.start(timeout=timeout_s)
-    except KazooTimeoutError as exc:
+    client.start_async().wait(timeout_s)  # client.start() would warn of a missing chroot, which is an error here
+    if not client.connected:
+        trouble = client.handler.trouble
         raise Unreachable(
             f"ZooKeeper at {connect} does not answer within {timeout_s:g} s: is it running, and is zookeeper.connect"
-            " right?",
+            f" right?{f' The last try: {trouble}' if trouble else ''}",
             zookeeper=connect,
-        ) from exc
+        )
     if client.chroot and client.exists("/") is None:
         raise OptionRefused(
             f"ZooKeeper at {connect} answers, but has no {client.chroot}: is the path at the end right?", option=CONNECT
@@ -164,19 +164,27 @@ def _close(client: KazooClient) -> None:
         log.warning("the session to ZooKeeper at %s was not closed: %s", _where(client), exc)
 
 
-class _TlsHandler(SequentialThreadingHandler):
-    """Links as the other commands make them: kazoo's own neither look at the host's name nor take one file for both."""
+class _Handler(SequentialThreadingHandler):
+    """Remembers why a connection was not made, and makes TLS as the other commands do: kazoo's own neither looks at the
+    host's name nor takes one file for certificate and key."""
 
-    def __init__(self, tls: Tls) -> None:
+    def __init__(self, tls: Tls | None) -> None:
         super().__init__()
-        self._context = tls.context(plain_tls)
+        self.trouble = ""
+        self._context = tls.context(plain_tls) if tls is not None else None
 
     def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: object) -> Any:
-        plain = super().create_connection(address, timeout=timeout)
         try:
-            return self._context.wrap_socket(plain, server_hostname=hostname)
-        except BaseException:
-            plain.close()
+            plain = super().create_connection(address, timeout=timeout)
+            if self._context is None:
+                return plain
+            try:
+                return self._context.wrap_socket(plain, server_hostname=hostname)
+            except BaseException:
+                plain.close()
+                raise
+        except OSError as exc:
+            self.trouble = str(exc) or type(exc).__name__
             raise
 
 

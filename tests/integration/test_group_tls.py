@@ -19,6 +19,8 @@ from localkafka.errors import LocalKafkaError
 from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import MAIN, four_letters
+from sparkpipeline.errors import Unreachable as PipelineUnreachable
+from sparkpipeline.zookeeper import zookeeper
 from zkconsumer.errors import ConsumerError, Unreachable
 from zkconsumer.session.access import Access, Tls
 from zkconsumer.session.lease import Lease
@@ -131,6 +133,18 @@ def write_and_read(session: ZkSession) -> int:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_session_works_over_tls_under_every_name_of_the_certificate(secure, host):
     assert in_session(secure.port, secure.tls, write_and_read, host) == 300
+
+
+def test_the_client_of_spark_s_driver_speaks_tls_too(secure):
+    with zookeeper(f"localhost:{secure.port}", tls=secure.tls) as zk:
+        paths = {f"/driver-{n}": b"x" * 200 for n in range(100)}
+        for answer in [zk.create_async(path, data) for path, data in paths.items()]:
+            answer.get(10)
+        assert {path: answer.get(10)[0] for path, answer in [(p, zk.get_async(p)) for p in paths]} == paths
+    stranger = replace(secure.tls, ca=str(secure.stranger))
+    untrusted = pytest.raises(PipelineUnreachable, match=r"The last try: .*certificate verify failed")
+    with untrusted, zookeeper(f"localhost:{secure.port}", tls=stranger, timeout_s=1):
+        pytest.fail("its certificate is not trusted")
 
 
 def test_a_server_that_is_not_trusted_is_refused_with_the_reason(secure):

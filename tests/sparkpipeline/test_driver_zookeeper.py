@@ -41,6 +41,14 @@ def test_a_zookeeper_that_says_nothing_is_given_up_in_time(silent: str) -> None:
     assert time.monotonic() - began < 5
 
 
+def test_why_nobody_could_be_connected_to_is_told() -> None:
+    with (
+        pytest.raises(Unreachable, match=r"does not answer within 0.3 s.* The last try: .*refused"),
+        zookeeper("127.0.0.1:1", timeout_s=0.3),
+    ):
+        pytest.fail("there is nobody")
+
+
 def test_an_address_that_is_none_is_refused() -> None:
     with (
         pytest.raises(OptionRefused, match=r"option=zookeeper.connect: 'zk:port' is not host:port"),
