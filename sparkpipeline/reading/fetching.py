@@ -20,7 +20,7 @@ from kafkawire.model import Broker, MessageSet
 from kafkawire.net.link import Link
 from kafkawire.v08.framing import FetchedPartition
 from sparkpipeline.brokers import Brokers
-from sparkpipeline.errors import NoLeader, OffsetOutOfRange, PipelineError, UnknownPartition
+from sparkpipeline.errors import NoLeader, OffsetOutOfRange, PipelineError, UnknownPartition, Unreachable
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.cursor import SKIPS, Cursor, Sizes
 from sparkpipeline.reading.options import ReadOptions
@@ -35,21 +35,26 @@ BEHIND = -1  # what 0.8 answers for an offset that a new leader has and may not 
 
 
 @dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What was asked for of one range."""
+
+    position: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Asked:
     """A request on its way."""
 
     broker: Broker
     link: Link
-    cursors: dict[Cursor, int]  # and the bytes asked for
+    wanted: dict[Cursor, _Wanted]
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """A partition's row, what it was asked for with, and by whom it was given."""
-
     row: FetchedPartition
-    position: int
-    bytes: int
+    to: _Wanted
     broker: Broker
 
 
@@ -88,7 +93,7 @@ class Fetching:
         """A set; None: something else came, and has been seen to."""
         try:
             answer = self._answer(cursor)
-        except (LinkLost, NoLeader) as lost:
+        except (LinkLost, NoLeader, Unreachable) as lost:
             self._failed(cursor, lost)
             return None
         except UnknownPartition as gone:
@@ -98,16 +103,16 @@ class Fetching:
             self._refused(cursor, answer)
             return None
         self._failures = 0
-        return cursor.take(answer.row, answer.bytes, answer.broker, self._now())
+        return cursor.take(answer.row, answer.to.bytes, answer.broker, self._now())
 
     # ---- asking ------------------------------------------------------------------------------------------------
 
     def _answer(self, cursor: Cursor) -> _Answer:
         """Raises LinkLost, and what Brokers.leader raises."""
         held = self._answers.pop(cursor, None)
-        if held is not None and held.position == cursor.position:
+        if held is not None and held.to.position == cursor.position:
             return held
-        if self._asked is not None and cursor not in self._asked.cursors:
+        if self._asked is not None and cursor not in self._asked.wanted:
             self._receive()
         if self._asked is None:
             self._ask([cursor, *self._later(cursor)], self._brokers.leader(cursor.range.tp, self._failures > 0))
@@ -118,20 +123,21 @@ class Fetching:
         """Send a request for the first of them, and as many of the others as are small and led there."""
         together = self._together(cursors, broker)
         d, options = self._brokers.dialect, self._options
-        wanted = [(cursor.range.tp, cursor.position, size) for cursor, size in together.items()]
+        wanted = [(cursor.range.tp, part.position, part.bytes) for cursor, part in together.items()]
         link = self._brokers.link(broker, PURPOSE)
         self._asked = _Asked(broker, link, together)
         link.send(d.requests.fetch(d, options.max_wait_ms, options.min_bytes, wanted))
 
-    def _together(self, cursors: Sequence[Cursor], broker: Broker) -> dict[Cursor, int]:
-        first = cursors[0]
-        together, total, tps = {first: first.bytes}, first.bytes, {first.range.tp}
-        for cursor in cursors[1:MOST_TOGETHER]:
-            size = cursor.bytes
-            total += size
-            if total > self._options.fetch_bytes or cursor.range.tp in tps or cursor.range.leader != broker:
+    def _together(self, cursors: Sequence[Cursor], broker: Broker) -> dict[Cursor, _Wanted]:
+        together: dict[Cursor, _Wanted] = {}
+        total, tps = 0, set()
+        for cursor in cursors[:MOST_TOGETHER]:
+            part = _Wanted(cursor.position, cursor.bytes)
+            total += part.bytes
+            fits = total <= self._options.fetch_bytes and cursor.range.leader == broker
+            if together and (not fits or cursor.range.tp in tps):
                 break
-            together[cursor] = size
+            together[cursor] = part
             tps.add(cursor.range.tp)
         return together
 
@@ -141,11 +147,11 @@ class Fetching:
         assert asked is not None
         rows: list[FetchedPartition] = asked.link.receive().body
         found = {row.tp: row for row in rows}
-        for cursor, size in asked.cursors.items():
+        for cursor, part in asked.wanted.items():
             row = found.get(cursor.range.tp)
             if row is None:
                 raise PipelineError("the answer leaves this partition out", **cursor.where(asked.broker))
-            self._answers[cursor] = _Answer(row, cursor.position, size, asked.broker)
+            self._answers[cursor] = _Answer(row, part, asked.broker)
 
     def _ask_ahead(self, number: int) -> None:
         """Send what will be asked next, if that is known.  What goes wrong will go wrong again in its turn."""
@@ -180,8 +186,11 @@ class Fetching:
         tp, position = cursor.range.tp, cursor.position
         try:
             earliest, latest = self._brokers.earliest([tp])[tp], self._brokers.latest([tp])[tp]
-        except NoLeader as lost:
+        except (NoLeader, Unreachable) as lost:
             self._failed(cursor, lost)
+            return
+        except UnknownPartition as gone:
+            cursor.lose(cursor.range.until, gone, self._now())
             return
         where = cursor.where(broker, requested=position, earliest=earliest, latest=latest)
         if earliest <= position <= latest:  # a leader that is none any more, or not yet
