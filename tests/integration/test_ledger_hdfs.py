@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from groundwork import failpoints
+from groundwork.failpoints import FailpointReached
 from localkafka.hdfs import Hdfs
+from sparkpipeline.errors import LedgerDamaged, OptionRefused, StorageFailed
+from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.hadoop import HadoopFiles
+from sparkpipeline.ledger.ledger import Ledger
+from sparkpipeline.ledger.model import FileEntry, Plan, Staged, generation
 from sparkpipeline.ledger.opening import open_files
+from sparkpipeline.ledger.protocol import POINTS, Outcome, advance
+from sparkpipeline.ledger.verifying import verify
 from tests.sparkpipeline.filescontract import Promise, every_promise
+from tests.sparkpipeline.ledgerworld import CopyWork, judge
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
+HEADS = (40, 25)
 
 
 @pytest.fixture(scope="module")
@@ -31,3 +46,167 @@ def test_hdfs_keeps(promise: Promise, spark: Any, hdfs: Hdfs) -> None:
 @every_promise
 def test_the_hadoop_client_keeps_on_a_disk(promise: Promise, spark: Any, tmp_path: Path) -> None:
     promise(HadoopFiles(spark, f"file://{tmp_path}"), f"file://{tmp_path}/a b")
+
+
+def test_a_scheme_of_which_nobody_knows_is_refused(spark: Any) -> None:
+    with pytest.raises(OptionRefused, match="gs: is none of file, hdfs, s3a, swebhdfs, viewfs, webhdfs"):
+        open_files("gs://bucket/orders", spark)
+
+
+def test_an_s3_client_that_is_not_there_is_one_sentence(spark: Any) -> None:
+    with pytest.raises(StorageFailed, match=r"file=s3a://bucket/x: cannot open it: .*S3AFileSystem not found"):
+        open_files("s3a://bucket/x", spark)
+
+
+def test_a_name_node_that_is_away_is_one_sentence(spark: Any) -> None:
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    conf.set("ipc.client.connect.max.retries", "0")
+    try:
+        gone = open_files("hdfs://127.0.0.1:1/x", spark)
+    finally:
+        conf.unset("ipc.client.connect.max.retries")
+    with pytest.raises(StorageFailed, match=r"file=hdfs://127.0.0.1:1/x: cannot look for it: ConnectException"):
+        gone.exists("hdfs://127.0.0.1:1/x")
+
+
+def run(spark: Any, base: str, rewind: tuple[int, int] | None = None) -> Outcome:
+    files = open_files(base, spark)
+    return advance(Ledger(files, base, snapshot_every=2), CopyWork(files, HEADS, rewind=rewind), lambda _: None).outcome
+
+
+def test_every_error_on_the_way_is_made_good(spark: Any, hdfs: Hdfs) -> None:
+    """Each point once, one after the other on one ledger, with rewinds between."""
+    base = f"{hdfs.uri}/errors/a b+c=d"
+    reached = 0
+    try:
+        for number, point in enumerate(POINTS):
+            failpoints.arm(f"{point}=raise@1")
+            try:
+                run(spark, base, rewind=(0, 12) if number % 3 == 0 else None)
+            except FailpointReached:
+                reached += 1
+    finally:
+        failpoints.arm("")
+    while run(spark, base) is not Outcome.IDLE:
+        pass
+    assert reached >= len(POINTS) - 4, "a run with nothing to trash or to sum up does not pass those points"
+    files = open_files(base, spark)
+    judge(files, base, HEADS)
+    assert verify(Ledger(files, base)).good
+
+
+def test_two_drivers_at_once_one_wins_each_batch(spark: Any, hdfs: Hdfs) -> None:
+    base = f"{hdfs.uri}/race"
+    ends: list[Outcome] = []
+
+    def drive() -> None:
+        while (end := run(spark, base)) is not Outcome.IDLE:
+            ends.append(end)
+
+    drivers = [threading.Thread(target=drive) for _ in range(2)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join(120)
+        assert not driver.is_alive()
+    files = open_files(base, spark)
+    judge(files, base, HEADS)
+    assert ends.count(Outcome.DONE) == len(list(Ledger(files, base).manifests())) == 4
+
+
+def test_a_zombie_that_wakes_after_the_next_batch_loses(spark: Any, hdfs: Hdfs) -> None:
+    base = f"{hdfs.uri}/zombie"
+    run(spark, base)
+    files = open_files(base, spark)
+    asleep, wake = threading.Event(), threading.Event()
+
+    class Slow(CopyWork):
+        def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+            staged = super().execute(plan, staging, attempt)
+            asleep.set()
+            assert wake.wait(60)
+            return staged
+
+    ends: list[Any] = []
+    said: list[str] = []
+    zombie = threading.Thread(
+        target=lambda: ends.append(advance(Ledger(files, base), Slow(files, HEADS), said.append)), daemon=True
+    )
+    zombie.start()
+    assert asleep.wait(60)
+    assert run(spark, base) is Outcome.DONE
+    assert run(spark, base, rewind=(0, 0)) is Outcome.DONE
+    wake.set()
+    zombie.join(60)
+    assert [end.outcome for end in ends] == [Outcome.LOST]
+    assert said == ["batch 2: another driver committed it (attempt 2); what attempt 1 wrote is deleted"]
+    while run(spark, base) is not Outcome.IDLE:
+        pass
+    judge(files, base, HEADS)
+    assert [entry.path for entry in walk(files, f"{base}/_load/staging")] == []
+
+
+class Parquet(CopyWork):
+    """Work that Spark does: staging is where it writes to."""
+
+    def __init__(self, files: Any, spark: Any) -> None:
+        super().__init__(files, (1, 1))
+        self.spark = spark
+
+    def plan(self, ledger: Ledger, batch: int) -> Plan | None:
+        return Plan(batch, "parquet", 1, {"rows": 1_000 * batch}) if batch <= 2 else None
+
+    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+        rows = self.spark.range(plan.work["rows"]).selectExpr("id", "'a+b' as topic", "id % 2 as hour")
+        rows.repartition(1).write.partitionBy("topic", "hour").parquet(staging)
+        parts = [entry for entry in walk(self.files, staging) if entry.name.endswith(".parquet")]
+        return Staged(tuple(self._entry(plan, staging, part) for part in parts), {}, "app")
+
+    def _entry(self, plan: Plan, staging: str, part: Any) -> FileEntry:
+        staged = part.path.removeprefix(f"{staging}/")
+        final = f"data/{staged.rpartition('/')[0]}/x+0+{plan.batch}{generation(plan.batch)}.c000.snappy.parquet"
+        return FileEntry(staged, final, self.spark.read.parquet(part.path).count(), part.size)
+
+
+@pytest.mark.parametrize("where", ["hdfs", "disk"])
+def test_spark_writes_where_it_is_told_and_reads_what_is_published(
+    where: str, spark: Any, hdfs: Hdfs, tmp_path: Path
+) -> None:
+    base = f"{hdfs.uri}/spark/a b" if where == "hdfs" else f"{tmp_path}/a b/"
+    files = open_files(base, spark)
+    ledger = Ledger(files, base)
+    while advance(ledger, Parquet(files, spark), lambda _: None).outcome is Outcome.DONE:
+        pass
+    read = spark.read.parquet(ledger.path("data"))
+    assert sorted(tuple(row) for row in read.groupBy("topic", "hour").count().collect()) == [
+        ("a+b", 0, 1_500),
+        ("a+b", 1, 1_500),
+    ]
+    assert sum(file.rows for file in ledger.live_files().values()) == 3_000
+    assert verify(ledger).findings == ()
+
+
+def test_a_manifest_that_hdfs_tore_is_said_so(spark: Any, hdfs: Hdfs) -> None:
+    base = f"{hdfs.uri}/torn"
+    run(spark, base)
+    files = open_files(base, spark)
+    path = f"{base}/_load/commits/00000001.json"
+    whole = files.read(path)
+    files.delete(path)
+    assert files.create(path, whole[:100])
+    with pytest.raises(LedgerDamaged, match=rf"file={path}: is no JSON .*: torn, or not written by a ledger"):
+        run(spark, base)
+
+
+@pytest.mark.faults
+def test_hdfs_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    program = "from localkafka.hdfs import Hdfs; h = Hdfs().start(); print(h.pid, flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        os.kill(pid, 0)
+        parent.kill()
+    deadline = time.monotonic() + 15
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

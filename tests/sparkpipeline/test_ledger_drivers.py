@@ -312,7 +312,7 @@ def play(steps: list[tuple[str, int, int]], alone: list[bool]) -> None:
     finish(kept)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(moves, st.lists(st.booleans(), min_size=3, max_size=3))
 def test_any_order_of_steps_crashes_rewinds_and_abandons(steps: list[tuple[str, int, int]], alone: list[bool]) -> None:
     play(steps, alone)
