@@ -147,7 +147,7 @@ def compact(
 ) -> int:  # fmt: skip
     """Make one file of many, for each hour and partition of a day.  Nothing is read from Kafka."""
     config = read_config(job)
-    wanted = CompactWanted(_date(date), topic, hour, min_files)
+    wanted = CompactWanted(_date(date), topic, None if hour is None else hour.zfill(2), min_files)
     with session(config.name, master, conf) as spark:
         found = preview_compact(config, spark, wanted)
         if dry_run or not found:

@@ -19,7 +19,7 @@ secret = shared.secret
 text = shared.text
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
-_JSON_PATH = re.compile(r"\$(\.[^.\[\]'\"\s]+|\[[0-9]+\])+")
+_JSON_PATH = re.compile(r"\$(\.[^.\[\]'\"\\\s]+|\[[0-9]+\])+")
 
 
 def base(raw: object) -> str:

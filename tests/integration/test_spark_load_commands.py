@@ -1,0 +1,74 @@
+"""`sparkpipeline load` as an operator types it, in this process and in the tests' Spark session."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kafkawire.model import TopicPartition
+from localkafka.client import ClusterClient
+from sparkpipeline.commands.cli import outcome
+from tests.conftest import Unique
+from tests.integration.sparkloads import events
+
+pytestmark = [pytest.mark.real, pytest.mark.spark]
+
+TEN = 1767261600000  # 2026-01-01T10:00Z
+
+
+def test_a_job_from_its_first_plan_to_a_damaged_disk(
+    spark: Any, source: ClusterClient, unique: Unique, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = unique.topic()
+    source.create_topic(topic)
+    events(source, TopicPartition(topic, 0), [TEN, TEN + 1, TEN + 3600_000])
+    job, report = tmp_path / "orders.yaml", tmp_path / "report.json"
+    job.write_text(yaml.safe_dump({
+        "base": str(tmp_path / "base"), "bootstrap.servers": source.brokers, "topics": [topic],
+        "time.from": "json", "time.field": "$.meta.at",
+    }))  # fmt: skip
+
+    def run(name: str, *args: str, code: int = 0) -> Any:
+        assert outcome(["load", name, str(job), *args]) == code, capsys.readouterr().err
+        out = capsys.readouterr().out
+        return json.loads(out) if "json" in args else out
+
+    (planned,) = run("plan", "--dry-run", "-o", "json")
+    assert (planned["kind"], planned["start"], planned["until"]) == ("load", 0, 3)
+    (batch,) = run("run", "--report", str(report), "-o", "json")
+    assert (batch["rows"], batch["files"], batch["gaps"]) == (3, 2, 0)
+    written = json.loads(report.read_text())
+    assert (written["job"], written["outcome"], written["batches"]) == ("orders", "done", [batch])
+    assert len(written["closed"]) == 2
+    assert run("run", "-o", "json") == []
+    status = run("status", "-o", "json")
+    assert (status["rows"], status["last_batch"]) == (3, 1)
+    assert [(row["topic"], row["lag"], row["kept"]) for row in status["topics"]] == [(topic, 0, 3)]
+    events(source, TopicPartition(topic, 0), [TEN])
+    run("status", "--max-lag", "1")
+    run("status", "--max-lag", "0", code=6)
+    assert len(run("files", "-o", "json")) == 2
+    run("verify")
+    rewound = run("rewind", "--topic", topic, "--to", "2026-01-01T11:00Z", "--dry-run", "-o", "json")
+    assert [(row["start"], row["until"]) for row in rewound] == [(0, 3)]
+    run("run")
+    assert [row["kind"] for row in run("compact", "--date", "2026-01-01", "-o", "json")] == ["compact"]
+    run("abandon", "9", code=3)
+    run("init", code=2)
+    victim = next((tmp_path / "base" / "data").rglob("*.parquet"))
+    victim.write_bytes(victim.read_bytes()[:-1])
+    findings = run("verify", "-o", "json", code=4)
+    assert {row["what"] for row in findings} == {"size", "footer"}
+
+
+def test_what_is_wrong_in_a_file_ends_with_2_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "orders.yaml"
+    job.write_text("base: /x\nbootstrap.servers: b:1\ntopcs: [a]\n")
+    assert outcome(["load", "run", str(job)]) == 2
+    assert "orders.yaml: option 'topcs' is unknown; did you mean 'topics'?" in capsys.readouterr().err
