@@ -12,6 +12,7 @@ from sparkpipeline.errors import OptionRefused
 from sparkpipeline.load import optionkinds as kinds
 from sparkpipeline.load.config import LoadConfig, config_of, read_config
 from sparkpipeline.load.yamlfile import read_yaml
+from sparkpipeline.sink.options import SinkOptions
 from sparkpipeline.stages.graph import LOAD, STAGE, Graph, Node, problems
 
 BATCH, PARTITION = "batch", "partition"
@@ -111,6 +112,12 @@ class Stage(Options):
             )
         if self.output == TOPIC and self.partition_by and self.mode == BATCH:
             yield f"stage '{self.name}' writes to a topic: partition.by is for folders"
+        if self.output == TOPIC:
+            try:
+                SinkOptions.of(self.options)
+            except OptionRefused as exc:
+                where = "".join(f"{name} '{value}' " for name, value in exc.coordinates.items())
+                yield f"stage '{self.name}': {where}{exc.sentence}"
         if len({column.lower() for column in self.partition_by}) < len(self.partition_by):
             yield f"stage '{self.name}' names a column twice in partition.by"
 
@@ -186,7 +193,7 @@ class Pipeline:
 
 
 def read_pipeline(path: str) -> Pipeline:
-    """A pipeline of its YAML.  Raises OptionRefused: a line for each thing that is wrong."""
+    """A pipeline of its YAML.  Raises OptionRefused, saying all that is wrong."""
     where = Path(path)
     try:
         values = read_yaml(where)
@@ -194,7 +201,7 @@ def read_pipeline(path: str) -> Pipeline:
             raise OptionRefused(f"{where.name}: expected the options of a pipeline: base, loads and stages")
         file = load(PipelineFile, values, where.name)
     except OptionError as exc:
-        raise OptionRefused("\n".join(exc.problems)) from None
+        raise OptionRefused("; ".join(exc.problems)) from None
     folder = where.parent.absolute()
     configs = {one.name: found for one in file.loads if (found := _config(one, folder, where.name)) is not None}
     queries = {stage.name: sql for stage in file.stages if (sql := _sql(stage, folder)) is not None}

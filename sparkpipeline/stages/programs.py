@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ from groundwork.named import NotLoaded, load_named
 from sparkpipeline.errors import OptionRefused, PipelineError, StageFailed, code_in
 from sparkpipeline.stages.config import Pipeline, Stage
 
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(: |$)")  # pkg.mod.Error: why; lines of code stand further in
+_CALLING = re.compile(r"An error occurred while calling \S+\.$")  # what py4j puts before Java's own words
 Program = Callable[[Any, Mapping[str, Any]], Any]  # (session, {name: DataFrame}) -> DataFrame
 
 
@@ -34,9 +37,14 @@ def program_hash(pipeline: Pipeline, stage: Stage) -> str:
 
 
 def first_line(exc: BaseException) -> str:
-    """What an exception says, Spark's without the plan and the traceback behind it."""
-    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
-    return lines[0] if lines else type(exc).__name__
+    """What an exception says: Spark's without the plan behind it, a Python worker's traceback by its last line."""
+    said, traceback, rest = str(exc).partition("Traceback (most recent call last):")
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not _CALLING.match(line)]
+    lines = [line.removeprefix(": ") for line in lines] or [type(exc).__name__]
+    if not traceback:
+        return lines[0]
+    raised = [line for line in rest.splitlines() if _RAISED.match(line)]
+    return f"{lines[0].rstrip(': ')}: {raised[-1]}" if raised else lines[0]
 
 
 def _query(text: str, stage: str, spark: Any | None) -> Program:
