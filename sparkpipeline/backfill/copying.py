@@ -33,11 +33,11 @@ from sparkpipeline.backfill.ends import settled
 from sparkpipeline.backfill.model import Copied
 from sparkpipeline.backfill.tail import Reached, compare, messages_of
 from sparkpipeline.brokers import Brokers
-from sparkpipeline.errors import NotDelivered, Refused
+from sparkpipeline.errors import NotDelivered, OptionRefused, Refused
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.sets import read_sets
-from sparkpipeline.sink.rows import BY_KEY
+from sparkpipeline.sink.rows import KEYS_KEPT, by_key
 from sparkpipeline.sink.sender import TaskSender, unknown
 
 log = logging.getLogger(__name__)
@@ -208,7 +208,10 @@ def _dealt(task: Task, sender: TaskSender) -> tuple[int, int]:
     """Messages to the partitions that their keys name; those without key to one for each set."""
     sticky = Sticky()
     ids: list[PartitionId] = list(range(task.partitions))
-    by_key = lru_cache(1 << 16)(BY_KEY[task.partitioner or "default"])
+    chosen = by_key(task.partitioner or "default", dialect(task.target.release))
+    if chosen is None:
+        raise OptionRefused(f"{task.partitioner} looks at no key", option="--partitioner")
+    hashed = lru_cache(KEYS_KEPT)(chosen)
     messages = size = 0
     with _sets(task.rng, task) as sets:
         for fetched in sets:
@@ -216,7 +219,7 @@ def _dealt(task: Task, sender: TaskSender) -> tuple[int, int]:
             count = before(columns, task.rng.until)
             sticky.forget()
             unkeyed = sticky.choose(task.rng.topic, ids)
-            dealt = _by_partition(columns, count, lambda key: ids[by_key(key, len(ids))], unkeyed)
+            dealt = _by_partition(columns, count, lambda key: ids[hashed(key, len(ids))], unkeyed)
             for partition, (rows, numbers) in dealt.items():
                 sender.send(TopicPartition(task.rng.topic, partition), rows, numbers)
             messages, size = messages + count, size + _bytes(columns, count)
@@ -227,13 +230,13 @@ def _dealt(task: Task, sender: TaskSender) -> tuple[int, int]:
 
 
 def _by_partition(
-    columns: Columns, count: int, by_key: Callable[[bytes], PartitionId], unkeyed: PartitionId | None
+    columns: Columns, count: int, keyed: Callable[[bytes], PartitionId], unkeyed: PartitionId | None
 ) -> dict[PartitionId, tuple[list[Row], list[int]]]:
     """The first `count` messages as rows with their source offsets."""
     stamps = columns.timestamps_ms
     dealt: dict[PartitionId, tuple[list[Row], list[int]]] = {}
     for n, (key, value) in enumerate(zip(columns.keys()[:count], columns.values()[:count], strict=True)):
-        partition = unkeyed if key is None else by_key(key)
+        partition = unkeyed if key is None else keyed(key)
         assert partition is not None, "a topic without partitions was planned"
         rows, numbers = dealt.setdefault(partition, ([], []))
         rows.append(Row(key, value, None if stamps is None else stamps[n]))

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
+from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, TopicPartition
-from producer.partitioners import Sticky, byte_array_partitioner, default_partitioner, murmur2_partitioner
+from producer.partitioners import Sticky, byte_array_partitioner, default_of, murmur2_partitioner
 from producer.rows import Row, size_of
 from sparkpipeline.errors import NotDelivered
 from sparkpipeline.sink.schema import Columns
@@ -21,11 +22,15 @@ from sparkpipeline.sink.schema import Columns
 KEYS_KEPT = 1 << 16  # hashes of keys: the old ones are slow in Python, and keys come again
 BUCKET_BYTES = 256 << 10  # of a partition, then it is sent
 WAITING_BYTES = 8 << 20  # of all partitions, then all are sent
-BY_KEY: dict[str, Callable[[Any, int], int]] = {
-    "default": default_partitioner,
-    "byte-array": lambda key, count: byte_array_partitioner(_as_bytes(key) or b"", count),
-    "murmur2": murmur2_partitioner,
-}
+
+
+def by_key(rule: str, dialect: Dialect) -> Callable[[Any, int], int] | None:
+    """What says, of a key and the number of partitions, which one it goes to; None: the rule looks at no key."""
+    if rule == "default":
+        return default_of(dialect)
+    if rule == "byte-array":
+        return lambda key, count: byte_array_partitioner(_as_bytes(key) or b"", count)
+    return murmur2_partitioner if rule == "murmur2" else None
 
 
 @dataclass(slots=True)
@@ -59,14 +64,14 @@ class RowSender:
         columns: Columns,
         topic: str | None,
         partitioner: str,
-        magic: int,
+        dialect: Dialect,
         max_bytes: int,
         task: int | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.rows = 0  # taken so far
         self._target, self._columns, self._topic = target, columns, topic
-        self._magic, self._max_bytes, self._task = magic, max_bytes, task
+        self._magic, self._max_bytes, self._task = dialect.magic, max_bytes, task
         self._rng = rng or random.Random()
         self._sticky = Sticky(self._rng)
         self._rule = partitioner
@@ -74,8 +79,8 @@ class RowSender:
         self._waiting = 0  # bytes in them
         self._ids: dict[str, list[PartitionId]] = {}
         self._led: dict[str, list[PartitionId]] = {}  # looked up once a batch
-        by_key = BY_KEY.get(partitioner)
-        self._by_key = lru_cache(KEYS_KEPT)(by_key) if by_key is not None else None
+        chosen = by_key(partitioner, dialect)
+        self._by_key = lru_cache(KEYS_KEPT)(chosen) if chosen is not None else None
 
     def take(self, batch: Any) -> None:
         """All rows of a pyarrow.RecordBatch.  Raises NotDelivered, naming the row, and what the target raises."""

@@ -83,8 +83,8 @@ def write_rows(job: Job, batches: Iterator[Any]) -> Written:
     """One task.  Raises NotDelivered with topic, partition and row (its number in the task)."""
     task = _task_number()
     sender = TaskSender(job.access, job.config)
-    magic = dialect(job.access.release).magic
-    rows = RowSender(sender, job.columns, job.topic, job.partitioner, magic, job.config.message_max_bytes, task)
+    spoken = dialect(job.access.release)
+    rows = RowSender(sender, job.columns, job.topic, job.partitioner, spoken, job.config.message_max_bytes, task)
     try:
         for batch in batches:
             rows.take(batch)

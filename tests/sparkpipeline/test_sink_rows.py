@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
-from producer.partitioners import byte_array_partitioner, default_partitioner, murmur2_partitioner
+from producer.partitioners import byte_array_partitioner, default_partitioner, masking_partitioner, murmur2_partitioner
 from producer.rows import Row
 from sparkpipeline.errors import NotDelivered, OptionRefused
 from sparkpipeline.sink import rows as module
@@ -46,9 +47,9 @@ def batch(**columns: Any) -> pa.RecordBatch:
 
 
 def taken(rule: str, *batches: pa.RecordBatch, columns: Columns = EVERYTHING, topic: str | None = None,
-          magic: int = 0, max_bytes: int = 1000) -> dict[TopicPartition, list[tuple[int, Row]]]:  # fmt: skip
+          release: str = "0.8.2", max_bytes: int = 1000) -> dict[TopicPartition, list[tuple[int, Row]]]:  # fmt: skip
     target = Taken()
-    sender = RowSender(target, columns, topic, rule, magic, max_bytes, 7, random.Random(3))
+    sender = RowSender(target, columns, topic, rule, dialect(release), max_bytes, 7, random.Random(3))
     for each in batches:
         sender.take(each)
     sender.finish()
@@ -59,7 +60,7 @@ def test_rows_wait_for_company_and_not_for_ever(monkeypatch):
     monkeypatch.setattr(module, "BUCKET_BYTES", 100)
     monkeypatch.setattr(module, "WAITING_BYTES", 200)
     target = Taken()
-    sender = RowSender(target, EVERYTHING, None, "default", 0, 1000)
+    sender = RowSender(target, EVERYTHING, None, "default", dialect("0.8.2"), 1000)
     sender.take(rows_of(1, partition=pa.array([0], pa.int32())))
     assert target.rows == {}  # 29 bytes
     sender.take(rows_of(3, partition=pa.array([0] * 3, pa.int32())))
@@ -98,6 +99,14 @@ def test_a_key_decides_as_its_old_client_would(rule, text, function):
     by_number = {number: tp.partition for tp, rows in found.items() for number, _ in rows}
     assert by_number == {n: function(key, 4) for n, key in enumerate(given)}
     assert {row.key for rows in found.values() for _, row in rows} == {key.encode() for key in keys}
+
+
+def test_default_is_the_rule_of_the_target_release():
+    keys = [b"customer number %d" % n for n in range(50)]
+    old = taken("default", rows_of(50, key=keys), release="0.8.1")
+    by_number = {n: tp.partition for tp, rows in old.items() for n, _ in rows}
+    assert by_number == {n: masking_partitioner(key, 4) for n, key in enumerate(keys)}
+    assert by_number != {n: default_partitioner(key, 4) for n, key in enumerate(keys)}
 
 
 def test_rows_without_key_share_a_partition_with_a_leader():
@@ -141,11 +150,11 @@ def test_timestamps_only_when_asked_for_and_only_where_messages_have_them():
     stamps = pa.array([at, None, none], pa.timestamp("us", tz="UTC"))
     stamped = Columns("value", "key", "topic", "partition", "timestamp")
     by_row = {n: row.timestamp_ms for rows in taken("default", rows_of(3, timestamp=stamps), columns=stamped,
-              magic=1).values() for n, row in rows}  # fmt: skip
+              release="0.10.0").values() for n, row in rows}  # fmt: skip
     assert (by_row[0], by_row[2]) == (1425445567890, -1)
     assert by_row[1] is not None
     assert by_row[1] > 1425445567890
-    plain = taken("default", rows_of(1, timestamp=stamps[:1]), magic=1)
+    plain = taken("default", rows_of(1, timestamp=stamps[:1]), release="0.10.0")
     assert all(row.timestamp_ms > 1425445567890 for rows in plain.values() for _, row in rows)
     assert {row.timestamp_ms for rows in taken("default", rows_of(3)).values() for _, row in rows} == {None}
 
