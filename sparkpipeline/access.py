@@ -18,3 +18,4 @@ class ClusterAccess:
     socket_timeout_ms: int = 30000
     retries: int = 3  # of a fetch, or of a question that a broker does not answer: fetchOffset.numRetries
     retry_interval_ms: int = 1000
+    election_ms: int = 30000  # a partition without a leader is asked for again so long: a broker's session takes 6 s

@@ -172,7 +172,7 @@ class Following:
             self._viewed_s = self._now()
         return _present(self.options.subscription, self.brokers.view())
 
-    def _check_loss(self, begin: At, end: At) -> None:
+    def _check_loss(self, begin: At, end: At, ends: str = "the log ends") -> None:
         gone = in_order(begin.keys() - end.keys() - self._gone)
         if gone:
             self._lost(f"{_names(gone)} deleted: what was not read of it is gone", gone[0])
@@ -180,8 +180,8 @@ class Following:
         for tp in in_order(end.keys() & begin.keys()):
             if end[tp] < begin[tp]:
                 self._lost(
-                    f"the stream is at {begin[tp]}, and the log ends at {end[tp]}: its topic was made anew, or it lost"
-                    " messages with a leader",
+                    f"the stream is at {begin[tp]}, and {ends} at {end[tp]}: its topic was made anew, or messages were"
+                    " lost with a leader or to retention",
                     tp,
                 )
 
@@ -196,7 +196,7 @@ class Following:
         new = [tp for tp in end if tp not in begin and full[tp] > 0]
         for tp in in_order(new):
             self._lost(f"the new partition begins at {full[tp]} instead of 0: what was before is gone", tp)
-        self._check_loss(full, end)
+        self._check_loss(full, end, "the batch was to end")
         found = [OffsetRange(tp.topic, tp.partition, full[tp], end[tp]) for tp in in_order(end) if full[tp] < end[tp]]
         if self._frozen is not None:
             self._check_frozen(found)

@@ -68,7 +68,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Json | None:
         """The ends of the logs as they were last seen: what a query's progress calls latestOffset."""
-        latest = self._followed().latest
+        latest = self._following.latest if self._following is not None else None
         return None if latest is None else _json(latest)
 
     def prepareForTriggerAvailableNow(self) -> None:

@@ -59,7 +59,7 @@ def test_a_leader_that_dies_is_asked_for_at_its_successor(own_cluster: Callable[
     load = Load(cluster.brokers, cluster.version)
     load.send(tp, 30, MIXTURE)
     load.close()
-    with Brokers(access_of(cluster, retries=8)) as brokers:
+    with Brokers(access_of(cluster)) as brokers:
         leader = brokers.leader(tp)
         assert brokers.latest([tp]) == {tp: 30}
         cluster.node(leader.id).kill()
@@ -91,6 +91,18 @@ def test_a_release_is_found_out_and_times_are_as_exact_as_it_can_tell(
             assert refined(brokers, tp, 3, later_ms, 40) == (40 if carries else 3)
             assert brokers.at_time({tp: later_ms}) == {tp: None}
             assert brokers.latest([tp]) == {tp: 40}
+    if spoken == "0.10.1":
+        _old_format(cluster, unique.topic("old"), now_ms)
+
+
+def _old_format(cluster: Cluster, topic: str, now_ms: int) -> None:
+    """A log without timestamps on brokers that look them up: its files are asked for."""
+    old = TopicPartition(topic, 0)
+    cluster.create_topic(topic, config={"message.format.version": "0.9.0"})
+    produce(cluster, old, [(None, b"v")] * 10, a_set=1, at_ms=now_ms)
+    with Brokers(access_of(cluster)) as brokers:
+        assert brokers.at_time({old: now_ms - 1000}) == {old: 0}
+        assert brokers.at_time({old: now_ms + 3_600_000}) == {old: None}
 
 
 # ---- ZooKeeper -------------------------------------------------------------------------------------------------------

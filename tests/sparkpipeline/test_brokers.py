@@ -25,7 +25,7 @@ def cluster() -> Iterator[FakeCluster]:
 
 
 def opened(cluster: FakeCluster, waits: list[float] | None = None, **wanted: Any) -> Brokers:
-    access = ClusterAccess(tuple(cluster.bootstrap), retry_interval_ms=100, **wanted)
+    access = ClusterAccess(tuple(cluster.bootstrap), retry_interval_ms=100, **{"election_ms": 0, **wanted})
     return Brokers(access, sleep=(waits if waits is not None else []).append)
 
 
@@ -79,6 +79,37 @@ def test_waits_grow_and_then_the_leader_is_given_up(cluster: FakeCluster) -> Non
     assert waits == [0.1, 0.2]
     assert "replicas on brokers 1" in str(caught.value)
     assert "asked 4 times" in str(caught.value)
+
+
+def test_an_election_is_waited_for_longer_than_the_retries_last(cluster: FakeCluster) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if sum(waits) > 20:
+            cluster.move("t", 0, 2)
+
+    access = ClusterAccess(tuple(cluster.bootstrap), retries=1, retry_interval_ms=100)
+    with Brokers(access, sleep=sleep) as brokers:
+        brokers.view()
+        cluster.leave_leaders(1)
+        cluster.stop(1)
+        assert brokers.latest([T0, T1]) == {T0: 5, T1: 0}
+    assert 20 < sum(waits) <= 30
+
+
+def test_an_election_that_takes_too_long_is_an_error_and_a_partition_that_is_none_waits_for_none(
+    cluster: FakeCluster,
+) -> None:
+    waits: list[float] = []
+    with opened(cluster, waits, election_ms=5000) as brokers:
+        with pytest.raises(UnknownPartition, match="topic=nosuch"):
+            brokers.latest([T0, TopicPartition("nosuch", 0)])
+        assert sum(waits) < 1
+        cluster.stop(1)
+        with pytest.raises(NoLeader, match="nobody leads it"):
+            brokers.leader(T0, afresh=True)
+        assert 5 <= sum(waits) < 12
 
 
 def test_a_dead_leader_that_metadata_goes_on_naming_is_named(cluster: FakeCluster) -> None:

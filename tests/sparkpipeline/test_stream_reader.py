@@ -261,7 +261,7 @@ def test_a_log_that_ends_before_the_position_is_data_loss(
     at = {"t": {"0": 50, "1": 2}}
     with pytest.raises(DataLoss, match="topic=t partition=0: the stream is at 50, and the log ends at 10"):
         opened(**EARLIEST).latestOffset(at, ALL)
-    with pytest.raises(DataLoss, match="the stream is at 50, and the log ends at 10"):
+    with pytest.raises(DataLoss, match="the stream is at 50, and the batch was to end at 10"):
         opened(**EARLIEST).partitions(at, {"t": {"0": 10, "1": 2}})
     reader = opened(**CARELESS)
     with caplog.at_level(logging.WARNING):
