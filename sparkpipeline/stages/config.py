@@ -58,6 +58,9 @@ class Stage(Options):
         (),
         "loads and stages it reads whole, as they stand when it runs; their later changes run nothing again",
     )
+    topics: tuple[str, ...] = option(
+        "topics", (), "of the loads that it reads, only these topics; all that they load when empty", kind=kinds.topics
+    )
     sql: str | None = option("sql", None, "a query over views with the names of inputs and lookups")
     sql_file: str | None = option("sql.file", None, "in place of sql: the file that holds it (relative to this file)")
     python: str | None = option(
@@ -144,6 +147,9 @@ class PipelineFile(Options):
     )
     loads: tuple[LoadInput, ...] = option("loads", (), "load jobs", required=True)
     stages: tuple[Stage, ...] = option("stages", (), "stages, in any order")
+    trash_days: float = option(
+        "trash.days", 7.0, "how long files that a stage superseded are kept; negative: for ever", "days"
+    )
     python_files: tuple[str, ...] = option(
         "python.files",
         (),

@@ -11,6 +11,7 @@ from sparkpipeline.errors import Missing
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile, Manifest
 from sparkpipeline.stages.consuming import Batch
+from sparkpipeline.stages.partitions import folders
 
 
 class NotYet(Exception):
@@ -29,11 +30,12 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """One input.  kind: graph.LOAD or graph.STAGE."""
+    """One input.  kind: graph.LOAD or graph.STAGE; topics: of a load, only files of these; all when empty."""
 
     name: str
     kind: str
     ledger: Ledger
+    topics: frozenset[str] = frozenset()
 
     def standing(self) -> Standing:
         """Raises NotYet while there is no batch, or one whose files are still on their way."""
@@ -50,13 +52,18 @@ class Upstream:
         for manifest in self.ledger.manifests(since):
             if manifest.batch > until:
                 break
-            files = tuple(file.final for file in manifest.files)
-            found.append(Batch(manifest.batch, manifest.kind, files, manifest.supersedes))
+            files = tuple(file.final for file in manifest.files if self._wants(file.final))
+            gone = tuple(path for path in manifest.supersedes if self._wants(path))
+            found.append(Batch(manifest.batch, manifest.kind, files, gone))
         return found
 
     def live(self, as_of: int) -> Mapping[str, LiveFile]:
         """Final path -> file, after batch as_of."""
-        return self.ledger.live_files(as_of)
+        live = self.ledger.live_files(as_of)
+        return {path: file for path, file in live.items() if self._wants(path)} if self.topics else live
+
+    def _wants(self, path: str) -> bool:
+        return not self.topics or folders(path).get("topic") in self.topics
 
     def is_still(self, batch: int, said: str) -> bool:
         """Whether the ledger is the one that had this batch with this identity (0: before the first one)."""

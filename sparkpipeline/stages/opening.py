@@ -8,7 +8,7 @@ from typing import Any
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.opening import needs_spark, normal_base, open_files
 from sparkpipeline.load.job import open_ledger
-from sparkpipeline.stages.config import Pipeline
+from sparkpipeline.stages.config import Pipeline, Stage
 from sparkpipeline.stages.graph import LOAD
 from sparkpipeline.stages.inputs import Upstream
 from sparkpipeline.stages.planning import Planner
@@ -26,8 +26,9 @@ class Opened:
         pipeline = self.pipeline
         if name in pipeline.configs:
             return open_ledger(pipeline.configs[name], self.spark)
-        base = self.base(name)
-        return Ledger(open_files(base, self.spark), normal_base(base))
+        base, days = self.base(name), pipeline.file.trash_days
+        keep_s = None if days < 0 else days * 86400.0
+        return Ledger(open_files(base, self.spark), normal_base(base), trash_keep_s=keep_s)
 
     def base(self, name: str) -> str:
         """The base folder of a node."""
@@ -42,12 +43,13 @@ class Opened:
         stage = self.pipeline.stage(name)
         return Planner(
             stage,
-            {read: self.upstream(read) for read in stage.inputs},
-            {read: self.upstream(read) for read in stage.lookups},
+            {read: self._upstream(read, stage) for read in stage.inputs},
+            {read: self._upstream(read, stage) for read in stage.lookups},
         )
 
-    def upstream(self, name: str) -> Upstream:
-        return Upstream(name, self.pipeline.graph.node(name).kind, self.ledger(name))
+    def _upstream(self, name: str, stage: Stage) -> Upstream:
+        kind = self.pipeline.graph.node(name).kind
+        return Upstream(name, kind, self.ledger(name), frozenset(stage.topics) if kind == LOAD else frozenset())
 
 
 def wants_spark(pipeline: Pipeline) -> bool:

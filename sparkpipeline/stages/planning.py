@@ -44,15 +44,15 @@ class Planner:
         if found is None:
             return None
         taking, supersedes = found
-        rewound = again or any(move.kind in REWINDS for made in moves.values() for move in made)
+        rewound = again or any(move.kind in REWINDS and move.supersedes for made in moves.values() for move in made)
         kind = RERUN if rewound and (supersedes or taking.replaces) else KIND
         return Plan(batch, kind, ledger.clock(), taking.work(), supersedes)
 
     def stale(self, plan: Plan) -> str | None:
         """Why an open plan cannot be carried out any more; None: it can.  Raises NotYet."""
         taking = Taking.of(plan.work, f"plan {plan.batch}")
-        if (taking.mode, taking.partition_by) != (self.stage.mode, self.stage.partition_by):
-            return "it was made for another mode or other partitions than the stage has now"
+        if taking.manner != self._manner():
+            return f"it was made to run {taking.manner}, and now the stage runs {self._manner()}"
         if set(taking.inputs) != set(self.inputs) or set(taking.lookups) != set(self.lookups):
             return "it was made for other inputs than the stage has now"
         for name, taken in [*taking.inputs.items(), *taking.lookups.items()]:
@@ -70,10 +70,10 @@ class Planner:
             return {}
         taking = Taking.of(newest.facts, f"batch {newest.batch}")
         name = self.stage.name
-        if (taking.mode, taking.partition_by) != (self.stage.mode, self.stage.partition_by):
+        if taking.manner != self._manner():
             raise Refused(
-                f"it ran in mode {taking.mode} by {_columns(taking.partition_by)} until now, and its file says"
-                f" {self.stage.mode} by {_columns(self.stage.partition_by)}; run --again {name} writes all of it anew",
+                f"it ran {taking.manner} until now, and its file says {self._manner()}; run --again {name} writes all"
+                " of it anew",
                 stage=name,
             )
         for read, taken in taking.inputs.items():
@@ -86,7 +86,10 @@ class Planner:
         return taking.inputs
 
     def _by_batch(self, ledger: Ledger, standings: Mapping[str, Standing], moves: Moves, again: bool) -> Found | None:
-        told, step = (False, None) if again else quick_step(moves, self.stage.batches_per_run)
+        newest = ledger.state().newest
+        # An input that the newest batch did not have may have been one before: what was taken of it then is not new.
+        known = newest is None or set(self.inputs) <= set(Taking.of(newest.facts, f"batch {newest.batch}").inputs)
+        told, step = quick_step(moves, self.stage.batches_per_run) if known and not again else (False, None)
         if not told:
             every = {name: one.batches(0, standings[name].newest) for name, one in self.inputs.items()}
             pasts = [past_of(manifest) for manifest in ledger.manifests()]
@@ -127,9 +130,12 @@ class Planner:
         replaces: tuple[int, ...] = (),
         partitions: tuple[tuple[str, ...], ...] = (),
     ) -> Taking:
-        lookups = {name: Taken(standings[name].newest, standings[name].identity) for name in self.lookups}
+        lookups = {name: Taken(one.newest, one.identity) for name, one in standings.items() if name in self.lookups}
         stage = self.stage
-        return Taking(stage.name, stage.mode, stage.partition_by, inputs, lookups, replaces, partitions)
+        return Taking(stage.name, stage.mode, stage.partition_by, stage.topics, inputs, lookups, replaces, partitions)
+
+    def _manner(self) -> str:
+        return self._taking({}, {}).manner
 
 
 def _taken(upstream: Upstream, step: Step, standing: Standing) -> Taken:

@@ -1,6 +1,6 @@
 """What a stage's plan and manifest say of its inputs: `work` of the plan, and part of the manifest's facts.  Pure.
 
-    {"stage": "lines", "mode": "batch", "partition.by": ["date", "hour"],
+    {"stage": "lines", "mode": "batch", "partition.by": ["date", "hour"], "topics": [],
      "inputs": {"orders": {"through": 17, "manifest": "ab12..", "fresh": [16, 17], "files": ["data/.."]}},
      "lookups": {"customers": {"through": 3, "manifest": "cd34.."}},
      "replaces": [], "partitions": [["2026-01-31", "08"]]}
@@ -42,10 +42,17 @@ class Taking:
     stage: str
     mode: str
     partition_by: tuple[str, ...]
+    topics: tuple[str, ...]
     inputs: Mapping[str, Taken]
     lookups: Mapping[str, Taken]
     replaces: tuple[int, ...] = ()
     partitions: tuple[Partition, ...] = ()
+
+    @property
+    def manner(self) -> str:
+        """What may not change from batch to batch, but with everything written anew."""
+        topics = f", topics {', '.join(self.topics)}" if self.topics else ""
+        return f"in mode {self.mode} by {', '.join(self.partition_by) or 'no columns'}{topics}"
 
     @property
     def nothing_to_read(self) -> bool:
@@ -57,6 +64,7 @@ class Taking:
             "stage": self.stage,
             "mode": self.mode,
             "partition.by": list(self.partition_by),
+            "topics": list(self.topics),
             "inputs": {name: _row(taken) for name, taken in self.inputs.items()},
             "lookups": {name: _row(taken) for name, taken in self.lookups.items()},
             "replaces": list(self.replaces),
@@ -71,6 +79,7 @@ class Taking:
                 work["stage"],
                 work["mode"],
                 tuple(work["partition.by"]),
+                tuple(work["topics"]),
                 {name: _taken(row) for name, row in work["inputs"].items()},
                 {name: _taken(row) for name, row in work["lookups"].items()},
                 tuple(work["replaces"]),

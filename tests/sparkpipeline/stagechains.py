@@ -99,7 +99,7 @@ class ChainWork(StageWork):
 
 
 def doubled(_: Any, frames: dict[str, Rows]) -> Rows:
-    return [[hour, number * 2] for hour, number in frames["orders"]]
+    return [[hour, number * 2] for rows in frames.values() for hour, number in rows]
 
 
 def counted(_: Any, frames: dict[str, Rows]) -> Rows:
@@ -130,14 +130,14 @@ class Chain:
         """A new one each time, as a new process would have."""
         return Ledger(LocalFiles(), f"file://{self.folder}/{name}", snapshot_every=self.snapshot_every, trash_keep_s=0)
 
-    def happen(self, kind: str) -> Manifest | None:
-        """One batch of the load: load, rewind or compact."""
+    def happen(self, kind: str, name: str = "orders") -> Manifest | None:
+        """One batch of a load: load, rewind or compact."""
         self.load.kind = kind
-        return advance(self.ledger("orders"), self.load, self.told.append).manifest
+        return advance(self.ledger(name), self.load, self.told.append).manifest
 
     def planner(self, name: str) -> Planner:
         stage, _ = self.stages[name]
-        kinds = {read: LOAD if read == "orders" else STAGE for read in stage.inputs}
+        kinds = {read: STAGE if read in self.stages else LOAD for read in stage.inputs}
         return Planner(stage, {read: Upstream(read, kind, self.ledger(read)) for read, kind in kinds.items()})
 
     def work(self, name: str, make: Callable[..., StageWork] = ChainWork) -> StageWork:

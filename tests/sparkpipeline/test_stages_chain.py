@@ -14,10 +14,14 @@ import pytest
 from groundwork import failpoints
 from groundwork.failpoints import FailpointReached
 from sparkpipeline.errors import Refused
-from sparkpipeline.ledger.model import Manifest
+from sparkpipeline.ledger.ledger import Ledger
+from sparkpipeline.ledger.local import LocalFiles
+from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged
 from sparkpipeline.ledger.protocol import POINTS, advance
-from sparkpipeline.stages.config import BATCH
-from sparkpipeline.stages.inputs import NotYet
+from sparkpipeline.stages.config import BATCH, Stage
+from sparkpipeline.stages.graph import LOAD
+from sparkpipeline.stages.inputs import NotYet, Upstream
+from sparkpipeline.stages.planning import Planner
 from sparkpipeline.stages.running import MOST_LOST, advance_stage
 from sparkpipeline.stages.taking import past_of
 from tests.sparkpipeline.stagechains import Chain, ChainWork
@@ -171,7 +175,8 @@ def test_another_mode_is_refused_until_all_is_written_anew(tmp_path: Path) -> No
     stage, program = chain.stages["counts"]
     chain.stages["counts"] = (replace(stage, mode=BATCH), program)
     with pytest.raises(
-        Refused, match="ran in mode partition by hour until now, and its file says batch by hour; run --again counts"
+        Refused,
+        match="it ran in mode partition by hour until now, and its file says in mode batch by hour; run --again counts",
     ):
         run(chain, ("counts",))
     work = chain.work("counts")
@@ -179,6 +184,59 @@ def test_another_mode_is_refused_until_all_is_written_anew(tmp_path: Path) -> No
     assert len(list(advance_stage(work, chain.told.append))) == 1
     run(chain)
     assert_true(chain)
+
+
+def test_an_input_that_comes_back_is_taken_from_where_it_was_left(tmp_path: Path) -> None:
+    chain = Chain(tmp_path)
+    stage, program = chain.stages["lines"]
+    for inputs in (("orders", "more"), ("orders",), ("orders", "more")):
+        chain.stages["lines"] = (replace(stage, inputs=inputs), program)
+        for name in ("orders", "more"):
+            chain.happen("load", name)
+        (manifest,) = run(chain, ("lines",))["lines"]
+    assert manifest.facts["inputs"]["more"]["fresh"] == [2, 3]
+    rows = chain.live("orders") + chain.live("more")
+    assert Counter(map(tuple, chain.live("lines"))) == Counter((hour, number * 2) for hour, number in rows)
+
+
+def test_of_a_load_only_the_topics_that_are_asked_for_run_a_stage(tmp_path: Path) -> None:
+    ledger = Ledger(LocalFiles(), f"file://{tmp_path}/orders")
+    upstream = Upstream("orders", LOAD, ledger, frozenset({"a"}))
+    planner = Planner(Stage(name="lines", inputs=("orders",), topics=("a",)), {"orders": upstream})
+    own = Ledger(LocalFiles(), f"file://{tmp_path}/lines")
+
+    class Topics:
+        def __init__(self, kind: str, topics: str, supersedes: tuple[str, ...] = ()) -> None:
+            self.kind, self.topics, self.supersedes = kind, topics, supersedes
+
+        def plan(self, ledger: Ledger, batch: int) -> Plan:
+            return Plan(batch, self.kind, 0, {}, self.supersedes)
+
+        def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+            files = []
+            for topic in self.topics:
+                path = f"topic={topic}/x.g{plan.batch}.json"
+                ledger.files.create(f"{staging}/{path}", b"[]")
+                files.append(FileEntry(path, f"data/{path}", 0, 2))
+            return Staged(tuple(files), {}, "test")
+
+        def published(self, manifest: Manifest) -> None: ...
+
+    advance(ledger, Topics("load", "ab"), print)
+    plan = planner.plan(own, 1)
+    assert plan is not None
+    assert plan.work["inputs"]["orders"]["files"] == ["data/topic=a/x.g1.json"]
+    work = ChainWork(planner.stage, planner, own, lambda _, frames: [], "hash", None, print)
+    assert len(list(advance_stage(work, print))) == 1
+    advance(ledger, Topics("rewind", "b", ("data/topic=b/x.g1.json",)), print)
+    assert planner.plan(own, 2) is None
+    advance(ledger, Topics("rewind", "a", ("data/topic=a/x.g1.json",)), print)
+    plan = planner.plan(own, 2)
+    assert plan is not None
+    assert plan.work["replaces"] == [1]
+    other = Planner(replace(planner.stage, topics=()), planner.inputs)
+    with pytest.raises(Refused, match="it ran in mode batch by no columns, topics a until now"):
+        other.plan(own, 2)
 
 
 def test_an_input_whose_ledger_was_begun_anew_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""What a run reports, what an exception says, and the names of files."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkpipeline.errors import Mismatch
+from sparkpipeline.ledger.model import FileEntry
+from sparkpipeline.stages.previewing import _numbers
+from sparkpipeline.stages.programs import first_line
+from sparkpipeline.stages.running import DONE, ELSEWHERE, FAILED, IDLE, LOST, WAITS, NodeReport, exit_of
+from sparkpipeline.stages.writing import final_name, staged_entries
+from tests.sparkpipeline.memoryfiles import MemoryFiles
+
+
+@pytest.mark.parametrize(
+    ("results", "status"),
+    [
+        ((DONE, IDLE, ELSEWHERE), "done"),
+        ((), "done"),
+        ((ELSEWHERE, WAITS), "done"),
+        ((DONE, FAILED), "partly"),
+        ((IDLE, FAILED, WAITS), "partly"),
+        ((LOST, FAILED), "partly"),
+        ((FAILED, WAITS), "runtime"),
+        ((ELSEWHERE, FAILED), "runtime"),
+    ],
+)
+def test_a_run_is_partly_done_when_some_nodes_failed(results: tuple[str, ...], status: str) -> None:
+    assert exit_of(NodeReport("a", "stage", result) for result in results) == status
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[UNRESOLVED_COLUMN] no `a`.\nDid you mean b;\n'Project", "[UNRESOLVED_COLUMN] no `a`."),
+        ("", "ValueError"),
+        ("An error occurred while calling o57.save.\n: org.x.NotFound: kafka08\n\tat org", "org.x.NotFound: kafka08"),
+        (
+            "[PYTHON_EXCEPTION] An exception was thrown: Traceback (most recent call last):\n"
+            '  File "a.py", line 3\n    x: int\nshop.errors.NoPrice: of 17\n SQLSTATE: 38000\n',
+            "[PYTHON_EXCEPTION] An exception was thrown: shop.errors.NoPrice: of 17",
+        ),
+    ],
+)
+def test_of_a_stack_the_line_that_says_why(text: str, said: str) -> None:
+    assert first_line(ValueError(text)) == said
+
+
+def test_final_names_hold_stage_task_and_batch() -> None:
+    uuid = "85567643-8c59-4b14-9a43-ca23072e7629"
+    assert final_name("lines", 17, f"date=2026-01-31/hour=a%3Ab/part-00003-{uuid}.c000.snappy.parquet") == (
+        "data/date=2026-01-31/hour=a%3Ab/lines-00003.g17.c000.snappy.parquet"
+    )
+    assert final_name("lines", 2, f"part-00000-{uuid}-c001.zstd.parquet") == "data/lines-00000.g2.c001.zstd.parquet"
+    with pytest.raises(Mismatch, match=r"KAFKA08_MISMATCH stage=lines file=other\.parquet: is no file that Spark"):
+        final_name("lines", 2, "other.parquet")
+
+
+def test_staged_files_are_listed_without_what_spark_puts_beside_them() -> None:
+    files = MemoryFiles()
+    uuid = "85567643-8c59-4b14-9a43-ca23072e7629"
+    for name in ("_SUCCESS", f".part-00000-{uuid}-c000.parquet.crc", f"a=1/part-00000-{uuid}.c000.parquet"):
+        files.create(f"mem:/s/{name}", b"1234")
+    found = staged_entries("lines", 3, "mem:/s", files, lambda paths: dict.fromkeys(paths, 7))
+    assert found == [FileEntry(f"a=1/part-00000-{uuid}.c000.parquet", "data/a=1/lines-00000.g3.c000.parquet", 7, 4)]
+
+
+def test_numbers_in_a_row_are_shown_as_one() -> None:
+    assert _numbers([7, 1, 2, 3, 9, 10]) == "1-3, 7, 9-10"
+    assert _numbers([]) == ""
