@@ -34,4 +34,10 @@ def spark_session(name: str, master: str | None = None, conf: Mapping[str, str] 
         builder = builder.master(master)
     for key, value in {**SETTINGS, **(conf or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    if not os.path.isfile(__file__):
+        # We came in a zip (--py-files), which is not there yet when Spark looks for modules named pyspark_*.
+        from sparkpipeline.datasource import Kafka08DataSource
+
+        session.dataSource.register(Kafka08DataSource)
+    return session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kafkawire.errors import LibraryMissing
 from kafkawire.model import MessageSet, TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.errors import PipelineError
@@ -42,7 +43,7 @@ def _size(rng: OffsetRange, access: ClusterAccess) -> float | None:
             return next((_average(message_set) for message_set in sets), None)
         finally:
             sets.close()
-    except PipelineError:
+    except (PipelineError, LibraryMissing):
         return None  # the task that reads this range meets the same, and says so with all coordinates
 
 
