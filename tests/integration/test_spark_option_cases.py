@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ pytestmark = pytest.mark.real
 COLUMNS = StructType(
     [StructField("topic", StringType()), StructField("partition", IntegerType()), StructField("offset", LongType())]
 )
-AT_MS = 1_700_000_000_000  # of messages, where their format has a time
 CHILD = "import sys; from tests.integration.kafkaformat import main; main(*sys.argv[1:])"
 
 
@@ -40,9 +40,10 @@ def name_of(case: Case) -> str:
 def fill(cluster: ClusterClient, place: str) -> None:
     cluster.create_topic(f"a-{place}", partitions=2)
     cluster.create_topic(f"b-{place}", partitions=1)
+    minute_ago = int(time.time() * 1000) - 60_000  # for formats with a time; an old one would be past its retention
     for (topic, partition), count in FILLED.items():
         rows = [(b"k", b"value %d" % n) for n in range(count)]
-        produce(cluster, TopicPartition(f"{topic}-{place}", partition), rows, at_ms=AT_MS)
+        produce(cluster, TopicPartition(f"{topic}-{place}", partition), rows, at_ms=minute_ago)
 
 
 @pytest.fixture(scope="module")
