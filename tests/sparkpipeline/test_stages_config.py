@@ -152,3 +152,9 @@ def test_each_option_is_in_the_reference() -> None:
     table = reference(PipelineFile)
     assert all(f"`{key}`" in table for key in ("base", "python.files", "batch.column", "lookups", "job"))
     assert "`partition.by`" in reference(Stage)
+
+
+def test_the_example_in_conf_is_right() -> None:
+    found = read_pipeline(str(Path(__file__).parents[2] / "conf" / "pipeline.yaml"))
+    assert [node.name for node in found.graph] == ["kafka", "lines", "revenue", "expensive"]
+    assert found.configs["kafka"].topics == ("orders", "payments")
