@@ -1,10 +1,12 @@
 """`make demo`: the mirror's main job on real clusters, and the proof that nothing was lost.
 
     source cluster (2 brokers, ZooKeeper) --> mirrormaker, a child process --> target cluster (2 brokers, ZooKeeper)
+                                                             --> sparkpipeline, a child process --> Parquet, and a table
 
 Three topics of keyed and unkeyed, plain, gzip and snappy messages are copied; a fourth appears while the mirror runs;
 the mirror is killed with -9 in the middle and started again.  Then both clusters' logs are read with the JVM's own
-DumpLogSegments and compared message by message.  Exit code 1 if anything is lost.
+DumpLogSegments and compared message by message.  In the last act Spark loads the target's topics into Parquet and
+counts them by hour.  Exit code 1 if anything is lost.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -27,6 +30,8 @@ from localkafka.cluster import Cluster
 from localkafka.compare import Comparison, Logged, compare
 from localkafka.errors import LocalKafkaError
 from localkafka.load import GZIP, PLAIN, SNAPPY, Load, Mixture
+from localkafka.loading import COLUMNS as HOUR_COLUMNS
+from localkafka.loading import load_and_count
 from localkafka.logends import log_end_offsets
 from localkafka.mirror import MirrorProcess, Positions, committed
 from localkafka.waiting import wait_until
@@ -123,6 +128,25 @@ class Demo:
         self.say("both clusters' logs read with the JVM's DumpLogSegments and compared")
         return rows
 
+    def load_into_parquet(self) -> int:
+        """The last act; the exit code: 1 when Parquet holds other counts than the target's logs."""
+        self.say("sparkpipeline loads the target's topics into Parquet, and counts them by hour")
+        topics = [*TOPICS, LATE_TOPIC]
+        loaded = load_and_count(self.folder, self.target.brokers, topics)
+        self.say(f"{sum(loaded.messages.values())} messages in {loaded.files} Parquet files")
+        print()
+        output.write(loaded.hours, HOUR_COLUMNS)
+        there: Counter[str] = Counter()
+        for tp, end in log_end_offsets(self.target, topics).items():
+            there[tp.topic] += end
+        wrong = {
+            topic: (there[topic], loaded.messages[topic]) for topic in topics if there[topic] != loaded.messages[topic]
+        }
+        for topic, (logs, rows) in wrong.items():
+            print(f"{topic}: the target's logs hold {logs} messages, Parquet {rows}")
+        print("\nParquet holds each message of the target's logs, once" if not wrong else "")
+        return 1 if wrong else 0
+
     def close(self) -> None:
         self.mirror.close()
         self.load.close()
@@ -159,6 +183,7 @@ To play (another terminal, same folder; ctrl-C here ends everything):
   .venv/bin/zkconsumer groups describe -z {demo.source.zookeeper} --group {GROUP}
   .venv/bin/zkconsumer consume -z {demo.target.zookeeper} --topic orders --group look --from-beginning --max-messages 5
   echo hello | .venv/bin/zkproducer --broker-list {demo.source.brokers} --topic orders
+  .venv/bin/sparkpipeline run {demo.folder}/pipeline.yaml --master 'local[2]'
 """
 
 
@@ -173,7 +198,7 @@ def run(keep: bool = False, before_compare: Callable[[Demo], None] | None = None
                 demo.copy()
                 if before_compare is not None:
                     before_compare(demo)
-                code = verdict(demo.compare())
+                code = verdict(demo.compare()) or demo.load_into_parquet()
                 if keep:
                     print(closer_look(demo))
                     stay()

@@ -11,6 +11,8 @@ from kafkawire.model import TopicPartition
 from kafkawire.v08 import messages
 from localkafka import demo
 from localkafka.compare import Comparison
+from localkafka.load import Load, Mixture
+from localkafka.loading import load_and_count
 
 pytestmark = pytest.mark.real
 
@@ -83,3 +85,16 @@ def alive(pid: int) -> bool:
             return stat.read().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_the_last_act_loads_each_message_once_and_counts_it(target, unique, tmp_path):
+    topic = unique.topic()
+    target.create_topic(topic, 2)
+    load = Load(target.brokers, target.version)
+    load.produce(topic, 2, 600, Mixture(0.5, (0, 1, 2)), batch=50)
+    load.close()
+    loaded = load_and_count(tmp_path, target.brokers, [topic])
+    assert loaded.messages == {topic: 600}
+    assert loaded.files >= 2
+    assert {row["bytes"] for row in loaded.hours} == {600 * 100} or len(loaded.hours) == 2  # the hour may turn
+    assert 200 < sum(row["keyed"] for row in loaded.hours) < 400
