@@ -16,8 +16,8 @@ from sparkpipeline.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import Fallback, ReadOptions
 from sparkpipeline.source.cluster import access_of, group_positions
-from sparkpipeline.source.options import SourceOptions
-from sparkpipeline.source.planning import plan
+from sparkpipeline.source.options import Limits, SourceOptions
+from sparkpipeline.source.planning import AVERAGE_BYTES, LEAST_BYTES, plan
 from sparkpipeline.source.schema import columns_of
 from sparkpipeline.source.sizes import sampled
 
@@ -53,7 +53,6 @@ def partitions_of(ranges: Sequence[OffsetRange], options: SourceOptions, brokers
         return _as_told(ranges, options.ranges_per_task, leaders, brokers.access)
     led = [replace(rng, leader=leaders[rng.tp]) for rng in full]
     limits = options.limits
-    measured = limits.by_bytes and (len(led) > 1 or limits.max_bytes is not None)
     tasks = plan(
         led,
         min_partitions=limits.min_partitions,
@@ -61,10 +60,16 @@ def partitions_of(ranges: Sequence[OffsetRange], options: SourceOptions, brokers
         max_bytes=limits.max_bytes,
         pack_bytes=limits.pack_bytes,
         cores=os.cpu_count() or 1,
-        sizes=sampled(led, brokers.access) if measured else {},
+        sizes=sampled(led, brokers.access) if _sizes_matter(led, limits) else {},
     )
     now_ms = time.time_ns() // 1_000_000
     return [RangesPartition(task, brokers.access, now_ms) for task in tasks]
+
+
+def _sizes_matter(ranges: Sequence[OffsetRange], limits: Limits) -> bool:
+    """So little that it is one task anyway is not worth a fetch; a stream's batches are often that small."""
+    much = sum(rng.count for rng in ranges) * AVERAGE_BYTES > LEAST_BYTES
+    return limits.max_bytes is not None or (limits.pack_bytes > 0 and len(ranges) > 1 and much)
 
 
 def _as_told(

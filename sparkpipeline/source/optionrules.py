@@ -42,7 +42,6 @@ WITHOUT_EFFECT = {
     "kafka.receive.buffer.bytes": "our links size their own buffers",
     "kafka.send.buffer.bytes": "our links size their own buffers",
     "kafka.socket.receive.buffer.bytes": "our links size their own buffers",
-    "kafka.isolation.level": "brokers before 0.11 know no transactions",
     "kafka.metadata.max.age.ms": "leaders are looked up when a query is planned and when one is lost",
     "kafka.exclude.internal.topics": "a pattern never chooses __consumer_offsets",
 }
@@ -53,9 +52,16 @@ OF_SPARK = {  # what strictCompat lets pass, with everything that begins with "k
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "includeHeaders", "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.client.id", "kafka.fetch.min.bytes", "kafka.check.crcs",
     "kafka.request.timeout.ms", "kafka.max.partition.fetch.bytes", "kafka.fetch.max.wait.ms", "groupIdPrefix",
-    "kafkaConsumer.pollTimeoutMs", "kafka.security.protocol",
-    "strictCompat", "stateDir",  # Spark's own ignores both
+    "kafkaConsumer.pollTimeoutMs",
 }  # fmt: skip
+PASSED_OVER = {"strictCompat", "stateDir"}  # ours, and strict all the same: Spark's own ignores them
+_ONLY = {  # options of a consumer that may say just what is so here anyway
+    "kafka.security.protocol": ("PLAINTEXT", "nothing else is spoken here: brokers before 0.9 know nothing else"),
+    "kafka.isolation.level": (
+        "read_uncommitted",
+        "transactions came with 0.11: read such topics with Spark's own kafka",
+    ),
+}
 _WITH_RANGES = (
     "assign", "subscribe", "subscribePattern", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets",
     "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "minPartitions", "maxRecordsPerPartition",
@@ -68,7 +74,7 @@ _TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "
 def todays_names(options: Mapping[str, str], cls: type[Options]) -> dict[str, str]:
     """The options under the names that the table has, whatever their case.  Raises OptionRefused for unknown ones."""
     known = {name.lower(): name for spec in specs(cls).values() for name in (spec.key, *spec.old)}
-    known |= {name.lower(): name for name in (*WITHOUT_EFFECT, *REFUSED, "kafka.security.protocol")}
+    known |= {name.lower(): name for name in (*WITHOUT_EFFECT, *REFUSED, *_ONLY)}
     found: dict[str, str] = {}
     for given, value in options.items():
         name = known.get(given.lower())
@@ -84,19 +90,17 @@ def refuse(values: dict[str, str]) -> None:
     """Options that mean something else here.  Takes out what was looked at.  Raises OptionRefused."""
     for name in REFUSED.keys() & values.keys():
         raise OptionRefused(f"is not supported: {REFUSED[name]}", option=name)
-    security = values.pop("kafka.security.protocol", "PLAINTEXT").strip()
-    if security.upper() != "PLAINTEXT":
-        raise OptionRefused(
-            f"{security} is not spoken here, only PLAINTEXT: brokers before 0.9 know nothing else",
-            option="kafka.security.protocol",
-        )
+    for name, (only, why) in _ONLY.items():
+        said = values.pop(name, only).strip()
+        if said.lower() != only.lower():
+            raise OptionRefused(f"is {said}, and only {only} is taken: {why}", option=name)
     _strict(values)
 
 
 def _strict(values: Mapping[str, str]) -> None:
     if values.get("strictCompat", "").strip().lower() != "true":
         return
-    extras = sorted(name for name in values if name not in OF_SPARK and name not in WITHOUT_EFFECT)
+    extras = sorted(values.keys() - OF_SPARK - WITHOUT_EFFECT.keys() - PASSED_OVER)
     if extras:
         raise OptionRefused(
             f"strictCompat refuses what Spark's kafka format does not have: {', '.join(extras)}", option=extras[0]

@@ -36,10 +36,6 @@ class Limits:
     max_bytes: int | None
     pack_bytes: int
 
-    @property
-    def by_bytes(self) -> bool:
-        return bool(self.pack_bytes or self.max_bytes)
-
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions(Options):
@@ -120,7 +116,10 @@ class SourceOptions(Options):
     )
     subscribe: str | None = option("subscribe", None, "topics, separated by commas", kind=kinds.any_text)
     subscribe_pattern: str | None = option(
-        "subscribePattern", None, "topics whose whole name a Java regular expression matches", kind=kinds.any_text
+        "subscribePattern",
+        None,
+        "topics in whose names a Java regular expression is found, as Spark looks for it; ^ and $ make it all of it",
+        kind=kinds.any_text,
     )
     offset_ranges: tuple[OffsetRange, ...] | None = option(
         "offsetRanges",

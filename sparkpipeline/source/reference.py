@@ -14,7 +14,7 @@ NO_DEFAULT = {"kafka.bootstrap.servers": "required"}
 
 
 def table() -> str:
-    """Every option that does something, in the order of SourceOptions; ours are marked."""
+    """Every option that does something, in the order of SourceOptions; those that Spark's kafka has not are marked."""
     defaults = {field.name: field.default for field in dataclasses.fields(SourceOptions)}
     return HEAD + "".join(_row(spec, defaults[name]) for name, spec in specs(SourceOptions).items())
 
@@ -29,7 +29,7 @@ def refused() -> str:
 def _row(spec: Option, default: object) -> str:
     names = " ".join(f"`{name}`" for name in (spec.key, *spec.old))
     choices = f" ({', '.join(map(str, spec.choices))})" if spec.choices else ""
-    ours = "" if spec.key in OF_SPARK else " **+**"
+    ours = "" if OF_SPARK.intersection((spec.key, *spec.old)) else " **+**"
     meaning = (spec.meaning + choices).replace("|", "\\|")
     return f"| {names}{ours} | {_default(spec, default)} | {spec.unit} | {meaning} |\n"
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from groundwork.java import PatternRefused
 from groundwork.javaregex import to_python
 from kafkawire.cluster.view import ClusterView
+from kafkawire.errors import error_info
 from kafkawire.model import PartitionId, TopicPartition
-from sparkpipeline.errors import OptionRefused, UnknownPartition
+from sparkpipeline.errors import NoLeader, OptionRefused, UnknownPartition
 from sparkpipeline.source.offsets import in_order, parse_partitions
 
+UNKNOWN_TOPIC = 3  # a broker's code
 INTERNAL = "__consumer_offsets"  # no pattern chooses it: Kafka lists internal topics to nobody who does not ask
 
 
@@ -93,6 +95,9 @@ def _there(wanted: Collection[TopicPartition], view: ClusterView) -> list[TopicP
 
 def _of(topic: str, view: ClusterView) -> Collection[PartitionId]:
     found = view.topics.get(topic)
+    code = view.errors.get(topic)
+    if not found and code is not None and code != UNKNOWN_TOPIC:
+        raise NoLeader(f"the brokers say {error_info(code).name} of it: is it just being made or deleted?", topic=topic)
     if not found:
         raise UnknownPartition("the cluster has no such topic", topic=topic)
     return found

@@ -1,6 +1,7 @@
 """Options of the source: names in any case, refusals with what to write instead, one table for docs."""
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -65,7 +66,13 @@ def test_what_means_nothing_here_is_told_and_passes(caplog):
 
 def test_other_than_plain_links_are_refused_and_not_silently_plain():
     assert read(**{"kafka.security.protocol": "plaintext"})
-    refused("option=kafka.security.protocol: SASL_SSL is not spoken here", **{"kafka.security.protocol": "SASL_SSL"})
+    refused("option=kafka.security.protocol: is SASL_SSL, and only PLAINTEXT is taken",
+            **{"kafka.security.protocol": "SASL_SSL"})  # fmt: skip
+
+
+def test_rows_of_transactions_are_not_shown_as_if_they_were_committed():
+    assert read(**{"kafka.isolation.level": "read_uncommitted"})
+    refused("transactions came with 0.11", **{"kafka.isolation.level": "read_committed"})
 
 
 @pytest.mark.parametrize(
@@ -163,8 +170,17 @@ def test_times_to_wait_are_written_as_spark_writes_them():
 
 def test_the_table_for_the_docs_has_every_option_once():
     table = reference.table()
-    for name in OF_SPARK - {"kafka.security.protocol"} - WITHOUT_EFFECT.keys():
+    for name in OF_SPARK - WITHOUT_EFFECT.keys():
         assert table.count(f"`{name}`") == 1, name
     rows = [line for line in table.splitlines() if line.startswith("| `")]
     assert len(rows) == len(set(rows)) > 40
     assert "| `kafka.bootstrap.servers` `kafka.metadata.broker.list` | required |" in table
+
+
+def test_the_docs_say_what_the_table_says():
+    page = Path(__file__).parents[2] / "docs" / "spark.md"
+    if not page.exists():
+        pytest.skip("docs/spark.md is not there yet")
+    text = page.read_text(encoding="utf-8")
+    for part in (reference.table(), reference.refused()):
+        assert part in text, "make it anew: python -m sparkpipeline.source.reference"

@@ -4,14 +4,24 @@ import logging
 
 import pytest
 
+from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
-from sparkpipeline.errors import DataLoss, NoTimestamp, OffsetOutOfRange, OptionRefused, Refused, UnknownPartition
+from sparkpipeline.errors import (
+    DataLoss,
+    NoLeader,
+    NoTimestamp,
+    OffsetOutOfRange,
+    OptionRefused,
+    Refused,
+    UnknownPartition,
+)
 from sparkpipeline.source import timestamps
 from sparkpipeline.source.offsets import LATEST
 from sparkpipeline.source.options import SourceOptions
 from sparkpipeline.source.resolving import resolve_batch, resolve_start, subscribed
+from sparkpipeline.source.subscription import Subscription
 from tests.fakes.broker import FakeCluster, entry
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -122,6 +132,14 @@ def test_a_group_says_where_to_begin(brokers, caplog):
         batch(brokers, lambda tps: dict.fromkeys(tps), **group)
     with pytest.raises(OffsetOutOfRange, match="requested=99"):
         batch(brokers, lambda tps: {T0: 99, T1: 0}, **group)
+
+
+def test_a_topic_that_is_just_being_made_is_not_called_missing():
+    view = ClusterView(errors={"t": 5, "nix": 3})
+    with pytest.raises(NoLeader, match="topic=t: the brokers say LeaderNotAvailable of it: is it just being made"):
+        Subscription(topics=("t",)).partitions(view)
+    with pytest.raises(UnknownPartition, match="topic=nix: the cluster has no such topic"):
+        Subscription(topics=("nix",)).partitions(view)
 
 
 class Answers:
