@@ -119,8 +119,10 @@ def _in_python(parts: Sequence[Part], field: Field) -> Gathered:
     data: list[bytes] = []
     sizes: list[int] = []
     for part in parts:
-        data += filter(None, _items(part, field))
-        sizes += as_list(part.places(field)[1][part.since : part.until])
+        more = as_list(part.places(field)[1][part.since : part.until])
+        if more and max(more) > 0:
+            data += filter(None, _items(part, field))
+        sizes += more
     validity, nulls = _validity(sizes)
     return Gathered(b"".join(data), _ends(sizes, nulls), validity, nulls)
 
@@ -135,7 +137,10 @@ def _ends(sizes: list[int], nulls: int) -> bytes:
         return bytes(4 * (len(sizes) + 1))
     if nulls:
         sizes = [max(0, size) for size in sizes]
-    ends = list(accumulate(sizes, initial=0))
+    if sizes[0] and sizes.count(sizes[0]) == len(sizes):
+        ends: Sequence[int] = range(0, sizes[0] * len(sizes) + 1, sizes[0])
+    else:
+        ends = list(accumulate(sizes, initial=0))
     if ends[-1] > MOST_BYTES:
         raise too_many(ends[-1])
     return array("i", ends).tobytes()
