@@ -68,7 +68,7 @@ class Topic:
 
 def fill(cluster: ClusterClient, topic: Topic) -> None:
     """Equal partitions, in batches as 0.8's producers send them, every batch of one partition."""
-    cluster.create_topic(topic.name, partitions=topic.partitions)
+    cluster.create_topic(topic.name, partitions=topic.partitions, timeout_s=300)
     spoken, draw = dialect(VERSION), random.Random(topic.size)
     each = topic.count // topic.partitions
     sets = [
@@ -94,7 +94,7 @@ def environment(folder: Path) -> tuple[Path, str | None]:
     packages = next((folder / "lib").glob("python*/site-packages"))
     outer = [Path(pyarrow.__file__).parents[1], HERE.parents[1]]
     (packages / "outer.pth").write_text("".join(f"{path}\n" for path in outer))
-    command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "confluent-kafka", "pandas"]
+    command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "confluent-kafka", "pandas<3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     return python, None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["pip failed"])[-1]
 

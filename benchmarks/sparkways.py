@@ -178,19 +178,30 @@ class Ways:
 
 
 def cpu() -> dict[str, float]:
-    """Seconds of processor time so far of the broker, Spark's JVM and its Python workers."""
-    spent = {"broker": 0.0, "JVM": 0.0, "workers": 0.0}
+    """Seconds of processor time so far of the broker, Spark's JVM and its Python workers: those of this run only."""
+    parents: dict[int, int] = {}
+    seconds: dict[int, tuple[str, float]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command, stat = (folder / "cmdline").read_bytes(), (folder / "stat").read_text()
         except OSError:
             continue  # it has ended
-        ours = {b"pyspark.daemon": "workers", b"SparkSubmit": "JVM", b"kafka.Kafka": "broker"}
-        who = next((name for sign, name in ours.items() if sign in command), None)
-        if who is not None and b"keeper.py" not in command:
-            fields = stat[stat.rindex(")") + 2 :].split()
-            spent[who] += (int(fields[11]) + int(fields[12])) / TICKS
+        fields = stat[stat.rindex(")") + 2 :].split()
+        parents[int(folder.name)] = int(fields[1])
+        signs = {b"keeper.py": "", b"pyspark.daemon": "workers", b"SparkSubmit": "JVM", b"kafka.Kafka": "broker"}
+        who = next((name for sign, name in signs.items() if sign in command), "")
+        seconds[int(folder.name)] = (who, (int(fields[11]) + int(fields[12])) / TICKS)
+    spent = {"broker": 0.0, "JVM": 0.0, "workers": 0.0}
+    for process, (who, used) in seconds.items():
+        if who and _is_below(process, os.getppid(), parents):
+            spent[who] += used
     return spent
+
+
+def _is_below(process: int, above: int, parents: dict[int, int]) -> bool:
+    while process and process != above:
+        process = parents.get(process, 0)
+    return process == above
 
 
 # ---- one process without Spark: what each step costs -----------------------------------------------------------
@@ -201,7 +212,7 @@ def split(broker: str, topic: dict[str, Any]) -> dict[str, float]:
     each = min(400_000, topic["count"] // topic["partitions"])
     ranges, options = [OffsetRange(topic["name"], 0, 0, each)], ReadOptions(fetch_bytes=FETCH_BYTES)
     here, there = socket.socketpair()
-    eater = threading.Thread(target=_eat, args=(there,))
+    eater = threading.Thread(target=_eat, args=(there,), daemon=True)
     steps: dict[str, Callable[[], None]] = {
         "fetch": lambda: _run(read_many(ranges, access(broker), options)),
         "decode": lambda: _run(s.index() for _, s in read_many(ranges, access(broker), options)),
@@ -216,7 +227,7 @@ def split(broker: str, topic: dict[str, Any]) -> dict[str, float]:
         spent = 1e9 * (time.process_time() - began) / 3 / each
         found[name], before = spent - before, spent
     eater.start()
-    batches = list(read_ranges([OffsetRange(topic["name"], 0, 0, 50_000)], access(broker), options))
+    batches = list(read_ranges([OffsetRange(topic["name"], 0, 0, min(each, 50_000))], access(broker), options))
     began = time.thread_time()
     with here.makefile("wb", 65536) as sink, pa.RecordBatchStreamWriter(sink, batches[0].schema) as writer:
         for _ in range(10):
