@@ -61,16 +61,17 @@ def divided(
         found = [piece for rng in found for piece in _cut(rng, -(-rng.count // max_records))]
     if min_partitions is None or min_partitions <= len(found):
         return found
-    whole = [_share(rng, found, min_partitions) == 1 for rng in found]
-    split = [rng for rng, one in zip(found, whole, strict=True) if not one]
+    total = sum(rng.count for rng in found)
+    whole = [_share(rng, total, min_partitions) == 1 for rng in found]
+    left = sum(rng.count for rng, one in zip(found, whole, strict=True) if not one)
     wanted = max(min_partitions - sum(whole), 1)
-    parts = [1 if one else _share(rng, split, wanted) for rng, one in zip(found, whole, strict=True)]
+    parts = [1 if one else _share(rng, left, wanted) for rng, one in zip(found, whole, strict=True)]
     return [piece for rng, many in zip(found, parts, strict=True) for piece in _cut(rng, many)]
 
 
-def _share(rng: OffsetRange, among: Sequence[OffsetRange], parts: int) -> int:
-    """How many of the parts are this range's.  Rounded as Java rounds: a half goes up."""
-    return max(int(rng.count / sum(other.count for other in among) * parts + 0.5), 1)
+def _share(rng: OffsetRange, total: int, parts: int) -> int:
+    """How many of the parts are this range's, of `total` offsets.  Rounded as Java rounds: a half goes up."""
+    return max(int(rng.count / total * parts + 0.5), 1)
 
 
 def _cut(rng: OffsetRange, parts: int) -> Iterator[OffsetRange]:
