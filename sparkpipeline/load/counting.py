@@ -25,6 +25,8 @@ from sparkpipeline.load.names import StagedName, staged_name
 from sparkpipeline.load.plans import HourRule, LoadPlan
 from sparkpipeline.ranges import OffsetRange
 
+COLUMNS = "key binary, value binary, offset bigint, timestamp timestamp, timestampType int"  # what is read back
+
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
@@ -118,7 +120,8 @@ def read_back(spark: Any, paths: Sequence[str], rule: HourRule) -> dict[str, Rea
 
     size = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
     rows = (
-        spark.read.parquet(*paths)
+        spark.read.schema(COLUMNS)
+        .parquet(*paths)
         .withColumns({"path": F.col("_metadata.file_path"), "own": own_time(rule)})
         .groupBy("path")
         .agg(

@@ -99,8 +99,9 @@ def write(rows: Any, config: LoadConfig, staging: str, files: Files) -> None:
     Raises what Spark raises, and Mismatch when Spark does not say that all of it succeeded."""
     from pyspark.sql import functions as F
 
-    # Not nullable, or Spark would put its own sort, without the offset, behind ours.
-    foldered = rows.withColumns({"topic": F.coalesce("topic", F.lit("")), "p": F.coalesce("partition", F.lit(-1))})
+    # Not nullable, or Spark would look for empty texts in them, and sort again, without the offset.
+    texts = {name: F.coalesce(name, F.lit("")) for name in ("topic", "date", "hour")}
+    foldered = rows.withColumns({**texts, "p": F.coalesce("partition", F.lit(-1))})
     in_order = foldered.sortWithinPartitions(*FOLDERS, "offset")
     (
         in_order.write.mode("error")

@@ -9,7 +9,7 @@ from typing import Any
 from zlib import crc32
 
 from groundwork.failpoints import failpoint
-from sparkpipeline.errors import Refused
+from sparkpipeline.errors import DataLoss, OffsetOutOfRange, Refused, code_in
 from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged
@@ -130,7 +130,8 @@ class LoadWork:
         counts: list[RangeCount] = []
         seen = Observed(0, 0, 0, 0)
         if work.ranges:
-            seen, counts = self._loaded(plan, work, standing, staging)
+            with self._told_what_helps(plan.batch):
+                seen, counts = self._loaded(plan, work, standing, staging)
         files = tuple(
             FileEntry(file.path, file.name.final(count.range.start, count.range.until, plan.batch), file.back.rows,
                       file.size)
@@ -164,6 +165,19 @@ class LoadWork:
         found = footers([info.path for info in listed], self.spark, not needs_spark(self.ledger.base))
         staged = staged_files(listed, staging, backs, found)
         return seen, counted(work, staged, seen, config.compacted, config.out_of_range == "earliest")
+
+    @contextmanager
+    def _told_what_helps(self, batch: int) -> Iterator[None]:
+        """Retention may be quicker than a plan; it is told here, for the error that comes through Spark cannot know."""
+        try:
+            yield
+        except Exception as exc:
+            if code_in(str(exc)) in (OffsetOutOfRange.code, DataLoss.code):
+                self.tell(
+                    f"batch {batch}: its plan names messages that the cluster does not have (any more); it is tried again"
+                    f" at every run until `sparkpipeline load abandon JOB {batch}` gives it up"
+                )
+            raise
 
     def _is_closed(self, hour: Hour) -> bool:
         return hours.is_closed(self.ledger.files, self.ledger.base, hour)

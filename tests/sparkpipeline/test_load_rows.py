@@ -1,0 +1,137 @@
+"""What the load commands print and when they alarm; what the terminal shows.  No Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from kafkawire.model import TopicPartition
+from sparkpipeline.commands import loadrows
+from sparkpipeline.commands.options import go_ahead, spark_options, write_report
+from sparkpipeline.commands.progress import SparkProgress, line
+from sparkpipeline.errors import OptionRefused
+from sparkpipeline.ledger.model import FileEntry, Manifest, Plan
+from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.planning import Log
+from sparkpipeline.load.plans import LoadPlan, flat, nested
+from sparkpipeline.ranges import OffsetRange
+
+A, B = TopicPartition("a", 0), TopicPartition("a", 10)
+
+
+def test_lag_and_what_the_log_still_keeps_of_the_loaded() -> None:
+    standing = Standing({A: 50, B: 7}, {A: 1_000, B: 2_000}, {})
+    (row,) = loadrows.of_topics(standing, {A: Log(40, 60), B: Log(9, 10)})
+    # What was deleted before it was loaded does not wait any more; and nothing of what was loaded is left there.
+    assert (row["partitions"], row["lag"], row["kept"], row["passed"]) == (2, 11, 0, "1970-01-01T00:00:01.000Z")
+    (offline,) = loadrows.of_topics(standing, None)
+    assert (offline["lag"], offline["kept"]) == (None, None)
+
+
+def test_alarms_name_what_is_over_its_threshold() -> None:
+    summary: dict[str, Any] = {"age_minutes": 90, "plan_age_minutes": 31, "next_batch": 7}
+    topics = [{"lag": 10}, {"lag": None}]
+    assert loadrows.alarms(summary, topics, 10, 90, 31) == []
+    assert loadrows.alarms(summary, topics, 9, 89, 30) == [
+        "10 messages wait, more than 9",
+        "messages wait and the last batch is 90 minutes old",
+        "the plan of batch 7 is open for 31 minutes: its runs fail",
+    ]
+    assert loadrows.alarms(summary, [{"lag": 0}], None, 0, None) == []  # an old batch is no alarm while nothing waits
+
+
+def test_a_batch_is_a_row_with_its_gaps() -> None:
+    facts = {"ranges": [{"gaps": 3}, {"gaps": 0}], "gaps": [{"start": 5, "until": 9}], "late": 2}
+    manifest = Manifest(4, "load", "h", 1, "app", 1000, 3000, (FileEntry("s", "f", 100, 9),), (), facts, "1")
+    row = loadrows.of_manifest(manifest)
+    assert (row["ranges"], row["rows"], row["gaps"], row["late"], row["rows_per_s"]) == (2, 100, 7, 2, 50)
+    assert tuple(row) == loadrows.BATCH
+
+
+def test_a_plan_is_a_row_for_each_range() -> None:
+    work = LoadPlan((OffsetRange("a", 0, 1, 4), OffsetRange("a", 10, 0, 9)), (2,), {A: 4}, {A: 4})
+    plan = Plan(3, "load", 0, work.work())
+    assert LoadPlan.of(Plan.of(plan.text())) == work
+    assert [(row["partition"], row["offsets"], row["task"]) for row in loadrows.of_plan(plan)] == [
+        ("0", 3, 0),
+        ("10", 9, 0),
+    ]
+    assert loadrows.of_plan(Plan(3, "init", 0, {})) == [{"batch": 3, "kind": "init"}]
+
+
+def test_positions_come_back_from_json_in_order_of_partitions() -> None:
+    assert json.dumps(nested({B: 2, A: 1})) == '{"a": {"0": 1, "10": 2}}'
+    assert flat(json.loads(json.dumps(nested({B: 2, A: 1})))) == {A: 1, B: 2}
+
+
+def test_the_terminal_shows_tasks_rows_rate_and_time_left() -> None:
+    assert line("batch 1", 0, 8, 800, 0, 3.2) == "batch 1: 0/8 tasks, 3 s"
+    assert line("batch 1", 2, 8, 4_000_000, 400_000_000, 10.0) == (
+        "batch 1: 2/8 tasks, about 1,000,000 of 4,000,000 rows (25 %), 100,000 rows/s, 10.0 MB/s, 30 s left"
+    )
+    assert line("batch 1", 0, 0, 0, 0, 1.0) == "batch 1, 1 s"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_jobs_of_the_block_are_followed_and_the_group_is_given_back() -> None:
+    asked, local = threading.Event(), {}
+    tracker = SimpleNamespace(
+        getJobIdsForGroup=lambda group: [asked.set() or 1],
+        getJobInfo=lambda job: SimpleNamespace(stageIds=[5, 6]),
+        getStageInfo=lambda stage: SimpleNamespace(numTasks=4, numCompletedTasks=1) if stage == 5 else None,
+    )
+    context = SimpleNamespace(
+        setJobGroup=lambda group, what: local.update({"spark.jobGroup.id": group}),
+        setLocalProperty=lambda key, value: local.update({key: value}),
+        statusTracker=lambda: tracker,
+    )
+    shown = Terminal()
+    with SparkProgress(SimpleNamespace(sparkContext=context), shown).watch("loading", 4, 100, 0):
+        assert str(local["spark.jobGroup.id"]).startswith("sparkpipeline-")
+        assert asked.wait(30)
+    assert local["spark.jobGroup.id"] is None
+    assert "loading: 1/4 tasks, about 25 of 100 rows (25 %)" in shown.getvalue()
+
+
+def test_settings_of_spark_are_pairs() -> None:
+    @click.command()
+    @spark_options
+    def command(master: str | None, conf: dict[str, str]) -> None:
+        click.echo(f"{master} {conf}")
+
+    run = CliRunner().invoke
+    assert (
+        run(command, ["--master", "local[2]", "--conf", "a=b=c", "--conf", "d="]).output
+        == "local[2] {'a': 'b=c', 'd': ''}\n"
+    )
+    refused = run(command, ["--conf", "nothing"])
+    assert refused.exit_code == 2
+    assert "'nothing' is not KEY=VALUE" in refused.output
+
+
+def test_nothing_is_done_without_execute_or_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert go_ahead("do it", execute=True)
+    assert not go_ahead("do it", execute=True, dry_run=True)
+    assert not go_ahead("do it", execute=False)
+    assert "with --execute: do it" in capsys.readouterr().err
+
+
+def test_a_report_is_whole_or_refused(tmp_path: Path) -> None:
+    write_report(None, {})
+    write_report(tmp_path / "report.json", {"rows": 1})
+    assert json.loads((tmp_path / "report.json").read_text()) == {"rows": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+    with pytest.raises(OptionRefused, match="--report"):
+        write_report(tmp_path / "no" / "report.json", {})
