@@ -174,8 +174,8 @@ class LoadWork:
         except Exception as exc:
             if code_in(str(exc)) in (OffsetOutOfRange.code, DataLoss.code):
                 self.tell(
-                    f"batch {batch}: its plan names messages that the cluster does not have (any more); it is tried again"
-                    f" at every run until `sparkpipeline load abandon JOB {batch}` gives it up"
+                    f"batch {batch}: its plan names messages that the cluster does not have (any more); it is tried"
+                    f" again at every run until `sparkpipeline load abandon JOB {batch}` gives it up"
                 )
             raise
 
