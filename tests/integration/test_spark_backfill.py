@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 from groundwork import failpoints
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
+from localkafka.cluster import Cluster
 from producer.partitioners import murmur2_partitioner
 from sparkpipeline.commands.cli import outcome
 from sparkpipeline.groupnodes import read_positions
 from tests.conftest import Unique
 from tests.integration.mirroring import Mirror
-from tests.integration.sparktopics import everything, produce, stored
+from tests.integration.sparktopics import everything, produce, simple, stored
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
@@ -106,8 +108,7 @@ def test_keys_choose_their_partitions_in_a_topic_with_fewer(
             assert [pair for pair in pairs(messages) if pair in set(own)] == own
 
 
-@pytest.mark.parametrize("point", ["backfill after copy=raise@3", "backfill after mark=raise@2",
-                                   "backfill after hand-over=raise"])  # fmt: skip
+@pytest.mark.parametrize("point", ["backfill after copy=raise@3", "backfill after hand-over=raise"])
 def test_a_run_that_breaks_is_gone_on_with_and_repeats_nothing(
     spark: Any, source: ClusterClient, target: ClusterClient, unique: Unique, topic: str, tmp_path: Path, point: str
 ) -> None:
@@ -158,3 +159,29 @@ def test_somebody_else_who_writes_there_is_noticed(
         in said
     )
     assert pairs(stored(target, topic, 2)) == rows(0, 8000)
+
+
+def test_messages_of_0_8_go_to_0_10_and_its_newer_ones_back(
+    spark: Any, source: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
+) -> None:
+    newer = own_cluster(version="0.10.2.2", brokers=1)
+    name = unique.topic("across")
+    for cluster in (source, newer):
+        cluster.create_topic(name, partitions=1)
+    produce(source, TopicPartition(name, 0), rows(0, 1000), GZIP)
+    assert outcome(["backfill", str(tmp_path / "there"), *clusters(source, newer, name), "--execute"]) == 0
+    assert pairs(stored(newer, name, 0)) == rows(0, 1000)
+    # One row with a timestamp, one without; then the rest goes back to brokers that know no timestamps.
+    frame = spark.sql("select 'stamped' value, timestamp_millis(1425445567890) timestamp union all "
+                      "select 'now' value, null timestamp").coalesce(1)  # fmt: skip
+    options = {"kafka.bootstrap.servers": newer.brokers, "topic": name, "includeTimestamps": "true"}
+    frame.write.format("kafka08").mode("append").options(**options).save()
+    with simple(newer, TopicPartition(name, 0)) as consumer:
+        stamps = [message.timestamp_ms for message in consumer.fetch(name, 0, 1000, 1 << 20).messages()]
+    assert stamps[0] == 1425445567890
+    assert stamps[1] is not None
+    assert stamps[1] > stamps[0]
+    back = ["backfill", str(tmp_path / "back"), "--source-brokers", newer.brokers, "--target-brokers", source.brokers,
+            "--topics", name, "--start", json.dumps({name: {"0": 990}}), "--execute"]  # fmt: skip
+    assert outcome(back) == 0
+    assert pairs(stored(source, name, 0))[1000:] == [*rows(990, 10), (None, b"stamped"), (None, b"now")]
