@@ -101,6 +101,7 @@ def confluent(broker: str, topic: str, until: int) -> Callable[[Iterator[pa.Reco
                         "enable.auto.commit": False,
                         "auto.offset.reset": "earliest",
                         "check.crcs": True,
+                        "log_level": 3,
                         "fetch.message.max.bytes": FETCH_BYTES,
                         "queued.min.messages": 1_000_000,  # with its defaults it stops fetching for a second at a time
                         "queued.max.messages.kbytes": 512_000,
@@ -190,7 +191,8 @@ def cpu() -> dict[str, float]:
         parents[int(folder.name)] = int(fields[1])
         signs = {b"keeper.py": "", b"pyspark.daemon": "workers", b"SparkSubmit": "JVM", b"kafka.Kafka": "broker"}
         who = next((name for sign, name in signs.items() if sign in command), "")
-        seconds[int(folder.name)] = (who, (int(fields[11]) + int(fields[12])) / TICKS)
+        ended = slice(11, 15 if who == "workers" else 13)  # a daemon's: with those of its workers that have ended
+        seconds[int(folder.name)] = (who, sum(map(int, fields[ended])) / TICKS)
     spent = {"broker": 0.0, "JVM": 0.0, "workers": 0.0}
     for process, (who, used) in seconds.items():
         if who and _is_below(process, os.getppid(), parents):
