@@ -37,6 +37,11 @@ class Scope(NamedTuple):
         return self.topic if self.partition is None else f"{self.topic}/{self.partition}"
 
 
+def in_order(scopes: Iterable[Scope]) -> list[Scope]:
+    """By topic, then by partition number."""
+    return sorted(scopes, key=lambda scope: (scope.topic, -1 if scope.partition is None else scope.partition))
+
+
 Windowed = Mapping[int, Figures]
 Sums = Mapping[Scope, Windowed]
 NOTHING = Figures()
@@ -86,7 +91,7 @@ def total(windows: Windowed) -> int:
 def unequal(source: Sums, target: Sums) -> dict[Scope, list[int]]:
     """The scopes that differ, with the windows in which they do."""
     found: dict[Scope, list[int]] = {}
-    for scope in sorted({*source, *target}, key=str):
+    for scope in in_order({*source, *target}):
         ours, theirs = source.get(scope, {}), target.get(scope, {})
         windows = [
             w for w in sorted({*ours, *theirs}) if not ours.get(w, NOTHING).same(theirs.get(w, NOTHING))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkawire.model import TopicPartition
-from sparkpipeline.audit.comparing import Difference, Scope, by_scope, from_groups, from_sums, total, unequal
+from sparkpipeline.audit.comparing import Difference, Scope, by_scope, from_groups, from_sums, in_order, total, unequal
 from sparkpipeline.audit.counting import Piece, Reading
 from sparkpipeline.audit.figures import Figures
 from sparkpipeline.audit.matching import SOURCE, TARGET, Ends, Group, GroupKey, Matched, Pack, grouped, match
@@ -59,7 +59,7 @@ class Found:
 
     @property
     def scopes(self) -> list[Scope]:
-        return sorted({*self.sums[SOURCE], *self.sums[TARGET]}, key=str)
+        return in_order({*self.sums[SOURCE], *self.sums[TARGET]})
 
 
 def compare(spark: Any, reading: Reading, asked: Asked, tell: Tell) -> Found:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.audit.comparing import CHANGED, Difference, Scope, from_sums, unequal
@@ -162,7 +161,7 @@ def _of_files(spark: Any, paths: Sequence[str], bounds: Bounds) -> Any:
     """The rows of these files within the bounds.  The topic is in the path alone."""
     from pyspark.sql import functions as F
 
-    frame = spark.read.parquet(*[quote(path, safe="/:+=") if "%" in path else path for path in paths])
+    frame = spark.read.parquet(*paths)
     topic = F.regexp_extract(F.col("_metadata.file_path"), "/topic=([^/]+)/", 1)
     rows = frame.withColumn("topic", topic).select(*COLUMNS)
     return rows.join(F.broadcast(_limits(spark, bounds)), ["topic", "partition"]).where(
@@ -188,7 +187,7 @@ def _sums(frame: Any, bounds: Bounds, block: int) -> dict[Scope, dict[int, Figur
 
     crc = F.coalesce(F.crc32("value"), F.lit(0))
     rows = (
-        frame.withColumn("block", F.floor(F.col("offset") / F.lit(block)))
+        frame.withColumn("block", F.expr(f"offset div {block}"))
         .groupBy(*WHERE)
         .agg(
             F.count(F.lit(1)).alias("n"), F.sum(crc).alias("crcs"), F.bit_xor(_hash()).alias("content"),
@@ -225,7 +224,7 @@ def _matched(
     blocks = [(tp.topic, int(str(tp.partition)), start // block) for tp, rows in few.items() for start, _ in rows]
     wanted = F.broadcast(spark.createDataFrame(blocks, "topic string, partition int, block bigint"))
     halves = [
-        frame.withColumn("block", F.floor(F.col("offset") / F.lit(block)))
+        frame.withColumn("block", F.expr(f"offset div {block}"))
         .join(wanted, list(WHERE), "left_semi")
         .select(*WHERE, "offset", _hash().alias("hash"), F.lit(int(side == SOURCE)).alias("ours"))
         for side, frame in frames.items()

@@ -72,7 +72,8 @@ def audit(master: str | None, conf: dict[str, str], output: str, report: Path | 
     with session("sparkpipeline audit", master, conf) as spark:
         found, offsets = _files(spark, asked) if asked["files"] is not None else _clusters(spark, asked)
     write((row.row() for row in found.differences), COLUMNS, output)
-    write_report(report, document(found, offsets, asked["block"], asked["allow"], time.monotonic() - began))
+    block = 0 if asked["files"] is None else asked["block"]  # sums of clusters know no blocks
+    write_report(report, document(found, offsets, block, asked["allow"], time.monotonic() - began))
     return _end(found, asked["allow"])
 
 
@@ -126,9 +127,9 @@ def _files(spark: Any, asked: dict[str, Any]) -> tuple[Found, Offsets]:
             option=f"--{wrong[0].replace('_', '-')}",
         )
     options = _options(SOURCE, asked, topics=False)
-    return compare_files(
-        spark, options, asked["files"], _names(asked["topics"] or ""), asked["block"], not asked["no_match"], _tell
-    )
+    topics, match = _names(asked["topics"] or ""), not asked["no_match"]
+    with SparkProgress(spark).watch("audit"):
+        return compare_files(spark, options, asked["files"], topics, asked["block"], match, _tell)
 
 
 def _options(side: str, asked: dict[str, Any], topics: bool = True) -> dict[str, str]:

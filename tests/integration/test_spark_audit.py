@@ -61,6 +61,8 @@ def test_a_mirror_is_compared_by_content_whatever_its_offsets_and_codecs(
     assert audit(capsys, *reach, *both, "--allow", "foreign")[0] == EXIT["done"]
     said = json.loads(report.read_text())
     assert (said["equal"], said["passed"], said["messages"]) == (False, True, {"source": 12020, "target": 12025})
+    assert said["scopes"][-1]["topic"] == topic
+    assert [window["window"] for window in said["scopes"][-1]["source"]["windows"]] == ["all"]
     offsets = json.dumps({topic: {"0": 0, "1": 5}})
     limited = ["--topics", topic, "--from", json.dumps({topic: {"0": 0, "1": 0}}), "--target-from", offsets]
     assert audit(capsys, *reach, *limited)[:2] == (EXIT["done"], [])
@@ -120,4 +122,3 @@ def test_files_that_are_not_what_the_cluster_holds_are_told_by_offset(
         (topic, "1", "1000-1999", "changed", "1", "1200", "1200"),
         (topic, "1", "2000-2999", "duplicate", "2", "2000", "2001"),
     ]
-    assert audit(capsys, *reach, "--topics", "never-loaded")[0] == EXIT["usage"]
