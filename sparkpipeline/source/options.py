@@ -242,10 +242,11 @@ class SourceOptions(Options):
         "bytes",
         least=1,
     )
-    pack_bytes: int = option(
+    pack_bytes: int | None = option(
         "packBytes",
-        PACK_BYTES,
-        "small ranges share a task up to this estimate; 0: a task for each range, as Spark does",
+        None,
+        "small ranges share a task up to this estimate; 0: a task for each range, as Spark does; 0 with offsetRanges,"
+        f" else {PACK_BYTES} when empty",
         "bytes",
         least=0,
     )
@@ -314,6 +315,6 @@ class SourceOptions(Options):
     @property
     def limits(self) -> Limits:
         """How ranges are cut and packed; an exact plan is taken as it is, a task for each range."""
-        if self.offset_ranges is not None and "packBytes" not in given(self):
-            return Limits(None, None, None, 0)
-        return Limits(self.min_partitions, self.max_records, self.max_bytes, self.pack_bytes)
+        usual = PACK_BYTES if self.offset_ranges is None else 0
+        pack_bytes = usual if self.pack_bytes is None else self.pack_bytes
+        return Limits(self.min_partitions, self.max_records, self.max_bytes, pack_bytes)

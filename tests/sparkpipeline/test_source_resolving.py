@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
@@ -151,6 +152,9 @@ class Answers:
     def at_time(self, times):
         return {tp: self._at[tp] for tp in times}
 
+    def latest(self, tps):
+        return self._brokers.latest(tps)
+
 
 def test_a_time_without_a_message_fails_at_the_start_and_means_latest_at_the_end(brokers):
     answers = Answers(brokers, {T0: 3, T1: None})
@@ -167,3 +171,21 @@ def test_a_stream_begins_at_numbers(brokers):
     given = options(True, startingOffsets='{"t":{"0":-1,"1":3}}')
     assert resolve_start(given, brokers, nobody) == {T0: 10, T1: 3}
     assert resolve_start(options(True, subscribePattern="nothing"), brokers, nobody) == {}
+
+
+@pytest.mark.parametrize(
+    ("release", "reads_on"), [("0.8.2", False), ("0.9", False), ("0.10.0", True), ("0.10.1", False)]
+)
+def test_only_where_messages_have_times_that_brokers_do_not_look_up_is_read_on(monkeypatch, brokers, release, reads_on):
+    asked = []
+
+    def forward(of, tp, at, time_ms, until):
+        asked.append((tp, at, time_ms, until))
+        return at + 2 if tp == T0 else until
+
+    answers = Answers(brokers, {T0: 3, T1: 1})
+    answers.dialect = dialect(release)
+    monkeypatch.setattr(timestamps, "refined", forward)
+    found = timestamps.offsets_at(answers, {T0: 1000, T1: 2000})
+    assert found == ({T0: 5, T1: None} if reads_on else {T0: 3, T1: 1})
+    assert asked == ([(T0, 3, 1000, 10), (T1, 1, 2000, 4)] if reads_on else [])
