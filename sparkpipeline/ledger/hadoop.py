@@ -19,6 +19,7 @@ from groundwork.failpoints import failpoint
 from sparkpipeline.errors import Missing, OptionRefused, StorageFailed
 from sparkpipeline.ledger.files import FileInfo
 from sparkpipeline.ledger.local import TEMPORARY
+from sparkpipeline.ledger.opening import hadoop_context
 
 MODES = {
     "hdfs": "rename",
@@ -46,7 +47,7 @@ class HadoopFiles:
         if scheme not in MODES:
             raise OptionRefused(f"{scheme}: is none of {', '.join(sorted(MODES))}", base=base)
         self._mode = MODES[scheme]
-        context = spark.sparkContext
+        context = hadoop_context(spark)
         self._jvm = context._jvm
         self._made: set[str] = set()  # folders that we know of
         with _told(base, "open"):

@@ -53,11 +53,21 @@ def open_files(base: str, spark: Any | None = None) -> Files:
 
         return HadoopFiles(spark, normal_base(base))
     if spark is not None and not base.startswith("file:"):
-        default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///")
+        default = hadoop_context(spark)._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///")
         if not default.startswith("file:"):
             raise OptionRefused(f"could be on this machine or on {default}; write file://{base} or {default}{base}",
                                 base=base)  # fmt: skip
     return LocalFiles()
+
+
+def hadoop_context(spark: Any) -> Any:
+    """The Spark context, whose JVM has the Hadoop client.  Raises OptionRefused for a Spark Connect session."""
+    try:
+        return spark.sparkContext
+    except AttributeError:  # pyspark's own subclass of it
+        raise OptionRefused(
+            "a Spark Connect session has no Hadoop client here; start the job by spark-submit"
+        ) from None
 
 
 def _clean(path: str, base: str) -> str:

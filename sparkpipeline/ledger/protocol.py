@@ -207,10 +207,9 @@ def _lost(ledger: Ledger, plan: Plan, attempt: int, tell: Tell) -> Advance:
 
 
 def _outward(ledger: Ledger, work: Work, manifest: Manifest, tell: Tell) -> None:
-    if ledger.decision(manifest.batch + 1) is not None:
-        return  # a driver that slept must not carry old positions over newer ones
     try:
-        work.published(manifest)
+        if ledger.decision(manifest.batch + 1) is None:  # a driver that slept must not carry old positions over newer
+            work.published(manifest)
     except Exception as exc:
         tell(f"batch {manifest.batch} is published, but what follows it failed: {exc}")
 

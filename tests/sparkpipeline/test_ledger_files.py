@@ -152,3 +152,9 @@ def test_a_plain_path_on_a_cluster_with_hdfs_is_refused_for_it_may_be_either() -
 def test_hdfs_needs_a_session() -> None:
     with pytest.raises(OptionRefused, match="there is no Spark session"):
         open_files("hdfs://nn/orders")
+
+
+def test_a_spark_connect_session_is_refused() -> None:
+    for base in ("/orders", "hdfs://nn/orders"):
+        with pytest.raises(OptionRefused, match="a Spark Connect session has no Hadoop client here"):
+            open_files(base, object())
