@@ -144,7 +144,8 @@ class Brokers:
     # ---- asking again ----------------------------------------------------------------------------------------------
 
     def _look(self) -> ClusterView:
-        for _ in self.attempts():
+        """A cluster that was there before is waited for like a leader; one that never was may be a wrong address."""
+        for _ in self.attempts(self.access.election_ms / 1000 if self._view is not None else 0):
             try:
                 return self._metadata.read(None)
             except NobodyAnswers as nobody:

@@ -64,7 +64,7 @@ def _fetched(brokers: Brokers, tp: TopicPartition, at: int, size: int) -> Any:
     """One fetch, asked again of another leader where that may help."""
     d = brokers.dialect
     afresh, why = False, ""
-    for _ in brokers.attempts():
+    for _ in brokers.attempts(brokers.access.election_ms / 1000):
         broker = brokers.leader(tp, afresh)
         try:
             (row,) = brokers.link(broker, PURPOSE).call(d.requests.fetch(d, 0, 0, [(tp, at, size)]))

@@ -168,6 +168,22 @@ def test_when_nobody_answers_everybody_tried_is_named(cluster: FakeCluster) -> N
     assert all(str(port) in str(caught.value) for port in ports)
 
 
+def test_a_cluster_that_was_there_is_waited_for(cluster: FakeCluster) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if sum(waits) > 15:
+            cluster.start(1, cluster.ports[1])
+
+    with Brokers(ClusterAccess(tuple(cluster.bootstrap), retries=0), sleep=sleep) as brokers:
+        assert brokers.latest([T0]) == {T0: 5}
+        for broker in (1, 2):
+            cluster.stop(broker)
+        assert brokers.latest([T0]) == {T0: 5}
+    assert 15 < sum(waits) <= 30
+
+
 def test_files_answer_for_times_before_0_10_1(cluster: FakeCluster) -> None:
     now = 1000
     files = {T0: [(0, 10), (2, 20), (4, 30)]}  # base offset and time of the last write

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+
 import pytest
 
 from kafkawire.model import TopicPartition
@@ -52,3 +55,16 @@ def test_a_batch_waits_for_enough_but_not_for_ever():
     assert patience.waits({A: 101}, {A: 102}, now_s=1119)
     assert not patience.waits({A: 101}, {A: 102}, now_s=1119.5)
     assert not Patience(None, 60).waits({A: 0}, {A: 0}, now_s=0)
+
+
+def test_before_spark_4_2_the_names_are_there_and_it_is_known(monkeypatch):
+    spec = importlib.util.find_spec("sparkpipeline.source.readlimits")
+    assert spec is not None
+    assert spec.loader is not None
+    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
+    older = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, older)
+    spec.loader.exec_module(older)
+    assert older.ADMISSION is False
+    assert older.ReadMaxRows(5).max_rows == 5
+    assert isinstance(older.ReadAllAvailable(), older.ReadLimit)
