@@ -23,8 +23,8 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Run
 from kafkawire.primitives import Bytes
 from kafkawire.v08.indexing import index as index
-from kafkawire.v08.indexing import index_by as index_by
 from kafkawire.v08.indexing import pieces as pieces
+from kafkawire.v08.indexing import pieces_by as pieces_by
 from kafkawire.v08.reading import CRC_FROM, NOBODY, bad_crc, opened_messages
 from kafkawire.v08.reading import messages as messages
 from kafkawire.v08.scanning import CODEC as CODEC

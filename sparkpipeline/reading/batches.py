@@ -9,14 +9,15 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
+from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage, LibraryMissing
 from kafkawire.gathering import ascending
 from kafkawire.model import MessageSet
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.errors import CodecMissing, CorruptData
 from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading import forms
 from sparkpipeline.reading.arrow import record_batch
-from sparkpipeline.reading.forms import columns_of
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.pieces import Piece
 from sparkpipeline.reading.sets import read_many
@@ -43,25 +44,36 @@ def _pieces(
     for number, message_set in sets:
         rows = rows if number == current else 0
         current = number
-        piece = _rows_of(ranges[number], message_set, rows, options)
-        rows += len(piece)
-        yield from piece.cut(options.batch_bytes, options.batch_rows)
+        for piece in _within(ranges[number], message_set, rows, options):
+            rows += len(piece)
+            yield from piece.cut(options.batch_bytes, options.batch_rows)
 
 
-def _rows_of(rng: OffsetRange, message_set: MessageSet, before: int, options: ReadOptions) -> Piece:
-    """Raises CorruptData where damage stands before the range's end, CodecMissing."""
+def _within(rng: OffsetRange, message_set: MessageSet, rows: int, options: ReadOptions) -> Iterator[Piece]:
+    """The rows of a set before the range's end, about a batch at a time: what is copied is then still in a cache.
+
+    Raises CorruptData where damage stands before the range's end, CodecMissing.
+    """
+    reached = message_set.start
+    for columns in _columns(rng, message_set, options):
+        whole = Piece(rng, columns, 0, len(columns), rows)
+        if len(whole) and (columns.offsets[0] < reached or not ascending(whole.part)):
+            raise CorruptData("offsets go back within a fetched set", **_where(rng, message_set.start))
+        piece = whole.within(rng.until)
+        yield piece
+        if len(piece) < len(whole) or columns.resume_at >= rng.until:
+            return
+        if columns.damage is not None:
+            raise _corrupt(rng, columns.damage)
+        reached, rows = columns.resume_at, rows + len(piece)
+
+
+def _columns(rng: OffsetRange, message_set: MessageSet, options: ReadOptions) -> Iterator[Columns]:
     try:
-        columns = columns_of(message_set, options.check_crcs)
+        yield from forms.pieces(message_set, options.check_crcs, options.batch_bytes)
     except LibraryMissing as missing:
         helps = "install it on every executor: what --py-files carries are Python files"
         raise CodecMissing(f"{missing}; {helps}", **_where(rng, message_set.start)) from None
-    whole = Piece(rng, columns, 0, len(columns), before)
-    if not ascending(whole.part):
-        raise CorruptData("offsets go back within a fetched set", **_where(rng, message_set.start))
-    piece = whole.within(rng.until)
-    if columns.damage is not None and len(piece) == len(whole) and columns.resume_at < rng.until:
-        raise _corrupt(rng, columns.damage)
-    return piece
 
 
 def _corrupt(rng: OffsetRange, damage: CorruptMessage) -> CorruptData:

@@ -8,11 +8,12 @@ form runs until it is there; a task waits for it only where KAFKAWIRE_KERNELS=nu
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from kafkawire import columns
 from kafkawire.columns import Columns
 from kafkawire.model import MessageSet
-from kafkawire.v08.messages import index_by
+from kafkawire.v08.messages import pieces_by
 
 LOAD_AFTER_BYTES = 32 << 20
 
@@ -23,15 +24,15 @@ class _Process:
     def __init__(self) -> None:
         self.bytes = 0
 
-    def columns_of(self, message_set: MessageSet, check_crcs: bool) -> Columns:
+    def pieces(self, message_set: MessageSet, check_crcs: bool, most_bytes: int) -> Iterator[Columns]:
         self.bytes += len(message_set.buffer)
         wanted = self.bytes > LOAD_AFTER_BYTES or os.environ.get("KAFKAWIRE_KERNELS") == "numba"
-        return index_by(columns.compiled() if wanted else columns.ready(), message_set, check_crcs)
+        return pieces_by(columns.compiled() if wanted else columns.ready(), message_set, check_crcs, most_bytes)
 
 
 _PROCESS = _Process()
 
 
-def columns_of(message_set: MessageSet, check_crcs: bool) -> Columns:
-    """As MessageSet.index.  Raises LibraryMissing for a codec, LocalError for KAFKAWIRE_KERNELS."""
-    return _PROCESS.columns_of(message_set, check_crcs)
+def pieces(message_set: MessageSet, check_crcs: bool, most_bytes: int) -> Iterator[Columns]:
+    """As MessageSet.pieces, of about most_bytes.  Raises LibraryMissing, and LocalError for KAFKAWIRE_KERNELS."""
+    return _PROCESS.pieces(message_set, check_crcs, most_bytes)

@@ -166,13 +166,13 @@ def test_the_compiled_form_is_loaded_once_enough_was_read(monkeypatch: pytest.Mo
     monkeypatch.delenv("KAFKAWIRE_KERNELS", raising=False)
     whole = m.message_set("t", 0, 0, memoryview(m.encode([(0, None, b"x" * 14, None)])), -1)[0]
     for _ in range(3):
-        assert forms.columns_of(whole, True).values() == [b"x" * 14]
+        assert [found.values() for found in forms.pieces(whole, True, 1 << 20)] == [[b"x" * 14]]
     asked = [name for n, name in enumerate(asked) if name == "compiled" or n == 0]
     assert asked == ["ready", "compiled"], "forty bytes a set, and after a hundred it is loaded"
     monkeypatch.setattr(forms, "_PROCESS", forms._Process())
     monkeypatch.setenv("KAFKAWIRE_KERNELS", "numba")
     del asked[:]
-    forms.columns_of(whole, True)
+    list(forms.pieces(whole, True, 1 << 20))
     assert "compiled" in asked
 
 

@@ -401,3 +401,15 @@ def test_a_task_that_is_abandoned_leaves_no_connection(cluster: FakeCluster, rea
     assert server.connections
     going.close()
     wait_until(lambda: not server.connections, 5, "every connection to be closed")
+
+
+def test_a_set_larger_than_a_batch_is_read_a_piece_at_a_time(cluster: FakeCluster) -> None:
+    fill(cluster, 300, size=100)
+    cluster.append("t", 0, gzipped(*[entry(b"w%d" % n, offset=n) for n in range(50)]))
+    small = replace(OPTIONS, batch_bytes=3000, columns=("rowNumber", "offset"))
+    found = rows(cluster, OffsetRange("t", 0, 7, 340), options=small)
+    assert found == [{"rowNumber": n - 7, "offset": n} for n in range(7, 340)]
+    spoil(cluster, 200, 26, 1)
+    assert offsets(cluster, 0, 200, small) == list(range(200)), "damage behind the range, in the same set"
+    with pytest.raises(CorruptData, match="offset=200"):
+        offsets(cluster, 0, 201, small)
