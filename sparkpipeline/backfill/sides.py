@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 from kafkawire.model import TopicPartition
@@ -21,7 +21,6 @@ from sparkpipeline.source.cluster import zookeeper_of
 from sparkpipeline.source.options import SourceOptions
 
 Storage = Literal["zookeeper", "kafka", "dual"]
-ELECTION_RETRIES = 8  # with pauses up to 10 s: a broker that dies is missed for its ZooKeeper session, then replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,8 @@ class Sides:
         return Sides(
             source_options,
             target_options,
-            _patient(access_of_source(source_options)),
-            _patient(access_of_sink(target_options)),
+            access_of_source(source_options),
+            access_of_sink(target_options),
         )
 
     @property
@@ -55,10 +54,6 @@ class Sides:
 
 def _fixed(options: Mapping[str, str], release: str | None) -> dict[str, str]:
     return {**options, **({"protocol": release} if release is not None else {})}
-
-
-def _patient(access: ClusterAccess) -> ClusterAccess:
-    return replace(access, retries=max(access.retries, ELECTION_RETRIES))
 
 
 class HandOver:

@@ -97,7 +97,7 @@ class TaskSender:
         self._dialect = dialect(access.release)
         self._config = config
         self._tell, self._watch, self._now, self._sleep = tell, watch, now, sleep
-        self._brokers = Brokers(replace(access, retries=0))  # how often to look is decided here
+        self._brokers = Brokers(replace(access, retries=0, election_ms=0))  # when to look again is decided here
         self._links = Links(access.client_id, timeout_ms=config.request_timeout_ms + REPLY_GRACE_MS)
         config = replace(config, linger_ms=0, retries=config.retries if config.retries >= 0 else FOR_EVER)
         self._batches = Batches(limits_of(config, self._dialect))
