@@ -16,11 +16,10 @@ from typing import TypeVar
 
 from kafkawire.model import PartitionId, TopicPartition
 from producer.config import ProducerConfig
-from producer.delivery import Bucket, Deliveries, Delivery, Flag, Listener, Row, Verdict
+from producer.delivery import Bucket, Called, Deliveries, Delivery, Flag, Listener, Row, Verdict
 from producer.unkeyed import Unkeyed
 
 T = TypeVar("T")
-Called = list[tuple[Listener, Delivery]]
 
 
 @dataclass(slots=True)
@@ -67,7 +66,7 @@ class Buckets:
         self._most_messages, self._most_bytes = config.queue_messages, config.queue_bytes
         self._batch_messages, self._batch_bytes = config.batch_messages, config.batch_bytes
         self._unkeyed, self._first, self._full, self._flag = unkeyed, first, full, flag
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._routes: dict[str, Route] = {}
         self._round: list[Bucket] = []  # in the order they were opened
         self._pending = self._bytes = 0
@@ -88,7 +87,7 @@ class Buckets:
 
         None when there is no room; nothing was put then.  Raises what close() was given.
         """
-        with self._lock:
+        with self.lock:
             if self._pending >= self._most_messages or (self._bytes and self._bytes + size > self._most_bytes):
                 self._check_open()
                 return None
@@ -112,7 +111,7 @@ class Buckets:
         self, route: Route, partition: PartitionId | None, rows: Sequence[Row], size: int, deliveries: Deliveries
     ) -> int:
         """As many of the rows as there is room for, at once; how many.  size: of all of them."""
-        with self._lock:
+        with self.lock:
             room = self._most_messages - self._pending
             if room <= 0 or (self._bytes and self._bytes + size > self._most_bytes):
                 self._check_open()
@@ -144,7 +143,7 @@ class Buckets:
                 route.unkeyed = bucket
             if bucket is not None:
                 return bucket
-        bucket = route.buckets[partition] = Bucket(TopicPartition(route.topic, partition), self._lock, self._flag)
+        bucket = route.buckets[partition] = Bucket(TopicPartition(route.topic, partition), self.lock, self._flag)
         if not self._round:
             self._first()
         self._round.append(bucket)
@@ -161,7 +160,7 @@ class Buckets:
 
         There is one Route of a topic for good: whoever put by an older one would put into buckets that are taken.
         """
-        with self._lock:
+        with self.lock:
             known = self._routes.setdefault(route.topic, route)
             known.ids, known.led = route.ids, route.led
         return known
@@ -171,7 +170,7 @@ class Buckets:
 
     def take(self) -> list[Bucket]:
         """The buckets of the round; what is put from now on goes into new ones."""
-        with self._lock:
+        with self.lock:
             taken, self._round = self._round, []
             for bucket in taken:
                 route = self._routes[bucket.tp.topic]
@@ -182,7 +181,7 @@ class Buckets:
     def settle(self, bucket: Bucket, verdict: Verdict) -> Called:
         """Some messages of a bucket are over; who is to be called about it."""
         count = verdict.end - verdict.begin
-        with self._lock:
+        with self.lock:
             self._pending -= count
             if verdict.error is None:
                 self._acked += count
@@ -192,30 +191,36 @@ class Buckets:
                 self._told = self._told or [verdict.error]
             return bucket.settle(verdict)
 
+    def not_put(self, count: int, reason: Exception) -> None:
+        """So many messages failed before they came here: failures() has them."""
+        with self.lock:
+            self._told_count += count
+            self._told = self._told or [reason]
+
     def freed(self, size: int) -> None:
         """So many bytes are not held any more."""
-        with self._lock:
+        with self.lock:
             self._bytes -= size
 
     def has_room(self) -> bool:
-        with self._lock:
+        with self.lock:
             return self._pending < self._most_messages and self._bytes < self._most_bytes
 
     def close(self, reason: Exception) -> None:
         """Nothing can be put from now on: it raises the reason."""
-        with self._lock:
+        with self.lock:
             self._closed = self._closed or reason
 
     # ---- for both --------------------------------------------------------------------------------------------------
 
     @property
     def counts(self) -> Counts:
-        with self._lock:
+        with self.lock:
             return Counts(self._sent, self._acked, self._failed, self._bytes)
 
     def failures(self) -> tuple[int, Exception | None]:
         """Messages not stored since this was asked last, and the first reason."""
-        with self._lock:
+        with self.lock:
             count, told = self._told_count, self._told
             self._told_count, self._told = 0, []
         return count, told[0] if told else None

@@ -8,7 +8,8 @@ from typing import Any
 
 from groundwork.crew import Crew, Event, Queue
 from groundwork.hub import PlainQueue, start_plain_thread
-from producer.buckets import Called
+from producer.delivery import Called, Delivery, Listener
+from producer.handlers import Promise
 
 log = logging.getLogger(__name__)
 
@@ -26,17 +27,20 @@ class Callbacks:
         self._jobs: Any = PlainQueue() if own else Queue()
         self._ended: Any = threading.Event() if own else Event()
         self._running = False
+        self._starting = threading.Lock()
 
     def call(self, called: Called) -> None:
-        """In the hub: have them called.  Does not wait."""
+        """Have them called.  Does not wait.  Promises are settled before it returns."""
+        called = [row for listener, delivery in called for row in _unfolded(listener, delivery)]
         if not called:
             return
-        if not self._running:
-            self._running = True
-            if self._own:
-                start_plain_thread(self._live)
-            else:
-                Crew().spawn("deliveries", self._live)
+        with self._starting:
+            if not self._running:
+                self._running = True
+                if self._own:
+                    start_plain_thread(self._live)
+                else:
+                    Crew().spawn("deliveries", self._live)
         self._jobs.put(called)
 
     def close(self, timeout_s: float) -> bool:
@@ -56,3 +60,7 @@ class Callbacks:
                     self.first = self.first or exc
                     log.error("a delivery callback raised %s: %s (%r)", type(exc).__name__, exc, delivery, exc_info=exc)
         self._ended.set()
+
+
+def _unfolded(listener: Listener, delivery: Delivery) -> Called:
+    return listener(delivery) if isinstance(listener, Promise) else [(listener, delivery)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -45,6 +45,19 @@ def release(raw: object) -> str:
     return text
 
 
+def properties_of(raw: object) -> dict[str, str]:
+    """`k=v,k=v` as the original reads it, or a mapping."""
+    if isinstance(raw, dict):
+        return {str(name): str(value) for name, value in raw.items()}
+    found: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in str(raw).split(","))):
+        name, equals, value = entry.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"k=v,k=v ('{entry}' is no such entry)")
+        found[name.strip()] = value.strip()
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerConfig(Options):
     JVM_ONLY: ClassVar = {
@@ -59,10 +72,6 @@ class ProducerConfig(Options):
         "zk.connectiontimeout.ms": "brokers are found through metadata.broker.list",
         "zk.synctime.ms": "brokers are found through metadata.broker.list",
         "zk.read.num.retries": "brokers are found through metadata.broker.list",
-        "callback.handler": "there are no callback handlers",
-        "callback.handler.props": "there are no callback handlers",
-        "event.handler": "there are no event handlers",
-        "event.handler.props": "there are no event handlers",
     }
     JVM_CLASSES: ClassVar = {
         "kafka.producer.DefaultPartitioner": "default",
@@ -182,6 +191,19 @@ class ProducerConfig(Options):
     key_encoder: str = option("key.serializer.class", "", "the same for keys; none given: serializer.class", kind=CLASS)
     version: str = option("kafka.version", "0.8.2", "Kafka release of the brokers", kind=release)
 
+    callback_handler: str = option(
+        "callback.handler", "", "producer.handlers.CallbackHandler with hooks around the queue", kind=CLASS
+    )
+    callback_handler_props: Mapping[str, str] = option(
+        "callback.handler.props", {}, "what its init() gets: k=v,k=v", kind=properties_of
+    )
+    event_handler: str = option(
+        "event.handler", "", "producer.handlers.EventHandler that sends the batches itself", kind=CLASS
+    )
+    event_handler_props: Mapping[str, str] = option(
+        "event.handler.props", {}, "what its init() gets: k=v,k=v", kind=properties_of
+    )
+
     @property
     def sync(self) -> bool:
         return self.type == "sync"
@@ -191,6 +213,11 @@ class ProducerConfig(Options):
             yield (
                 f"batch.num.messages ({self.batch_messages}) is larger than queue.buffering.max.messages "
                 f"({self.queue_messages}): a full batch would never come together"
+            )
+        if self.sync and (self.callback_handler or self.event_handler):
+            yield (
+                "callback.handler and event.handler stand behind the queue: producer.type must be async for them, and "
+                "is sync"
             )
         if CODECS[self.codec] not in dialect(self.version).codecs:
             yield f"compression.codec {self.codec} is not known to Kafka {self.version}"

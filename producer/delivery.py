@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
-from kafkawire.model import TopicPartition
+from kafkawire.model import PartitionId, TopicPartition
 
 Row = tuple[bytes | None, bytes | None, int | None]  # key, value, timestamp in ms
 Listener = Callable[["Delivery"], object]
+Called = list[tuple[Listener, "Delivery"]]  # who is to be called, and with what
 
 
 class Stored(NamedTuple):
@@ -29,6 +30,7 @@ class Flag(Protocol):
     """threading.Event, or an event of the caller's hub."""
 
     def set(self) -> None: ...
+    def clear(self) -> Any: ...
     def wait(self, timeout: float | None = None, /) -> Any: ...
 
 
@@ -44,7 +46,7 @@ class Verdict(NamedTuple):
 class Bucket:
     """lock is the one of all buckets of a producer; flag makes what a waiter waits on."""
 
-    __slots__ = ("_flag", "_lock", "_waiters", "listeners", "rows", "settled", "size", "tp", "verdicts")
+    __slots__ = ("_flag", "_waiters", "listeners", "lock", "rows", "settled", "size", "tp", "verdicts")
 
     def __init__(self, tp: TopicPartition, lock: threading.Lock, flag: Callable[[], Flag]) -> None:
         self.tp = tp
@@ -54,10 +56,19 @@ class Bucket:
         self.verdicts: list[Verdict] = []
         self.listeners: dict[int, Listener] = {}
         self._waiters: list[tuple[int, Flag]] = []
-        self._lock = lock
+        self.lock = lock
         self._flag = flag
 
-    def settle(self, verdict: Verdict) -> list[tuple[Listener, Delivery]]:
+    @classmethod
+    def of_one(
+        cls, lock: threading.Lock, flag: Callable[[], Flag], topic: str, partition: PartitionId | None
+    ) -> Bucket:
+        """Of a message whose partition is not chosen yet (-1), and which is not encoded."""
+        bucket = cls(TopicPartition(topic, -1 if partition is None else partition), lock, flag)
+        bucket.rows.append((None, None, None))
+        return bucket
+
+    def settle(self, verdict: Verdict) -> Called:
         """With the lock held: note it, wake who waits; who is to be called."""
         self.verdicts.append(verdict)
         self.settled += verdict.end - verdict.begin
@@ -72,20 +83,20 @@ class Bucket:
 
     def wait(self, number: int, timeout_s: float | None) -> Verdict | None:
         """The verdict on a message, waited for; None: not within the time."""
-        with self._lock:
+        with self.lock:
             found = self.verdict(number)
             if found is not None:
                 return found
             flag = self._flag()
             self._waiters.append((number, flag))
         flag.wait(timeout_s)
-        with self._lock:
+        with self.lock:
             self._waiters.remove((number, flag))
             return self.verdict(number)
 
     def listen(self, number: int, listener: Listener) -> bool:
         """Have it called once the message is settled; False: it is already."""
-        with self._lock:
+        with self.lock:
             if self.verdict(number) is not None:
                 return False
             before = self.listeners.get(number)
@@ -114,6 +125,11 @@ class Delivery:
     def tp(self) -> TopicPartition:
         """The partition it goes to."""
         return self._bucket.tp
+
+    @property
+    def place(self) -> tuple[Bucket, range]:
+        """As Deliveries.add() takes it."""
+        return self._bucket, range(self._number, self._number + 1)
 
     @property
     def key(self) -> bytes | None:

@@ -47,5 +47,9 @@ class PartitionerFailed(NotSent):
     """partitioner.class raised, or gave back no partition of the topic."""
 
 
+class HandlerFailed(WireError):
+    """callback.handler or event.handler raised, gave back nonsense, or took a message out of its batch."""
+
+
 class Closed(WireError):
     """The producer was closed before, or while, this message waited."""

@@ -16,9 +16,9 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError
 from kafkawire.net.links import Links
 from kafkawire.v08.scanning import ENTRY_OVERHEAD
-from producer.buckets import Buckets, Called, Route
+from producer.buckets import Buckets, Route
 from producer.config import ProducerConfig
-from producer.delivery import Bucket, Verdict
+from producer.delivery import Bucket, Called, Verdict
 from producer.errors import Closed, Undeliverable
 from producer.outcomes import NEVER
 from producer.rows import codec_of, limit_of, parts

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from groundwork.named import NotLoaded, load_named
 from kafkawire.dialects import dialect
@@ -19,10 +19,12 @@ from kafkawire.errors import LocalError
 from producer.config import ProducerConfig
 from producer.encoders import as_bytes
 from producer.errors import EncoderFailed, PartitionerFailed
+from producer.handlers import HANDLERS
 from producer.partitioners import default_of
 
 Encoder = Callable[[Any], bytes | None]
 Partitioner = Callable[[Any, int], int]
+T = TypeVar("T")
 DEFAULT = "default"  # partitioner.class: the one of kafka.version
 ENCODERS, PARTITIONERS = "producer.encoders", "producer.partitioners"
 
@@ -49,6 +51,11 @@ class Plugins:
             else loaded("partitioner.class", config.partitioner, PARTITIONERS, "partition")
         )
         self.takes_bytes = self._encode is as_bytes  # bytes are sent as they are
+
+    @property
+    def encode(self) -> Encoder:
+        """serializer.class."""
+        return self._encode
 
     def encoded(self, topic: str, value: Any) -> bytes | None:
         return self._encoded(self._encode, "serializer.class", "value", topic, value)
@@ -94,21 +101,40 @@ class Plugins:
         return data
 
 
+def loaded_handler(option: str, named: str, kind: type[T]) -> T | None:
+    """A handler by its name; None for no name.  LocalError where it is not of that kind."""
+    if not named:
+        return None
+    found = _made(option, named, _found(option, named, HANDLERS))
+    if not isinstance(found, kind):
+        raise LocalError(f"{option} '{named}' is no producer.handlers.{kind.__name__}")
+    return found
+
+
 def loaded(option: str, named: str, group: str, method: str) -> Callable[..., Any]:
     """What an option names: a function, or the method of an object or class.  LocalError saying what is missing."""
-    try:
-        found = load_named(option, named) if ":" in named else _entry_point(option, named, group)
-    except NotLoaded as exc:
-        raise LocalError(str(exc)) from exc
-    if isinstance(found, type):
-        try:
-            found = found()
-        except Exception as exc:  # a user's class may raise anything
-            raise LocalError(f"{option} '{named}': making one raised {type(exc).__name__}: {exc}") from exc
+    found = _made(option, named, _found(option, named, group))
     bound = getattr(found, method, found)
     if not callable(bound):
         raise LocalError(f"{option} '{named}': it can neither be called nor has it a method {method}")
-    return bound
+    return cast(Callable[..., Any], bound)
+
+
+def _found(option: str, named: str, group: str) -> Any:
+    try:
+        return load_named(option, named) if ":" in named else _entry_point(option, named, group)
+    except NotLoaded as exc:
+        raise LocalError(str(exc)) from exc
+
+
+def _made(option: str, named: str, found: Any) -> Any:
+    """An object of a class, made without arguments; anything else as it is."""
+    if not isinstance(found, type):
+        return found
+    try:
+        return found()
+    except Exception as exc:  # a user's class may raise anything
+        raise LocalError(f"{option} '{named}': making one raised {type(exc).__name__}: {exc}") from exc
 
 
 def _entry_point(option: str, named: str, group: str) -> Any:

@@ -21,6 +21,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import repeat
 from types import TracebackType
 from typing import Any, cast, overload
@@ -29,16 +30,19 @@ from groundwork.crew import Event, now
 from groundwork.hub import OwnThread, Which, pick_hub
 from groundwork.options import load
 from kafkawire.dialects import dialect
+from kafkawire.errors import LocalError
 from kafkawire.model import PartitionId
 from producer import forks
 from producer.buckets import Buckets, Counts, Route, chunks
 from producer.callbacks import Callbacks
 from producer.config import ProducerConfig
-from producer.delivery import Deliveries, Delivery, Flag, Listener, Row
+from producer.delivery import Bucket, Deliveries, Delivery, Flag, Listener, Row
 from producer.errors import Closed, NotSent, PartitionerFailed, QueueFull, SendFailed, Undeliverable
 from producer.feeder import STEP_S, Feeder
+from producer.handlers import CallbackHandler, EventHandler, Item, Promise
+from producer.handling import HandlerQueue
 from producer.messages import KeyedMessage, ProducerData, check_topic
-from producer.plugins import Encoder, Partitioner, Plugins
+from producer.plugins import Encoder, Partitioner, Plugins, loaded_handler
 from producer.sizes import TopicSizes
 from producer.unkeyed import Unkeyed
 
@@ -55,7 +59,8 @@ class Producer:
 
     config is a ProducerConfig, or a mapping of option names to values; OptionError names what is wrong with it.
     encoder and key_encoder turn what is sent into bytes or None; partitioner(key, partitions) gets the key as it was
-    sent.  Each overrides the option of the configuration.  on_delivery(delivery) is called for each message without
+    sent; callback_handler and event_handler are producer.handlers'.  Each overrides the option of the configuration.
+    on_delivery(delivery) is called for each message without
     one of its own, once it is stored or has failed.  hub: see groundwork.hub.
     """
 
@@ -67,6 +72,8 @@ class Producer:
         partitioner: Partitioner | None = None,
         hub: Which = "auto",
         on_delivery: Listener | None = None,
+        callback_handler: CallbackHandler | None = None,
+        event_handler: EventHandler | None = None,
     ) -> None:
         if not isinstance(config, ProducerConfig):
             config = load(ProducerConfig, config, "Producer")
@@ -86,10 +93,38 @@ class Producer:
             self._flag,
         )
         self._feeder = Feeder(config, self._dialect, self._buckets, self._callbacks.call)
+        self._handlers = self._queue(callback_handler, event_handler)
         self._starting = threading.Lock()
         self._started = self._closed = self._forked = False
         self._resting = True  # not started, closed or forked: send() has to look
         forks.watch(self)
+
+    def _queue(self, callbacks: CallbackHandler | None, events: EventHandler | None) -> HandlerQueue | None:
+        """The queue in front, where there are handlers."""
+        config = self.config
+        callbacks = callbacks or loaded_handler("callback.handler", config.callback_handler, CallbackHandler)
+        events = events or loaded_handler("event.handler", config.event_handler, EventHandler)
+        if callbacks is None and events is None:
+            return None
+        if config.sync:
+            raise LocalError("callback and event handlers stand behind the queue: producer.type must be async for them")
+        if callbacks is not None:
+            callbacks.init(config.callback_handler_props)
+        if events is not None:
+            events.init(config.event_handler_props)
+        own = isinstance(self._hub, OwnThread)
+        return HandlerQueue(
+            config,
+            callbacks,
+            events,
+            self._put_item,
+            _Waiting(self),
+            self._plugins.encode,
+            self._buckets.not_put,
+            self._callbacks.call,
+            own,
+            self._flag,
+        )
 
     def start(self) -> None:
         """Start the hub and its greenlets; send() does it when need be.  Connects to nothing yet."""
@@ -139,7 +174,10 @@ class Producer:
             return self._send_given(topic, on_delivery)
         if self._resting:
             self.start()
-        delivery = self._put(topic, value, key, None, partition, on_delivery or self._on_delivery)
+        listener = on_delivery or self._on_delivery
+        if self._handlers is not None:
+            return self._queued(Item(topic, value, key, partition), listener)
+        delivery = self._put(topic, value, key, None, partition, listener)
         if self.config.sync:
             self._hub.post(self._feeder.drain)
             delivery.result()
@@ -153,8 +191,12 @@ class Producer:
         """
         if self._resting:
             self.start()
-        route = self._route(topic)
         deliveries = Deliveries()
+        if self._handlers is not None:
+            for value, key in zip(values, repeat(None) if keys is None else keys, strict=False):
+                deliveries.add(*self._queued(Item(topic, value, key), self._on_delivery).place)
+            return deliveries
+        route = self._route(topic)
         pairs = None if keys is None else iter(keys)
         try:
             for chunk in chunks(values, CHUNK):
@@ -181,12 +223,27 @@ class Producer:
             if not isinstance(m, KeyedMessage):
                 raise NotSent(f"send() takes topic and value, KeyedMessage or ProducerData; not {type(m).__name__}")
             listener = on_delivery or self._on_delivery
+            if self._handlers is not None:
+                deliveries.append(self._queued(Item(m.topic, m.value, m.key, m.partition, m.partition_key), listener))
+                continue
             deliveries.append(self._put(m.topic, m.value, m.key, m.partition_key, m.partition, listener))
         if self.config.sync:
             self._hub.post(self._feeder.drain)
             for delivery in deliveries:
                 delivery.result()
         return deliveries
+
+    def _queued(self, item: Item, listener: Listener | None) -> Delivery:
+        """Into the queue of the handlers."""
+        assert self._handlers is not None
+        item.promise = Promise(Bucket.of_one(self._buckets.lock, self._flag, item.topic, item.partition), listener)
+        delivery = item.promise.delivery
+        self._handlers.put(item)
+        return delivery
+
+    def _put_item(self, item: Item) -> None:
+        """What came through the handlers' queue; it waits for room as long as that takes."""
+        self._put(item.topic, item.value, item.key, item.partition_key, item.partition, item.promise, patient=True)
 
     def _put(
         self,
@@ -196,6 +253,7 @@ class Producer:
         partition_key: Any,
         partition: PartitionId | None,
         listener: Listener | None,
+        patient: bool = False,
     ) -> Delivery:
         route = self._buckets.route(topic) or self._route(topic)
         plugins = self._plugins
@@ -211,13 +269,9 @@ class Producer:
             raise self._too_large(topic, size)
         row = (name, data, self._stamp())
         delivery = self._buckets.put(route, partition, row, size, listener)
-        return delivery if delivery is not None else self._put_later(route, partition, row, size, listener)
-
-    def _put_later(
-        self, route: Route, partition: PartitionId | None, row: Row, size: int, listener: Listener | None
-    ) -> Delivery:
-        """There is no room: wait for some."""
-        deadline = self._deadline()
+        if delivery is not None:
+            return delivery
+        deadline = None if patient else self._deadline()
         while (delivery := self._buckets.put(route, partition, row, size, listener)) is None:
             self._wait_room(route, partition, deadline)
         return delivery
@@ -285,6 +339,13 @@ class Producer:
             )
         self._hub.call(self._feeder.wait_room, STEP_S if left is None else left)
 
+    def send_waiting(self, topic: str, value: Any, key: Any, partition: PartitionId | None) -> Delivery:
+        """Past the queue of the handlers, for an event handler: returns once it is stored, or raises why it is not."""
+        delivery = self._put(topic, value, key, None, partition, None, patient=True)
+        self._hub.post(self._feeder.drain)
+        delivery.result()
+        return delivery
+
     # ---- the end of it ---------------------------------------------------------------------------------------------
 
     def flush(self, timeout_s: float = 30.0) -> None:
@@ -296,7 +357,11 @@ class Producer:
         if self._forked:
             raise Closed(FORKED)
         if self._started and not self._closed:
-            self._report(self._hub.call(self._feeder.flush, timeout_s), timeout_s)
+            until = now() + timeout_s
+            if self._handlers is not None:
+                self._handlers.flush(timeout_s)
+            self._hub.call(self._feeder.flush, max(0.0, until - now()))
+            self._report(self.counts.pending, timeout_s)
 
     def close(self, timeout_s: float = 30.0) -> None:
         """Flush within the time, then end, whatever is left.  Raises SendFailed as flush() does."""
@@ -308,9 +373,14 @@ class Producer:
             self._closed = self._resting = True
         if not self._started:
             return
+        until = now() + timeout_s
+        if self._handlers is not None:
+            self._handlers.close(timeout_s)
         self._buckets.close(Closed("the producer is closed"))
+        if self._handlers is not None:
+            self._handlers.give_up(Closed("the producer was closed before this message left its queue"))
         try:
-            left = self._hub.call(self._feeder.end, timeout_s)
+            left = self._hub.call(self._feeder.end, max(0.0, until - now()))
             self._callbacks.close(timeout_s)
         finally:
             self._hub.stop()
@@ -360,14 +430,33 @@ class Producer:
     @property
     def counts(self) -> Counts:
         """Messages so far: sent = acked + failed + pending."""
-        return self._buckets.counts
+        counts, queue = self._buckets.counts, self._handlers
+        if queue is None:
+            return counts
+        return replace(
+            counts,
+            sent=counts.sent + queue.waiting + queue.handled + queue.dropped,
+            acked=counts.acked + queue.handled,
+            failed=counts.failed + queue.dropped,
+        )
 
     @property
     def pending(self) -> int:
         """Messages sent and not yet settled."""
-        return self._buckets.counts.pending
+        return self.counts.pending
 
     @property
     def sizes(self) -> dict[str, TopicSizes]:
         """Of each topic: a histogram, and the fetch.message.max.bytes that consumers need."""
         return dict(self._feeder.sizes.topics)
+
+
+class _Waiting:
+    """What an event handler sends with."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    def send(self, topic: str, value: Any, key: Any = None, partition: PartitionId | None = None) -> Delivery:
+        """Returns once the message is stored; raises why it is not."""
+        return self._producer.send_waiting(topic, value, key, partition)

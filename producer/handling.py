@@ -1,0 +1,266 @@
+"""The queue in front of a producer that has handlers: items go through the hooks batch by batch, then are sent.
+
+One worker, a plain thread or a greenlet of the caller's hub, takes items out.  A batch goes when batch.num.messages are
+together, or queue.buffering.max.ms after its first item.  Whatever hooks do with an item, its sender is told: one that
+is left out fails with that reason; one that a hook makes anew has nobody to tell.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from time import monotonic
+
+from groundwork.crew import Crew
+from groundwork.hub import start_plain_thread
+from producer.config import ProducerConfig
+from producer.delivery import Called, Flag
+from producer.errors import Closed, HandlerFailed, QueueFull
+from producer.handlers import CallbackHandler, EventHandler, Item, Sending
+
+log = logging.getLogger(__name__)
+
+Encode = Callable[..., bytes | None]
+IDLE_S = 0.1  # least time between two time-outs of an empty queue
+
+
+class _Mark:
+    """In the queue: what came before it is to be sent at once; last: and nothing comes after it."""
+
+    def __init__(self, passed: Flag, last: bool) -> None:
+        self.passed, self.last = passed, last
+
+
+class HandlerQueue:
+    """send(item): give it to the producer; not_put(count, reason): so many will never get there; call: has listeners
+    called; own: the producer's hub has a thread of its own; flag: see delivery.Bucket.
+
+    waiting items are in the queue or in a batch; handled were dealt with by an event handler; dropped are those that
+    failed before they were given to the producer.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        callbacks: CallbackHandler | None,
+        events: EventHandler | None,
+        send: Callable[[Item], object],
+        sending: Sending,
+        encode: Encode,
+        not_put: Callable[[int, Exception], None],
+        call: Callable[[Called], None],
+        own: bool,
+        flag: Callable[[], Flag],
+    ) -> None:
+        self.waiting = self.handled = self.dropped = 0
+        self._config = config
+        self._callbacks = callbacks or CallbackHandler()
+        self._events = events
+        self._send, self._sending, self._encode = send, sending, encode
+        self._not_put, self._call, self._own, self._flag = not_put, call, own, flag
+        self._items: deque[Item | _Mark] = deque()
+        self._lock = threading.Lock()
+        self._came, self._room = flag(), flag()
+        self._running = self._closed = False
+
+    # ---- who sends -------------------------------------------------------------------------------------------------
+
+    def put(self, item: Item) -> None:
+        """Queue an item.  Raises QueueFull, Closed, and HandlerFailed for what before_enqueue raises."""
+        queued = self._before(item)
+        queued.promise = queued.promise or item.promise
+        wait_s = self._config.enqueue_timeout_ms / 1000
+        deadline = None if wait_s < 0 else monotonic() + wait_s
+        while not self._put(queued):
+            left = None if deadline is None else deadline - monotonic()
+            if left is not None and left <= 0:
+                self._callbacks.after_enqueue(queued, False)
+                raise QueueFull(
+                    f"{item.topic}: {self.waiting} messages are in the queue, and no room came within {wait_s:g} s "
+                    "(queue.enqueue.timeout.ms); raise queue.buffering.max.messages"
+                )
+            self._room.wait(left)
+        self._callbacks.after_enqueue(queued, True)
+
+    def _before(self, item: Item) -> Item:
+        try:
+            queued = self._callbacks.before_enqueue(item)
+        except Exception as exc:  # a user's code may raise anything
+            raise _failed("before_enqueue", exc) from exc
+        if not isinstance(queued, Item):
+            raise HandlerFailed(f"callback.handler: before_enqueue gave back a {type(queued).__name__}, not an Item")
+        return queued
+
+    def _put(self, item: Item) -> bool:
+        with self._lock:
+            if self._closed:
+                raise Closed("the producer is closed")
+            if self.waiting >= self._config.queue_messages:
+                self._room.clear()
+                return False
+            self.waiting += 1
+            self._items.append(item)
+            self._start()
+        self._came.set()
+        return True
+
+    def _start(self) -> None:
+        """With the lock held."""
+        if not self._running:
+            self._running = True
+            if self._own:
+                start_plain_thread(self._live)
+            else:
+                Crew().spawn("handlers", self._live)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Have what is queued given to the producer now; False: not within the time."""
+        return self._marked(False, timeout_s)
+
+    def close(self, timeout_s: float) -> bool:
+        """Tell the handlers, then send what is queued; False: not within the time."""
+        for handler in (self._callbacks, self._events):
+            if handler is not None:
+                try:
+                    handler.close()
+                except Exception as exc:
+                    log.error("%s: close raised %s: %s", type(handler).__name__, type(exc).__name__, exc, exc_info=exc)
+        return self._marked(True, timeout_s)
+
+    def _marked(self, last: bool, timeout_s: float) -> bool:
+        mark = _Mark(self._flag(), last)
+        with self._lock:
+            self._closed = self._closed or last
+            self._items.append(mark)
+            self._start()
+        self._came.set()
+        return bool(mark.passed.wait(timeout_s))
+
+    def give_up(self, reason: Exception) -> None:
+        """What is still queued fails; after close()."""
+        with self._lock:
+            left = [item for item in self._items if isinstance(item, Item)]
+            self._items.clear()
+        self._fail(left, reason)
+
+    # ---- the worker ------------------------------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        batch: list[Item] = []
+        last = False
+        linger_s = self._config.linger_ms / 1000
+        due = monotonic() + max(linger_s, IDLE_S)
+        while not last:
+            found = self._take(due)
+            if isinstance(found, _Mark):
+                last = found.last
+                self._go(batch, last)
+                found.passed.set()
+            else:
+                if not batch and found is not None:
+                    due = monotonic() + linger_s
+                batch += self._dequeued(found)
+                if found is not None and len(batch) < self._config.batch_messages:
+                    continue
+                self._go(batch, False)
+            batch, due = [], monotonic() + max(linger_s, IDLE_S)
+
+    def _take(self, due: float) -> Item | _Mark | None:
+        """The next one; None: nothing more came until then."""
+        while True:
+            with self._lock:
+                if self._items:
+                    return self._items.popleft()
+                self._came.clear()
+            left = due - monotonic()
+            if left <= 0:
+                return None
+            self._came.wait(left)
+
+    def _dequeued(self, item: Item | None) -> list[Item]:
+        came = [] if item is None else [item]
+        return self._hooked("after_dequeuing", lambda: self._callbacks.after_dequeuing(item), came)
+
+    def _go(self, batch: list[Item], last: bool) -> None:
+        """A batch, through the rest of the hooks and out."""
+        if last:
+            batch = batch + self._hooked("last_batch_before_close", self._callbacks.last_batch_before_close, [])
+        if not batch:
+            return
+        items = self._hooked("before_sending", lambda: self._callbacks.before_sending(list(batch)), batch)
+        if self._events is not None:
+            self._handled(self._events, items)
+            return
+        for item in items:
+            self._sent(item)
+
+    def _hooked(self, name: str, call: Callable[[], list[Item]], came: list[Item]) -> list[Item]:
+        """What a hook makes of the items that came to it; what it takes out, or fails for, is told."""
+        try:
+            items = call()
+        except Exception as exc:  # a user's code may raise anything
+            self._fail(came, _failed(name, exc))
+            return []
+        if not isinstance(items, list) or not all(isinstance(item, Item) for item in items):
+            self._fail(came, HandlerFailed(f"callback.handler: {name} gave back no list of Item"))
+            return []
+        kept = {id(item.promise) for item in items}
+        self._fail(
+            [i for i in came if id(i.promise) not in kept], HandlerFailed(f"callback.handler: {name} took it out")
+        )
+        with self._lock:  # what a hook made anew is on its way, too
+            self.waiting += len(items) - len([item for item in came if id(item.promise) in kept])
+        return items
+
+    def _handled(self, events: EventHandler, items: list[Item]) -> None:
+        try:
+            events.handle(items, self._sending, self._encode)
+        except Exception as exc:  # a user's code may raise anything
+            reason = HandlerFailed(f"event.handler: handle raised {type(exc).__name__}: {exc}")
+            reason.__cause__ = exc
+            self._fail(items, reason)
+            return
+        self._over(len(items), handled=len(items))
+        for item in items:
+            if item.promise is not None:
+                self._call(item.promise.settle(None, None) or [])
+
+    def _sent(self, item: Item) -> None:
+        """To the producer, which counts it from there on."""
+        try:
+            self._send(item)
+        except Exception as exc:  # what send() would have raised to its caller
+            self._fail([item], exc)
+        else:
+            self._over(1)
+
+    def _fail(self, items: Iterable[Item], reason: Exception) -> None:
+        failed = list(items)
+        if failed:
+            self._not_put(len(failed), reason)
+        self._over(len(failed), dropped=len(failed))
+        for item in failed:
+            called = item.promise.settle(None, reason) if item.promise is not None else None
+            if called is None:
+                log.error("a message for topic %s that nobody waits for failed: %s", item.topic, reason)
+            else:
+                self._call(called)
+
+    def _over(self, count: int, handled: int = 0, dropped: int = 0) -> None:
+        with self._lock:
+            self.waiting -= count
+            self.handled += handled
+            self.dropped += dropped
+        self._room.set()
+
+
+def _taken_out(hook: str) -> HandlerFailed:
+    return HandlerFailed(f"callback.handler: {hook} took it out")
+
+
+def _failed(hook: str, exc: Exception) -> HandlerFailed:
+    failed = HandlerFailed(f"callback.handler: {hook} raised {type(exc).__name__}: {exc}")
+    failed.__cause__ = exc
+    return failed
