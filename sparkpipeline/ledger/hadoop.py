@@ -6,6 +6,9 @@ How a file is made exclusively and whole, which no file system here offers in on
     link          file: a hard link, as LocalFiles does it (FileSystem.create and rename are not exclusive on a disk)
     conditional   s3a: the object appears when it is closed, and only where there is none (If-None-Match).  Hadoop 3.4.2
                   or newer; a store that ignores the condition without a word cannot be told from one that keeps it
+
+On s3a a rename is a copy and a delete, and of two sources at once the later copy stays.  A ledger can live with that: a
+final name belongs to one batch, so whoever renames to it brings the same bytes.
 """
 
 from __future__ import annotations
