@@ -29,7 +29,10 @@ def problems(folder: Path, text: str) -> list[str]:
     return wrong.value.problems
 
 
-@pytest.mark.parametrize("path", sorted(CONF.glob("*.yaml")), ids=lambda path: path.name)
+MIRRORS = sorted(path for path in CONF.glob("*.yaml") if "\nsources:" in path.read_text())
+
+
+@pytest.mark.parametrize("path", MIRRORS, ids=lambda path: path.name)
 def test_the_examples_are_right_and_safe(path: Path) -> None:
     configuration = from_yaml(path)
     assert (configuration.warnings, configuration.notes) == ((), ())

@@ -18,6 +18,7 @@ from producer.handlers import CallbackHandler, EventHandler, Item
 from producer.messages import KeyedMessage
 from producer.producer import Producer
 from tests.fakes.broker import FakeCluster, Wait
+from tests.producer.running import until
 
 WAIT_S = 10.0
 
@@ -133,6 +134,7 @@ def test_hooks_may_change_split_drop_and_add_messages_and_everybody_is_told():
             for dropped, hook in (("drop", "after_dequeuing"), ("late drop", "before_sending")):
                 with pytest.raises(HandlerFailed, match=f"callback.handler: {hook} took it out"):
                     sent[dropped].result(0)
+            until(lambda: len(heard) == 4)
             assert sorted(heard) == [("a", True), ("drop", False), ("late drop", False), ("twice", True)]
             counts = producer.counts
             assert (counts.sent, counts.acked, counts.failed, counts.pending) == (6, 4, 2, 0)
