@@ -126,6 +126,22 @@ def test_available_now_with_a_limit_gives_the_expected_batches_and_a_second_run_
     assert len(ends(checkpoint)) == 3
 
 
+@pytest.mark.parametrize(
+    ("limit", "batches"), [({"maxBytesPerTrigger": "8000"}, 3), ({"minOffsetsPerTrigger": "9999"}, 1)]
+)
+def test_limits_that_only_the_source_knows_reach_it(
+    spark: Any, source: ClusterClient, load: Load, unique: Any, tmp_path: Path, limit: dict[str, str], batches: int
+) -> None:
+    topic = unique.topic()
+    source.create_topic(topic, partitions=1)
+    load.send(TopicPartition(topic, 0), 300, Mixture(keyed=0, codecs=(0,), value_bytes=50))  # 76 bytes each
+    seen = Seen()
+    frame = stream(spark, source, subscribe=topic, startingOffsets="earliest", **limit)
+    run(frame, seen, tmp_path / "checkpoint", **AVAILABLE_NOW)
+    assert seen.rows == rows(topic, 0, 0, 300)
+    assert len(seen.batches) == batches
+
+
 def test_what_appears_while_a_query_runs_is_read_from_its_beginning(
     spark: Any, source: ClusterClient, load: Load, unique: Any, tmp_path: Path
 ) -> None:

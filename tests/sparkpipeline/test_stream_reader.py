@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from kafkawire.model import TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import DataLoss, OptionRefused, UnknownPartition
@@ -128,6 +129,16 @@ def test_a_moving_start_is_the_same_however_often_and_by_whom_it_is_asked(
     again = opened(**kept)
     assert again.initialOffset() == start
     assert ranges(again, start, again.latestOffset(start, ALL)) == [("t", 0, 10, 20)]
+
+
+def test_a_stream_begins_where_a_group_stood_and_the_group_may_go_on(cluster: FakeCluster, tmp_path: Path) -> None:
+    given = {"startingOffsets": "group", "kafka.group.id": "g", "stateDir": str(tmp_path)}
+    given |= {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+    options = SourceOptions.of(given, streaming=True)
+    for stands in ({TopicPartition("t", 0): 4, TopicPartition("t", 1): None}, {}):
+        with Brokers(ClusterAccess(tuple(cluster.bootstrap))) as brokers:
+            following = Following(options, brokers, lambda tps, stands=stands: stands)
+            assert following.start() == {TopicPartition("t", 0): 4, TopicPartition("t", 1): 0}
 
 
 @pytest.mark.parametrize(
