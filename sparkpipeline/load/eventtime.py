@@ -20,8 +20,14 @@ from sparkpipeline.load.plans import HourRule
 LATEST_MS = 253402300799999  # the end of the year 9999
 HOUR_MS = 3600_000
 DAY_MS = 86400_000
-_PER_MS = {"ms": "try_cast({} as bigint)", "s": "cast(try_cast({} as double) * 1000 as bigint)",
-           "us": "try_cast({} as bigint) div 1000", "iso": "unix_millis(try_cast({} as timestamp))"}  # fmt: skip
+# try_cast everywhere: one row with a strange number must not end every attempt at its plan.
+_WHOLE = "coalesce(try_cast({0} as bigint), try_cast(try_cast({0} as double) as bigint))"
+_MS = {
+    "ms": _WHOLE,
+    "s": "try_cast(try_cast({0} as double) * 1000 as bigint)",
+    "us": f"{_WHOLE} div 1000",
+    "iso": "unix_millis(try_cast({0} as timestamp))",
+}
 
 
 def hour_columns(rule: HourRule, plan_ms: int) -> dict[str, Any]:
@@ -55,7 +61,7 @@ def _found(rule: HourRule) -> Any:
         return sent
     if rule.source == "json":
         field = f"get_json_object(cast(value as string), '{rule.field}')"
-        return F.expr(_PER_MS[rule.unit].format(field))
+        return F.expr(_MS[rule.unit].format(field))
     if rule.source == "callable":
         function = _function(rule)
         return F.udf(_Asked(function), "bigint", useArrow=False)(F.col("key"), F.col("value"), sent)

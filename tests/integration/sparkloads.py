@@ -93,7 +93,7 @@ def fill(
     return found
 
 
-def events(cluster: ClusterClient, tp: TopicPartition, times_ms: Sequence[int | None]) -> None:
+def events(cluster: ClusterClient, tp: TopicPartition, times_ms: Sequence[float | None]) -> None:
     """JSON messages with a field `at`; None: a message that is no JSON."""
     values = [b"no json" if ms is None else json.dumps({"meta": {"at": ms}}).encode() for ms in times_ms]
     produce(cluster, tp, [(None, value) for value in values])

@@ -97,16 +97,16 @@ def test_rows_lie_in_the_hour_of_their_json_field_and_complete_hours_are_closed(
     tp = TopicPartition(topic, 0)
     source.create_topic(topic)
     load = job(source, tmp_path, spark, topics=[topic], time_from="json", time_field="$.meta.at")
-    events(source, tp, [TEN - 1, TEN, TEN + 59 * MINUTE, TEN + HOUR, None, 2**62])
+    events(source, tp, [TEN - 1, TEN, TEN + 59 * MINUTE, TEN + HOUR, None, 2**62, 1e300, TEN + 0.5, -1])
     assert load.run().closed != ()
     hours = load.hours()
     assert {hour: rows for hour, rows in hours.items() if hour.startswith("2026-01-01")} == {
-        "2026-01-01T09": 1, "2026-01-01T10": 2, "2026-01-01T11": 1
+        "2026-01-01T09": 1, "2026-01-01T10": 3, "2026-01-01T11": 1
     }  # fmt: skip
     now = "T".join(load.ledger.manifest(1).facts["hours"][-1][name] for name in ("date", "hour"))
-    assert hours[now] == 2  # what has no time of its own has the plan's
+    assert hours[now] == 4  # what has no time of its own has the plan's
     assert load.closed() == ["2026-01-01T09", "2026-01-01T10", "2026-01-01T11"]
-    assert json.loads(next(load.data.rglob("hour=10/_CLOSED")).read_text())["rows"] == 2
+    assert json.loads(next(load.data.rglob("hour=10/_CLOSED")).read_text())["rows"] == 3
     events(source, tp, [TEN + 1, TEN + 2])
     assert load.run().manifests[0].facts["late"] == 2
     assert any("2 rows belong to hours that were closed already" in said for said in load.told)
