@@ -1,0 +1,80 @@
+"""Python's logging into a topic.
+
+    handler = KafkaHandler({"metadata.broker.list": "broker1:9092"}, "logs")
+    logging.getLogger().addHandler(handler)
+    ...
+    handler.close()                     # logging.shutdown() does it at the end of the program
+
+emit() never waits and never raises: a log line must not stop the program.  What cannot be queued is counted and told to
+logging's own handleError, as is what the brokers refuse.  Records of this package and of what it stands on do not go to
+the topic: a producer that logs about its brokers would send that to its brokers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from groundwork.options import load
+from kafkawire.errors import WireError
+from producer.config import ProducerConfig
+from producer.delivery import Delivery
+from producer.errors import SendFailed
+from producer.producer import Producer
+
+OWN = ("producer", "kafkawire", "groundwork", "kazoo", "gevent")
+CLOSE_S = 5.0
+
+
+class KafkaHandler(logging.Handler):
+    """Each record, formatted, is one message, as UTF-8.
+
+    config is a ProducerConfig or a mapping of option names; the queue never waits for room (queue.enqueue.timeout.ms
+    is 0).  key(record) chooses the key: by default the name of the logger, so that its lines keep their order.
+    dropped counts records that were not queued, failed those that were not stored.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig | Mapping[str, object],
+        topic: str,
+        level: int = logging.NOTSET,
+        key: Callable[[logging.LogRecord], Any] | None = None,
+        **producer: Any,
+    ) -> None:
+        super().__init__(level)
+        if not isinstance(config, ProducerConfig):
+            config = load(ProducerConfig, config, "KafkaHandler")
+        self.topic = topic
+        self.dropped = self.failed = 0
+        self._key = key or (lambda record: record.name)
+        self._producer = Producer(replace(config, enqueue_timeout_ms=0), on_delivery=self._settled, **producer)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.partition(".")[0] in OWN:
+            return
+        try:
+            self._producer.send(self.topic, self.format(record), key=self._key(record))
+        except Exception:  # a formatter may raise anything, too
+            self.dropped += 1
+            self.handleError(record)
+
+    def _settled(self, delivery: Delivery) -> None:
+        if delivery.error is not None:
+            self.failed += 1
+
+    def flush(self) -> None:
+        """Wait until what was logged is stored, for a while."""
+        try:
+            self._producer.flush(CLOSE_S)
+        except WireError:
+            pass  # counted in failed
+
+    def close(self) -> None:
+        try:
+            self._producer.close(CLOSE_S)
+        except SendFailed:
+            pass  # counted in failed
+        super().close()
