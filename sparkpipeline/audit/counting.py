@@ -17,7 +17,7 @@ from sparkpipeline.audit.matching import Pack
 from sparkpipeline.audit.windows import Windows, untimed
 from sparkpipeline.errors import CodecMissing, CorruptData
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.forms import columns_of
+from sparkpipeline.reading import forms
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.sets import read_sets
 
@@ -70,22 +70,22 @@ class Reading:
         sets = read(rng, self.access[piece.side], options)
         try:
             for message_set in sets:
-                columns = _columns(message_set, options)
-                found = hashed(columns, rng.start, rng.until, HAS_NUMPY)
-                _check_times(piece, found)
-                yield found
-                damage = columns.damage
-                if damage is not None and columns.resume_at < rng.until:
-                    offset = columns.resume_at if damage.offset is None else damage.offset
-                    raise CorruptData(damage.why, topic=rng.topic, partition=rng.partition, offset=offset)
+                for columns in _columns(message_set, options):
+                    found = hashed(columns, rng.start, rng.until, HAS_NUMPY)
+                    _check_times(piece, found)
+                    yield found
+                    damage = columns.damage
+                    if damage is not None and columns.resume_at < rng.until:
+                        offset = columns.resume_at if damage.offset is None else damage.offset
+                        raise CorruptData(damage.why, topic=rng.topic, partition=rng.partition, offset=offset)
         finally:
             if isinstance(sets, Generator):
                 sets.close()
 
 
-def _columns(message_set: MessageSet, options: ReadOptions) -> Columns:
+def _columns(message_set: MessageSet, options: ReadOptions) -> Iterator[Columns]:
     try:
-        return columns_of(message_set, options.check_crcs)
+        yield from forms.pieces(message_set, options.check_crcs, options.batch_bytes)
     except LibraryMissing as missing:
         where = {"topic": message_set.topic, "partition": message_set.partition, "offset": message_set.start}
         raise CodecMissing(str(missing), **where) from None
