@@ -121,6 +121,7 @@ class LoadWork:
         if plan.kind not in KINDS:
             raise Refused(f"the base holds another ledger than a load's: the plan is of kind {plan.kind}",
                           batch=plan.batch)  # fmt: skip
+        self.tell(f"batch {plan.batch}: {plan.kind}, attempt {attempt}")
         if plan.kind == INIT:
             return Staged((), dict(plan.work["facts"]), application)
         if plan.kind == COMPACT:
@@ -261,7 +262,7 @@ def run(work: LoadWork, alone: bool) -> LoadOutcome:
         steps.append(step)
         if not step.again or step.outcome != Outcome.DONE:
             break
-        work.tell(f"batch {step.batch}: the plan that an earlier run left is carried out")
+        work.tell(f"batch {step.batch} is done, which an earlier run had planned; now to what is new")
     outcome = LoadOutcome(tuple(steps))
     if outcome.lost:
         return outcome
