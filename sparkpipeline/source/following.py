@@ -111,9 +111,7 @@ class Following:
 
         everything: whatever the limits of the options are.  Raises DataLoss, NoLeader, Unreachable, UnknownPartition.
         """
-        seen = self._frozen if self._frozen is not None else self._seen(begin)
-        if self._frozen is not None:
-            self._check_loss(begin, self._frozen)
+        seen = self._seen(begin) if self._frozen is None else self._kept(begin, self._frozen)
         self.latest = dict(seen)
         end = {tp: seen.get(tp, at) for tp, at in begin.items()} | seen
         if everything:
@@ -143,17 +141,31 @@ class Following:
         self._sizes |= sampled(unknown, self.brokers.access) if unknown else {}
         return {rng.tp: max(self._sizes[rng.tp], 1.0) for rng in lagging}
 
+    def _kept(self, begin: At, frozen: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The ends of AvailableNow.  What was missing when they were looked up, or behind, is looked up again."""
+        if self._lacks(begin, frozen):
+            seen = self._seen(begin)
+            frozen |= {tp: min(at, seen[tp]) for tp, at in begin.items() if tp in seen and frozen.get(tp, -1) < at}
+        return frozen
+
     def _seen(self, begin: At) -> dict[TopicPartition, int]:
-        """The ends of the logs that are there now."""
+        """The ends of the logs that are there now.
+
+        What is missing or behind is waited for as a leader is: brokers that have just started know of no topic, and a
+        new leader learns only from its replicas how much it may show.
+        """
         latest: dict[TopicPartition, int] = {}
-        for number in self.brokers.attempts():
+        for number in self.brokers.attempts(self.brokers.access.election_ms / 1000):
             latest = self._latest(afresh=number > 0)
-            gone = begin.keys() - latest.keys() - self._gone
-            if not gone and all(latest[tp] >= at for tp, at in begin.items() if tp in latest):
+            if not self._lacks(begin, latest):
                 break
         self._check_loss(begin, latest)
         self._gone -= latest.keys()
         return latest
+
+    def _lacks(self, begin: At, end: At) -> bool:
+        """Whether an end is missing, or before its beginning."""
+        return any(end[tp] < at if tp in end else tp not in self._gone for tp, at in begin.items())
 
     def _latest(self, afresh: bool) -> dict[TopicPartition, int]:
         soon = self._looked_s + LOOK_S - self._now()

@@ -327,6 +327,38 @@ def test_available_now_says_so_when_an_end_moves_back(opened: Opened, cluster: F
         reader.partitions(reader.initialOffset(), end)
 
 
+def test_available_now_looks_again_at_what_was_behind_when_it_looked(opened: Opened, cluster: FakeCluster) -> None:
+    reader = opened(**EARLIEST)
+    at = {"t": {"0": 10, "1": 2}}
+    kept = cluster.logs["t", 1]
+    drop(cluster, 1)
+    cluster.offsets_of = lambda log, when: [0] if when == -2 else [7]  # type: ignore[method-assign]
+    reader.prepareForTriggerAvailableNow()
+    with cluster.lock:
+        cluster.logs["t", 1] = kept
+    del cluster.offsets_of
+    put(cluster, 0, 5)
+    assert reader.latestOffset(at, ALL) == at
+    assert reader.latestOffset(at, ALL) == at
+
+
+def test_available_now_of_a_stream_that_lost_something_goes_on_without_and_ends(
+    opened: Opened, cluster: FakeCluster
+) -> None:
+    at = {"t": {"0": 50, "1": 2}}
+    drop(cluster, 1)
+    strict = opened(**EARLIEST)
+    strict.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLoss, match="t/1 was deleted"):
+        strict.latestOffset(at, ALL)
+    reader = opened(**CARELESS)
+    reader.prepareForTriggerAvailableNow()
+    after = reader.latestOffset(at, ALL)
+    assert after == {"t": {"0": 10, "1": 2}}
+    assert reader.partitions(at, after) == []
+    assert reader.latestOffset(after, ALL) == after
+
+
 def test_available_now_of_a_stream_that_starts_at_a_head_that_moves_on_reads_nothing(
     opened: Opened, cluster: FakeCluster, tmp_path: Path
 ) -> None:
