@@ -18,6 +18,7 @@ from sparkpipeline.ledger.protocol import Advance, Outcome, advance
 from sparkpipeline.load import compacting, hours, outward
 from sparkpipeline.load.cluster import Cluster, Looked, connected, look
 from sparkpipeline.load.counting import RangeCount, counted, read_back, staged_files
+from sparkpipeline.load.eventtime import own_time
 from sparkpipeline.load.executing import Observed, read_and_write
 from sparkpipeline.load.facts import Standing, averages, batch_facts, hour_rows, latest_ms
 from sparkpipeline.load.footers import footers
@@ -214,8 +215,11 @@ class LoadWork:
 
 
 def rule_of(config: LoadConfig) -> HourRule:
-    """How the job finds the hour of a row."""
-    return HourRule(config.time_from, config.time_field, config.time_unit, config.time_callable)
+    """How the job finds the hour of a row.  Raises OptionRefused when its function is not there: a plan with it could
+    never be carried out."""
+    rule = HourRule(config.time_from, config.time_field, config.time_unit, config.time_callable)
+    own_time(rule)
+    return rule
 
 
 def open_ledger(config: LoadConfig, spark: Any | None) -> Ledger:

@@ -19,6 +19,7 @@ secret = shared.secret
 text = shared.text
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _JSON_PATH = re.compile(r"\$(\.[^.\[\]'\"\\\s]+|\[[0-9]+\])+")
 
 
@@ -57,4 +58,12 @@ def json_path(raw: object) -> str:
     found = shared.text(raw)
     if not _JSON_PATH.fullmatch(found):
         raise ValueError("a path such as $.created or $.meta.at")
+    return found
+
+
+def function(raw: object) -> str:
+    """package.module:function; whether it is there is looked at where a plan is made."""
+    found = shared.text(raw)
+    if not _FUNCTION.fullmatch(found):
+        raise ValueError("package.module:function")
     return found

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from groundwork.options import CLASS, Options, Secret, option
+from groundwork.options import Options, Secret, option
 from kafkawire.model import TopicPartition
 from sparkpipeline.load import optionkinds as kinds
 
@@ -166,7 +166,7 @@ class LoadConfig(Options):
         None,
         "with callable: package.module:function(key, value, timestamp_ms) -> ms since 1970, or None; key and value are"
         " bytes or None, and executors must have the module",
-        kind=CLASS,
+        kind=kinds.function,
     )
     lateness_minutes: int = option(
         "lateness.minutes",

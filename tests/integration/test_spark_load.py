@@ -17,7 +17,7 @@ from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster as LocalCluster
 from localkafka.hdfs import Hdfs
 from localkafka.waiting import wait_until
-from sparkpipeline.errors import OffsetOutOfRange, Refused
+from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused
 from sparkpipeline.ledger.model import Plan, Staged
 from sparkpipeline.ledger.protocol import Outcome
 from sparkpipeline.ledger.reports import files_of
@@ -148,6 +148,11 @@ def test_a_callable_finds_the_hour(
     load.run()
     assert load.hours()["2026-01-01T12"] == 1
     assert sum(load.hours().values()) == 10
+    produce(source, TopicPartition(topic, 0), [(None, b"11")])
+    wrong = job(source, tmp_path, spark, topics=[topic], time_from="callable", time_callable=f"{__name__}:nothing")
+    with pytest.raises(OptionRefused, match="has no nothing"):
+        wrong.run()
+    assert load.ledger.state().open_plan is None
 
 
 def test_a_rewind_replaces_files_from_a_time_on_and_positions_stay(

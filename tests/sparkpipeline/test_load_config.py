@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from kafkawire.model import TopicPartition
+from sparkpipeline.commands.load import run
 from sparkpipeline.errors import EXIT_OF, OptionRefused
 from sparkpipeline.load.config import config_of, read_config
 from sparkpipeline.load.reference import table
@@ -48,7 +52,7 @@ def test_the_file_gives_the_job_its_name(tmp_path: Path) -> None:
         ({"time.from": "json"}, "time.from json and time.field go together"),
         ({"time.from": "json", "time.field": "created"}, "expected a path such as $.created"),
         ({"time.callable": "a:b"}, "time.from callable and time.callable go together"),
-        ({"time.from": "callable", "time.callable": "nothing"}, "expected MODULE:NAME"),
+        ({"time.from": "callable", "time.callable": "nothing"}, "expected package.module:function"),
         ({"offsets.storage": "kafka"}, "offsets.storage needs group.id"),
         ({"group.id": "g", "offsets.storage": "dual"}, "offsets.storage dual needs zookeeper.connect"),
         ({"lateness.minutes": "ten"}, "expected a whole number of min"),
@@ -97,9 +101,27 @@ def test_the_example_is_a_job_and_the_table_has_every_option() -> None:
     assert "| `base` |" in table()
 
 
-def test_the_unit_and_its_timer_belong_together() -> None:
+def test_the_unit_runs_the_command_with_the_jobs_file() -> None:
     service = (ROOT / "systemd" / "sparkpipeline-load@.service").read_text()
-    assert "Type=oneshot" in service
-    assert "Restart=on-failure" in service
-    assert "sparkpipeline load run /etc/sparkpipeline/%i.yaml" in service
-    assert "[Timer]" in (ROOT / "systemd" / "sparkpipeline-load@.timer").read_text()
+    (start,) = (line for line in service.splitlines() if line.startswith("ExecStart="))
+    program, *words = shlex.split(start.removeprefix("ExecStart="))
+    assert Path(program).name == "sparkpipeline"
+    assert words[:2] == ["load", "run"]
+    arguments = [word.replace("%i", "orders") for word in words[2:] if word != "$SPARK_OPTIONS"]
+    told = run.make_context("run", arguments).params
+    assert (str(told["job"]), str(told["report"])) == (
+        "/etc/sparkpipeline/orders.yaml", "/var/lib/sparkpipeline/orders/last.json"
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_has_nothing_to_say_about_the_unit_and_its_timer(tmp_path: Path) -> None:
+    for kind in ("service", "timer"):
+        text = (ROOT / "systemd" / f"sparkpipeline-load@.{kind}").read_text()
+        text = text.replace("/usr/local/bin/sparkpipeline", "/bin/true")
+        (tmp_path / f"sparkpipeline-load@orders.{kind}").write_text(text)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *sorted(tmp_path.iterdir())],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
