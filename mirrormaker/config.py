@@ -204,6 +204,7 @@ TARGET_OVERRULED = {
     "queue.buffering.max.messages": "memory is bounded by queued.max.bytes of the source",
     "queue.buffering.max.bytes": "memory is bounded by queued.max.bytes of the source",
     "queue.enqueue.timeout.ms": "what cannot be sent yet is not fetched either",
+    "metrics.enable": "`mirrormaker status` and the status line tell what the target takes",
     "callback.handler": "message.handler of the mirror is the place for a program's own code",
     "event.handler": "message.handler of the mirror is the place for a program's own code",
     "producer.type": "sending is always asynchronous, and nothing is committed before it is acknowledged",

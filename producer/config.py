@@ -191,6 +191,9 @@ class ProducerConfig(Options):
     key_encoder: str = option("key.serializer.class", "", "the same for keys; none given: serializer.class", kind=CLASS)
     version: str = option("kafka.version", "0.8.2", "Kafka release of the brokers", kind=release)
 
+    metrics_enable: bool = option(
+        "metrics.enable", False, "show counts and sizes of this producer through prometheus-client's default registry"
+    )
     callback_handler: str = option(
         "callback.handler", "", "producer.handlers.CallbackHandler with hooks around the queue", kind=CLASS
     )

@@ -20,7 +20,7 @@ from producer.buckets import Buckets, Route
 from producer.config import ProducerConfig
 from producer.delivery import Bucket, Called, Verdict
 from producer.errors import Closed, Undeliverable
-from producer.outcomes import NEVER
+from producer.outcomes import NEVER, Counters
 from producer.rows import codec_of, limit_of, parts
 from producer.sender import Sender
 from producer.sizes import Sizes
@@ -57,6 +57,11 @@ class Feeder:
         self._sender = Sender(source, quick, self._crew, connect, log.warning, by_name=True)
         self._sender.start()
         self._crew.spawn("linger", self._linger)
+
+    @property
+    def counters(self) -> Counters:
+        """What the sender did; from any thread, once started."""
+        return self._sender.counters
 
     # ---- rounds ----------------------------------------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ from producer.feeder import STEP_S, Feeder
 from producer.handlers import CallbackHandler, EventHandler, Item, Promise
 from producer.handling import HandlerQueue
 from producer.messages import KeyedMessage, ProducerData, check_topic
+from producer.metrics import Look, ProducerMetrics
 from producer.plugins import Encoder, Partitioner, Plugins, loaded_handler
 from producer.sizes import TopicSizes
 from producer.unkeyed import Unkeyed
@@ -94,6 +95,7 @@ class Producer:
         )
         self._feeder = Feeder(config, self._dialect, self._buckets, self._callbacks.call)
         self._handlers = self._queue(callback_handler, event_handler)
+        self._metrics = ProducerMetrics(config.client_id, self._look) if config.metrics_enable else None
         self._starting = threading.Lock()
         self._started = self._closed = self._forked = False
         self._resting = True  # not started, closed or forked: send() has to look
@@ -371,6 +373,8 @@ class Producer:
             if self._closed:
                 return
             self._closed = self._resting = True
+        if self._metrics is not None:
+            self._metrics.close()
         if not self._started:
             return
         until = now() + timeout_s
@@ -444,6 +448,9 @@ class Producer:
     def pending(self) -> int:
         """Messages sent and not yet settled."""
         return self.counts.pending
+
+    def _look(self) -> Look:
+        return Look(self.counts, self._feeder.counters if self._started else None, self.sizes)
 
     @property
     def sizes(self) -> dict[str, TopicSizes]:

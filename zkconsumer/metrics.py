@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from groundwork.options import OptionError
+from groundwork.metrics import Families, by_name, collector
 from kafkawire.model import MessageSet
 from zkconsumer.offsets.modes import MODES
 from zkconsumer.status import OffsetsStatus, PartitionStatus
@@ -61,7 +61,7 @@ class ConsumerMetrics:
         self._messages = self._bytes = 0
         self._buckets = [0] * (len(SIZES) + 1)
         self._lock = threading.Lock()
-        self._shown_by = _collector(registry)
+        self._shown_by = collector(registry, _families)
         self._shown_by.add(self)
 
     def observe(self, message_set: MessageSet) -> None:
@@ -79,48 +79,17 @@ class ConsumerMetrics:
         with self._lock:
             return self._messages, self._bytes, list(self._buckets)
 
+    def add_to(self, families: Families) -> None:
+        """What a scrape gets of it."""
+        _add_counts(families, self)
+        _add_gauges(families, self)
+
     def close(self) -> None:
         """Show nothing of it any more; a second call changes nothing."""
         self._shown_by.remove(self)
 
 
-class Collector:
-    """All connectors that one registry shows: a name may be there only once, whoever has numbers for it."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-        self._shown: list[ConsumerMetrics] = []
-        self._lock = threading.Lock()
-
-    def add(self, metrics: ConsumerMetrics) -> None:
-        with self._lock:
-            self._shown.append(metrics)
-            if len(self._shown) == 1:
-                self._registry.register(self)
-
-    def remove(self, metrics: ConsumerMetrics) -> None:
-        with self._lock:
-            if metrics in self._shown:
-                self._shown.remove(metrics)
-                if not self._shown:
-                    self._registry.unregister(self)
-
-    def describe(self) -> list[Any]:
-        """The names, for the registry's check that nobody else has them."""
-        return list(_families().values())
-
-    def collect(self) -> Iterator[Any]:
-        """What a scrape gets."""
-        with self._lock:
-            shown = list(self._shown)
-        families = _families()
-        for metrics in shown:
-            _add_counts(families, metrics)
-            _add_gauges(families, metrics)
-        yield from families.values()
-
-
-def _families() -> dict[str, Any]:
+def _families() -> Families:
     from prometheus_client import core
 
     partition = (*LABELS, "topic", "partition")
@@ -139,10 +108,10 @@ def _families() -> dict[str, Any]:
         core.GaugeMetricFamily("zkconsumer_offsets_mode", "1: where offsets are kept.", labels=(*LABELS, "mode")),
         core.GaugeMetricFamily("zkconsumer_session", "1: the ZooKeeper session's state.", labels=(*LABELS, "state")),
     )
-    return {family.name: family for family in made}
+    return by_name(made)
 
 
-def _add_counts(families: dict[str, Any], metrics: ConsumerMetrics) -> None:
+def _add_counts(families: Families, metrics: ConsumerMetrics) -> None:
     messages, nbytes, counts = metrics.counts()
     families["zkconsumer_messages"].add_metric(metrics.labels, messages)
     families["zkconsumer_bytes"].add_metric(metrics.labels, nbytes)
@@ -153,7 +122,7 @@ def _add_counts(families: dict[str, Any], metrics: ConsumerMetrics) -> None:
     families["zkconsumer_message_size_bytes"].add_metric(metrics.labels, buckets, sum_value=nbytes)
 
 
-def _add_gauges(families: dict[str, Any], metrics: ConsumerMetrics) -> None:
+def _add_gauges(families: Families, metrics: ConsumerMetrics) -> None:
     seen = metrics.look()
     if seen is None:
         return
@@ -169,7 +138,7 @@ def _add_gauges(families: dict[str, Any], metrics: ConsumerMetrics) -> None:
         families["zkconsumer_buffer_bytes"].add_metric(where, row.buffered_bytes)
 
 
-def _add_offsets(families: dict[str, Any], labels: tuple[str, str], offsets: OffsetsStatus) -> None:
+def _add_offsets(families: Families, labels: tuple[str, str], offsets: OffsetsStatus) -> None:
     for mode in MODES:
         families["zkconsumer_offsets_mode"].add_metric((*labels, mode), int(mode == offsets.mode))
     for row in offsets.stores:
@@ -178,22 +147,3 @@ def _add_offsets(families: dict[str, Any], labels: tuple[str, str], offsets: Off
         if row.last is not None:
             seconds = row.last.committed_at_ms / 1000
             families["zkconsumer_offsets_last_commit_seconds"].add_metric((*labels, row.store), seconds)
-
-
-_collectors: dict[int, Collector] = {}  # by registry: one for each, as long as the process lives
-_making = threading.Lock()
-
-
-def _collector(registry: CollectorRegistry | None) -> Collector:
-    try:
-        from prometheus_client import REGISTRY
-    except ImportError:
-        raise OptionError(
-            ["option 'metrics.enable' needs prometheus-client: pip install 'kafka-legacy-mirror[metrics]'"]
-        ) from None
-    shown_by = registry if registry is not None else REGISTRY
-    with _making:
-        found = _collectors.get(id(shown_by))
-        if found is None:
-            found = _collectors[id(shown_by)] = Collector(shown_by)
-        return found
