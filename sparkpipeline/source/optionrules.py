@@ -43,6 +43,12 @@ WITHOUT_EFFECT = {
     "kafka.send.buffer.bytes": "our links size their own buffers",
     "kafka.socket.receive.buffer.bytes": "our links size their own buffers",
     "kafka.metadata.max.age.ms": "leaders are looked up when a query is planned and when one is lost",
+    "kafka.refresh.leader.backoff.ms": "fetchOffset.retryIntervalMs is the wait",
+    "kafka.retry.backoff.ms": "fetchOffset.retryIntervalMs is the wait",
+    "kafka.reconnect.backoff.ms": "fetchOffset.retryIntervalMs is the wait",
+    "kafka.reconnect.backoff.max.ms": "fetchOffset.retryIntervalMs is the wait",
+    "kafka.default.api.timeout.ms": "kafka.socket.timeout.ms bounds each answer",
+    "kafka.connections.max.idle.ms": "links are closed when a task ends",
     "kafka.exclude.internal.topics": "a pattern never chooses __consumer_offsets",
 }
 OF_SPARK = {  # what strictCompat lets pass, with everything that begins with "kafka." and means the same to both

@@ -60,7 +60,12 @@ class SourceOptions(Options):
         kind=kinds.text,
     )
     zookeeper_timeout_ms: int = option(
-        "zookeeper.session.timeout.ms", 10000, "how long ZooKeeper may take to answer", "ms", least=100
+        "zookeeper.session.timeout.ms",
+        10000,
+        "how long ZooKeeper may take to answer",
+        "ms",
+        old="kafka.zookeeper.session.timeout.ms",
+        least=100,
     )
     zookeeper_auth: Secret | None = option(  # noqa: RUF009  # a Secret never changes
         "zookeeper.auth", None, "who we are to ZooKeeper: digest:USER:PASSWORD", kind=kinds.identity, secret=True
