@@ -56,7 +56,8 @@ def windows_of(kind: str, start: Limit, until: Limit) -> Windows:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """bounds: what is read of each partition; cut: those whose logs begin later than at offset 0."""
+    """bounds: what is read of each partition; cut: those that are read from the beginning of a log that does not begin at
+    offset 0 any more."""
 
     bounds: dict[TopicPartition, tuple[int, int]]
     cut: frozenset[TopicPartition]
@@ -83,7 +84,7 @@ def ranges_of(brokers: Brokers, tps: Collection[TopicPartition], start: Limit, u
                 f"the log of the {side} does not hold what is to be compared",
                 topic=tp.topic, partition=tp.partition, start=at[tp], until=to[tp], earliest=first[tp], latest=last[tp],
             )  # fmt: skip
-    cut = frozenset(tp for tp in tps if first[tp] > 0)
+    cut = frozenset(tp for tp in tps if start.offsets is None and at[tp] == first[tp] > 0)
     return Ranges({tp: (at[tp], max(at[tp], to[tp])) for tp in tps}, cut)
 
 

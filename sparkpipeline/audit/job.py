@@ -34,7 +34,7 @@ class Asked:
     bounds    by side: offsets of each partition, start <= offset < until
     windows   of the sums, without blocks
     keyed     topics that are compared as a whole, since their partitions are others in the target
-    cut       by side: partitions whose logs begin later than at offset 0, by retention
+    cut       by side: partitions read from the beginning of a log that does not begin at offset 0 any more
     block     offsets of a block, for messages without a timestamp
     match     False: where sums differ nothing is looked up, so that a loss is not told from a duplicate
     """
@@ -113,16 +113,7 @@ def _groups(
     for scope in scopes:
         most = max(total(windows) for windows in _both(sums, scope))
         firsts.append(firsts[-1] + max(1, -(-most // SHARE_ROWS)))
-    number_of = {scope: n for n, scope in enumerate(scopes)}
-    windows = replace(asked.windows, block=asked.block)
-    wanted: list[Piece] = []
-    shares: dict[tuple[str, int], tuple[int, int]] = {}
-    for piece in every:
-        topic, partition = piece.range.topic, int(str(piece.range.partition))
-        n = number_of.get(Scope(topic, None if topic in asked.keyed else partition))
-        if n is not None:
-            wanted.append(replace(piece, windows=windows))
-            shares[topic, partition] = firsts[n], firsts[n + 1] - firsts[n]
+    wanted, shares = _shares(asked, every, scopes, firsts)
     tasks = dealt(wanted, cores)
     packs = context.parallelize(tasks, len(tasks)).flatMap(Hashing(reading, shares))
     matched = packs.groupByKey(min(firsts[-1], max(len(tasks), firsts[-1] // 8))).mapValues(match)
@@ -136,6 +127,23 @@ def _groups(
     for (n, *key), group in rows:
         groups.setdefault(scopes[n], {})[tuple(key)] = group
     return groups
+
+
+def _shares(
+    asked: Asked, every: Iterable[Piece], scopes: Sequence[Scope], firsts: Sequence[int]
+) -> tuple[list[Piece], dict[tuple[str, int], tuple[int, int]]]:
+    """The pieces of these scopes, and of each partition the first share and how many there are."""
+    number_of = {scope: n for n, scope in enumerate(scopes)}
+    windows = replace(asked.windows, block=asked.block)
+    wanted: list[Piece] = []
+    shares: dict[tuple[str, int], tuple[int, int]] = {}
+    for piece in every:
+        topic, partition = piece.range.topic, int(str(piece.range.partition))
+        n = number_of.get(Scope(topic, None if topic in asked.keyed else partition))
+        if n is not None:
+            wanted.append(replace(piece, windows=windows))
+            shares[topic, partition] = firsts[n], firsts[n + 1] - firsts[n]
+    return wanted, shares
 
 
 @dataclass(frozen=True, slots=True)
