@@ -109,15 +109,13 @@ class Fetching:
 
     def _answer(self, cursor: Cursor) -> _Answer:
         """Raises LinkLost, and what Brokers.leader raises."""
-        held = self._answers.pop(cursor, None)
-        if held is not None and held.to.position == cursor.position:
-            return held
-        if self._asked is not None and cursor not in self._asked.wanted:
+        while True:
+            held = self._answers.pop(cursor, None)
+            if held is not None and held.to.position == cursor.position:
+                return held
+            if self._asked is None:
+                self._ask([cursor, *self._later(cursor)], self._brokers.leader(cursor.range.tp, self._failures > 0))
             self._receive()
-        if self._asked is None:
-            self._ask([cursor, *self._later(cursor)], self._brokers.leader(cursor.range.tp, self._failures > 0))
-        self._receive()
-        return self._answers.pop(cursor)
 
     def _ask(self, cursors: Sequence[Cursor], broker: Broker) -> None:
         """Send a request for the first of them, and as many of the others as are small and led there."""

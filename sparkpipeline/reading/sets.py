@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from contextlib import closing
 
 from kafkawire.model import MessageSet
 from sparkpipeline.access import ClusterAccess
@@ -18,8 +19,9 @@ def read_sets(rng: OffsetRange, access: ClusterAccess, options: ReadOptions) -> 
     Offsets that no set covers are gaps.  Raises OffsetOutOfRange, DataLoss, CorruptData, MessageTooLarge, NoLeader,
     UnknownPartition, Unreachable.  Checksums are checked by whoever reads the messages.
     """
-    for _, message_set in read_many([rng], access, options):
-        yield message_set
+    with closing(read_many([rng], access, options)) as sets:
+        for _, message_set in sets:
+            yield message_set
 
 
 def read_many(
