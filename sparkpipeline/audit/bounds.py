@@ -56,8 +56,7 @@ def windows_of(kind: str, start: Limit, until: Limit) -> Windows:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """bounds: what is read of each partition; cut: those that are read from the beginning of a log that does not begin at
-    offset 0 any more."""
+    """bounds: what is read of each partition; cut: those read from where a log begins, behind offset 0."""
 
     bounds: dict[TopicPartition, tuple[int, int]]
     cut: frozenset[TopicPartition]
