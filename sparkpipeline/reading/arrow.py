@@ -97,10 +97,8 @@ def _timestamp_types(pieces: Pieces, options: ReadOptions) -> Any:
 
 def _fallback(options: ReadOptions) -> Any:
     """The timestamp of a message without one."""
-    if options.timestamp_fallback == "null":
-        return pa.scalar(None, MICROS)
-    millis = options.plan_time_ms if options.timestamp_fallback == "plan" else NO_TIME
-    return pa.scalar(millis, MILLIS).cast(MICROS)
+    millis = {"none": NO_TIME, "null": None, "plan": options.plan_time_ms}[options.timestamp_fallback]
+    return pa.scalar(None if millis is None else 1000 * millis, MICROS)
 
 
 def _known(columns: Sequence[Column | None], pieces: Pieces) -> Any:
