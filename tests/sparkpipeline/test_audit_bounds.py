@@ -132,3 +132,26 @@ def test_without_matching_only_another_order_is_known_for_what_it_is() -> None:
 
 def test_scopes_are_listed_by_number() -> None:
     assert [s.partition for s in in_order([Scope("t", 10), Scope("t", 9), Scope("t", None)])] == [None, 9, 10]
+
+
+def test_a_time_begins_where_the_broker_says_and_at_the_beginning_where_it_knows_nothing(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def at_time(times: object) -> dict[TopicPartition, int | None]:
+        asked.append(times)
+        return {T0: 3, T1: None}
+
+    monkeypatch.setattr(brokers, "at_time", at_time)
+    found = ranges_of(brokers, [T0, T1], Limit(time_ms=1000), Limit(time_ms=2000), SOURCE)
+    assert found.bounds == {T0: (3, 5), T1: (0, 0)}  # the end is the log's: messages are cut by their own times
+    assert asked == [{T0: 1000, T1: 1000}]
+
+
+def test_a_log_is_cut_where_it_is_read_from_a_beginning_behind_offset_0(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brokers, "earliest", lambda tps: {T0: 2})
+    assert ranges_of(brokers, [T0], Limit(), Limit(), SOURCE).cut == {T0}
+    assert ranges_of(brokers, [T0], Limit(offsets={T0: 2}), Limit(), SOURCE).cut == frozenset()
