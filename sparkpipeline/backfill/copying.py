@@ -112,7 +112,7 @@ def copy_chunk(task: Task, attempt: int = 0) -> Copied:
     Raises PipelineError with the coordinates of what is wrong.
     """
     if task.target_start is None:
-        return _at_least_once(task)
+        return _at_least_once(task, attempt)
     return _exclusive(task, task.target_start, task.is_settled and attempt == 0)
 
 
@@ -168,14 +168,15 @@ def _reached(task: Task, target_start: int, is_settled: bool) -> tuple[int, Reac
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
 
-def _at_least_once(task: Task) -> Copied:
+def _at_least_once(task: Task, attempt: int) -> Copied:
+    """Attempts before this one may have written all of it."""
     sender = TaskSender(task.target, task.config, called="source_offset")
     try:
         messages, size = _dealt(task, sender) if task.partitioner else _passed(task, task.rng.start, sender)
         sender.flush()
     finally:
         sender.close()
-    return Copied(messages, size, may_repeat=sender.may_repeat)
+    return Copied(messages, size, may_repeat=sender.may_repeat + attempt * messages)
 
 
 def _send(task: Task, position: int, watch: Exclusive) -> tuple[int, int]:

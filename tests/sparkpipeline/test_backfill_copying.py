@@ -141,6 +141,12 @@ def test_at_least_once_counts_what_may_be_there_twice():
         assert copied.messages == 40
 
 
+def test_a_second_attempt_counts_all_of_its_chunk_as_repeated():
+    with filled(40) as source, FakeCluster({"t": 1}) as target:
+        made = task(source, target, 0, 40, target_start=None)
+        assert [copy_chunk(made, attempt).may_repeat for attempt in range(2)] == [0, 40]
+
+
 def test_keys_choose_and_nothing_is_lost():
     with filled(60, codec=True) as source, FakeCluster({"t": 3}) as target:
         made = task(source, target, 5, 55, target_start=None, partitioner="default", partitions=3, codec=1)
