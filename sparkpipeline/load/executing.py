@@ -38,8 +38,17 @@ class Observed:
     crcs: int
 
 
+@dataclass(frozen=True, slots=True)
+class ToRead:
+    """What is read.  plan_ms: when it was planned; may_lose: what was deleted since is left out, and no error."""
+
+    plan: LoadPlan
+    plan_ms: int
+    may_lose: bool
+
+
 def read_and_write(
-    spark: Any, config: LoadConfig, access: ClusterAccess, plan: LoadPlan, plan_ms: int, staging: str, files: Files
+    spark: Any, config: LoadConfig, access: ClusterAccess, wanted: ToRead, staging: str, files: Files
 ) -> Observed:
     """Read the plan's ranges into staging, which must not exist.  Raises what Spark raises, and Mismatch."""
     from pyspark.sql import Observation
@@ -48,7 +57,7 @@ def read_and_write(
     counted = Observation()
     crc = F.col("valueCrc")
     rows = (
-        read(spark, config, access, plan)
+        read(spark, config, access, wanted)
         .observe(
             counted,
             F.count(F.lit(1)).alias("rows"),
@@ -60,28 +69,28 @@ def read_and_write(
         )
         .drop(*COUNTED)
     )
-    write(rows.withColumns(hour_columns(plan.rule, plan_ms)), config, staging, files)
+    write(rows.withColumns(hour_columns(wanted.plan.rule, wanted.plan_ms)), config, staging, files)
     seen = counted.get
     return Observed(
         seen["rows"], seen["numbers"] or 0, seen["begun"] or 0, ((seen["high"] or 0) << 16) + (seen["low"] or 0)
     )
 
 
-def read(spark: Any, config: LoadConfig, access: ClusterAccess, plan: LoadPlan) -> Any:
+def read(spark: Any, config: LoadConfig, access: ClusterAccess, wanted: ToRead) -> Any:
     """The plan's rows, and the two columns that count them."""
     columns = ", ".join([schema_text(config.include_headers), *(f"{name} {kind}" for name, kind in COUNTED.items())])
-    options = source_options(config, access, plan)
+    options = source_options(config, access, wanted)
     return spark.read.format("kafka08").options(**options).schema(columns).load()
 
 
-def source_options(config: LoadConfig, access: ClusterAccess, plan: LoadPlan) -> dict[str, str]:
+def source_options(config: LoadConfig, access: ClusterAccess, wanted: ToRead) -> dict[str, str]:
     """What format("kafka08") is told."""
     told: Mapping[str, object] = {
         "kafka.bootstrap.servers": ",".join(f"{host}:{port}" for host, port in access.bootstrap),
         "protocol": access.release,
-        "offsetRanges": ranges_text(plan.ranges),
-        "rangesPerTask": ",".join(str(count) for count in plan.tasks),
-        "failOnDataLoss": config.out_of_range == "fail",
+        "offsetRanges": ranges_text(wanted.plan.ranges),
+        "rangesPerTask": ",".join(str(count) for count in wanted.plan.tasks),
+        "failOnDataLoss": not wanted.may_lose,
         "includeHeaders": config.include_headers,
         "kafka.client.id": access.client_id,
         "kafka.socket.timeout.ms": access.socket_timeout_ms,

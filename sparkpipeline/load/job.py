@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
-from zlib import crc32
 
 from groundwork.failpoints import failpoint
 from sparkpipeline.errors import DataLoss, OffsetOutOfRange, Refused, code_in
@@ -19,7 +19,7 @@ from sparkpipeline.load import compacting, hours, outward
 from sparkpipeline.load.cluster import Cluster, Looked, connected, look
 from sparkpipeline.load.counting import RangeCount, counted, read_back, staged_files
 from sparkpipeline.load.eventtime import own_time
-from sparkpipeline.load.executing import Observed, read_and_write
+from sparkpipeline.load.executing import Observed, ToRead, read_and_write
 from sparkpipeline.load.facts import Standing, averages, batch_facts, hour_rows, latest_ms
 from sparkpipeline.load.footers import footers
 from sparkpipeline.load.names import Hour, final_name
@@ -157,16 +157,19 @@ class LoadWork:
         self, plan: Plan, work: LoadPlan, standing: Standing, staging: str
     ) -> tuple[Observed, list[RangeCount]]:
         """Read, write and count."""
-        config, files = self.config, self.ledger.files
+        files = self.ledger.files
+        # What a rewind replaces must come again, whatever the policy for messages that were never loaded.
+        may_lose = self.config.out_of_range == "earliest" and plan.kind == LOAD
+        wanted = ToRead(work, plan.created_ms, may_lose)
         size = sum(int(rng.count * standing.averages.get(rng.topic, 1024)) for rng in work.ranges)
         with self.watch(f"batch {plan.batch}: loading", len(work.tasks), work.rows, size):
-            seen = read_and_write(self.spark, config, self.cluster.access, work, plan.created_ms, staging, files)
+            seen = read_and_write(self.spark, self.config, self.cluster.access, wanted, staging, files)
         with self.watch(f"batch {plan.batch}: reading back", 0, seen.rows, size):
             backs = read_back(self.spark, [staging], work.rule) if seen.rows else {}
         listed = [info for info in walk(files, staging) if info.name.endswith(".parquet")]
         found = footers([info.path for info in listed], self.spark, not needs_spark(self.ledger.base))
         staged = staged_files(listed, staging, backs, found)
-        return seen, counted(work, staged, seen, config.compacted, config.out_of_range == "earliest")
+        return seen, counted(work, staged, seen, self.config.compacted, may_lose)
 
     @contextmanager
     def _told_what_helps(self, batch: int) -> Iterator[None]:
@@ -193,8 +196,8 @@ class LoadWork:
             self.tell(f"batch {manifest.batch}: {late} rows belong to hours that were closed already")
         outward.copy(self.config, self.cluster, Standing.of(manifest).positions, self.tell)
 
-    def close_hours(self, manifests: tuple[Manifest, ...]) -> list[str]:
-        """Mark what is complete now; the folders that got a marker, below the base."""
+    def close_hours(self, outcome: LoadOutcome) -> list[str]:
+        """Mark what is complete now, after these steps; the folders that got a marker, below the base."""
         standing = Standing.of(self.ledger.state().newest)
         if not self.config.close_hours or not standing.positions:
             return []
@@ -205,7 +208,9 @@ class LoadWork:
         of_job |= {tp: 0 for tp in looked.logs if tp not in of_job}
         until = hours.closed_until(of_job, {tp.topic for tp in of_job}, self.config.lateness_minutes * 60_000)
         complete = hours.to_close(self.ledger.live_files().values(), until)
-        touched = {name.hour for m in manifests for f in m.files if (name := final_name(f.final)) is not None}
+        recovered = [self.ledger.manifest(batch) for step in outcome.steps for batch in step.recovered]
+        files_now = [file for manifest in (*recovered, *outcome.manifests) for file in manifest.files]
+        touched = {name.hour for file in files_now if (name := final_name(file.final)) is not None}
         files, base = self.ledger.files, self.ledger.base
         return [
             hour.folder
@@ -239,8 +244,9 @@ def at_work(config: LoadConfig, spark: Any, ledger: Ledger) -> Iterator[tuple[Cl
         if cluster.zk is None:
             yield cluster, False
             return
-        path = f"/sparkpipeline/load/{config.name}-{crc32(ledger.base.encode()):08x}"
-        who = f"{spark.sparkContext.applicationId} {ledger.base}"
+        # By the base alone: two jobs of other names on one base are one job.
+        path = f"/sparkpipeline/load/{sha256(ledger.base.encode()).hexdigest()[:16]}"
+        who = f"{config.name} {spark.sparkContext.applicationId} {ledger.base}"
         # A driver that was killed holds it until its session is over.
         with lock(cluster.zk, path, who, wait_s=config.zookeeper_timeout_ms / 1000 * 1.5) as held:
             if not held:
@@ -270,4 +276,4 @@ def run(work: LoadWork, alone: bool) -> LoadOutcome:
     outcome = LoadOutcome(tuple(steps))
     if outcome.lost:
         return outcome
-    return LoadOutcome(outcome.steps, tuple(work.close_hours(outcome.manifests)))
+    return LoadOutcome(outcome.steps, tuple(work.close_hours(outcome)))

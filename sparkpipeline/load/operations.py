@@ -69,6 +69,8 @@ class RewindWork(LoadWork):
         standing, wanted = Standing.of(ledger.state().newest), self.wanted
         partition = None if wanted.partition is None else _partition(wanted.partition)
         looked, _ = self.look(standing)
+        if wanted.topic in self.config.compacted:
+            self.tell(f"{wanted.topic} is compacted: what its cleaner has removed since then is not loaded again")
         files = [file for file in ledger.live_files().values() if f"/topic={wanted.topic}/" in file.final]
         batches = sorted({file.batch for file in files if final_name(file.final) is not None})
         latest: dict[tuple[TopicPartition, int, int], int | None] = {}

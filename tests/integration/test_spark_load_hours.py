@@ -59,7 +59,7 @@ def test_hours_are_utc_in_every_zone(spark: Any, zone: str) -> None:
 
 def test_rows_of_a_file_are_in_the_order_of_their_offsets(spark: Any, tmp_path: Path) -> None:
     rows = spark.range(0, 4000, numPartitions=1).selectExpr(
-        "cast(null as binary) key", "cast(id as binary) value", "concat('t', id % 2) topic",
+        "cast(null as binary) key", "cast(cast(id as string) as binary) value", "concat('t', id % 2) topic",
         "cast(id % 3 as int) partition",
         "5000 - id offset", f"timestamp_millis({TEN} + id * 3600) timestamp", "0 timestampType",
     )  # fmt: skip
