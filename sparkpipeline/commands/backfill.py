@@ -196,8 +196,8 @@ def _tell_bound(job: Backfill, parallel: int) -> None:
     if request.exclusive:
         return
     _tell(
-        f"at least once: a crash (of this command, of executors) repeats at most {bound(job.plan, parallel):,} messages (a"
-        f" chunk for each of {parallel} tasks), a lost connection what was on it"
+        f"at least once: a crash (of this command, of executors) repeats at most {bound(job.plan, parallel):,} messages"
+        f" (a chunk for each of {parallel} tasks), a lost connection what was on it"
     )
     left = job.may_repeat()
     if left:

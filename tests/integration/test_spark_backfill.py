@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from groundwork import failpoints
+from kafkawire.cluster.fixed import parse_addresses
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from producer.partitioners import murmur2_partitioner
+from sparkpipeline.access import ClusterAccess
 from sparkpipeline.commands.cli import outcome
 from sparkpipeline.groupnodes import read_positions
+from sparkpipeline.positions import read_group
 from tests.conftest import Unique
 from tests.integration.mirroring import Mirror
 from tests.integration.sparktopics import everything, produce, simple, stored
@@ -113,7 +116,8 @@ def test_a_run_that_breaks_is_gone_on_with_and_repeats_nothing(
     spark: Any, source: ClusterClient, target: ClusterClient, unique: Unique, topic: str, tmp_path: Path, point: str
 ) -> None:
     group, folder = unique.group("mirror"), str(tmp_path / "backfill")
-    command = ["backfill", folder, *clusters(source, target, topic), "--group", group, "--chunk", "1500", "--execute"]
+    command = ["backfill", folder, *clusters(source, target, topic), "--group", group, "--offsets-storage", "dual",
+               "--chunk", "1500", "--execute"]  # fmt: skip
     failpoints.arm(point)
     try:
         with pytest.raises(Exception, match=point.partition("=")[0]):
@@ -124,7 +128,11 @@ def test_a_run_that_breaks_is_gone_on_with_and_repeats_nothing(
     assert {p: pairs(found) for p, found in everything(target, topic).items()} == {
         0: rows(0, 100) + rows(0, 4000), 1: rows(0, 4000), 2: rows(0, 4000) + rows(4000, 4000),
     }  # fmt: skip
-    assert read_positions(source.zk(), group, [TopicPartition(topic, 2)]) == {TopicPartition(topic, 2): 8000}
+    tps = [TopicPartition(topic, p) for p in range(3)]
+    ends = dict(zip(tps, (4000, 4000, 8000), strict=True))
+    assert read_positions(source.zk(), group, tps) == ends
+    access = ClusterAccess(tuple(parse_addresses(source.brokers, "brokers")), "0.8.2")
+    assert read_group(group, tps, "kafka", access) == ends
 
 
 def test_a_daemon_at_work_is_named_and_nothing_is_done(
