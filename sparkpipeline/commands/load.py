@@ -22,7 +22,14 @@ import click
 from groundwork.output import EXIT, fail, write
 from sparkpipeline.commands import loadrows
 from sparkpipeline.commands.loadchanges import CHANGES, job_argument, tell
-from sparkpipeline.commands.options import output_option, report_option, session, spark_options, write_report
+from sparkpipeline.commands.options import (
+    failure_reported,
+    output_option,
+    report_option,
+    session,
+    spark_options,
+    write_report,
+)
 from sparkpipeline.commands.progress import SparkProgress
 from sparkpipeline.ledger.opening import needs_spark
 from sparkpipeline.ledger.reports import files_of, status_of
@@ -77,7 +84,7 @@ def run(job: Path, master: str | None, conf: dict[str, str], output: str, report
         told.append(sentence)
         tell(sentence)
 
-    with session(config.name, master, conf) as spark:
+    with failure_reported(report, job=config.name, base=config.base), session(config.name, master, conf) as spark:
         outcome = run_load(config, spark, say, SparkProgress(spark).watch)
     rows = loadrows.of_outcome(outcome)
     write(rows, loadrows.BATCH, output)

@@ -11,6 +11,7 @@ from groundwork.output import EXIT, write
 from sparkpipeline.commands import loadrows
 from sparkpipeline.commands.options import (
     execute_option,
+    failure_reported,
     go_ahead,
     output_option,
     report_option,
@@ -113,7 +114,7 @@ def rewind(
     trash for a while.  Positions do not change."""
     config = read_config(job)
     wanted = RewindWanted(topic, time_of(time), partition, allow_partial)
-    with session(config.name, master, conf) as spark:
+    with failure_reported(report, job=config.name, base=config.base), session(config.name, master, conf) as spark:
         found = preview_rewind(config, spark, tell, wanted)
         for tp, why in found.kept:
             tell(f"{tp} {why}")
@@ -148,7 +149,7 @@ def compact(
     """Make one file of many, for each hour and partition of a day.  Nothing is read from Kafka."""
     config = read_config(job)
     wanted = CompactWanted(_date(date), topic, None if hour is None else hour.zfill(2), min_files)
-    with session(config.name, master, conf) as spark:
+    with failure_reported(report, job=config.name, base=config.base), session(config.name, master, conf) as spark:
         found = preview_compact(config, spark, wanted)
         if dry_run or not found:
             write([(g.hour.folder, g.partition, len(g.files), g.rows, g.bytes) for g in found],

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from groundwork.output import FORMS
-from sparkpipeline.errors import OptionRefused
+from sparkpipeline.errors import OptionRefused, sentence_in
 from sparkpipeline.session import spark_session
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -96,6 +96,18 @@ def session(name: str, master: str | None = None, conf: Mapping[str, str] | None
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def failure_reported(path: Path | None, **about: Any) -> Iterator[None]:
+    """When the block fails the report says so: the one of the last success would be taken for this run's."""
+    try:
+        yield
+    except BaseException as exc:
+        text = str(exc) or type(exc).__name__
+        error = sentence_in(text) or text.splitlines()[0]
+        write_report(path, {**about, "outcome": "failed", "error": error})
+        raise
 
 
 def write_report(path: Path | None, document: Mapping[str, Any]) -> None:

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.commands import loadrows
-from sparkpipeline.commands.options import go_ahead, spark_options, write_report
+from sparkpipeline.commands.options import failure_reported, go_ahead, spark_options, write_report
 from sparkpipeline.commands.progress import SparkProgress, line
-from sparkpipeline.errors import OptionRefused
+from sparkpipeline.errors import OptionRefused, Refused
 from sparkpipeline.ledger.model import FileEntry, Manifest, Plan
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.planning import Log
@@ -133,5 +133,10 @@ def test_a_report_is_whole_or_refused(tmp_path: Path) -> None:
     write_report(tmp_path / "report.json", {"rows": 1})
     assert json.loads((tmp_path / "report.json").read_text()) == {"rows": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+    with pytest.raises(Refused), failure_reported(tmp_path / "report.json", job="orders"):
+        raise Refused("another driver is at this job", lock="/x")
+    assert json.loads((tmp_path / "report.json").read_text()) == {
+        "job": "orders", "outcome": "failed", "error": "KAFKA08_REFUSED lock=/x: another driver is at this job"
+    }  # fmt: skip
     with pytest.raises(OptionRefused, match="--report"):
         write_report(tmp_path / "no" / "report.json", {})
