@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 
+from kafkawire.buffers import Buffers
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.metadata import Unreachable as NobodyAnswers
 from kafkawire.cluster.view import ClusterView
@@ -38,17 +39,18 @@ _UNKNOWN = 3  # a topic's error in Metadata
 
 
 class Brokers:
-    """known: leaders that the planner found; believed until `afresh` is asked for."""
+    """known: leaders that the planner found; believed until `afresh` is asked for.  buffers: as Links takes them."""
 
     def __init__(
         self,
         access: ClusterAccess,
         known: Mapping[TopicPartition, Broker] | None = None,
         sleep: Callable[[float], object] = time.sleep,
+        buffers: Buffers | None = None,
     ) -> None:
         self.access = access
         self.dialect: Dialect = dialect(access.release)
-        self.links = Links(access.client_id, timeout_ms=access.socket_timeout_ms)
+        self.links = Links(access.client_id, timeout_ms=access.socket_timeout_ms, buffers=buffers)
         self._metadata = MetadataSource(access.bootstrap, self.dialect, self.links)
         self._known = dict(known or {})
         self._view: ClusterView | None = None

@@ -13,14 +13,23 @@ from kafkawire.net.link import Connect, Link
 
 
 class Links:
-    """A pool of links; takes no part in what goes over them.  Connecting happens on a link's first send."""
+    """A pool of links; takes no part in what goes over them.  Connecting happens on a link's first send.
 
-    def __init__(self, client_id: str, connect: Connect = socket.create_connection, timeout_ms: int = 30000) -> None:
+    buffers: what fetched sets are received into, where several pools are to share it; else each has its own.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        connect: Connect = socket.create_connection,
+        timeout_ms: int = 30000,
+        buffers: Buffers | None = None,
+    ) -> None:
         self.client_id = client_id
         self._connect = connect
         self._timeout_ms = timeout_ms
         self._links: dict[tuple[int, str], Link] = {}
-        self._buffers = Buffers()  # of all links together
+        self._buffers = buffers or Buffers()  # of all links together
 
     def link(self, broker: Broker, purpose: str) -> Link:
         """The link for this purpose; a new one when there is none, it is broken, or the broker has another address."""

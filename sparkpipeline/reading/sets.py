@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import closing
 
+from kafkawire.buffers import Buffers
 from kafkawire.model import MessageSet
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.fetching import Fetching
 from sparkpipeline.reading.options import ReadOptions
+
+# Of this process: a worker runs one task after the other, and memory that is new costs a page fault every 4 KB.
+_ROOM = Buffers(32 << 20)
 
 
 def read_sets(rng: OffsetRange, access: ClusterAccess, options: ReadOptions) -> Generator[MessageSet, None, None]:
@@ -32,5 +36,5 @@ def read_many(
     All links are closed when it ends, or is closed or dropped.
     """
     known = {rng.tp: rng.leader for rng in ranges if rng.leader is not None}
-    with Brokers(access, known) as brokers:
+    with Brokers(access, known, buffers=_ROOM) as brokers:
         yield from Fetching(ranges, brokers, options).sets()
