@@ -168,7 +168,7 @@ class Parquet(CopyWork):
         return FileEntry(staged, final, self.spark.read.parquet(part.path).count(), part.size)
 
 
-@pytest.mark.parametrize("where", ["hdfs", "disk"])
+@pytest.mark.parametrize("where", ["disk", "hdfs"])
 def test_spark_writes_where_it_is_told_and_reads_what_is_published(
     where: str, spark: Any, hdfs: Hdfs, tmp_path: Path
 ) -> None:
