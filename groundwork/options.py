@@ -194,7 +194,7 @@ class _Reading:
         found: dict[str, Any],
     ) -> None:
         keys = [key for key in (spec.key, *spec.old) if key in values]
-        if not keys and spec.required and spec.instead not in values:
+        if not keys and spec.required and not _instead(cls, spec, values):
             self.problems.append(f"{where}: option '{spec.key}' is missing: {spec.meaning}")
         for key in keys:
             try:
@@ -230,6 +230,12 @@ class _Reading:
         if not isinstance(raw, (list, tuple)):
             raise Wrong("a list of sections")
         return tuple(self.section(section, values, f"{path}[{i}]") for i, values in enumerate(raw))
+
+
+def _instead(cls: type[Options], spec: Option, values: Mapping[object, object]) -> bool:
+    """Whether the option is given, by any of its names, that takes the place of a required one."""
+    takes = next((other for other in specs(cls).values() if other.key == spec.instead), None)
+    return takes is not None and any(name in values for name in (takes.key, *takes.old))
 
 
 def _section_of(hint: Any) -> type[Options] | None:

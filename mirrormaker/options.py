@@ -92,6 +92,11 @@ class Target(ProducerConfig):
 
     def problems(self) -> Iterable[str]:
         yield from ProducerConfig.problems(self)
+        if self.zookeeper_connect:
+            yield (
+                "'zookeeper.connect' (zk.connect) finds no brokers for a mirror: give 'metadata.broker.list', and "
+                "'target.zookeeper.connect' for topics to be created"
+            )
         files = (self.zookeeper_ssl_ca, self.zookeeper_ssl_certificate, self.zookeeper_ssl_key)
         yield from tls_problems(TARGET_SSL, self.zookeeper_ssl, *files)
         if not self.zookeeper and (self.zookeeper_auth is not None or self.zookeeper_ssl):

@@ -65,13 +65,8 @@ class ProducerConfig(Options):
         "buffer.size": "the operating system sizes socket buffers",
         "serializer.encoding": "text is always sent as UTF-8",
         "connect.timeout.ms": "request.timeout.ms bounds connecting too",
-        "reconnect.interval": "a connection is kept while it works",
-        "reconnect.time.interval.ms": "a connection is kept while it works",
-        "zk.connect": "brokers are found through metadata.broker.list",
-        "zk.sessiontimeout.ms": "brokers are found through metadata.broker.list",
-        "zk.connectiontimeout.ms": "brokers are found through metadata.broker.list",
-        "zk.synctime.ms": "brokers are found through metadata.broker.list",
-        "zk.read.num.retries": "brokers are found through metadata.broker.list",
+        "zk.synctime.ms": "ZooKeeper's answers are taken as they come, and watched",
+        "zk.read.num.retries": "partitions are looked up again as often as message.send.max.retries says",
     }
     JVM_CLASSES: ClassVar = {
         "kafka.producer.DefaultPartitioner": "default",
@@ -104,8 +99,21 @@ class ProducerConfig(Options):
     }
 
     brokers: tuple[tuple[str, int], ...] = option(
-        "metadata.broker.list", (), "brokers that are asked for all others: host:port,…",
-        old="broker.list", kind=brokers, required=True,
+        "metadata.broker.list", (), "brokers that are asked for all others: host:port,…; one may be a load balancer",
+        old="broker.list", kind=brokers, required=True, instead="zookeeper.connect",
+    )  # fmt: skip
+    zookeeper_connect: str = option(
+        "zookeeper.connect", "",
+        "in place of metadata.broker.list: host:port,host:port/chroot of a ZooKeeper that knows brokers and partitions",
+        old="zk.connect",
+    )  # fmt: skip
+    zookeeper_session_ms: int = option(
+        "zookeeper.session.timeout.ms", 6000, "how long that ZooKeeper may be silent", "ms",
+        old="zk.sessiontimeout.ms", least=100,
+    )  # fmt: skip
+    zookeeper_connection_ms: int = option(
+        "zookeeper.connection.timeout.ms", 6000, "how long it may take to answer at first", "ms",
+        old="zk.connectiontimeout.ms", least=1,
     )  # fmt: skip
     acks: int = option(
         "request.required.acks", -1,
@@ -168,6 +176,10 @@ class ProducerConfig(Options):
     reconnect_ms: int = option(
         "reconnect.backoff.ms", 1000, "least time between two connects to a broker", "ms", least=0
     )
+    reconnect_sends: int = option(
+        "reconnect.interval", 0, "requests after which a connection is made anew, for load balancers; 0: never", least=0
+    )
+    reconnect_time_ms: int = option("reconnect.time.interval.ms", 0, "time after which it is; 0 or below: never", "ms")
     client_id: str = option("client.id", "", "what the brokers' logs call this producer")
     type: str = option(
         "producer.type", "async", "async: send() queues; sync: it returns once the message is stored",
@@ -212,6 +224,11 @@ class ProducerConfig(Options):
         return self.type == "sync"
 
     def problems(self) -> Iterable[str]:
+        if self.brokers and self.zookeeper_connect:
+            yield (
+                "'metadata.broker.list' and 'zookeeper.connect' are two ways to find the brokers, and both are given: "
+                "keep one"
+            )
         if self.batch_messages > self.queue_messages:
             yield (
                 f"batch.num.messages ({self.batch_messages}) is larger than queue.buffering.max.messages "

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from groundwork.crew import Crew, Event, connect, now, sleep
 from kafkawire.cluster.metadata import MetadataSource
@@ -24,6 +25,9 @@ from producer.outcomes import NEVER, Counters
 from producer.rows import codec_of, limit_of, parts
 from producer.sender import Sender
 from producer.sizes import Sizes
+
+if TYPE_CHECKING:
+    from producer.zookeeper import ZookeeperSource
 
 log = logging.getLogger(__name__)
 
@@ -52,11 +56,38 @@ class Feeder:
         self._armed = Event()
         self._room = Event()
         self._links = Links(config.client_id, connect, config.request_timeout_ms)
-        source = MetadataSource(config.brokers, self._dialect, self._links)
+        self._zookeeper = self._source()
+        source = self._zookeeper or MetadataSource(config.brokers, self._dialect, self._links)
+        live = None if self._zookeeper is None else self._live
         quick = replace(config, linger_ms=0)  # messages waited for company in their buckets
-        self._sender = Sender(source, quick, self._crew, connect, log.warning, by_name=True)
+        self._sender = Sender(source, quick, self._crew, connect, log.warning, by_name=True, live=live)
+        if self._zookeeper is not None:
+            self._zookeeper.changed = self._sender.leaders.ask
         self._sender.start()
         self._crew.spawn("linger", self._linger)
+
+    def _source(self) -> ZookeeperSource | None:
+        config = self._config
+        if not config.zookeeper_connect:
+            return None
+        from producer.zookeeper import ZookeeperSource  # here: who has a list of brokers needs no kazoo
+
+        return ZookeeperSource(
+            config.zookeeper_connect,
+            config.zookeeper_session_ms,
+            config.zookeeper_connection_ms,
+            self._dialect,
+            self._links,
+        )
+
+    def _live(self) -> frozenset[int]:
+        assert self._zookeeper is not None
+        return self._zookeeper.brokers
+
+    @property
+    def pool(self) -> dict[int, bool]:
+        """Brokers that there is a way to, and whether it is connected."""
+        return self._sender.pool
 
     @property
     def counters(self) -> Counters:
@@ -163,6 +194,8 @@ class Feeder:
             left = self.flush(timeout_s)
         finally:
             self._sender.close(0.0)
+            if self._zookeeper is not None:
+                self._zookeeper.close()
             self._links.close()
             self._fail_all(
                 Closed(f"not acknowledged within {timeout_s:g} s when the producer was closed: it may be stored")

@@ -66,12 +66,31 @@ class Lane:
         self._link: Link | None = None  # the one that is open
         self._next_connect = 0.0
         self._unreachable = False
-        self._closed = False
+        self._closed = self._kept_open = False
+        self._sends, self._opened_at = 0, 0.0  # of the link that is open
         self._rng = random.Random()
 
     @property
     def in_flight(self) -> int:
         return len(self._flights)
+
+    @property
+    def connected(self) -> bool:
+        return self._link is not None and self._link.broken is None
+
+    def keep_open(self) -> None:
+        """Connect also while there is nothing to send."""
+        if not self._kept_open:
+            self._kept_open = True
+            self.wake.set()
+
+    def leave(self, why: str) -> None:
+        """Its broker is gone for good: what is in flight has an unknown outcome, and goes again elsewhere."""
+        link = self._link
+        if link is not None:
+            self._lost(link, LinkLost(why))
+            self._s.links.drop(link.broker, PURPOSE)
+        self.close()
 
     def close(self) -> None:
         self._closed = True
@@ -81,6 +100,8 @@ class Lane:
     def run_sending(self) -> None:
         while not self._closed:
             self.wake.clear()
+            if self._kept_open and not self.connected:
+                self._open()
             if not self._send_one():
                 self.wake.wait(self._pause())
 
@@ -131,6 +152,7 @@ class Lane:
             self._lost(link, lost)
             return
         self._s.outcomes.counters.requests += 1
+        self._sends += 1
         failpoint("after send before ack")
         if request.expects_reply:
             self._flying.set()
@@ -146,6 +168,9 @@ class Lane:
             self._s.leaders.ask()
             self._throttle()
             return None
+        if self._worn():
+            self._s.links.drop(broker, PURPOSE)
+            self._link, self._next_connect = None, 0.0
         link = self._s.links.link(broker, PURPOSE)
         if link is self._link:
             return link
@@ -160,8 +185,16 @@ class Lane:
         if self._unreachable:
             self._s.events(f"{broker}: reached again")
         self._unreachable = False
-        self._link = link
+        self._link, self._sends, self._opened_at = link, 0, now()
         return link
+
+    def _worn(self) -> bool:
+        """Whether the connection is to be made anew (a load balancer may give another broker then)."""
+        config = self._s.config
+        if self._link is None or self._flights:
+            return False
+        by_sends = 0 < config.reconnect_sends <= self._sends
+        return by_sends or 0 < config.reconnect_time_ms <= (now() - self._opened_at) * 1000
 
     def _throttle(self) -> None:
         self._next_connect = now() + self._s.config.reconnect_ms / 1000 * self._rng.uniform(1.0, 1.3)
@@ -205,6 +238,8 @@ class Lane:
         if len(self._flights) >= self._s.config.max_in_flight:
             return None
         due = self._s.batches.next_due(self._mine)
+        if due is None and self._kept_open and not self.connected:
+            due = self._next_connect
         if due is None:
             return None
         if self._link is None or self._link.broken is not None:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from groundwork.crew import Event, now, sleep
 from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import Dialect
 from kafkawire.errors import WireError
 
 LONGEST_S = 1.0  # between two looks while something waits for a leader: an election takes a few of them
@@ -19,13 +20,19 @@ QUIET_S = 3.0  # without a look for so long, the next one comes at once again
 
 
 class Metadata(Protocol):
-    """kafkawire.cluster.metadata.MetadataSource."""
+    """kafkawire.cluster.metadata.MetadataSource, or producer.zookeeper.ZookeeperSource."""
+
+    @property
+    def dialect(self) -> Dialect: ...
 
     def read(self, topics: Sequence[str] | None) -> ClusterView: ...
 
 
 class Leaders:
-    """.view is the newest known.  after_look(old view) is called after each try to read, also one that failed."""
+    """.view is the newest known.  after_look(old view) is called after each try to read, also one that failed.
+
+    idle: look also while no topic is named: the brokers are wanted.
+    """
 
     def __init__(
         self,
@@ -35,6 +42,7 @@ class Leaders:
         backoff_ms: int,
         after_look: Callable[[ClusterView], object],
         events: Callable[[str], object],
+        idle: bool = False,
     ) -> None:
         self.view = ClusterView()
         self.failure: WireError | None = None  # of the newest look; None: it worked
@@ -48,6 +56,7 @@ class Leaders:
         self._asked = Event()
         self._looked = Event()
         self._closed = False
+        self._idle = idle
         self._rng = random.Random()
 
     def ask(self) -> None:
@@ -88,7 +97,7 @@ class Leaders:
     def _look(self) -> None:
         names = None if self._names is None else sorted(self._names)
         old = self.view
-        if names == []:
+        if names == [] and not self._idle:
             return
         try:
             found = self._metadata.read(names)

@@ -453,6 +453,11 @@ class Producer:
         return Look(self.counts, self._feeder.counters if self._started else None, self.sizes)
 
     @property
+    def pool(self) -> dict[int, bool]:
+        """Brokers by id that there is a connection for, and whether it is up; with zookeeper.connect: all that live."""
+        return self._hub.call(lambda: self._feeder.pool) if self._started and not self._closed else {}
+
+    @property
     def sizes(self) -> dict[str, TopicSizes]:
         """Of each topic: a histogram, and the fetch.message.max.bytes that consumers need."""
         return dict(self._feeder.sizes.topics)

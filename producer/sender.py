@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from groundwork.crew import Crew, Event, connect, now
-from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Part, Ticket
 from kafkawire.net.link import Connect
@@ -23,7 +22,7 @@ from producer.batches import Batches
 from producer.bounds import REPLY_GRACE_MS, limits_of, patience_of
 from producer.config import ProducerConfig
 from producer.lane import Lane, Shared
-from producer.leaders import Leaders
+from producer.leaders import Leaders, Metadata
 from producer.outcomes import Counters, Outcomes
 
 
@@ -34,28 +33,33 @@ def nothing(_: str) -> None:
 class Sender:
     """metadata must be this sender's own.  by_name: leaders are looked up by the names of the topics submitted (and may
     be created by that); else all topics are read.  events gets one sentence each time the state of something changes.
+    live: which brokers there are, where somebody knows: then each of them has its connection, and no other.
 
     Tickets are told from the greenlets of `crew`; they must neither wait nor raise.
     """
 
     def __init__(
         self,
-        metadata: MetadataSource,
+        metadata: Metadata,
         config: ProducerConfig,
         crew: Crew,
         connect: Connect = connect,
         events: Callable[[str], object] = nothing,
         by_name: bool = False,
+        live: Callable[[], frozenset[int]] | None = None,
     ) -> None:
         dialect = metadata.dialect
         self._config = config
         self._crew = crew
         self._batches = Batches(limits_of(config, dialect))
         outcomes = Outcomes(self._batches, patience_of(config), dialect.messages, events)
-        self.leaders = Leaders(metadata, by_name, config.refresh_ms, config.retry_backoff_ms, self._after_look, events)
+        self.leaders = Leaders(
+            metadata, by_name, config.refresh_ms, config.retry_backoff_ms, self._after_look, events, live is not None
+        )
         links = Links(config.client_id, connect, config.request_timeout_ms + REPLY_GRACE_MS)
         self._s = Shared(dialect, config, self._batches, outcomes, self.leaders, links, events, self._settled)
         self._lanes: dict[int, Lane] = {}
+        self._live = live
         self._empty = Event()
         self._empty.set()
         self._started = self._closed = False
@@ -88,6 +92,8 @@ class Sender:
         if not self._started and not self._closed:
             self._started = True
             self._crew.spawn("leaders", self.leaders.run)
+            if self._live is not None:
+                self.leaders.ask()
 
     def submit(self, part: Part, ticket: Ticket) -> None:
         """Have a part sent behind all others of its partition.  Never waits.  After close() nothing is sent."""
@@ -98,7 +104,7 @@ class Sender:
         self._empty.clear()
         self._batches.add(part, ticket, now())
         partition = self.leaders.view.topics.get(part.tp.topic, {}).get(part.tp.partition)
-        if partition is None or partition.leader is None:
+        if partition is None or partition.leader is None or not self._lives(partition.leader):
             self.leaders.need(part.tp.topic)
             self.leaders.ask()
         else:
@@ -134,6 +140,22 @@ class Sender:
         self.close_links()
         return len(self._batches.items())
 
+    @property
+    def pool(self) -> dict[int, bool]:
+        """Brokers that have a lane, and whether it is connected."""
+        return {broker: lane.connected for broker, lane in self._lanes.items()}
+
+    def _lives(self, broker_id: int) -> bool:
+        """As far as anybody knows."""
+        return self._live is None or broker_id in self._live()
+
+    def _fit_pool(self, live: frozenset[int]) -> None:
+        """A connection for each live broker; what was on its way to one that left is sent again, elsewhere."""
+        for broker in [broker for broker in self._lanes if broker not in live]:
+            self._lanes.pop(broker).leave(f"broker {broker} has left the cluster")
+        for broker in live:
+            self._lane(broker).keep_open()
+
     def _lane(self, broker_id: int) -> Lane:
         lane = self._lanes.get(broker_id)
         if lane is None:
@@ -147,9 +169,12 @@ class Sender:
         if self._closed:
             return
         view = self.leaders.view
+        live = self._live() if self._live is not None and self.leaders.failure is None else None
+        if live is not None:
+            self._fit_pool(live)
         for tp in list(self._batches.waiting()):
             leader = view.leader(tp)
-            if leader is not None:
+            if leader is not None and self._lives(leader.id):
                 self._lane(leader.id).wake.set()
         if self._s.outcomes.hopeless(view, now(), self.leaders.failure is None):
             self.leaders.ask()

@@ -1,0 +1,127 @@
+"""Brokers and partitions by ZooKeeper (zk.connect), as 0.7's producer found them: they come and go by watch.
+
+    a broker registers or leaves      watched at /brokers/ids: the pool of connections follows
+    a topic, or partitions, appear    watched at /brokers/topics and at each topic that is produced to
+    a leader changes                  the next answer says so, and the states are read anew
+
+A topic that ZooKeeper does not know is asked for by name at a broker, which creates it where brokers do that.
+Everything here belongs to one hub.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+
+from groundwork.crew import deadline, kazoo_handler
+from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.view import ClusterView
+from kafkawire.cluster.zookeeper import BROKERS, TOPICS, read_topics, read_view
+from kafkawire.errors import WireError
+from kafkawire.net.links import Links
+
+if TYPE_CHECKING:
+    from kafkawire.dialects import Dialect
+
+log = logging.getLogger(__name__)
+GOODBYE_S = 3.0
+
+
+class ZookeeperAway(WireError):
+    """ZooKeeper cannot be asked now; what is known of the cluster is used on."""
+
+
+class ZookeeperSource:
+    """What producer.leaders.Metadata is, out of ZooKeeper.  changed() is called in the hub when something moved.
+
+    brokers: ids of those that live, as last read; what they are is in the views.
+    """
+
+    def __init__(self, connect: str, session_ms: int, connect_ms: int, dialect: Dialect, links: Links) -> None:
+        self.dialect = dialect
+        self.brokers: frozenset[int] = frozenset()
+        self.changed: Callable[[], object] = lambda: None
+        self._connect, self._session_ms, self._connect_ms = connect, session_ms, connect_ms
+        self._links = links
+        self._zk: Any = None
+        self._watched: set[str] = set()
+        self._closed = False
+
+    def read(self, topics: Sequence[str] | None) -> ClusterView:
+        """A view of the topics named, or of all with None; a topic's own error is in it.  Raises ZookeeperAway."""
+        zk = self._started()
+        try:
+            with deadline(self._session_ms / 1000, "reading ZooKeeper"):
+                names = read_topics(zk, self.dialect.znodes) if topics is None else list(topics)
+                self._watch(zk, names)
+                view = read_view(zk, self.dialect.znodes, names)
+        except (KazooException, TimeoutError) as exc:
+            raise ZookeeperAway(f"ZooKeeper at {self._connect}: {type(exc).__name__}: {exc}") from exc
+        self.brokers = frozenset(view.brokers)
+        missing = [name for name in names if not view.topics.get(name)]
+        return view.merged(self._named(missing, view)) if missing else view
+
+    def _named(self, topics: Sequence[str], view: ClusterView) -> ClusterView:
+        """What a broker says of topics that ZooKeeper does not have: naming them may create them."""
+        if not view.brokers:
+            raise Unreachable(f"no broker is registered in ZooKeeper at {self._connect}")
+        bootstrap = [(broker.host, broker.port) for broker in view.brokers.values()]
+        return MetadataSource(bootstrap, self.dialect, self._links).read(topics)
+
+    def _started(self) -> Any:
+        if self._zk is not None:
+            return self._zk
+        client = KazooClient(hosts=self._connect, timeout=self._session_ms / 1000, handler=kazoo_handler())
+        if not client.start_async().wait(timeout=self._connect_ms / 1000):
+            _stop(client)
+            raise ZookeeperAway(
+                f"ZooKeeper at {self._connect} does not answer within {self._connect_ms} ms (zk.connect)"
+            )
+        if self._closed:
+            _stop(client)
+            raise ZookeeperAway("the producer is closed")
+        self._zk = client
+        return client
+
+    def _watch(self, zk: Any, topics: Sequence[str]) -> None:
+        """A watch on each list and topic, set again by itself; the first call of each is this read's own business."""
+        for path in (BROKERS, TOPICS):
+            if path not in self._watched and zk.exists(path) is not None:
+                self._watched.add(path)
+                zk.ChildrenWatch(path, self._listener())
+        for topic in topics:
+            path = f"{TOPICS}/{topic}"
+            if path not in self._watched:
+                self._watched.add(path)
+                zk.DataWatch(path, self._listener())
+
+    def _listener(self) -> Callable[..., bool]:
+        calls = 0
+
+        def moved(*_: object) -> bool:
+            nonlocal calls
+            calls += 1
+            if calls > 1:
+                self.changed()
+            return not self._closed
+
+        return moved
+
+    def close(self) -> None:
+        self._closed = True
+        client, self._zk = self._zk, None
+        if client is not None:
+            _stop(client)
+
+
+def _stop(client: Any) -> None:
+    try:
+        with deadline(GOODBYE_S, "closing a ZooKeeper session"):
+            client.stop()
+            client.close()
+    except TimeoutError:
+        log.warning("ZooKeeper did not hear the producer's goodbye; its session ends by its time-out")
