@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from groundwork import failpoints
-from sparkpipeline.errors import OptionRefused
+from sparkpipeline.errors import Mismatch, OptionRefused
 from sparkpipeline.ledger.protocol import POINTS
+from sparkpipeline.stages.footers import row_counts
 from sparkpipeline.stages.previewing import Preview
 from sparkpipeline.stages.running import exit_of
-from tests.integration.stagepipelines import CHAIN, Place
+from tests.integration.stagepipelines import CHAIN, Orders, Place
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
@@ -148,6 +149,20 @@ def test_a_partition_that_was_not_given_is_not_written(tmp_path: Path, spark: An
     assert report.reason is not None
     assert "wrote rows to date=2026-01-31/hour=23, which is none of the partitions that it was given" in report.reason
     assert place.rows("counts") == []
+
+
+def test_the_jvm_reads_the_same_footers_where_files_are_not_local(tmp_path: Path, spark: Any) -> None:
+    orders = Orders(tmp_path)
+    orders.load([("08", 1), ("08", 2), ("09", 3)])
+    paths = [orders.ledger.path(path) for path in orders.ledger.live_files()]
+    counts = row_counts(paths, spark, local=False)
+    assert sorted(counts.values()) == [1, 2]
+    assert counts == row_counts(paths, spark, local=True)
+    torn = tmp_path / "torn.parquet"
+    torn.write_bytes(b"PAR1")
+    for local in (True, False):
+        with pytest.raises(Mismatch, match=r"file=file://\S+torn\.parquet: is no whole Parquet file"):
+            row_counts([f"file://{torn}"], spark, local)
 
 
 def test_a_changed_query_writes_all_anew_when_it_is_told(tmp_path: Path, spark: Any) -> None:
