@@ -204,8 +204,11 @@ def abandon_stale(ledger: Ledger, planner: Planner, tell: Tell) -> None:
 
     Nothing of it was committed, so nothing is lost; a driver that is still at it finds its batch decided."""
     plan = ledger.state().open_plan
-    why = None if plan is None else planner.stale(plan)
-    if plan is None or why is None:
+    if plan is None:
+        return
+    why = planner.stale(plan)
+    if why is None:
+        tell(f"batch {plan.batch} was planned by an earlier run, and is carried out as it was planned")
         return
     try:
         ledger.abandon(plan.batch, why)

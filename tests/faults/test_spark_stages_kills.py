@@ -48,11 +48,12 @@ def test_kills_of_driver_and_jvm_in_the_middle_of_a_chain_lose_and_repeat_nothin
             place.orders.load(rows)
         run = Run(tmp_path / f"run-{n}.log", pipeline)
         # Most of a driver's time goes by before it plans anything: a kill there shows little.
+        stage = chance.choice(("lines", "counts", "days"))
         wait_until(
-            lambda run=run: run.said(r"batch \d+: takes") or run.process.poll() is not None,
-            LONGEST_S, lambda n=n: f"run {n} to plan",
+            lambda run=run, stage=stage: run.said(rf"{stage}: batch \d+: takes") or run.process.poll() is not None,
+            LONGEST_S, lambda n=n, stage=stage: f"run {n} to plan {stage}",
         )  # fmt: skip
-        time.sleep(chance.uniform(0, 8))
+        time.sleep(chance.uniform(0, 5))
         came_late += run.process.poll() is not None
         run.kill()
     last = Run(tmp_path / "last.log", pipeline)
