@@ -21,7 +21,7 @@ from zkconsumer.errors import ConsumerTimeout
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMAND = re.compile(r"(make|mirrormaker|zkconsumer|zkproducer|python -m \w+)(\s.*)?", re.DOTALL)
+COMMAND = re.compile(r"(make|mirrormaker|sparkpipeline|zkconsumer|zkproducer|python -m \w+)(\s.*)?", re.DOTALL)
 
 
 def python_block(word: str, **replaced: str) -> str:
@@ -35,7 +35,8 @@ def python_block(word: str, **replaced: str) -> str:
 
 def commands() -> list[str]:
     """Every command in a shell block or in the text, comments left out."""
-    blocks = re.findall(r"```\n(.*?)```", README, re.DOTALL)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    blocks = [text for language, text in fenced if not language]
     text = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
     spans = [line.partition(" #")[0] for block in blocks for line in block.splitlines()]
     spans += re.findall(r"`([^`]+)`", text)
@@ -45,6 +46,7 @@ def commands() -> list[str]:
 def test_the_readme_names_commands():
     assert {"make demo", "make test"} <= set(commands())
     assert {"zkconsumer consume", "mirrormaker run conf/mirror.yaml", "zkproducer"} <= set(commands())
+    assert "sparkpipeline load run orders.yaml" in commands()
 
 
 @pytest.mark.parametrize("command", commands())
