@@ -8,9 +8,6 @@ At least once: a batch whose outcome nobody knows is sent again.  In order: per 
 about each answer is decided by producer.outcomes, as in the mirror; this is only its thread: none.  Requests go out
 when enough has gathered, one to a broker at a time, and their answers are taken in before the next ones go: so the
 caller's own work and the brokers' overlap, and at most queue.buffering.max.bytes and one part more are in memory.
-
-Leaders are looked up in Metadata for all topics: the brokers never hear the name of a topic that does not exist, and so
-create none.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from groundwork.failpoints import failpoint
 from kafkawire.cluster.view import ClusterView
@@ -34,21 +31,19 @@ from kafkawire.v08.requests import ProducedPartition
 from producer.batches import Batches
 from producer.bounds import REPLY_GRACE_MS, limits_of, patience_of
 from producer.config import ProducerConfig
-from producer.errors import TooLarge
 from producer.outcomes import Outcomes
 from producer.pieces import Batch
 from producer.rows import Row, codec_of, limit_of, parts
 from producer.verdicts import Verdict, judge
 from sparkpipeline.access import ClusterAccess
-from sparkpipeline.brokers import Brokers
-from sparkpipeline.errors import NotDelivered, OptionRefused, PipelineError, UnknownPartition, Unreachable
+from sparkpipeline.errors import NotDelivered, OptionRefused
+from sparkpipeline.sink.leaders import Leaders
+from sparkpipeline.sink.tickets import Sent
 
 log = logging.getLogger(__name__)
 
 ROUND_BYTES = 1 << 20  # so much is worth a round of requests
-LONGEST_LOOK_S = 1.0  # between two looks at leaders: an election takes a few of them
-QUIET_S = 3.0  # without a look for so long, the next one comes at once again
-LEAST_PAUSE_S = 0.02
+LEAST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0  # while nothing can be done
 FOR_EVER = 1 << 30
 UNANSWERED = ProducedPartition(error=-1, base_offset=-1)
 
@@ -97,27 +92,23 @@ class TaskSender:
         self._dialect = dialect(access.release)
         self._config = config
         self._tell, self._watch, self._now, self._sleep = tell, watch, now, sleep
-        self._brokers = Brokers(replace(access, retries=0, election_ms=0))  # when to look again is decided here
         self._links = Links(access.client_id, timeout_ms=config.request_timeout_ms + REPLY_GRACE_MS)
         config = replace(config, linger_ms=0, retries=config.retries if config.retries >= 0 else FOR_EVER)
         self._batches = Batches(limits_of(config, self._dialect))
         self._outcomes = Outcomes(self._batches, patience_of(config), self._dialect.messages, self._event)
-        self._view: ClusterView | None = None
+        self._leaders = Leaders(access, config, self._outcomes, self._event, now, sleep)
         self._flights: dict[int, _Flight] = {}  # by broker id
         self._connect_at: dict[int, float] = {}
-        self._look_at = float("-inf")  # the next look, not earlier
-        self._look_pause_s = 0.0
-        self._wants_look = False
         self._last_event = ""
         self._rng = random.Random()
 
     def partitions(self, topic: str) -> list[PartitionId]:
         """All partitions of a topic, in order.  Raises UnknownPartition when it does not come within topic.wait.ms."""
-        return self._known(topic).partitions(topic)
+        return self._leaders.known(topic).partitions(topic)
 
     def led(self, topic: str) -> list[PartitionId]:
         """Those that have a leader now."""
-        view = self._known(topic)
+        view = self._leaders.known(topic)
         return [p for p in view.partitions(topic) if view.leader(TopicPartition(topic, p)) is not None]
 
     def send(self, tp: TopicPartition, rows: Sequence[Row], numbers: Sequence[int]) -> None:
@@ -146,7 +137,7 @@ class TaskSender:
     def close(self) -> None:
         """Close all connections; what is not acknowledged may be stored or not."""
         self._links.close()
-        self._brokers.close()
+        self._leaders.close()
 
     @property
     def bytes_pending(self) -> int:
@@ -155,7 +146,7 @@ class TaskSender:
 
     def _add(self, part: Part, numbers: Sequence[int] | None) -> None:
         self._check()
-        self._batches.add(part, _Sent(self, part, numbers), self._now())
+        self._batches.add(part, Sent(self, part, numbers), self._now())
         if self._batches.bytes_pending - self._batches.bytes_in_flight >= ROUND_BYTES:
             self._turn(wait=False)
         while self._batches.bytes_pending >= self._config.queue_bytes:
@@ -174,9 +165,8 @@ class TaskSender:
         self._check()
         self._too_old()
         self._check()
-        if self._view is None or (self._wants_look and self._now() >= self._look_at):
-            self._look()
-            self._check()
+        self._leaders.look_if_due()
+        self._check()
         sent = self._send_due()
         if wait and not sent and not self._flights and self._batches:
             self._sleep(self._pause())
@@ -196,11 +186,11 @@ class TaskSender:
             if unknown(answer.error, answer.base_offset):
                 self.may_repeat += batch.count
             if self._outcomes.answered(batch, answer.error, answer.base_offset, broker, self._now()):
-                self._ask()
+                self._leaders.ask()
 
     def _send_due(self) -> bool:
         """One request to each broker that has something due and none under way."""
-        view = self._view
+        view = self._leaders.view
         if view is None:
             return False
         sent = False
@@ -238,7 +228,7 @@ class TaskSender:
                 self._watch.lost(batch, lost)
             self.may_repeat += batch.count
             self._outcomes.lost(batch, lost, self._now())
-        self._ask()
+        self._leaders.ask()
 
     def _open(self, broker: Broker) -> Link | None:
         """The connection to a broker; None: not now."""
@@ -250,50 +240,9 @@ class TaskSender:
         except LinkLost as lost:
             self._connect_at[broker.id] = self._now() + self._config.reconnect_ms / 1000 * self._rng.uniform(1.0, 1.3)
             self._event(f"{lost}; tried again until it answers or others lead its partitions")
-            self._ask()
+            self._leaders.ask()
             return None
         return link
-
-    # leaders
-
-    def _ask(self) -> None:
-        """Look at the leaders again, as soon as the last look is long enough ago."""
-        self._wants_look = True
-
-    def _look(self) -> None:
-        """One look; the next is due at once where this was the first for long, later the more of them there are."""
-        began = self._now()
-        first = self._config.retry_backoff_ms / 1000
-        self._look_pause_s = first if began - self._look_at > QUIET_S else min(LONGEST_LOOK_S, 2 * self._look_pause_s)
-        self._wants_look = False
-        answered = True
-        try:
-            self._view = self._brokers.view(refresh=True)
-        except Unreachable as away:
-            answered = False
-            self._event(str(away))
-        self._look_at = self._now() + self._look_pause_s * self._rng.uniform(0.8, 1.2)
-        if self._outcomes.hopeless(self._view or ClusterView(), self._now(), answered) or not answered:
-            self._ask()
-
-    def _known(self, topic: str) -> ClusterView:
-        """The view once it has the topic."""
-        deadline = self._now() + self._config.topic_wait_ms / 1000
-        while self._view is None or not self._view.partitions(topic):
-            if self._look_pause_s and self._now() >= deadline:
-                raise self._unknown(topic)
-            self._sleep(max(0.0, self._look_at - self._now()))
-            self._look()
-        return self._view
-
-    def _unknown(self, topic: str) -> PipelineError:
-        if self._view is None:
-            return Unreachable(f"{self._last_event}; {topic} is to be written there")
-        return UnknownPartition(
-            f"the target has no such topic after {self._config.topic_wait_ms} ms (topic.wait.ms); nothing here creates "
-            "topics: create it with as many partitions as it is to have",
-            topic=topic,
-        )
 
     # ends
 
@@ -301,9 +250,9 @@ class TaskSender:
         """How long nothing can be done."""
         now = self._now()
         times = [self._batches.next_due(lambda tp: True), *self._connect_at.values()]
-        times.append(self._look_at if self._wants_look else None)
+        times.append(self._leaders.next_at)
         soonest = min((at for at in times if at is not None and at > now), default=now)
-        return min(LONGEST_LOOK_S, max(LEAST_PAUSE_S, soonest - now))
+        return min(LONGEST_PAUSE_S, max(LEAST_PAUSE_S, soonest - now))
 
     def _too_old(self) -> None:
         """What was not delivered within delivery.timeout.ms fails, whatever the reason.
@@ -313,7 +262,7 @@ class TaskSender:
         now, limit_s = self._now(), self._config.delivery_timeout_ms / 1000
         for item in self._batches.items():
             ticket = item.ticket
-            if isinstance(ticket, _Sent) and not ticket.begun:
+            if isinstance(ticket, Sent) and not ticket.begun:
                 ticket.begun, item.added = True, now
             if now - item.added < limit_s:
                 continue
@@ -327,59 +276,20 @@ class TaskSender:
             self._last_event = sentence
             self._tell(sentence)
 
-    def _acknowledged(self, tp: TopicPartition, count: int) -> None:
+    # what its tickets tell
+
+    def acknowledged(self, tp: TopicPartition, count: int) -> None:
+        """So many more rows are stored."""
         self.stored[tp] += count
 
-    def _failed(self, failure: NotDelivered) -> None:
+    def failed(self, failure: NotDelivered) -> None:
+        """The first counts."""
         self.failure = self.failure or failure
 
 
 def unknown(error: int, base_offset: int) -> bool:
     """Whether after this answer nobody knows if the batch is stored, or will be: a leader may have it all the same."""
     return judge(error, base_offset) in (Verdict.AGAIN, Verdict.BOUNDED, Verdict.WAIT)
-
-
-class _Sent:
-    """The ticket of a part.  numbers: of its rows; None: its entries carry source offsets."""
-
-    __slots__ = ("_numbers", "_part", "_sender", "begun")
-
-    def __init__(self, sender: TaskSender, part: Part, numbers: Sequence[int] | None) -> None:
-        self._sender, self._part, self._numbers = sender, part, numbers
-        self.begun = False  # it was there when a turn began
-
-    def may_send(self) -> bool:
-        return self._sender.failure is None
-
-    def reached(self, resume_at: int) -> None:
-        """Only the end of a part counts."""
-
-    def done(self) -> None:
-        self._sender._acknowledged(self._part.tp, self._part.count)
-
-    def failed(self, reason: Exception, resume_at: int | None) -> None:
-        tp = self._part.tp
-        self._sender._failed(
-            NotDelivered(_sentence(reason), topic=tp.topic, partition=tp.partition, **self._which(reason, resume_at))
-        )
-
-    def _which(self, reason: Exception, resume_at: int | None) -> dict[str, Any]:
-        """The rows, or the source offset, of what was not delivered."""
-        if self._numbers is None:
-            return {"source_offset": resume_at}
-        left = self._numbers[resume_at or 0 :]
-        if isinstance(reason, TooLarge) or len(left) < 2:
-            return {self._sender.called: left[0] if left else None}
-        return {self._sender.called: left[0], f"last_{self._sender.called}": left[-1]}
-
-
-def _sentence(reason: Exception) -> str:
-    if isinstance(reason, TooLarge):
-        return (
-            f"a message of {reason.size} bytes is larger than {reason.broker} takes: raise message.max.bytes there, or "
-            "max.message.bytes of the topic"
-        )
-    return reason.sentence if isinstance(reason, PipelineError) else str(reason)
 
 
 def _leads(view: ClusterView, broker_id: int) -> Callable[[TopicPartition], bool]:
