@@ -6,81 +6,159 @@ Exit codes: 0 all stored · 1 something was not, or no broker answers · 2 usage
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import BinaryIO, NoReturn
 
 import click
 
-from groundwork.options import OptionError, load
-from kafkawire.errors import BrokerError, WireError
+from groundwork.options import OptionError, load, warnings_of
+from groundwork.output import Progress
+from kafkawire.errors import BrokerError, LocalError, WireError
 from producer.config import ProducerConfig
-from producer.errors import SendFailed, Undeliverable
+from producer.errors import EncoderFailed, PartitionerFailed, QueueFull, SendFailed, Undeliverable
+from producer.messages import check_topic
 from producer.producer import Producer
 
 FAILED, USAGE, NOT_FOUND = 1, 2, 5
 UNKNOWN_TOPIC = 3
 FLUSH_S = 60.0
 INTERRUPTED = "interrupted: sending what was read"
+OF_A_LINE = (Undeliverable, EncoderFailed, PartitionerFailed, QueueFull)  # the lines after it may do better
+PARSE_KEY, KEY_SEPARATOR = "parse.key", "key.separator"  # of the JVM's line reader, given by --property too
+SHOWN_EVERY = 64  # lines
 
 
 @click.command(name="zkproducer", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--broker-list", required=True, metavar="HOST:PORT,…", help="Brokers that are asked for all others.")
+@click.option("--broker-list", metavar="HOST:PORT,…", help="Brokers that are asked for all others.")
+@click.option("--zookeeper", metavar="HOST:PORT,…/CHROOT", help="In place of --broker-list: it knows the brokers.")
 @click.option("--topic", required=True, help="Topic to produce to.")
-@click.option("--compression-codec", default="none", show_default=True, help="none, gzip, snappy or lz4.")
-@click.option("--key-separator", default=None, help="Each line is KEY, this text, VALUE; without it lines have no key.")
+@click.option("--compression-codec", help="none, gzip, snappy or lz4.  [default: none]")
+@click.option("--key-separator", help="Each line is KEY, this text, VALUE; without it lines have no key.")
+@click.option("--sync", is_flag=True, help="Wait for each line until it is stored.")
+@click.option("--partitioner", metavar="MODULE:FUNCTION", help="Partition of a key; else the default of the release.")
+@click.option("--request-required-acks", help="-1: all in-sync replicas, 1: the leader, 0.  [default: -1]")
+@click.option("--message-max-bytes", help="The brokers' message.max.bytes.  [default: 1000012]")
+@click.option("--kafka-version", help="Release of the brokers.  [default: 0.8.2]")
 @click.option(
-    "--request-required-acks", default="-1", show_default=True, help="-1: all in-sync replicas, 1: the leader, 0."
+    "--property",
+    "--producer-property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any option of the producer by its name; may be given several times.",
 )
-@click.option("--message-max-bytes", default="1000012", show_default=True, help="The brokers' message.max.bytes.")
-@click.option("--kafka-version", default="0.8.2", show_default=True, help="Release of the brokers.")
 def main(
-    broker_list: str,
+    broker_list: str | None,
+    zookeeper: str | None,
     topic: str,
-    compression_codec: str,
+    compression_codec: str | None,
     key_separator: str | None,
-    request_required_acks: str,
-    message_max_bytes: str,
-    kafka_version: str,
+    sync: bool,
+    partitioner: str | None,
+    request_required_acks: str | None,
+    message_max_bytes: str | None,
+    kafka_version: str | None,
+    properties: Sequence[str],
 ) -> None:
     """Send the lines of standard input to a topic, one message a line, as bytes.
 
     Ctrl-C sends what was read so far.
     """
-    given = {
-        "metadata.broker.list": broker_list,
-        "compression.codec": compression_codec,
-        "request.required.acks": request_required_acks,
-        "message.max.bytes": message_max_bytes,
-        "kafka.version": kafka_version,
-        "client.id": "zkproducer",
+    switches = {
+        "--broker-list": ("metadata.broker.list", broker_list),
+        "--zookeeper": ("zookeeper.connect", zookeeper),
+        "--compression-codec": ("compression.codec", compression_codec),
+        "--sync": ("producer.type", "sync" if sync else None),
+        "--partitioner": ("partitioner.class", partitioner),
+        "--request-required-acks": ("request.required.acks", request_required_acks),
+        "--message-max-bytes": ("message.max.bytes", message_max_bytes),
+        "--kafka-version": ("kafka.version", kafka_version),
     }
-    if key_separator == "":
-        _end("--key-separator is empty: give the text between key and value", USAGE)
     try:
-        config = load(ProducerConfig, given, "command line", jvm=True)
-    except OptionError as wrong:
+        given = _properties(properties)
+        separator = _separator(key_separator, given)
+        config = _config(switches, given)
+        check_topic(topic)
+        producer = Producer(config, hub="own")
+    except (OptionError, click.UsageError, LocalError) as wrong:
         _end(str(wrong), USAGE)
-    sys.exit(run(config, topic, sys.stdin.buffer, key_separator.encode() if key_separator else None))
+    for sentence in warnings_of(config):
+        click.echo(f"zkproducer: {sentence}", err=True)
+    sys.exit(run(producer, topic, sys.stdin.buffer, separator))
 
 
-def run(config: ProducerConfig, topic: str, lines: BinaryIO, separator: bytes | None) -> int:
+def _properties(entries: Iterable[str]) -> dict[str, str]:
+    """The pairs of --property.  UsageError for one that is none, or comes twice."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        name, equals, value = entry.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise click.UsageError(f"--property takes NAME=VALUE, not '{entry}'")
+        if name in found:
+            raise click.UsageError(f"--property {name} is given twice")
+        found[name] = value
+    return found
+
+
+def _separator(switch: str | None, given: dict[str, str]) -> bytes | None:
+    """The text between key and value; None: lines have no key.  Takes the line reader's own properties out."""
+    parse, between = given.pop(PARSE_KEY, None), given.pop(KEY_SEPARATOR, None)
+    if switch is not None and (parse, between) != (None, None):
+        raise click.UsageError(f"give either --key-separator or --property {PARSE_KEY} and {KEY_SEPARATOR}")
+    if parse not in (None, "true", "false"):
+        raise click.UsageError(f"--property {PARSE_KEY} is '{parse}', expected true or false")
+    if switch is None:
+        switch = (between if between is not None else "\t") if parse == "true" else None
+    if switch == "":
+        raise click.UsageError("--key-separator is empty: give the text between key and value")
+    return None if switch is None else switch.encode(errors="surrogateescape")
+
+
+def _config(switches: Mapping[str, tuple[str, str | None]], given: dict[str, str]) -> ProducerConfig:
+    """Switches and properties together; UsageError or OptionError where they do not go together."""
+    if switches["--broker-list"][1] is not None and switches["--zookeeper"][1] is not None:
+        raise click.UsageError("--broker-list and --zookeeper are two ways to find the brokers: give one of them")
+    for switch, (name, value) in switches.items():
+        if value is None:
+            continue
+        if name in given:
+            raise click.UsageError(f"{name} is given twice: by {switch} and by --property")
+        given[name] = value
+    if not {"metadata.broker.list", "broker.list", "zookeeper.connect", "zk.connect"} & given.keys():
+        raise click.UsageError("no way to find the brokers: give --broker-list or --zookeeper")
+    return load(ProducerConfig, {"client.id": "zkproducer", **given}, "command line", jvm=True)
+
+
+def run(producer: Producer, topic: str, lines: BinaryIO, separator: bytes | None) -> int:
     """Send every line; the exit code, after one sentence on stderr when it is not 0."""
     sys.setswitchinterval(0.0005)  # this thread reads in a tight loop, the hub's must get its turns
-    producer = Producer(config, hub="own")
     code, interrupted = 0, False
-    try:
-        code = _send(producer, topic, lines, separator)
-    except KeyboardInterrupt:
-        interrupted = True
-        click.echo(INTERRUPTED, err=True)
-    except WireError as failure:
-        code = NOT_FOUND if isinstance(failure, BrokerError) and failure.code == UNKNOWN_TOPIC else FAILED
-        click.echo(f"zkproducer: {failure}", err=True)
-    return _finish(producer, interrupted) or code
+    with Progress("lines sent") as progress:
+        shows = sys.stderr.isatty() and not lines.isatty()
+        numbered = enumerate(lines, 1)
+        try:
+            code = _send(producer, topic, _shown(numbered, producer, progress) if shows else numbered, separator)
+        except KeyboardInterrupt:
+            interrupted = True
+            click.echo(INTERRUPTED, err=True)
+    return _finish(producer, interrupted, told=code != 0) or code
 
 
-def _finish(producer: Producer, interrupted: bool) -> int:
-    """Wait until what was read is stored.  The first ctrl-C asks for just that; the second gives up."""
+def _shown(lines: Iterable[tuple[int, bytes]], producer: Producer, progress: Progress) -> Iterator[tuple[int, bytes]]:
+    """The lines as they are; how far it is on the terminal meanwhile."""
+    for number, line in lines:
+        yield number, line
+        if number % SHOWN_EVERY == 0:
+            progress.update(number, f"{producer.pending:,} not stored yet")
+
+
+def _finish(producer: Producer, interrupted: bool, told: bool) -> int:
+    """Wait until what was read is stored.  The first ctrl-C asks for just that; the second gives up.
+
+    told: what a synchronous producer did not store was said line by line.
+    """
     try:
         try:
             producer.flush(FLUSH_S)
@@ -93,7 +171,8 @@ def _finish(producer: Producer, interrupted: bool) -> int:
         click.echo(f"interrupted again: {producer.pending} messages may not be stored", err=True)
         code = FAILED
     except SendFailed as failure:
-        click.echo(f"zkproducer: {failure}", err=True)
+        if not (told and producer.config.sync):
+            click.echo(f"zkproducer: {failure}", err=True)
         code = FAILED
     else:
         producer.close()
@@ -103,23 +182,28 @@ def _finish(producer: Producer, interrupted: bool) -> int:
     return code
 
 
-def _send(producer: Producer, topic: str, lines: BinaryIO, separator: bytes | None) -> int:
-    """A line that cannot be sent is told with its number, and the others go on."""
+def _send(producer: Producer, topic: str, lines: Iterable[tuple[int, bytes]], separator: bytes | None) -> int:
+    """A line that cannot be sent is told with its number, and the others go on; what would hit each line ends it."""
     code = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in lines:
         value: bytes = line.removesuffix(b"\n").removesuffix(b"\r")
         key: bytes | None = None
         if separator is not None:
             key, found, value = value.partition(separator)
             if not found:
-                click.echo(f"zkproducer: line {number} has no key separator {separator.decode()!r}; not sent", err=True)
+                between = separator.decode(errors="replace")
+                click.echo(f"zkproducer: line {number} has no key separator {between!r}; not sent", err=True)
                 code = FAILED
                 continue
         try:
             producer.send(topic, value, key)
-        except Undeliverable as failure:
-            click.echo(f"zkproducer: line {number}: {failure}; not sent", err=True)
+        except OF_A_LINE as failure:
+            said = str(failure).removesuffix("; nothing was sent").removesuffix(", and nothing was sent")
+            click.echo(f"zkproducer: line {number}: {said}; not sent", err=True)
             code = FAILED
+        except WireError as failure:
+            click.echo(f"zkproducer: stopped at line {number}: {failure}", err=True)
+            return NOT_FOUND if isinstance(failure, BrokerError) and failure.code == UNKNOWN_TOPIC else FAILED
     return code
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fakes.broker import FakeCluster
+from tests.fakes.broker import Fail, FakeCluster, Wait
 
 MAIN = "from producer.console import main; main()"
 COMMAND = [sys.executable, "-c", MAIN]
@@ -64,6 +67,24 @@ def test_a_line_that_is_too_large_is_named_and_the_others_are_sent():
         (["--topic", "t", "--key-separator", ""], 2, "--key-separator is empty"),
         (["--topic", "t", "--request-required-acks", "2"], 2, "request.required.acks"),
         ([], 2, "--topic"),
+        (["--topic", "a/b"], 2, "topic 'a/b': a name has letters"),
+        (
+            ["--topic", "t", "--zookeeper", "z:2181"],
+            2,
+            "--broker-list and --zookeeper are two ways to find the brokers",
+        ),
+        (["--topic", "t", "--property", "zookeeper.connect=z:2181"], 2, "two ways to find the brokers"),
+        (["--topic", "t", "--property", "linger.ms=5"], 2, "here: queue.buffering.max.ms"),
+        (["--topic", "t", "--property", "queue.time"], 2, "--property takes NAME=VALUE, not 'queue.time'"),
+        (["--topic", "t", "--sync", "--property", "producer.type=async"], 2, "producer.type is given twice: by --sync"),
+        (["--topic", "t", "--property", "a=1", "--property", "a=2"], 2, "--property a is given twice"),
+        (
+            ["--topic", "t", "--partitioner", "nowhere:at_all"],
+            2,
+            "partitioner.class 'nowhere:at_all': importing nowhere",
+        ),
+        (["--topic", "t", "--key-separator", ":", "--property", "parse.key=true"], 2, "give either --key-separator or"),
+        (["--topic", "t", "--property", "parse.key=yes"], 2, "parse.key is 'yes', expected true or false"),
     ],
 )
 def test_a_wrong_call_ends_with_its_exit_code_and_a_sentence(arguments: list[str], code: int, said: str):
@@ -71,6 +92,105 @@ def test_a_wrong_call_ends_with_its_exit_code_and_a_sentence(arguments: list[str
         done = zkproducer(cluster, *arguments, lines=b"v\n")
         assert (done.returncode, said in done.stderr.decode()) == (code, True), done.stderr
         assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--topic", "t"], "no way to find the brokers: give --broker-list or --zookeeper"),
+        (["--topic", "t", "--broker-list", "h1"], "'h1' is not host:port"),
+        (["--topic", "t", "--broker-list", "h1:x"], "port 'x'"),
+    ],
+)
+def test_without_a_way_to_the_brokers_it_is_a_wrong_call(arguments: list[str], said: str):
+    done = subprocess.run([*COMMAND, *arguments], input=b"", capture_output=True, timeout=30)
+    assert (done.returncode, said in done.stderr.decode()) == (2, True), done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_options_of_the_producer_and_of_the_jvms_line_reader_are_properties():
+    with FakeCluster({"t": 1}) as cluster:
+        properties = ["compression.codec=gzip", "client.id=me", "parse.key=true", "key.separator=="]
+        arguments = [word for entry in properties for word in ("--property", entry)]
+        arguments += ["--producer-property", "request.required.acks=1"]
+        done = zkproducer(cluster, "--topic", "t", *arguments, lines=b"k=v\n")
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert cluster.messages("t", 0) == [(0, b"k", b"v")]
+        (seen,) = cluster.seen("produce")
+        assert seen.body["acks"] == 1
+        assert all(data[17] == 1 for data in seen.body["sets"].values())
+
+
+PLUGINS = """
+def by_number(key, partitions):
+    return int(key)
+
+def in_capitals(value):
+    return value.upper() if value != b"k" else 1 / 0
+"""
+
+
+def test_a_partitioner_and_an_encoder_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "my_plugins.py").write_text(PLUGINS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with FakeCluster({"t": 3}) as cluster:
+        arguments = ["--topic", "t", "--partitioner", "my_plugins:by_number", "--key-separator", ":"]
+        arguments += ["--property", "serializer.class=my_plugins:in_capitals"]
+        done = zkproducer(cluster, *arguments, lines=b"2:a\n7:b\nx:c\n0:k\n1:d\n")
+        assert done.returncode == 1
+        assert done.stderr.decode().splitlines() == [
+            "zkproducer: line 2: topic t: partitioner.class gave back 7 for 3 partitions; 0 to 2 are there; not sent",
+            "zkproducer: line 3: topic t: partitioner.class raised ValueError: invalid literal for int() with base 10: "
+            "b'x', for a key of type bytes; not sent",
+            "zkproducer: line 4: topic t: serializer.class raised ZeroDivisionError: division by zero, for a value of "
+            "type bytes; not sent",
+        ]
+        assert [cluster.values("t", p) for p in range(3)] == [[], [b"D"], [b"A"]]
+
+
+def test_sync_waits_for_each_line_and_stops_at_the_one_that_is_not_stored():
+    with FakeCluster({"t": 1}) as cluster:
+        cluster.script("produce", Wait(seconds=0.0), Fail(7))
+        retries = ["--property", "message.send.max.retries=0"]
+        done = zkproducer(cluster, "--topic", "t", "--sync", *retries, lines=b"a\nb\nc\n")
+        assert done.returncode == 1
+        (sentence,) = done.stderr.decode().splitlines()
+        assert sentence.startswith("zkproducer: stopped at line 2: t/0 on broker 1")
+        assert "RequestTimedOut (7)" in sentence
+        assert [len(seen.body["sets"]) for seen in cluster.seen("produce")] == [1, 1]
+        assert cluster.values("t", 0) == [b"a"]
+
+
+def test_a_full_queue_is_told_with_the_line():
+    release = threading.Event()
+    with FakeCluster({"t": 1}) as cluster:
+        cluster.script("produce", Wait(release))
+        bounds = ["queue.buffering.max.messages=1", "batch.num.messages=1", "queue.enqueue.timeout.ms=0"]
+        arguments = [word for entry in bounds for word in ("--property", entry)]
+        ends = threading.Timer(3.0, release.set)  # the second line is long refused then
+        ends.start()
+        done = zkproducer(cluster, "--topic", "t", *arguments, lines=b"a\nb\n")
+        ends.join()
+        assert done.returncode == 1
+        assert b"line 2: t: 1 messages (27 bytes) wait to be stored" in done.stderr
+        assert cluster.values("t", 0) == [b"a"]
+
+
+def test_progress_is_shown_where_a_file_is_piped_in_on_a_terminal(tmp_path: Path):
+    lines = [b"%d" % n for n in range(1000)]
+    (tmp_path / "lines").write_bytes(b"\n".join(lines))
+    terminal, screen = pty.openpty()
+    with FakeCluster({"t": 1}) as cluster, (tmp_path / "lines").open("rb") as file:
+        address = ":".join(map(str, cluster.bootstrap[0]))
+        command = [*COMMAND, "--broker-list", address, "--topic", "t"]
+        done = subprocess.run(command, stdin=file, stdout=subprocess.PIPE, stderr=screen, timeout=30)
+        os.close(screen)
+        drawn = os.read(terminal, 1 << 16)
+        os.close(terminal)
+        assert (done.returncode, done.stdout) == (0, b"")
+        assert re.search(rb"lines sent: 64, [\d,]+/s  \d+ not stored yet", drawn), drawn
+        assert drawn.endswith(b"\r\x1b[K")
+        assert cluster.values("t", 0) == lines
 
 
 def test_no_broker_is_exit_1_with_a_sentence():
