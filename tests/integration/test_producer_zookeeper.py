@@ -1,0 +1,110 @@
+"""A producer that finds its cluster by ZooKeeper: the four events of 0.7's producer, on real parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from localkafka.cluster import Cluster
+from localkafka.logends import log_end_offsets
+from localkafka.waiting import wait_until
+from producer.errors import SendFailed
+from producer.producer import Producer
+
+pytestmark = pytest.mark.real
+WAIT_S = 30
+
+
+@pytest.fixture(scope="module")
+def cluster(zk_server) -> Iterator[Cluster]:
+    """Two brokers; every test leaves both running."""
+    with Cluster(brokers=2, zookeeper=zk_server, settings={"auto.create.topics.enable": "true"}) as started:
+        yield started
+
+
+@pytest.fixture
+def producer(cluster: Cluster) -> Iterator[Producer]:
+    options = {"zk.connect": cluster.zookeeper, "message.send.max.retries": -1, "retry.backoff.ms": 20}
+    with Producer(options, hub="own") as made:
+        wait_for_pool(made, {0, 1})
+        yield made
+
+
+def wait_for_pool(producer: Producer, live: set[int]) -> None:
+    """The pool equals the live brokers, each connected."""
+    wait_until(lambda: producer.pool == dict.fromkeys(live, True), WAIT_S, lambda: f"{live}: {producer.pool}")
+
+
+def stored(cluster: Cluster, topic: str) -> int:
+    return sum(log_end_offsets(cluster, [topic]).values())
+
+
+def test_a_broker_that_goes_leaves_the_pool_and_one_that_comes_joins_it(cluster, producer, unique):
+    topic = unique.topic()
+    cluster.create_topic(topic, partitions=4, replication=2)
+    producer.send_many(topic, [b"before"] * 100).result(WAIT_S)
+    leaves = 1 - cluster.registry().controller()
+    cluster.node(leaves).stop()
+    try:
+        wait_for_pool(producer, {1 - leaves})
+        producer.send_many(topic, [b"without"] * 100).result(WAIT_S)
+    finally:
+        cluster.node(leaves).restart(port=0)  # another address: the node in ZooKeeper is what counts
+    wait_for_pool(producer, {0, 1})
+    cluster.wait_in_sync(topic)
+    producer.send_many(topic, [b"after"] * 100).result(WAIT_S)
+    assert stored(cluster, topic) >= 300
+    assert producer.counts.acked == 300
+
+
+def test_a_killed_broker_costs_nothing(cluster, producer, unique):
+    topic = unique.topic()
+    cluster.create_topic(topic, partitions=4, replication=2)
+    producer.send_many(topic, [b"before"] * 100).result(WAIT_S)
+    killed = 1 - cluster.registry().controller()
+    cluster.node(killed).kill()
+    try:
+        producer.send_many(topic, [b"while"] * 100).result(60)
+        wait_for_pool(producer, {1 - killed})
+    finally:
+        cluster.node(killed).restart()
+    wait_for_pool(producer, {0, 1})
+    assert stored(cluster, topic) >= 200
+
+
+def test_a_new_topic_is_found_and_so_is_one_that_the_brokers_create(cluster, producer, unique):
+    made, named = unique.topic("made"), unique.topic("named")
+    producer.send(named, b"v").result(WAIT_S)
+    cluster.create_topic(made, partitions=3, replication=1)
+    assert {producer.send(made, b"v", partition=p).result(WAIT_S).tp.partition for p in range(3)} == {0, 1, 2}
+    assert (stored(cluster, made), stored(cluster, named)) == (3, 1)
+    assert set(producer.pool) == {0, 1}
+
+
+def test_partitions_that_are_added_to_a_topic_are_sent_to(cluster, producer, unique):
+    topic = unique.topic()
+    cluster.create_topic(topic, partitions=1, replication=1)
+    producer.send(topic, b"v").result(WAIT_S)
+    zk = cluster.zk()
+    path = f"/brokers/topics/{topic}"
+    home = cluster.wait_leader(topic, 0)
+    zk.set(path, b'{"version":1,"partitions":{"0":[%d],"1":[%d]}}' % (home, 1 - home))
+    cluster.wait_leader(topic, 1)
+
+    def reached() -> bool:
+        producer.send(topic, b"v").result(WAIT_S)
+        return log_end_offsets(cluster, [topic]).get((topic, 1), 0) > 0
+
+    wait_until(reached, WAIT_S, "messages in the new partition")
+
+
+def test_a_zookeeper_that_is_not_there_is_one_sentence():
+    options = {"zk.connect": "127.0.0.1:1/none", "zk.connectiontimeout.ms": 300, "message.send.max.retries": 0}
+    producer = Producer(options, hub="own")
+    with pytest.raises(Exception, match=r"ZooKeeper at 127\.0\.0\.1:1/none does not answer within 300 ms"):
+        producer.send("t", b"v")
+    try:
+        producer.close(5)
+    except SendFailed:
+        raise AssertionError("nothing was sent") from None
