@@ -68,6 +68,7 @@ class Buckets:
         self._unkeyed, self._first, self._full, self._flag = unkeyed, first, full, flag
         self.lock = threading.Lock()
         self._routes: dict[str, Route] = {}
+        self.route: Callable[[str], Route | None] = self._routes.get  # called for each message
         self._round: list[Bucket] = []  # in the order they were opened
         self._pending = self._bytes = 0
         self._sent = self._acked = self._failed = 0
@@ -76,9 +77,6 @@ class Buckets:
         self._closed: Exception | None = None
 
     # ---- the program's side ----------------------------------------------------------------------------------------
-
-    def route(self, topic: str) -> Route | None:
-        return self._routes.get(topic)
 
     def put(
         self, route: Route, partition: PartitionId | None, row: Row, size: int, listener: Listener | None = None

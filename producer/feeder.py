@@ -22,7 +22,7 @@ from producer.config import ProducerConfig
 from producer.delivery import Bucket, Called, Verdict
 from producer.errors import Closed, Undeliverable
 from producer.outcomes import NEVER, Counters
-from producer.rows import codec_of, limit_of, parts
+from producer.rows import codec_of, limit_of, parts, sizes_of
 from producer.sender import Sender
 from producer.sizes import Sizes
 
@@ -123,16 +123,15 @@ class Feeder:
         config, tp = self._config, bucket.tp
         codec = codec_of(config, tp.topic)
         limit = limit_of(self._dialect, codec, config.batch_bytes, config.message_max_bytes)
-        at, overhead = 0, ENTRY_OVERHEAD[self._dialect.magic]
-        rows = bucket.rows
-        for part in parts(tp, rows, self._dialect, codec, limit, bucket.size):
+        rows, sizes = bucket.rows, sizes_of(bucket.rows, self._dialect.magic)
+        at = 0
+        for part in parts(tp, rows, self._dialect, codec, limit, sizes):
             end = at + part.count
-            whole = part.count == len(rows)
-            mine = bucket.size if whole else sum(overhead + len(k or b"") + len(v or b"") for k, v, _ in rows[at:end])
-            ticket = _Ticket(self, bucket, at, end, mine)
+            mine = sizes[at:end]
+            ticket = _Ticket(self, bucket, at, end, sum(mine))
             self._tickets.add(ticket)
             self._sender.submit(part, ticket)
-            self.sizes.note(tp.topic, rows[at:end], overhead, len(part.entries) if codec else 0)
+            self.sizes.note(tp.topic, mine, len(part.entries) if codec else 0)
             at = end
 
     # ---- where messages go -----------------------------------------------------------------------------------------

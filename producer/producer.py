@@ -82,6 +82,7 @@ class Producer:
         self._plugins = Plugins(config, encoder, key_encoder, partitioner)
         self._dialect = dialect(config.version)
         self._stamped = self._dialect.magic > 0
+        self._sync = config.sync
         self._hub = pick_hub(hub)
         own = isinstance(self._hub, OwnThread)
         self._callbacks = Callbacks(own)
@@ -180,7 +181,7 @@ class Producer:
         if self._handlers is not None:
             return self._queued(Item(topic, value, key, partition), listener)
         delivery = self._put(topic, value, key, None, partition, listener)
-        if self.config.sync:
+        if self._sync:
             self._hub.post(self._feeder.drain)
             delivery.result()
         return delivery
@@ -210,7 +211,7 @@ class Producer:
         except Exception as exc:
             exc.deliveries = deliveries  # type: ignore[attr-defined]
             raise
-        if self.config.sync:
+        if self._sync:
             self._hub.post(self._feeder.drain)
             deliveries.result()
         return deliveries
@@ -229,7 +230,7 @@ class Producer:
                 deliveries.append(self._queued(Item(m.topic, m.value, m.key, m.partition, m.partition_key), listener))
                 continue
             deliveries.append(self._put(m.topic, m.value, m.key, m.partition_key, m.partition, listener))
-        if self.config.sync:
+        if self._sync:
             self._hub.post(self._feeder.drain)
             for delivery in deliveries:
                 delivery.result()
@@ -269,7 +270,7 @@ class Producer:
             partition = self._choose(route, key if partition_key is None else partition_key, partition)
         if size > route.most:
             raise self._too_large(topic, size)
-        row = (name, data, self._stamp())
+        row = (name, data, self._stamp() if self._stamped else None)
         delivery = self._buckets.put(route, partition, row, size, listener)
         if delivery is not None:
             return delivery

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from kafkawire.compression import CODECS
@@ -26,6 +28,12 @@ def size_of(row: Row, magic: int) -> int:
     return ENTRY_OVERHEAD[magic] + len(row.key or b"") + len(row.value or b"")
 
 
+def sizes_of(rows: Sequence[Row | tuple[bytes | None, bytes | None, int | None]], magic: int) -> list[int]:
+    """Bytes of each one's entry."""
+    overhead = ENTRY_OVERHEAD[magic]
+    return [overhead + (len(key) if key else 0) + (len(value) if value else 0) for key, value, _ in rows]
+
+
 def codec_of(config: ProducerConfig, topic: str) -> int:
     """The codec a topic's messages are sent with: compression.codec, or none where compressed.topics leaves it out."""
     named = config.compressed_topics
@@ -47,30 +55,17 @@ def parts(
     dialect: Dialect,
     codec: int,
     limit: int,
-    size: int | None = None,
+    sizes: Sequence[int] | None = None,
 ) -> Iterator[Part]:
     """The rows in order, in parts of at most `limit` bytes before compression; a larger row goes alone.
 
-    size: bytes of the entries of all rows, where it is known.
+    sizes: bytes of each row's entry, where they are known.
     """
-    overhead = ENTRY_OVERHEAD[dialect.magic]
+    ends = list(accumulate(sizes_of(rows, dialect.magic) if sizes is None else sizes))
     at = 0
     while at < len(rows):
-        end = len(rows) if at == 0 and size is not None and size <= limit else _fitting(rows, at, limit, overhead)
+        end = max(at + 1, bisect_right(ends, limit + (ends[at - 1] if at else 0)))
         numbered = ((n, key, value, stamp) for n, (key, value, stamp) in enumerate(rows[at:end]))
         entries = dialect.messages.encode(numbered, codec=codec, magic=dialect.magic)
         yield Part(tp, entries, dialect.magic, codec, end - at)
         at = end
-
-
-def _fitting(
-    rows: Sequence[Row | tuple[bytes | None, bytes | None, int | None]], at: int, limit: int, overhead: int
-) -> int:
-    """Where the rows from `at` on that fit the limit end; one at least."""
-    size = 0
-    for end in range(at, len(rows)):
-        key, value, _ = rows[end]
-        size += overhead + len(key or b"") + len(value or b"")
-        if size > limit and end > at:
-            return end
-    return len(rows)

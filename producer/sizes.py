@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from producer.delivery import Row
-
 FETCH_DEFAULT = 1 << 20  # fetch.message.max.bytes of the JVM's consumer
 
 
@@ -37,9 +35,9 @@ class Sizes:
     def __init__(self) -> None:
         self.topics: dict[str, TopicSizes] = {}
 
-    def note(self, topic: str, rows: Sequence[Row], overhead: int, wrapper: int) -> None:
-        """Messages that are sent as one part.  wrapper: bytes of the wrapper that holds them, 0: there is none."""
-        sizes = [overhead + len(value or b"") + (len(key) if key else 0) for key, value, _ in rows]
+    def note(self, topic: str, sizes: Sequence[int], wrapper: int) -> None:
+        """Messages that are sent as one part, by the sizes of their entries.  wrapper: bytes of the wrapper that holds
+        them, 0: there is none."""
         found = self.topics.setdefault(topic, TopicSizes())
         found.messages += len(sizes)
         found.bytes += sum(sizes)

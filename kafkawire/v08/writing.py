@@ -46,19 +46,53 @@ def wrap(rows: list[Row], codec: int, magic: int, relative: Iterable[int]) -> by
 def _entries(rows: Iterable[Row], magic: int, attributes: int = 0) -> bytes:
     if magic not in (0, 1):
         raise LocalError(f"message format v{magic} is not written here")
+    if magic == 0 and not attributes:
+        return _plain_v0(rows)
     out: list[Bytes] = []
     crc32 = zlib.crc32
     try:
         for offset, key, value, stamp in rows:
-            key_size, key = (-1, b"") if key is None else (len(key), key)
-            value_size, value = (-1, b"") if value is None else (len(value), value)
-            if magic == 0:
-                head = b"".join((_HEAD_V0.pack(0, attributes, key_size), key, _INT32.pack(value_size)))
-            else:
-                at_ms = -1 if stamp is None or stamp < 0 else stamp
-                head = b"".join((_HEAD_V1.pack(1, attributes, at_ms, key_size), key, _INT32.pack(value_size)))
+            head = _head(magic, attributes, key, value, stamp)
+            value = b"" if value is None else value
             crc = crc32(value, crc32(head))
             out += (_ENTRY.pack(offset, 4 + len(head) + len(value), crc), head, value)
     except struct.error as exc:
-        raise LocalError(f"a message does not fit format v{magic}: {exc}") from exc
+        raise _unfit(magic, exc) from exc
     return b"".join(out)
+
+
+def _head(magic: int, attributes: int, key: Bytes | None, value: Bytes | None, stamp: int | None) -> bytes:
+    """An entry from its magic to its value's length."""
+    key_size, key = (-1, b"") if key is None else (len(key), key)
+    value_size = -1 if value is None else len(value)
+    if magic == 0:
+        return b"".join((_HEAD_V0.pack(0, attributes, key_size), key, _INT32.pack(value_size)))
+    at_ms = -1 if stamp is None or stamp < 0 else stamp
+    return b"".join((_HEAD_V1.pack(1, attributes, at_ms, key_size), key, _INT32.pack(value_size)))
+
+
+def _plain_v0(rows: Iterable[Row]) -> bytes:
+    """The same for what a producer of 0.8 sends most: without key, a head is the same for all values of one length."""
+    out: list[Bytes] = []
+    heads: dict[int, tuple[int, bytes, int]] = {}  # by length of the value: size, head, its checksum
+    crc32, pack = zlib.crc32, _ENTRY.pack
+    try:
+        for offset, key, value, _ in rows:
+            if key is None and value is not None:
+                found = heads.get(len(value))
+                if found is None:
+                    head = _head(0, 0, None, value, None)
+                    found = heads[len(value)] = 4 + len(head) + len(value), head, crc32(head)
+                size, head, crc = found
+                out += (pack(offset, size, crc32(value, crc)), head, value)
+            else:
+                head = _head(0, 0, key, value, None)
+                value = b"" if value is None else value
+                out += (pack(offset, 4 + len(head) + len(value), crc32(value, crc32(head))), head, value)
+    except struct.error as exc:
+        raise _unfit(0, exc) from exc
+    return b"".join(out)
+
+
+def _unfit(magic: int, exc: struct.error) -> LocalError:
+    return LocalError(f"a message does not fit format v{magic}: {exc}")
