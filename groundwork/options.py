@@ -246,19 +246,25 @@ def _section_of(hint: Any) -> type[Options] | None:
     return None
 
 
-def reference(cls: type[Options], heading: str = "###") -> str:
-    """A markdown table of the options, and one for each section below it under a heading of its own."""
+def reference(cls: type[Options], heading: str = "###", older: str | None = "0.7 name") -> str:
+    """A markdown table of the options, and one for each section below it under a heading of its own.
+
+    older: what the column of their other names is called; None leaves it out.
+    """
     hints = typing.get_type_hints(cls)
-    lines = ["| option | 0.7 name | default | unit | meaning |", "|---|---|---|---|---|"]
+    names = ["option", *([older] if older is not None else []), "default", "unit", "meaning"]
+    lines = [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
     sections: list[str] = []
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         spec: Option = field.metadata["option"]
         section = _section_of(without_none(hints[field.name])[0])
         if section is not None:
-            sections.append(f"{heading} `{spec.key}`\n\n{spec.meaning}\n\n{reference(section, heading + '#')}")
+            below = reference(section, heading + "#", older)
+            sections.append(f"{heading} `{spec.key}`\n\n{spec.meaning}\n\n{below}")
             continue
         meaning = spec.meaning + (f" ({', '.join(str(c) for c in spec.choices)})" if spec.choices else "")
-        cells = [f"`{spec.key}`", " ".join(f"`{old}`" for old in spec.old), _default(spec, field), spec.unit, meaning]
+        others = [" ".join(f"`{old}`" for old in spec.old)] if older is not None else []
+        cells = [f"`{spec.key}`", *others, _default(spec, field), spec.unit, meaning]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     table = "\n".join(lines) + "\n" if len(lines) > 2 else ""
     return "\n".join(part for part in (table, *sections) if part)

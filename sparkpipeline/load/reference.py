@@ -8,7 +8,7 @@ from sparkpipeline.load.options import LoadConfig
 
 def table() -> str:
     """One row an option."""
-    return reference(LoadConfig)
+    return reference(LoadConfig, older=None)
 
 
 if __name__ == "__main__":
