@@ -31,9 +31,10 @@ def passed(
 ) -> dict[TopicPartition, int]:
     """What each partition has passed now.
 
-    before: what they had passed; latest_ms: of messages loaded since (one from the future counts as now: a clock that
-    is wrong must not close hours); caught_up: positions that were the logs' ends at looked_ms."""
-    found = dict(before)
+    before: what they had passed, which counts up to looked_ms: a clock that once was ahead is forgotten; latest_ms: of
+    messages loaded since (one from the future counts as now: a clock that is wrong must not close hours); caught_up:
+    positions that were the logs' ends at looked_ms."""
+    found = {tp: min(ms, looked_ms) for tp, ms in before.items()}
     for tp, ms in latest_ms.items():
         found[tp] = max(found.get(tp, 0), min(ms, looked_ms))
     for tp in caught_up:
@@ -44,6 +45,12 @@ def passed(
 def caught_up(positions: Positions, logs: Mapping[TopicPartition, Log]) -> list[TopicPartition]:
     """Partitions that have nothing left to load."""
     return [tp for tp, log in logs.items() if positions.get(tp, log.earliest) >= log.latest]
+
+
+def at_heads(positions: Positions, heads: Positions) -> list[TopicPartition]:
+    """Of a plan: partitions that have nothing left to load once it is carried out.  One that was never loaded (a rewind
+    sees it and does not load it) is none of them."""
+    return [tp for tp, head in heads.items() if tp in positions and positions[tp] >= head]
 
 
 def closed_until(passed_ms: Positions, topics: Iterable[str], lateness_ms: int) -> dict[str, int]:

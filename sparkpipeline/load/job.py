@@ -144,7 +144,7 @@ class LoadWork:
             hours.passed(
                 standing.passed,
                 latest_ms(counts),
-                [tp for tp, head in work.heads.items() if work.positions.get(tp, head) >= head],
+                hours.at_heads(work.positions, work.heads),
                 plan.created_ms,
             ),
             averages(standing.averages, counts),

@@ -173,3 +173,12 @@ def test_only_hours_with_several_files_of_a_partition_are_put_together() -> None
     assert [(g.hour.hour, g.partition) for g in groups(FILES, "2026-01-01")] == [("10", "1"), ("11", "0")]
     assert groups(FILES, "2026-01-01", least=3) == []
     assert groups(FILES, "2026-01-02") == groups(FILES, "2026-01-01", topic="u") == []
+
+
+def test_a_partition_that_a_rewind_only_sees_has_passed_nothing() -> None:
+    assert hours.at_heads({P0: 300}, {P0: 300, P1: 7}) == [P0]
+    assert hours.at_heads({P0: 299}, {P0: 300}) == []
+
+
+def test_a_clock_that_once_went_ahead_is_forgotten() -> None:
+    assert hours.passed({P0: 9_000, P1: 3_000}, {}, [], 5_000) == {P0: 5_000, P1: 3_000}
