@@ -57,17 +57,30 @@ class Group:
 
 
 def groups(
-    live: Iterable[LiveFile], date: str, topic: str | None = None, hour: str | None = None, least: int = 2
+    live: Iterable[LiveFile],
+    date: str,
+    topic: str | None = None,
+    hour: str | None = None,
+    least: int = 2,
+    old: Callable[[str], bool] = lambda final: False,
 ) -> list[Group]:
-    """Hours of a day and partitions that have at least `least` files.  Pure."""
-    by_place: dict[tuple[Hour, str], list[LiveFile]] = {}
+    """Hours of a day and partitions that have at least `least` files.
+
+    old: whether a file is from before its position was set back (eras.py); such files and others are never put
+    together: where an hour has enough of both, the others go first."""
+    by_place: dict[tuple[Hour, str, bool], list[LiveFile]] = {}
     for file in live:
         name = final_name(file.final)
         if name is None or name.hour.date != date or topic not in (None, name.hour.topic):
             continue
         if hour in (None, name.hour.hour):
-            by_place.setdefault((name.hour, str(name.partition)), []).append(file)
-    return [_group(*place, files) for place, files in sorted(by_place.items()) if len(files) >= least]
+            by_place.setdefault((name.hour, str(name.partition), old(file.final)), []).append(file)
+    enough = {place: files for place, files in sorted(by_place.items()) if len(files) >= least}
+    return [
+        _group(in_hour, partition, files)
+        for (in_hour, partition, before), files in enough.items()
+        if not before or (in_hour, partition, False) not in enough
+    ]
 
 
 def _group(hour: Hour, partition: str, files: list[LiveFile]) -> Group:

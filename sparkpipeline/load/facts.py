@@ -4,6 +4,7 @@ kind: the newest one says where the job stands.
     positions   of all partitions ever seen: the next offset to load
     passed      of the same: the latest time, in ms, that the position has certainly passed (hours.py)
     averages    bytes of a message by topic, as last loaded: what limits and tasks are estimated with
+    set_back    of partitions whose position was set back: the batch that did it, the last one (eras.py)
     ranges      of the batch: start, until, rows, gaps, lost, bytes, first, last, crc (sum of CRC-32 of values), and
                 min_ms, max_ms of rows that have a time of their own
     gaps        of the batch: offsets that were gone before they could be loaded
@@ -34,6 +35,7 @@ class Standing:
     positions: Positions = field(default_factory=dict)
     passed: Positions = field(default_factory=dict)
     averages: Mapping[str, float] = field(default_factory=dict)
+    set_back: Positions = field(default_factory=dict)
 
     @staticmethod
     def of(newest: Manifest | None) -> Standing:
@@ -42,7 +44,8 @@ class Standing:
             return Standing()
         try:
             facts = newest.facts
-            return Standing(flat(facts["positions"]), flat(facts["passed"]), dict(facts["averages"]))
+            set_back = flat(facts.get("set_back", {}))  # manifests before it was kept have none
+            return Standing(flat(facts["positions"]), flat(facts["passed"]), dict(facts["averages"]), set_back)
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise LedgerDamaged(f"its facts are not those of a load: {exc!r}", batch=newest.batch) from None
 
@@ -51,6 +54,7 @@ class Standing:
             "positions": nested(self.positions),
             "passed": nested(self.passed),
             "averages": {topic: self.averages[topic] for topic in sorted(self.averages)},
+            "set_back": nested(self.set_back),
         }
 
 

@@ -148,6 +148,7 @@ class LoadWork:
                 plan.created_ms,
             ),
             averages(standing.averages, counts),
+            standing.set_back,
         )
         closed = [hour for hour in hour_rows(counts) if self._is_closed(hour)]
         failpoint("load after audit")

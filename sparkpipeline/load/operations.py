@@ -15,6 +15,7 @@ from sparkpipeline.ledger.model import Plan
 from sparkpipeline.load import compacting
 from sparkpipeline.load.cluster import Cluster, connected
 from sparkpipeline.load.compacting import Group
+from sparkpipeline.load.eras import of_before
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.job import LoadOutcome, LoadWork, Tell, Watch, at_work, open_ledger, rule_of, run, unwatched
 from sparkpipeline.load.names import final_name
@@ -71,7 +72,12 @@ class RewindWork(LoadWork):
         looked, _ = self.look(standing)
         if wanted.topic in self.config.compacted:
             self.tell(f"{wanted.topic} is compacted: what its cleaner has removed since then is not loaded again")
-        files = [file for file in ledger.live_files().values() if f"/topic={wanted.topic}/" in file.final]
+        every = [file for file in ledger.live_files().values() if f"/topic={wanted.topic}/" in file.final]
+        old = of_before(ledger, standing)
+        files = [file for file in every if not old(file.final)]
+        if len(files) < len(every):
+            self.tell(f"{len(every) - len(files)} files of {wanted.topic} stay: they were loaded before `load init`"
+                      " set positions back, and their offsets may be those of another log")  # fmt: skip
         batches = sorted({file.batch for file in files if final_name(file.final) is not None})
         latest: dict[tuple[TopicPartition, int, int], int | None] = {}
         for batch in batches:
@@ -112,8 +118,8 @@ class CompactWork(LoadWork):
     def plan(self, ledger: Ledger, batch: int) -> Plan | None:
         if self.planned:
             return None
-        self.planned, wanted = True, self.wanted
-        found = compacting.groups(ledger.live_files().values(), wanted.date, wanted.topic, wanted.hour, wanted.least)
+        self.planned = True
+        found = _to_compact(ledger, self.wanted)
         return compacting.plan_of(batch, ledger.clock(), found) if found else None
 
 
@@ -199,8 +205,13 @@ def preview_init(config: LoadConfig, spark: Any, tell: Tell, wanted: InitWanted)
 
 def preview_compact(config: LoadConfig, spark: Any, wanted: CompactWanted) -> list[Group]:
     """What run_compact would put together."""
-    live = open_ledger(config, spark).live_files().values()
-    return compacting.groups(live, wanted.date, wanted.topic, wanted.hour, wanted.least)
+    return _to_compact(open_ledger(config, spark), wanted)
+
+
+def _to_compact(ledger: Ledger, wanted: CompactWanted) -> list[Group]:
+    old = of_before(ledger, Standing.of(ledger.state().newest))
+    live = ledger.live_files().values()
+    return compacting.groups(live, wanted.date, wanted.topic, wanted.hour, wanted.least, old)
 
 
 def _partition(text: str) -> object:

@@ -68,5 +68,6 @@ def init_plan(batch: int, now_ms: int, standing: Standing, positions: Positions)
     moved = {tp for tp, at in positions.items() if standing.positions.get(tp) != at}
     # What a moved partition had passed says nothing of where it is now.
     passed = {tp: ms for tp, ms in standing.passed.items() if tp not in moved}
-    facts = Standing(positions, passed, standing.averages).facts()
+    back = {tp: batch for tp, at in positions.items() if at < standing.positions.get(tp, at)}
+    facts = Standing(positions, passed, standing.averages, {**standing.set_back, **back}).facts()
     return Plan(batch, INIT, now_ms, {"facts": {**facts, "taken_over": len(moved)}})
