@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
-from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.options import SourceOptions, without_passwords
 from sparkpipeline.source.schema import schema_text
 
 if TYPE_CHECKING:
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 class Kafka08DataSource(DataSource):
     """Topics of Kafka 0.8 to 0.10 (and later, as far as they answer such clients)."""
 
+    _has_reader = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Spark pickles it to ask it for a reader, and once it has one into each task: without passwords then."""
+        state = dict(self.__dict__)
+        if self._has_reader:
+            state["options"] = type(self.options)(without_passwords(self.options))
+        return state
+
     @classmethod
     def name(cls) -> str:
         return "kafka08"
@@ -35,12 +44,16 @@ class Kafka08DataSource(DataSource):
     def reader(self, schema: StructType) -> Kafka08Reader:
         from sparkpipeline.source.batch import Kafka08Reader
 
-        return Kafka08Reader.of(self.options, schema)
+        reader = Kafka08Reader.of(self.options, schema)
+        self._has_reader = True
+        return reader
 
     def streamReader(self, schema: StructType) -> Kafka08StreamReader:
         from sparkpipeline.source.stream import Kafka08StreamReader
 
-        return Kafka08StreamReader(self.options, schema)
+        reader = Kafka08StreamReader(self.options, schema)
+        self._has_reader = True
+        return reader
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         from sparkpipeline.sink.writer import Kafka08Writer

@@ -116,6 +116,9 @@ class Kafka08Reader(DataSourceReader):
         self.options = options
         self.columns = columns
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "options": self.options.for_tasks}
+
     @staticmethod
     def of(options: Mapping[str, str], schema: StructType) -> Kafka08Reader:
         """Raises OptionRefused."""

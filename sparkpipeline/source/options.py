@@ -11,10 +11,10 @@ reference) come from it.  Names are taken in any case, as Spark takes them.  Pur
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, cast
 
-from groundwork.options import OptionError, Options, Secret, given, load, option, warnings_of
+from groundwork.options import OptionError, Options, Secret, given, load, option, specs, warnings_of
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.source import optionkinds as kinds
@@ -297,6 +297,11 @@ class SourceOptions(Options):
         return found
 
     @property
+    def for_tasks(self) -> SourceOptions:
+        """The same without passwords: what is pickled for tasks, which never ask ZooKeeper."""
+        return replace(self, zookeeper_auth=None, zookeeper_ssl_key_password=None)
+
+    @property
     def subscription(self) -> Subscription:
         """Which partitions are read.  Raises OptionRefused."""
         return Subscription.of(self.assign, self.subscribe, self.subscribe_pattern)
@@ -323,3 +328,9 @@ class SourceOptions(Options):
         usual = PACK_BYTES if self.offset_ranges is None else 0
         pack_bytes = usual if self.pack_bytes is None else self.pack_bytes
         return Limits(self.min_partitions, self.max_records, self.max_bytes, pack_bytes)
+
+
+def without_passwords(options: Mapping[str, str]) -> dict[str, str]:
+    """Options as a user gives them, but those that only the driver may see.  Names in any case."""
+    secret = {name.lower() for spec in specs(SourceOptions).values() if spec.secret for name in (spec.key, *spec.old)}
+    return {name: value for name, value in options.items() if name.lower() not in secret}

@@ -46,6 +46,9 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not ADMISSION:
             _refuse_limits(self.options)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "options": self.options.for_tasks}
+
     def initialOffset(self) -> Json:
         return _json(self._followed().start())
 
