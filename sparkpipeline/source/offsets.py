@@ -154,7 +154,10 @@ def _numbers(text: str, option: str, example: str) -> dict[TopicPartition, int]:
         for key, number in partitions.items():
             if not isinstance(number, int) or isinstance(number, bool) or not -_LONG <= number < _LONG:
                 raise _unlike(option, example, text)
-            found[TopicPartition(topic, _partition(key, option, example, text))] = number
+            tp = TopicPartition(topic, _partition(key, option, example, text))
+            if tp in found:  # "0" and "00": one of the two would silently count
+                raise OptionRefused(f"names {tp} twice", option=option)
+            found[tp] = number
     return found
 
 

@@ -74,3 +74,8 @@ def test_what_is_behind_is_not_looked_at_as_in_spark():
         bound_of("ending", "yesterday", None, None)
     with pytest.raises(OptionRefused, match="option=endingOffsetsByTimestamp"):
         bound_of("ending", None, "no JSON", None)
+
+
+def test_a_partition_that_is_named_in_two_ways_is_refused():
+    with pytest.raises(OptionRefused, match="option=startingOffsets: names t/0 twice"):
+        parse_offsets('{"t":{"0":5,"00":9}}', "startingOffsets")
