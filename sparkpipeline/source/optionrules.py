@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_MOST_INT = (1 << 31) - 1  # of the numbers of a request
 _BYTES = "keys and values are bytes: decode them in the query"
 REFUSED = {
     "kafka.auto.offset.reset": "startingOffsets says where a query begins, and each later batch goes on where the one"
@@ -179,6 +180,18 @@ def _check_limits(options: SourceOptions) -> None:
     least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
     if least is not None and most is not None and least > most:
         raise OptionRefused(f"{least} is more than maxOffsetsPerTrigger, {most}", option="minOffsetsPerTrigger")
+    for name, number in (
+        ("kafka.fetch.message.max.bytes", options.fetch_bytes), ("fetchBytesCap", options.fetch_bytes_cap),
+        ("kafka.fetch.min.bytes", options.min_bytes), ("kafka.fetch.wait.max.ms", options.max_wait_ms),
+    ):  # fmt: skip
+        if number > _MOST_INT:
+            raise OptionRefused(f"{number} does not fit a request: {_MOST_INT} is the most", option=name)
+    if options.max_wait_ms >= options.socket_timeout_ms:
+        raise OptionRefused(
+            f"{options.max_wait_ms} is not less than kafka.socket.timeout.ms, {options.socket_timeout_ms}: a broker"
+            " that waits as it is told would be taken for dead",
+            option="kafka.fetch.wait.max.ms",
+        )
     if options.fetch_bytes_cap < options.fetch_bytes:
         raise OptionRefused(
             f"{options.fetch_bytes_cap} is less than kafka.fetch.message.max.bytes, {options.fetch_bytes}",
