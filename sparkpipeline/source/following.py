@@ -164,8 +164,11 @@ class Following:
         return latest
 
     def _lacks(self, begin: At, end: At) -> bool:
-        """Whether an end is missing, or before its beginning."""
-        return any(end[tp] < at if tp in end else tp not in self._gone for tp, at in begin.items())
+        """Whether an end is missing that may come, or one is before its beginning."""
+        return any(end[tp] < at if tp in end else self._may_come(tp) for tp, at in begin.items())
+
+    def _may_come(self, tp: TopicPartition) -> bool:
+        return tp not in self._gone and self.options.subscription.covers(tp)
 
     def _latest(self, afresh: bool) -> dict[TopicPartition, int]:
         soon = self._looked_s + LOOK_S - self._now()
@@ -186,9 +189,17 @@ class Following:
 
     def _check_loss(self, begin: At, end: At, ends: str = "the log ends") -> None:
         gone = in_order(begin.keys() - end.keys() - self._gone)
-        if gone:
-            self._lost(f"{_names(gone)} deleted: what was not read of it is gone", gone[0])
-            self._gone |= set(gone)
+        left_out = [tp for tp in gone if not self.options.subscription.covers(tp)]
+        deleted = [tp for tp in gone if tp not in left_out]
+        if left_out:
+            self._lost(
+                f"{_names(left_out)} read by this stream until now, and its subscription leaves that out: what was not"
+                " read there stays unread",
+                left_out[0],
+            )
+        if deleted:
+            self._lost(f"{_names(deleted)} deleted: what was not read of it is gone", deleted[0])
+        self._gone |= set(gone)
         for tp in in_order(end.keys() & begin.keys()):
             if end[tp] < begin[tp]:
                 self._lost(

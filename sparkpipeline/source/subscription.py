@@ -51,9 +51,18 @@ class Subscription:
         found = [TopicPartition(topic, partition) for topic in names for partition in _of(topic, view)]
         return in_order(found)
 
+    def covers(self, tp: TopicPartition) -> bool:
+        """Whether it would be read, were it there."""
+        if self.assigned:
+            return tp in self.assigned
+        return self._chooses(tp.topic) if self.pattern is not None else tp.topic in self.topics
+
     def _matching(self, view: ClusterView) -> list[str]:
+        return [topic for topic in view.topics if self._chooses(topic)]
+
+    def _chooses(self, topic: str) -> bool:
         assert self.pattern is not None
-        return [topic for topic in view.topics if topic != INTERNAL and self.pattern.search(topic)]
+        return topic != INTERNAL and self.pattern.search(topic) is not None
 
     def __str__(self) -> str:
         if self.assigned:

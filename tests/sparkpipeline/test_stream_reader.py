@@ -248,6 +248,23 @@ def test_a_partition_that_is_deleted_is_data_loss_and_keeps_its_position(
     assert reader.latestOffset(after, ALL) == {"t": {"0": 10, "1": 3}}  # it comes back: nothing is read twice
 
 
+def test_what_a_changed_subscription_leaves_out_is_not_called_deleted_and_not_waited_for(
+    opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = {"t": {"0": 8, "1": 2}}
+    chosen = {"subscribe": "", "assign": '{"t":[1]}'}
+    looks: list[float] = []
+    strict = opened(**EARLIEST, **chosen)
+    strict._following.brokers._sleep = looks.append  # type: ignore[union-attr]
+    with pytest.raises(DataLoss, match=r"partition=0: t/0 was read by this stream until now, and its subscription"):
+        strict.latestOffset(at, ALL)
+    assert not looks
+    with caplog.at_level(logging.WARNING):
+        assert opened(**CARELESS, **chosen).latestOffset(at, ALL) == at
+    assert "stays unread" in caplog.text
+    assert "deleted" not in caplog.text
+
+
 def test_a_topic_that_is_missing_for_a_moment_is_not_deleted(opened: Opened, cluster: FakeCluster) -> None:
     reader = opened(**EARLIEST)
     at = reader.latestOffset(reader.initialOffset(), ALL)
