@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from groundwork.failpoints import failpoint
-from sparkpipeline.backfill.model import SECRETS, Done, Lane, Plan, Request, differences
+from sparkpipeline.backfill.model import Done, Lane, Plan, Request, differences, is_secret
 from sparkpipeline.backfill.planning import ends_of, hand_over_of, make_plan
 from sparkpipeline.backfill.running import Outcome, Run, on_spark
 from sparkpipeline.backfill.sides import Sides
@@ -122,7 +122,7 @@ class Backfill:
 
 def _with_secrets(request: Request, given: Request) -> Request:
     def added(planned: Any, now: Any) -> dict[str, str]:
-        return {**planned, **{name: value for name, value in now.items() if name in SECRETS}}
+        return {**planned, **{name: value for name, value in now.items() if is_secret(name)}}
 
     return Request(
         added(request.source, given.source), added(request.target, given.target), request.partitioning, request.shared,

@@ -22,6 +22,11 @@ FORMAT = 1
 SECRETS = ("zookeeper.auth", "zookeeper.ssl.key.password")  # given with each command, never written down
 
 
+def is_secret(name: str) -> bool:
+    """Whether an option is; options are taken in any case."""
+    return name.lower() in SECRETS
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """source, target: options of format kafka08, under the names its tables have."""
@@ -43,8 +48,8 @@ class Request:
     def without_secrets(self) -> Request:
         return replace(
             self,
-            source={k: v for k, v in self.source.items() if k not in SECRETS},
-            target={k: v for k, v in self.target.items() if k not in SECRETS},
+            source={k: v for k, v in self.source.items() if not is_secret(k)},
+            target={k: v for k, v in self.target.items() if not is_secret(k)},
         )
 
 

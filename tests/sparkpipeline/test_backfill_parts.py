@@ -43,6 +43,12 @@ def test_a_plan_reads_as_it_was_written_but_for_secrets():
             Plan.of(damaged, "plan.json")
 
 
+def test_a_secret_is_one_in_any_case():
+    shouted = replace(REQUEST, source={"ZooKeeper.Auth": "digest:me:secret"})
+    assert shouted.without_secrets().source == {}
+    assert "secret" not in replace(PLAN, request=shouted).text()
+
+
 def test_the_same_request_again_differs_in_nothing_and_another_is_told():
     planned = Plan.of(PLAN.text(), "").request
     assert differences(planned, REQUEST) == []
