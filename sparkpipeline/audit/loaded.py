@@ -59,7 +59,7 @@ def compare_files(
         return Found((), {SOURCE: {}, TARGET: {}}), {}
     # Found out above: the workers of Spark need neither ZooKeeper nor to ask again.
     fixed = {
-        **{name: value for name, value in source.items() if name.lower() not in ("zookeeper.connect", "protocol")},
+        **{name: value for name, value in source.items() if not _is_known(name.lower())},
         "kafka.bootstrap.servers": ",".join(f"{host}:{port}" for host, port in access.bootstrap),
         "protocol": access.release,
     }
@@ -77,6 +77,11 @@ def compare_files(
         frames[SOURCE] = _of_cluster(spark, fixed, few)
         rows = _matched(frames, few, sums, block)
     return Found(tuple(rows), sums), {SOURCE: _nested(bounds), TARGET: _nested(bounds)}
+
+
+def _is_known(name: str) -> bool:
+    """Options whose answer the driver has; a password among them stays with it."""
+    return name == "protocol" or name.startswith(("zookeeper.", "kafka.zookeeper."))
 
 
 def loaded_by(ledger: Ledger, topics: Collection[str]) -> Loaded:

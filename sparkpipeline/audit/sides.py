@@ -6,13 +6,14 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.audit.bounds import Limit, Ranges, ranges_of
 from sparkpipeline.audit.counting import Reading
 from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.brokers import Brokers
-from sparkpipeline.errors import OptionRefused
+from sparkpipeline.errors import OptionRefused, UnknownPartition
 from sparkpipeline.source.batch import read_options
 from sparkpipeline.source.cluster import access_of
 from sparkpipeline.source.options import SourceOptions
@@ -65,13 +66,25 @@ def look(sides: Mapping[str, Side], limits: Mapping[str, tuple[Limit, Limit]]) -
     target.  Raises UnknownPartition for a topic that the source has not, OffsetOutOfRange, OptionRefused, and what
     Brokers raise."""
     with Brokers(sides[SOURCE].access) as ours, Brokers(sides[TARGET].access) as theirs:
+        if all(limit.offsets is None for limit in limits[TARGET]):
+            _two_clusters(ours.view(), theirs.view())
         wanted = sides[SOURCE].options.subscription.partitions(ours.view())
+        if not wanted:
+            raise UnknownPartition(f"the source has no {sides[SOURCE].options.subscription}")
         topics = sorted({tp.topic for tp in wanted})
         there = partitions_of(theirs, topics)
         target = ranges_of(theirs, there, *limits[TARGET], TARGET)
         source = ranges_of(ours, wanted, *limits[SOURCE], SOURCE)
     missing = sorted({*topics} - {tp.topic for tp in there})
     return Look({SOURCE: source, TARGET: target}, tuple(missing))
+
+
+def _two_clusters(source: ClusterView, target: ClusterView) -> None:
+    """A cluster is always equal to itself: who asks that meant something else."""
+    both = {(b.host, b.port) for b in source.brokers.values()} & {(b.host, b.port) for b in target.brokers.values()}
+    if both:
+        host, port = min(both)
+        raise OptionRefused(f"source and target are one cluster: {host}:{port} is a broker of both", option="--target")
 
 
 def partitions_of(brokers: Brokers, topics: Collection[str]) -> list[TopicPartition]:

@@ -63,11 +63,19 @@ def untimed(topic: str, partition: object, offset: int) -> NoTimestamp:
 def label(window: int, block: int = 0, of_target: bool = False) -> str:
     """How people read it: 2026-01-31T10, 200000-299999, "all"; of_target: these are offsets of the target."""
     if window >= 0:
-        return datetime.fromtimestamp(window * HOUR_MS / 1000, UTC).strftime("%Y-%m-%dT%H")
+        return _hour(window)
     if not block:
         return "all"
     start = (-1 - window) * block
     return f"{'target ' if of_target else ''}{start}-{start + block - 1}"
+
+
+def _hour(window: int) -> str:
+    """What a producer may send as a time need not be in any calendar: then its number."""
+    try:
+        return datetime.fromtimestamp(window * HOUR_MS / 1000, UTC).strftime("%Y-%m-%dT%H")
+    except (ValueError, OverflowError, OSError):
+        return f"hour {window} since 1970"
 
 
 def parse_time(text: str) -> int | None:

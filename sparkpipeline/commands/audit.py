@@ -18,7 +18,14 @@ from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.report import Offsets, document, mismatches
 from sparkpipeline.audit.sides import Look, Side, look, reading
 from sparkpipeline.audit.windows import KINDS as WINDOWS
-from sparkpipeline.commands.options import output_option, report_option, session, spark_options, write_report
+from sparkpipeline.commands.options import (
+    output_option,
+    report_option,
+    session,
+    spark_options,
+    whole_name,
+    write_report,
+)
 from sparkpipeline.commands.progress import SparkProgress
 from sparkpipeline.errors import OptionRefused
 
@@ -32,7 +39,7 @@ from sparkpipeline.errors import OptionRefused
 @click.option("--target-protocol", metavar="RELEASE", help="What its brokers speak; they are asked when not given.")
 @click.option("--files", metavar="BASE", help="In place of a target: the base of a load job.")
 @click.option("--topics", metavar="A,B,…", help="Topics that are compared ..")
-@click.option("--topics-pattern", metavar="REGEX", help=".. or those that a Java pattern chooses.")
+@click.option("--topics-pattern", metavar="REGEX", help=".. or those whose whole name a Java pattern matches.")
 @click.option(
     "--keyed", metavar="A,B,…", default="", help="Of these, compared as a whole: their partitions are others."
 )
@@ -67,14 +74,32 @@ def audit(master: str | None, conf: dict[str, str], output: str, report: Path | 
     sparkpipeline audit --source-zookeeper old:2181 --files /warehouse/orders
     """
     began = time.monotonic()
-    if (asked["files"] is None) == (asked["target_brokers"] is None and asked["target_zookeeper"] is None):
-        raise OptionRefused("say what the source is held against: a target cluster, or --files", option="--files")
+    _check(asked)
     with session("sparkpipeline audit", master, conf) as spark:
         found, offsets = _files(spark, asked) if asked["files"] is not None else _clusters(spark, asked)
     write((row.row() for row in found.differences), COLUMNS, output)
     block = 0 if asked["files"] is None else asked["block"]  # sums of clusters know no blocks
     write_report(report, document(found, offsets, block, asked["allow"], time.monotonic() - began))
     return _end(found, asked["allow"])
+
+
+def _check(asked: dict[str, Any]) -> None:
+    """What contradicts itself is told before Spark starts.  Raises OptionRefused."""
+    if (asked["files"] is None) == (asked["target_brokers"] is None and asked["target_zookeeper"] is None):
+        raise OptionRefused("say what the source is held against: a target cluster, or --files", option="--files")
+    if asked["files"] is None:
+        if (asked["topics"] is None) == (asked["topics_pattern"] is None):
+            raise OptionRefused("or --topics-pattern says what is compared: give one of the two", option="--topics")
+        return
+    of_clusters = (
+        "keyed", "start", "until", "target_start", "target_until", "topics_pattern", "target_protocol", "target_option",
+    )  # fmt: skip
+    wrong = [name for name in of_clusters if asked[name]]
+    if wrong:
+        raise OptionRefused(
+            "has no meaning with --files: what is loaded says what is compared",
+            option=f"--{wrong[0].replace('start', 'from').replace('until', 'to').replace('_', '-')}",
+        )
 
 
 def _end(found: Found, allowed: tuple[str, ...]) -> int:
@@ -102,11 +127,15 @@ def _clusters(spark: Any, asked: dict[str, Any]) -> tuple[Found, Offsets]:
     sides = {side: Side.of(_options(side, asked)) for side in (SOURCE, TARGET)}
     limits = {SOURCE: (start, until), TARGET: (_other(start, target_start), _other(until, target_until))}
     seen = look(sides, limits)
+    keyed = frozenset(_names(asked["keyed"]))
+    unknown = sorted(keyed - {tp.topic for tp in seen.ranges[SOURCE].bounds})
+    if unknown:
+        raise OptionRefused(f"{unknown[0]} is not among the topics that are compared", option="--keyed")
     for topic in seen.missing:
         _tell(f"the target has no topic {topic}")
     ranges = seen.ranges
     what = Asked(
-        {side: found.bounds for side, found in ranges.items()}, windows, frozenset(_names(asked["keyed"])),
+        {side: found.bounds for side, found in ranges.items()}, windows, keyed,
         {side: found.cut for side, found in ranges.items()}, asked["block"], not asked["no_match"],
     )  # fmt: skip
     with SparkProgress(spark).watch("audit", rows=seen.offsets):
@@ -120,12 +149,6 @@ def _other(limit: Limit, given: Limit) -> Limit:
 
 
 def _files(spark: Any, asked: dict[str, Any]) -> tuple[Found, Offsets]:
-    wrong = [name for name in ("keyed", "start", "until", "target_start", "target_until") if asked[name]]
-    if wrong:
-        raise OptionRefused(
-            "has no meaning with --files: what is loaded says what is compared",
-            option=f"--{wrong[0].replace('_', '-')}",
-        )
     options = _options(SOURCE, asked, topics=False)
     topics, match = _names(asked["topics"] or ""), not asked["no_match"]
     with SparkProgress(spark).watch("audit"):
@@ -144,8 +167,12 @@ def _options(side: str, asked: dict[str, Any], topics: bool = True) -> dict[str,
         "kafka.bootstrap.servers": asked[f"{side}_brokers"],
         "zookeeper.connect": asked[f"{side}_zookeeper"],
         "protocol": asked[f"{side}_protocol"],
-        **({"subscribe": asked["topics"], "subscribePattern": asked["topics_pattern"]} if topics else {}),
     }
+    if topics:
+        pattern = asked["topics_pattern"]
+        named |= {
+            "subscribe": asked["topics"], "subscribePattern": None if pattern is None else whole_name(pattern)
+        }  # fmt: skip
     return {**options, **{key: value for key, value in named.items() if value is not None}}
 
 

@@ -21,6 +21,7 @@ from sparkpipeline.commands.options import (
     report_option,
     session,
     spark_options,
+    whole_name,
     write_report,
 )
 from sparkpipeline.errors import EXIT_OF, OptionRefused, PipelineError
@@ -108,10 +109,12 @@ def _request(asked: dict[str, Any]) -> tuple[Request | None, Request]:
     source, target = _pairs(asked["source_option"]), _pairs(asked["target_option"])
     named = {
         "kafka.bootstrap.servers": "source_brokers", "zookeeper.connect": "source_zookeeper",
-        "protocol": "source_protocol", "subscribe": "topics", "subscribePattern": "topics_pattern",
-        "assign": "partitions", "startingOffsets": "start", "endingOffsets": "until",
+        "protocol": "source_protocol", "subscribe": "topics", "assign": "partitions",
+        "startingOffsets": "start", "endingOffsets": "until",
     }  # fmt: skip
     source |= {key: asked[name] for key, name in named.items() if asked[name] is not None}
+    if asked["topics_pattern"] is not None:
+        source["subscribePattern"] = whole_name(asked["topics_pattern"])
     named = {
         "kafka.bootstrap.servers": "target_brokers", "zookeeper.connect": "target_zookeeper",
         "protocol": "target_protocol", "partitioner": "partitioner",

@@ -51,6 +51,7 @@ def report_option(command: F) -> F:
     return click.option(
         "--report",
         type=click.Path(dir_okay=False, path_type=Path),
+        callback=_has_folder,
         metavar="FILE",
         help="Write what was done to this file, as JSON.",
     )(command)
@@ -106,8 +107,16 @@ def failure_reported(path: Path | None, **about: Any) -> Iterator[None]:
     except BaseException as exc:
         text = str(exc) or type(exc).__name__
         error = sentence_in(text) or text.splitlines()[0]
-        write_report(path, {**about, "outcome": "failed", "error": error})
+        try:
+            write_report(path, {**about, "outcome": "failed", "error": error})
+        except OptionRefused as unwritten:  # what led here is raised on
+            click.echo(str(unwritten), err=True)
         raise
+
+
+def whole_name(pattern: str) -> str:
+    """A pattern of --topics-pattern for subscribePattern, which finds it anywhere in a name, as Spark's own does."""
+    return f"^(?:{pattern})$"
 
 
 def write_report(path: Path | None, document: Mapping[str, Any]) -> None:
@@ -120,6 +129,13 @@ def write_report(path: Path | None, document: Mapping[str, Any]) -> None:
         os.replace(beside, path)
     except OSError as exc:
         raise OptionRefused(f"{path} cannot be written: {exc.strerror}", option="--report") from None
+
+
+def _has_folder(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+    """Told before the work, not after it."""
+    if path is not None and not path.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {path.parent}")
+    return path
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
