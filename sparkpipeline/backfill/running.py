@@ -15,6 +15,7 @@ from typing import Any
 
 from groundwork.failpoints import failpoint
 from kafkawire.compression import CODECS
+from kafkawire.errors import LibraryMissing
 from kafkawire.model import TopicPartition
 from sparkpipeline.backfill.copying import SETTLE_MOST_S, Task, copy_chunk
 from sparkpipeline.backfill.ends import settled
@@ -22,7 +23,7 @@ from sparkpipeline.backfill.model import Chunk, Copied, Done, Lane, Plan
 from sparkpipeline.backfill.sides import Sides
 from sparkpipeline.backfill.state import State
 from sparkpipeline.brokers import Brokers
-from sparkpipeline.errors import PipelineError
+from sparkpipeline.errors import CodecMissing, PipelineError
 from sparkpipeline.ranges import OffsetRange
 
 KINDS: dict[str, type[PipelineError]] = {PipelineError.code: PipelineError}
@@ -166,6 +167,9 @@ def handed_back(task: Task) -> Copied | Failed:
     context = TaskContext.get()
     try:
         return copy_chunk(task, 0 if context is None else context.attemptNumber())
+    except LibraryMissing as missing:
+        where = {"topic": task.rng.topic, "partition": str(task.rng.partition)}
+        return Failed(CodecMissing.code, f"{missing}; install it on every executor", where)
     except PipelineError as exc:
         return Failed(exc.code, exc.sentence, {name: _plain(value) for name, value in exc.coordinates.items()})
 

@@ -18,10 +18,11 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkawire.dialects import dialect
+from kafkawire.errors import LibraryMissing
 from producer.config import ProducerConfig
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
-from sparkpipeline.errors import OptionRefused, PipelineError, UnknownPartition
+from sparkpipeline.errors import CodecMissing, OptionRefused, PipelineError, UnknownPartition
 from sparkpipeline.sink.cluster import access_of
 from sparkpipeline.sink.options import SinkOptions
 from sparkpipeline.sink.rows import RowSender
@@ -90,6 +91,8 @@ def write_rows(job: Job, batches: Iterator[Any]) -> Written:
             rows.take(batch)
         rows.finish()
         sender.flush()
+    except LibraryMissing as missing:
+        raise CodecMissing(f"{missing}; install it on every executor", task=task) from missing
     except PipelineError as failed:
         if task is not None and "task" not in failed.coordinates:
             raise type(failed)(failed.sentence, **failed.coordinates, task=task) from failed
