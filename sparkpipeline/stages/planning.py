@@ -83,7 +83,20 @@ class Planner:
                     f" run --again {name} writes all of the stage anew",
                     stage=name,
                 )
+        self._check_replaced(taking)
         return taking.inputs
+
+    def _check_replaced(self, taking: Taking) -> None:
+        """An input in the place of another may hold the same rows: one that was renamed holds nothing else.  Mode
+        batch would add them to what it wrote of the other.  Raises Refused."""
+        gone, new = sorted(set(taking.inputs) - set(self.inputs)), sorted(set(self.inputs) - set(taking.inputs))
+        if self.stage.mode == BATCH and gone and new:
+            name = self.stage.name
+            raise Refused(
+                f"it took '{gone[0]}' until now, and '{new[0]}' is in its place: if that is the same under another"
+                f" name, its rows would be taken twice; run --again {name} writes all of it anew",
+                stage=name,
+            )
 
     def _by_batch(self, ledger: Ledger, standings: Mapping[str, Standing], moves: Moves, again: bool) -> Found | None:
         newest = ledger.state().newest

@@ -186,6 +186,23 @@ def test_another_mode_is_refused_until_all_is_written_anew(tmp_path: Path) -> No
     assert_true(chain)
 
 
+def test_an_input_under_another_name_is_refused_because_its_rows_would_come_twice(tmp_path: Path) -> None:
+    chain = Chain(tmp_path)
+    chain.happen("load")
+    run(chain)
+    (tmp_path / "orders").rename(tmp_path / "kafka")
+    stage, program = chain.stages["lines"]
+    chain.stages["lines"] = (replace(stage, inputs=("kafka",)), program)
+    with pytest.raises(Refused, match=r"it took 'orders' until now, and 'kafka' is in its place: .* run --again lines"):
+        run(chain, ("lines",))
+    work = chain.work("lines")
+    work.again = True
+    assert len(list(advance_stage(work, chain.told.append))) == 1
+    assert run(chain, ("lines",)) == {"lines": []}
+    rows = chain.live("kafka")
+    assert Counter(map(tuple, chain.live("lines"))) == Counter((hour, number * 2) for hour, number in rows)
+
+
 def test_an_input_that_comes_back_is_taken_from_where_it_was_left(tmp_path: Path) -> None:
     chain = Chain(tmp_path)
     stage, program = chain.stages["lines"]
