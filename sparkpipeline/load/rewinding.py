@@ -20,6 +20,7 @@ from sparkpipeline.load.plans import Positions, in_order
 from sparkpipeline.ranges import OffsetRange
 
 HOUR_MS = 3600_000
+LEAST_DIGITS = 12  # ms of 1973 and later
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,18 @@ class Rewind:
 def time_of(text: str, option: str = "--to") -> int:
     """Milliseconds since 1970 of 2026-01-01T10:00Z, of the same without a zone (UTC) or with one, or of a number.
 
-    Raises OptionRefused."""
-    if text.strip().isdigit():
+    Raises OptionRefused, also for a number that may be meant for a day (20260101) or for seconds: it would rewind
+    to the beginning."""
+    text = text.strip()
+    if text.isdecimal():
+        if text != "0" and len(text) < LEAST_DIGITS:
+            raise OptionRefused(
+                f"{text} ms is early in 1970; write a time such as 2026-01-01T10:00Z, or 0 for everything",
+                option=option,
+            )
         return int(text)
     try:
-        found = datetime.fromisoformat(text.strip())
+        found = datetime.fromisoformat(text)
     except ValueError:
         raise OptionRefused(f"expected a time such as 2026-01-01T10:00Z, got {text!r}", option=option) from None
     return int((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -98,9 +98,17 @@ def test_times_are_utc_unless_they_say_otherwise(text: str, ms: int) -> None:
     assert time_of(text) == ms
 
 
-def test_what_is_no_time_is_refused() -> None:
+@pytest.mark.parametrize("text", ["yesterday", "\u00b2", ""])
+def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(OptionRefused, match="--to"):
-        time_of("yesterday")
+        time_of(text)
+
+
+def test_a_number_that_means_a_day_or_seconds_does_not_rewind_everything() -> None:
+    for text in ("20260101", "2026", "1767261600"):
+        with pytest.raises(OptionRefused, match=rf"option=--to: {text} ms is early in 1970"):
+            time_of(text)
+    assert time_of("0") == 0
 
 
 # ---- names
