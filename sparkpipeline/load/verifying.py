@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sparkpipeline.errors import Mismatch
+from sparkpipeline.errors import LedgerDamaged, Mismatch
 from sparkpipeline.ledger import verifying
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile
@@ -17,12 +17,16 @@ from sparkpipeline.load.names import final_name
 
 def verify(ledger: Ledger, spark: Any | None, read_footers: bool = True) -> Verdict:
     """Findings of the ledger's verify, and of kind footer: rows other than the manifest's, offsets outside of the range
-    in the file's name, a name that is no load's.  Reads only."""
+    in the file's name, a name that is no load's.  Reads only; no footers where the ledger does not tell the files."""
     verdict = verifying.verify(ledger)
     if not read_footers:
         return verdict
     missing = {finding.file for finding in verdict.findings if finding.what == "missing"}
-    live = {path: file for file in ledger.live_files().values() if (path := ledger.path(file.final)) not in missing}
+    try:
+        files = ledger.live_files().values()
+    except LedgerDamaged:
+        return verdict  # the damage is among the findings
+    live = {path: file for file in files if (path := ledger.path(file.final)) not in missing}
     ends = looked_at(live, spark, not needs_spark(ledger.base))
     wrong = {path: why for path, file in live.items() if (why := _wrong(file, ends[path])) is not None}
     found = [Finding("footer", path, why) for path, why in wrong.items()]
