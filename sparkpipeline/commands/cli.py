@@ -22,6 +22,7 @@ from sparkpipeline.errors import EXIT_OF, PipelineError, sentence_in
 
 PROGRAM = "sparkpipeline"
 DISTRIBUTION = "kafka-legacy-mirror"
+SPARKS = ("pyspark", "py4j")  # packages whose errors are Spark's and the JVM's, not mistakes of ours
 COMMANDS = {  # name -> module and attribute, loaded when it is called for: pyspark takes half a second
     "load": "sparkpipeline.commands.load:load",
     "run": "sparkpipeline.commands.stages:run",
@@ -61,7 +62,8 @@ def cli(ctx: click.Context, show_version: bool) -> None:
 
 
 def outcome(args: Sequence[str]) -> int:
-    """Run a command line; its exit code.  A PipelineError, also one that came through Spark, is one sentence."""
+    """Run a command line; its exit code.  A PipelineError, also one that came through Spark, is one sentence, and so is
+    what Spark itself raises: a full disk, a master that is not there, a function of the user's that fails."""
     return run_command(_telling(cli), args=args, name=PROGRAM)
 
 
@@ -78,9 +80,13 @@ def _telling(command: click.Command) -> click.Command:
             raise
         except Exception as exc:
             sentence = sentence_in(str(exc))
-            if sentence is None:
+            if sentence is not None:
+                raise Failure(sentence, EXIT[EXIT_OF[sentence.split()[0].rstrip(":")]]) from exc
+            if type(exc).__module__.partition(".")[0] not in SPARKS:
                 raise
-            raise Failure(sentence, EXIT[EXIT_OF[sentence.split()[0].rstrip(":")]]) from exc
+            from sparkpipeline.stages.programs import first_line
+
+            raise Failure(f"Spark failed: {first_line(exc)}", EXIT["runtime"]) from exc
 
     command.invoke = telling  # type: ignore[method-assign]
     return command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def _ended(config: LoadConfig, outcome: LoadOutcome, output: str, report: Path |
 @click.option("--from-group", metavar="GROUP", help="Begin where this group stands.")
 @click.option("--storage", type=click.Choice(("zookeeper", "kafka", "dual")),
               help="Where that group keeps its offsets; ZooKeeper where zookeeper.connect is given.")  # fmt: skip
-@click.option("--from-json", metavar="FILE", type=click.File("r"),
+@click.option("--from-json", metavar="FILE", type=click.File("rb"),
               help='Begin at these: {"orders":{"0":23,"1":-2}}, -2 earliest, -1 latest; - is stdin.')  # fmt: skip
 @click.option(
     "--replace", is_flag=True, help="Also partitions that the job has loaded from: gaps or duplicates follow."
@@ -78,7 +79,7 @@ def init(
     config = read_config(job)
     if (from_group is None) == (from_json is None):
         raise click.UsageError("exactly one of --from-group and --from-json says where the positions are")
-    positions = None if from_json is None else parse_offsets(from_json.read(), "--from-json")
+    positions = None if from_json is None else parse_offsets(_text(from_json.read()), "--from-json")
     wanted = InitWanted(from_group, storage, positions, replace)
     with session(config.name, master, conf) as spark:
         found = preview_init(config, spark, tell, wanted)
@@ -133,8 +134,8 @@ def rewind(
 
 @click.command()
 @job_argument
-@click.option("--date", required=True, metavar="YYYY-MM-DD", help="The day, in UTC.")
-@click.option("--hour", metavar="HH", help="Only this hour.")
+@click.option("--date", "day", required=True, metavar="YYYY-MM-DD", help="The day, in UTC.")
+@click.option("--hour", type=click.IntRange(0, 23), metavar="HH", help="Only this hour.")
 @click.option("--topic", help="Only this topic.")
 @click.option("--min-files", type=click.IntRange(2), default=2, show_default=True,
               help="Hours and partitions with fewer files stay.")  # fmt: skip
@@ -143,12 +144,12 @@ def rewind(
 @output_option
 @report_option
 def compact(
-    job: Path, date: str, hour: str | None, topic: str | None, min_files: int, dry_run: bool,
+    job: Path, day: str, hour: int | None, topic: str | None, min_files: int, dry_run: bool,
     master: str | None, conf: dict[str, str], output: str, report: Path | None,
 ) -> int:  # fmt: skip
     """Make one file of many, for each hour and partition of a day.  Nothing is read from Kafka."""
     config = read_config(job)
-    wanted = CompactWanted(_date(date), topic, None if hour is None else hour.zfill(2), min_files)
+    wanted = CompactWanted(_day(day), topic, None if hour is None else f"{hour:02}", min_files)
     with failure_reported(report, job=config.name, base=config.base), session(config.name, master, conf) as spark:
         found = preview_compact(config, spark, wanted)
         if dry_run or not found:
@@ -195,10 +196,19 @@ def _abandon(config: LoadConfig, spark: Any, batch: int, why: str, execute: bool
         tell(f"batch {batch} is abandoned")
 
 
-def _date(text: str) -> str:
-    if len(text) != 10 or not text.replace("-", "").isdigit() or text[4] != "-" or text[7] != "-":
-        raise OptionRefused(f"expected a day such as 2026-01-31, got {text!r}", option="--date")
-    return text
+def _day(text: str) -> str:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        raise OptionRefused(f"expected a day such as 2026-01-31, got {text!r}", option="--date") from None
+    return day.isoformat()
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as exc:
+        raise OptionRefused(f"byte {exc.start} is no UTF-8", option="--from-json") from None
 
 
 CHANGES = (init, rewind, compact, abandon)

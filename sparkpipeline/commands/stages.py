@@ -12,7 +12,14 @@ from typing import Any
 import click
 
 from groundwork.output import EXIT, write
-from sparkpipeline.commands.options import output_option, report_option, session, spark_options, write_report
+from sparkpipeline.commands.options import (
+    failure_reported,
+    output_option,
+    report_option,
+    session,
+    spark_options,
+    write_report,
+)
 from sparkpipeline.commands.progress import SparkProgress
 from sparkpipeline.stages import previewing, running
 from sparkpipeline.stages.config import Pipeline, read_pipeline
@@ -62,14 +69,14 @@ def run(
         tell(sentence)
 
     _quiet()
-    with session(found.file.name, master, conf) as spark:
+    about = {"pipeline": found.file.name, "base": found.file.base}
+    with failure_reported(report, **about), session(found.file.name, master, conf) as spark:
         reports = running.Run(found, spark, say, only, again, SparkProgress(spark).watch).run()
     rows = [one.row() for one in reports]
     write(rows, running.COLUMNS, output)
     outcome = running.exit_of(reports)
     write_report(report, {
-        "pipeline": found.file.name,
-        "base": found.file.base,
+        **about,
         "outcome": outcome,
         "seconds": round(time.monotonic() - began, 3),
         "nodes": rows,
