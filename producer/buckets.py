@@ -95,6 +95,7 @@ class Buckets:
             rows = bucket.rows
             number = len(rows)
             rows.append(row)
+            bucket.sizes.append(size)
             bucket.size += size
             self._bytes += size
             self._pending += 1
@@ -106,9 +107,15 @@ class Buckets:
         return Delivery(bucket, number)
 
     def put_many(
-        self, route: Route, partition: PartitionId | None, rows: Sequence[Row], size: int, deliveries: Deliveries
+        self,
+        route: Route,
+        partition: PartitionId | None,
+        rows: Sequence[Row],
+        sizes: Sequence[int],
+        deliveries: Deliveries,
     ) -> int:
-        """As many of the rows as there is room for, at once; how many.  size: of all of them."""
+        """As many of the rows as there is room for, at once; how many.  sizes: bytes of the entry of each."""
+        size = sum(sizes)
         with self.lock:
             room = self._most_messages - self._pending
             if room <= 0 or (self._bytes and self._bytes + size > self._most_bytes):
@@ -118,10 +125,11 @@ class Buckets:
             if bucket is None:
                 bucket = self._open(route, partition)
             if room < len(rows):
-                rows = rows[:room]
-                size = sum(len(row[0] or b"") + len(row[1] or b"") for row in rows) + route.overhead * len(rows)
+                rows, sizes = rows[:room], sizes[:room]
+                size = sum(sizes)
             begin = len(bucket.rows)
             bucket.rows.extend(rows)
+            bucket.sizes.extend(sizes)
             bucket.size += size
             self._bytes += size
             self._pending += len(rows)

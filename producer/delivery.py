@@ -46,12 +46,13 @@ class Verdict(NamedTuple):
 class Bucket:
     """lock is the one of all buckets of a producer; flag makes what a waiter waits on."""
 
-    __slots__ = ("_flag", "_waiters", "listeners", "lock", "rows", "settled", "size", "tp", "verdicts")
+    __slots__ = ("_flag", "_waiters", "listeners", "lock", "rows", "settled", "size", "sizes", "tp", "verdicts")
 
     def __init__(self, tp: TopicPartition, lock: threading.Lock, flag: Callable[[], Flag]) -> None:
         self.tp = tp
         self.rows: list[Row] = []
-        self.size = 0  # bytes of its entries before compression
+        self.sizes: list[int] = []  # bytes of each one's entry before compression
+        self.size = 0  # of all of them
         self.settled = 0  # messages that are over
         self.verdicts: list[Verdict] = []
         self.listeners: dict[int, Listener] = {}

@@ -22,7 +22,7 @@ from producer.config import ProducerConfig
 from producer.delivery import Bucket, Called, Verdict
 from producer.errors import Closed, Undeliverable
 from producer.outcomes import NEVER, Counters
-from producer.rows import codec_of, limit_of, parts, sizes_of
+from producer.rows import codec_of, limit_of, parts
 from producer.sender import Sender
 from producer.sizes import Sizes
 
@@ -123,7 +123,7 @@ class Feeder:
         config, tp = self._config, bucket.tp
         codec = codec_of(config, tp.topic)
         limit = limit_of(self._dialect, codec, config.batch_bytes, config.message_max_bytes)
-        rows, sizes = bucket.rows, sizes_of(bucket.rows, self._dialect.magic)
+        rows, sizes = bucket.rows, bucket.sizes
         at = 0
         for part in parts(tp, rows, self._dialect, codec, limit, sizes):
             end = at + part.count

@@ -205,7 +205,8 @@ class Producer:
             for chunk in chunks(values, CHUNK):
                 data = self._plugins.encoded_all(topic, chunk)
                 if pairs is None:
-                    self._put_all(route, None, list(zip(repeat(None), data, repeat(self._stamp()))), deliveries)
+                    rows: list[Row] = list(zip(repeat(None), data, repeat(self._stamp())))
+                    self._put_all(route, None, rows, [route.overhead + len(value or b"") for value in data], deliveries)
                 else:
                     self._put_keyed(route, data, list(zip(chunk, pairs, strict=False)), deliveries)
         except Exception as exc:
@@ -279,17 +280,17 @@ class Producer:
             self._wait_room(route, partition, deadline)
         return delivery
 
-    def _put_all(self, route: Route, partition: PartitionId | None, rows: list[Row], deliveries: Deliveries) -> None:
-        sizes = [route.overhead + len(key or b"") + len(value or b"") for key, value, _ in rows]
+    def _put_all(
+        self, route: Route, partition: PartitionId | None, rows: list[Row], sizes: list[int], deliveries: Deliveries
+    ) -> None:
         if max(sizes) > route.most:
             raise self._too_large(route.topic, max(sizes))
-        size, deadline = sum(sizes), self._deadline()
+        deadline = self._deadline()
         while rows:
-            done = self._buckets.put_many(route, partition, rows, size, deliveries)
+            done = self._buckets.put_many(route, partition, rows, sizes, deliveries)
             if done == len(rows):
                 return
             rows, sizes = rows[done:], sizes[done:]
-            size = sum(sizes)
             if not done:
                 self._wait_room(route, partition, deadline)
 
@@ -302,7 +303,8 @@ class Producer:
         for value, (_, key) in zip(data, pairs, strict=True):
             name = None if key is None else self._plugins.encoded_key(route.topic, key)
             partition = None if key is None else self._choose(route, key, None)
-            self._put_all(route, partition, [(name, value, self._stamp())], deliveries)
+            size = route.overhead + len(name or b"") + len(value or b"")
+            self._put_all(route, partition, [(name, value, self._stamp())], [size], deliveries)
 
     def _route(self, topic: str) -> Route:
         route = self._buckets.route(topic)

@@ -42,4 +42,5 @@ class Sizes:
         found.messages += len(sizes)
         found.bytes += sum(sizes)
         found.largest = max(found.largest, wrapper or max(sizes, default=0))
-        found.by_bits.update(map(int.bit_length, sizes))
+        for size, count in Counter(sizes).items():
+            found.by_bits[size.bit_length()] += count
