@@ -32,6 +32,7 @@ faults: $(STAMP)   ## the longer fault scenarios
 bench: $(STAMP)    ## ratios against the JVM and other clients, in the same run
 	$(BIN)/python benchmarks/mirror.py
 	$(BIN)/python benchmarks/consume.py
+	$(BIN)/python benchmarks/produce.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
