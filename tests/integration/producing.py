@@ -17,7 +17,12 @@ from tests.integration.sparktopics import simple
 PARTITIONS = 4
 RAN = 20_000  # messages acknowledged between two kills, at least
 PATIENCE_S = 90.0
-SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+SAFE = {
+    "min.insync.replicas": "2",
+    "unclean.leader.election.enable": "false",
+    "log.segment.bytes": 8 << 20,  # a killed broker reads what it had not flushed before it comes back
+    "log.flush.offset.checkpoint.interval.ms": 500,
+}
 
 
 @dataclass(slots=True)
@@ -65,7 +70,7 @@ def sent_while_leaders_die(cluster: Cluster, topic: str, kills: int) -> list[int
                 cluster.node(leader).kill()
                 cluster.wait_leader(topic, 0, PATIENCE_S, other_than=leader)
                 more_acked(producer, RAN)
-                cluster.node(leader).restart()
+                cluster.node(leader).restart(timeout_s=PATIENCE_S)
                 cluster.wait_in_sync(topic, PATIENCE_S)
         finally:
             rate.enough.set()
