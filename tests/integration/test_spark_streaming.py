@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from kafkawire.model import TopicPartition
+from localkafka import tools
 from localkafka.client import ClusterClient
+from localkafka.cluster import Cluster
 from localkafka.load import Load, Mixture
 from localkafka.waiting import wait_until
 
@@ -157,6 +159,34 @@ def test_what_appears_while_a_query_runs_is_read_from_its_beginning(
         load.send(TopicPartition(first, 0), 5, MIXTURE)
         wait_until(lambda: len(seen.rows) >= 35, TIMEOUT_S, lambda: f"the new topic's rows; {query.exception()}")
     assert seen.rows == rows(first, 0, 0, 15) + rows(later, 0, 0, 10) + rows(later, 1, 0, 10)
+
+
+def test_a_partition_added_and_a_leader_killed_under_a_running_query_cost_no_row(
+    spark: Any, own_cluster: Callable[..., Cluster], unique: Any, tmp_path: Path
+) -> None:
+    cluster, topic = own_cluster(brokers=2), unique.topic()
+    cluster.create_topic(topic, partitions=1, replication=2)
+    load = Load(cluster.brokers, cluster.version)
+    try:
+        load.send(TopicPartition(topic, 0), 40, MIXTURE)
+        frame, seen = stream(spark, cluster, subscribe=topic, startingOffsets="earliest"), Seen()
+        with started(frame, seen, tmp_path / "checkpoint") as query:
+            wait_until(lambda: len(seen.rows) == 40, TIMEOUT_S, lambda: f"the first rows; {query.exception()}")
+            tools.topic_command(cluster, "--alter", "--topic", topic, "--partitions", "2")
+            cluster.wait_leader(topic, 1)
+            cluster.wait_in_sync(topic)
+            load.send(TopicPartition(topic, 1), 30, MIXTURE)
+            wait_until(lambda: len(seen.rows) == 70, TIMEOUT_S, lambda: f"the new partition; {query.exception()}")
+            leader = cluster.wait_leader(topic, 0)
+            cluster.node(leader).kill()
+            cluster.wait_leader(topic, 0, other_than=leader)
+            cluster.wait_leader(topic, 1)
+            load.send(TopicPartition(topic, 0), 25, MIXTURE)
+            wait_until(lambda: len(seen.rows) >= 95, TIMEOUT_S, lambda: f"the rest; {query.exception()}")
+            assert query.isActive
+    finally:
+        load.close()
+    assert seen.rows == rows(topic, 0, 0, 65) + rows(topic, 1, 0, 30)
 
 
 def test_a_moving_start_without_stateDir_is_refused_with_what_helps(
