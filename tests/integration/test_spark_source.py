@@ -156,3 +156,18 @@ def test_a_task_that_fails_is_tried_again_and_reads_the_same(
     found = frame.rdd.mapPartitions(once).collect()
     assert sorted(found) == sorted((offset, partition) for partition in range(2) for offset in range(COUNT))
     assert flag.exists()
+
+
+def test_passwords_are_masked_in_the_plan_of_a_stream(spark: Any) -> None:
+    given = {
+        "kafka.bootstrap.servers": "b:1",
+        "subscribe": "t",
+        "startingOffsets": "earliest",
+        "zookeeper.connect": "zk:2181",
+        "zookeeper.auth": "digest:me:hush",
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.key.password": "hush",
+    }
+    shown = spark.readStream.format("kafka08").options(**given).load()._jdf.queryExecution().toString()
+    assert "zk:2181" in shown  # options are shown there
+    assert "hush" not in shown
