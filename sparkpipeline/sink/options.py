@@ -18,6 +18,7 @@ from producer.config import ProducerConfig, brokers, codec
 from sparkpipeline.errors import OptionRefused
 
 WHERE = "kafka08 sink"
+MOST_INT = (1 << 31) - 1
 PARTITIONERS = {  # what the option takes -> the rule
     "default": "default",
     "byte-array": "byte-array",
@@ -183,6 +184,8 @@ class SinkOptions(Options):
             yield "option 'kafka.bootstrap.servers' is missing (or zookeeper.connect): where are the brokers?"
         if self.topic is not None and not self.topic.strip():
             yield "option 'topic' is empty"
+        if self.request_timeout_ms > MOST_INT:
+            yield f"option 'kafka.request.timeout.ms' is {self.request_timeout_ms}: a request can carry {MOST_INT}"
 
     @property
     def warnings(self) -> list[str]:
