@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from groundwork.failpoints import failpoint
-from sparkpipeline.backfill.model import Done, Lane, Plan, Request, differences, is_secret
+from sparkpipeline.backfill.model import Done, Lane, Plan, Request, check, differences, is_secret
 from sparkpipeline.backfill.planning import ends_of, hand_over_of, make_plan
 from sparkpipeline.backfill.running import Outcome, Run, on_spark
 from sparkpipeline.backfill.sides import Sides
@@ -48,6 +48,7 @@ class Backfill:
                     "has no plan yet: say what is to be copied (--source-brokers, --target-brokers, --topics ..)",
                     folder=folder,
                 )
+            check(asked)
             sides = Sides.of(asked)
             return Backfill(state, make_plan(asked, sides, _now_ms(), tool_version()), sides, True, {}, None)
         other = differences(plan.request, asked) if asked is not None else []

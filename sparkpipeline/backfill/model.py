@@ -19,6 +19,9 @@ from sparkpipeline.ledger.model import utc
 from sparkpipeline.ranges import OffsetRange
 
 FORMAT = 1
+_REACHED_BY = {
+    "kafka.bootstrap.servers", "kafka.metadata.broker.list", "zookeeper.connect", "kafka.zookeeper.connect",
+}  # fmt: skip
 SECRETS = ("zookeeper.auth", "zookeeper.ssl.key.password")  # given with each command, never written down
 
 
@@ -214,6 +217,16 @@ def check(request: Request) -> None:
             "a hand-over looks in the source's ZooKeeper whether a daemon is at work: give --source-zookeeper",
             option="--group",
         )
+    chosen = {name.lower() for name in request.source} & {"subscribe", "subscribepattern", "assign"}
+    if len(chosen) != 1:
+        raise OptionRefused(
+            "one of --topics, --topics-pattern and --partitions says what is copied:"
+            f" {'several are' if chosen else 'none is'} given",
+            option="--topics",
+        )
+    for side, options in (("source", request.source), ("target", request.target)):
+        if not _REACHED_BY & {name.lower() for name in options}:
+            raise OptionRefused(f"or --{side}-zookeeper says where the cluster is", option=f"--{side}-brokers")
 
 
 def _shown(value: Any) -> str:

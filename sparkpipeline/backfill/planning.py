@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
 from sparkpipeline.backfill.ends import settled
-from sparkpipeline.backfill.model import Lane, Plan, Request, check
+from sparkpipeline.backfill.model import Lane, Plan, Request
 from sparkpipeline.backfill.sides import HandOver, Sides
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition
@@ -22,7 +22,6 @@ def make_plan(request: Request, sides: Sides, now_ms: int, version: str) -> Plan
 
     Raises OptionRefused, UnknownPartition, Refused and whatever asking a cluster raises.
     """
-    check(request)
     with Brokers(sides.source) as source, Brokers(sides.target) as target:
         _two_clusters(source.view(), target.view())
         found = resolve_batch(sides.source_options, source, group_positions(sides.source_options, sides.source))

@@ -61,6 +61,20 @@ def test_a_hand_over_needs_the_zookeeper_that_shows_who_is_at_work():
         check(replace(REQUEST, source={"kafka.bootstrap.servers": "old:9092"}))
 
 
+def test_what_is_missing_is_told_by_the_options_of_the_command():
+    check(REQUEST)
+    brokers = {"kafka.bootstrap.servers": "old:9092"}
+    for source, says in (
+        (brokers, "option=--topics: one of --topics, .*: none is given"),
+        ({**brokers, "subscribe": "a", "Assign": "{}"}, "option=--topics: .*: several are given"),
+        ({"subscribe": "a"}, "option=--source-brokers: or --source-zookeeper says where"),
+    ):
+        with pytest.raises(OptionRefused, match=says):
+            check(replace(REQUEST, source=source, group=None))
+    with pytest.raises(OptionRefused, match="option=--target-brokers: or --target-zookeeper"):
+        check(replace(REQUEST, target={}))
+
+
 def test_chunks_cover_a_lane_and_go_on_behind_a_mark():
     assert [(c.start, c.until) for c in LANES[0].chunks(10)] == [(10, 20), (20, 30), (30, 35)]
     assert list(LANES[0].chunks(10, 2)) == [Chunk(0, 2, 30, 35)]
