@@ -64,6 +64,7 @@ class Lane:
         self._flights: deque[_Flight] = deque()
         self._flying = Event()
         self._link: Link | None = None  # the one that is open
+        self._opening: Link | None = None  # the one that is being opened
         self._next_connect = 0.0
         self._unreachable = False
         self._closed = self._kept_open = False
@@ -86,7 +87,7 @@ class Lane:
 
     def leave(self, why: str) -> None:
         """Its broker is gone for good: what is in flight has an unknown outcome, and goes again elsewhere."""
-        link = self._link
+        link = self._link or self._opening
         if link is not None:
             self._lost(link, LinkLost(why))
             self._s.links.drop(link.broker, PURPOSE)
@@ -131,7 +132,7 @@ class Lane:
         if len(self._flights) >= self._s.config.max_in_flight or not batches.is_due(now(), self._mine):
             return False
         link = self._open()
-        if link is None:
+        if link is None or self._closed:  # closed while it was opened: nobody would receive the answer
             return False
         due = batches.due(now(), self._mine)
         if due:
@@ -163,6 +164,8 @@ class Lane:
 
     def _open(self) -> Link | None:
         """The connection, open; None: not now."""
+        if self._closed:
+            return None
         broker = self._s.leaders.view.brokers.get(self.broker_id)
         if broker is None:
             self._s.leaders.ask()
@@ -177,11 +180,15 @@ class Lane:
         if now() < self._next_connect:
             return None
         self._throttle()
+        self._opening = link
         try:
             link.open()
         except LinkLost as lost:
-            self._cannot_connect(lost)
+            if not self._closed:
+                self._cannot_connect(lost)
             return None
+        finally:
+            self._opening = None
         if self._unreachable:
             self._s.events(f"{broker}: reached again")
         self._unreachable = False
