@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -93,10 +94,21 @@ def session(name: str, master: str | None = None, conf: Mapping[str, str] | None
     settings = {**LOCAL, **given} if master is not None and master.startswith("local") else given
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     spark = spark_session(name, master, settings)
+    # Spark's own handler asks the JVM in the middle of another question, which fails; SparkProgress ends the jobs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    logging.getLogger().addFilter(_told_anyway)
     try:
         yield spark
     finally:
-        spark.stop()
+        try:
+            spark.stop()
+        finally:
+            logging.getLogger().removeFilter(_told_anyway)
+
+
+def _told_anyway(record: logging.LogRecord) -> bool:
+    """Not py4j's stack of a call that ctrl-C or a lost JVM ended: the command says it in a sentence."""
+    return "while sending command" not in str(record.msg)
 
 
 @contextmanager
@@ -105,7 +117,7 @@ def failure_reported(path: Path | None, **about: Any) -> Iterator[None]:
     try:
         yield
     except BaseException as exc:
-        text = str(exc) or type(exc).__name__
+        text = "interrupted" if isinstance(exc, (KeyboardInterrupt, click.Abort)) else str(exc) or type(exc).__name__
         error = sentence_in(text) or text.splitlines()[0]
         try:
             write_report(path, {**about, "outcome": "failed", "error": error})

@@ -15,7 +15,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic as now
 from typing import Any, TextIO
 
@@ -45,6 +45,10 @@ class SparkProgress:
             follower.start()
         try:
             yield
+        except KeyboardInterrupt:
+            with suppress(Exception):  # of a JVM that is gone there is nothing to end
+                self._context.cancelJobGroup(group)  # its tasks write where the clean-up deletes
+            raise
         finally:
             ended.set()
             if follower.ident is not None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
+import signal
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from py4j.protocol import Py4JError
 
-from sparkpipeline.commands import cli
+from sparkpipeline.commands import cli, options
 from sparkpipeline.commands.options import failure_reported, report_option
+from sparkpipeline.commands.progress import SparkProgress
 from sparkpipeline.errors import Refused
 
 
@@ -80,3 +84,71 @@ def test_positions_that_are_no_text_are_refused(tmp_path: Path, capsys: pytest.C
     positions.write_bytes(b'{"a": {"0": \xff}}')
     assert cli.outcome(["load", "init", str(job), "--from-json", str(positions)]) == 2
     assert "option=--from-json: byte 12 is no UTF-8" in capsys.readouterr().err
+
+
+class Context:
+    """What SparkProgress asks of a Spark context."""
+
+    def __init__(self) -> None:
+        self.group = ""
+        self.cancelled: list[str] = []
+
+    def setJobGroup(self, group: str, what: str) -> None:
+        self.group = group
+
+    def cancelJobGroup(self, group: str) -> None:
+        self.cancelled.append(group)
+
+    def setLocalProperty(self, key: str, value: None) -> None: ...
+
+
+class Session:
+    def __init__(self) -> None:
+        self.sparkContext = Context()
+        self.stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.fixture
+def fake_session(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """options.session() with it in place of Spark, whose handler of ctrl-C it sets as Spark does."""
+    made = Session()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def start(name: str, master: str | None, settings: object) -> Session:
+        signal.signal(signal.SIGINT, lambda number, frame: pytest.fail("Spark's own handler was called"))
+        return made
+
+    monkeypatch.setattr(options, "spark_session", start)
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    yield made
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_jobs_of_spark_before_files_are_deleted(
+    number: signal.Signals, fake_session: Session, tmp_path: Path
+) -> None:
+    report, context = tmp_path / "r.json", fake_session.sparkContext
+    with (
+        pytest.raises(KeyboardInterrupt),
+        failure_reported(report),
+        options.session("orders", "local[1]") as spark,
+        SparkProgress(spark).watch("batch 1: loading"),
+    ):
+        signal.raise_signal(number)
+    assert context.cancelled == [context.group]
+    assert fake_session.stopped
+    assert json.loads(report.read_text())["error"] == "interrupted"
+
+
+def test_what_py4j_logs_of_an_interrupted_call_is_not_shown(
+    fake_session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    with options.session("orders", "local[1]"):
+        logging.getLogger().error("KeyboardInterrupt while sending command.")
+        logging.getLogger().error("anything else")
+    assert [record.message for record in caplog.records] == ["anything else"]
