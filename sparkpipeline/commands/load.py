@@ -93,7 +93,7 @@ def run(job: Path, master: str | None, conf: dict[str, str], output: str, report
     write_report(report, {
         "job": config.name,
         "base": config.base,
-        "outcome": outcome.steps[-1].outcome.value,
+        "outcome": outcome.outcome.value,
         "seconds": round(time.monotonic() - began, 3),
         "batches": rows,
         "closed": list(outcome.closed),

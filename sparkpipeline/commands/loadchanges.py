@@ -52,7 +52,7 @@ def tell(sentence: str) -> None:
 def _ended(config: LoadConfig, outcome: LoadOutcome, output: str, report: Path | None) -> int:
     rows = loadrows.of_outcome(outcome)
     write(rows, loadrows.BATCH, output)
-    write_report(report, {"job": config.name, "base": config.base, "outcome": outcome.steps[-1].outcome.value,
+    write_report(report, {"job": config.name, "base": config.base, "outcome": outcome.outcome.value,
                           "batches": rows, "closed": list(outcome.closed)})  # fmt: skip
     return EXIT["refused"] if outcome.lost else EXIT["done"]
 

@@ -56,6 +56,11 @@ class LoadOutcome:
         return tuple(step.manifest for step in self.steps if step.manifest is not None)
 
     @property
+    def outcome(self) -> Outcome:
+        """Of all steps: lost, done when a batch was, else idle."""
+        return Outcome.LOST if self.lost else Outcome.DONE if self.manifests else self.steps[-1].outcome
+
+    @property
     def lost(self) -> bool:
         """Another driver was quicker."""
         return any(step.outcome == Outcome.LOST for step in self.steps)

@@ -19,7 +19,9 @@ from sparkpipeline.commands.options import failure_reported, go_ahead, spark_opt
 from sparkpipeline.commands.progress import SparkProgress, line
 from sparkpipeline.errors import OptionRefused, Refused
 from sparkpipeline.ledger.model import FileEntry, Manifest, Plan
+from sparkpipeline.ledger.protocol import Advance, Outcome
 from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.job import LoadOutcome
 from sparkpipeline.load.planning import Log
 from sparkpipeline.load.plans import LoadPlan, flat, nested
 from sparkpipeline.ranges import OffsetRange
@@ -140,3 +142,11 @@ def test_a_report_is_whole_or_refused(tmp_path: Path) -> None:
     }  # fmt: skip
     with pytest.raises(OptionRefused, match="--report"):
         write_report(tmp_path / "no" / "report.json", {})
+
+
+def test_a_run_that_finished_an_earlier_plan_and_found_nothing_new_has_done_something() -> None:
+    manifest = Manifest(1, "load", "", 1, "app", 0, 1, (), (), {}, "1")
+    done, idle = Advance(Outcome.DONE, 1, manifest, 1, again=True), Advance(Outcome.IDLE)
+    assert LoadOutcome((done, idle)).outcome == Outcome.DONE
+    assert LoadOutcome((idle,)).outcome == Outcome.IDLE
+    assert LoadOutcome((done, Advance(Outcome.LOST, 2))).outcome == Outcome.LOST
