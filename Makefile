@@ -33,6 +33,7 @@ bench: $(STAMP)    ## ratios against the JVM and other clients, in the same run
 	$(BIN)/python benchmarks/mirror.py
 	$(BIN)/python benchmarks/consume.py
 	$(BIN)/python benchmarks/produce.py
+	$(BIN)/python benchmarks/spark.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
