@@ -206,14 +206,18 @@ def report(results: Sequence[Result], absent: dict[str, str]) -> None:
     output.write([r.row() for r in results], COLUMNS)
     print()
     for task in dict.fromkeys(r.task for r in results):
-        best: dict[str, float] = {}
+        best: dict[str, Result] = {}
         for r in results:
-            if r.task == task:
-                best[r.who] = max(r.per_second, best.get(r.who, 0.0))
+            if r.task == task and (r.who not in best or r.seconds < best[r.who].seconds):
+                best[r.who] = r
         for ours, other, wanted in WANTED:
             if ours in best and other in best:
-                ratio = best[ours] / best[other]
-                print(f"{task.size} bytes: {ours} is {ratio:.2f} times {other} (at least {wanted:g})")
+                wall = best[other].seconds / best[ours].seconds
+                cpu = best[other].cpu_seconds / best[ours].cpu_seconds
+                print(
+                    f"{task.size} bytes: {ours} is {wall:.2f} times {other} (at least {wanted:g}); "
+                    f"{cpu:.2f} times per CPU second"
+                )
     for who, why in absent.items():
         print(f"without {who}: {why}")
 
