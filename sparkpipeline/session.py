@@ -37,9 +37,27 @@ def spark_session(name: str, master: str | None = None, conf: Mapping[str, str] 
     for key, value in {**SETTINGS, **(conf or {})}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    if not os.path.isfile(__file__):
-        # We came in a zip (--py-files), which is not there yet when Spark looks for modules named pyspark_*.
-        from sparkpipeline.datasource import Kafka08DataSource
-
-        session.dataSource.register(Kafka08DataSource)
+    if _in_a_zip():
+        _register(session)
     return session
+
+
+def session_beside(spark: Any) -> Any:
+    """A session of its own in the same application: its views and settings meet nobody else's."""
+    session = spark.newSession()
+    if _in_a_zip():
+        session.createDataFrame([], "a int")  # makes it the active one: there Spark looks whether a format is known
+        _register(session)
+    return session
+
+
+def _in_a_zip() -> bool:
+    """Whether we came by --py-files: that is not there yet when Spark looks for modules named pyspark_*."""
+    return not os.path.isfile(__file__)
+
+
+def _register(session: Any) -> None:
+    """Every session knows only formats that were registered in it."""
+    from sparkpipeline.datasource import Kafka08DataSource
+
+    session.dataSource.register(Kafka08DataSource)

@@ -15,6 +15,7 @@ from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import Manifest, Plan, Staged
 from sparkpipeline.ledger.opening import needs_spark
 from sparkpipeline.load.job import SETTINGS, Watch, unwatched
+from sparkpipeline.session import session_beside
 from sparkpipeline.stages.config import PARTITION, TOPIC, Stage
 from sparkpipeline.stages.footers import row_counts
 from sparkpipeline.stages.inputs import NotYet
@@ -66,8 +67,7 @@ class StageWork:
         """Nothing is copied outward: who reads a stage reads its ledger."""
 
     def _executed(self, taking: Taking, batch: int, staging: str) -> Staged:
-        # A session of its own: its views meet nobody else's.
-        session = self.spark.newSession()
+        session = session_beside(self.spark)
         for key, value in SETTINGS.items():
             session.conf.set(key, value)
         made = self.program(session, self._frames(session, taking))
