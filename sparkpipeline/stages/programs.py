@@ -37,12 +37,14 @@ def program_hash(pipeline: Pipeline, stage: Stage) -> str:
 
 
 def first_line(exc: BaseException) -> str:
-    """What an exception says: Spark's without the plan behind it, a Python worker's traceback by its last line."""
+    """What an exception says: Spark's without the plan behind it, a Python worker's traceback by its last line, a
+    stack of Java's by its last cause."""
     said, traceback, rest = str(exc).partition("Traceback (most recent call last):")
     lines = [line.strip() for line in said.splitlines() if line.strip() and not _CALLING.match(line)]
     lines = [line.removeprefix(": ") for line in lines] or [type(exc).__name__]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     if not traceback:
-        return lines[0]
+        return f"{lines[0]}: {causes[-1]}" if causes and causes[-1] not in lines[0] else lines[0]
     raised = [line for line in rest.splitlines() if _RAISED.match(line)]
     return f"{lines[0].rstrip(': ')}: {raised[-1]}" if raised else lines[0]
 

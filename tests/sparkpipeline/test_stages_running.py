@@ -37,6 +37,11 @@ def test_a_run_is_partly_done_when_some_nodes_failed(results: tuple[str, ...], s
         ("", "ValueError"),
         ("An error occurred while calling o57.save.\n: org.x.NotFound: kafka08\n\tat org", "org.x.NotFound: kafka08"),
         (
+            "An error occurred while calling o57.save.\n: org.x.Failed: writing rows\n\tat org\nCaused by: org.x.Lost"
+            "\n\tat org\nCaused by: java.io.IOException: No space left on device\n\tat java\n\t... 44 more",
+            "org.x.Failed: writing rows: java.io.IOException: No space left on device",
+        ),
+        (
             "[PYTHON_EXCEPTION] An exception was thrown: Traceback (most recent call last):\n"
             '  File "a.py", line 3\n    x: int\nshop.errors.NoPrice: of 17\n SQLSTATE: 38000\n',
             "[PYTHON_EXCEPTION] An exception was thrown: shop.errors.NoPrice: of 17",
