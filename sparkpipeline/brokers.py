@@ -204,5 +204,6 @@ def _leaderless(view: ClusterView, missing: list[TopicPartition], tries: int) ->
     partition = view.topics.get(tp.topic, {}).get(tp.partition)
     if partition is not None and partition.leader is not None:
         return NoLeader(f"its leader, broker {partition.leader}, is not among the live brokers{more}", **where)
-    replicas = f" (replicas on brokers {', '.join(map(str, partition.replicas))})" if partition is not None else ""
+    known_replicas = partition.replicas if partition is not None else ()  # 0.8 leaves out those that are down
+    replicas = f" (replicas on brokers {', '.join(map(str, known_replicas))})" if known_replicas else ""
     return NoLeader(f"nobody leads it{replicas}{more}, asked {tries} times; is a broker down?", **where)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers, refined
@@ -214,3 +215,16 @@ def test_refining_follows_a_leader_that_moves(cluster: FakeCluster) -> None:
         brokers.view()
         cluster.move("t", 0, 2)
         assert refined(brokers, T0, 3, 0, 5) == 3
+
+
+@pytest.mark.parametrize(
+    ("replicas", "says"), [((), "nobody leads it, asked"), ((2, 3), r"it \(replicas on brokers 2, 3\), ")]
+)
+def test_replicas_are_named_as_far_as_brokers_name_them(
+    replicas: tuple[int, ...], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = ClusterView({1: Broker(1, "b", 9092)}, {"t": {0: PartitionView(None, replicas)}})
+    with Brokers(ClusterAccess((("b", 9092),), retries=0, election_ms=0)) as brokers:
+        monkeypatch.setattr(brokers, "view", lambda refresh=False: view)
+        with pytest.raises(NoLeader, match=says):
+            brokers.leader(TopicPartition("t", 0))
