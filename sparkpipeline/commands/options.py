@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -99,11 +99,14 @@ def session(name: str, master: str | None = None, conf: Mapping[str, str] | None
     logging.getLogger().addFilter(_told_anyway)
     try:
         yield spark
-    finally:
-        try:
+    except BaseException:
+        with suppress(Exception):  # systemctl stop ends the JVM as well; what led here is raised on
             spark.stop()
-        finally:
-            logging.getLogger().removeFilter(_told_anyway)
+        raise
+    else:
+        spark.stop()
+    finally:
+        logging.getLogger().removeFilter(_told_anyway)
 
 
 def _told_anyway(record: logging.LogRecord) -> bool:

@@ -53,8 +53,9 @@ class SparkProgress:
             ended.set()
             if follower.ident is not None:
                 follower.join()
-            self._context.setLocalProperty("spark.jobGroup.id", None)
-            self._context.setLocalProperty("spark.job.description", None)
+            with suppress(Exception):  # a JVM that is gone has no group; whatever comes next finds that out
+                self._context.setLocalProperty("spark.jobGroup.id", None)
+                self._context.setLocalProperty("spark.job.description", None)
 
     def _follow(self, group: str, what: str, tasks: int, rows: int, size: int, ended: threading.Event) -> None:
         began = now()

@@ -152,3 +152,22 @@ def test_what_py4j_logs_of_an_interrupted_call_is_not_shown(
         logging.getLogger().error("KeyboardInterrupt while sending command.")
         logging.getLogger().error("anything else")
     assert [record.message for record in caplog.records] == ["anything else"]
+
+
+def test_an_interrupt_that_ended_the_jvm_too_is_still_an_interrupt(
+    fake_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemctl stop sends SIGTERM to every process of the unit."""
+
+    def gone(*_: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(Session, "stop", gone)
+    for name in ("cancelJobGroup", "setLocalProperty"):
+        monkeypatch.setattr(Context, name, gone)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        options.session("orders", "local[1]") as spark,
+        SparkProgress(spark).watch("batch 1: loading"),
+    ):
+        signal.raise_signal(signal.SIGTERM)
