@@ -101,7 +101,8 @@ def test_the_example_is_a_job_and_the_table_has_every_option() -> None:
     assert "| `base` |" in table()
 
 
-def test_the_unit_runs_the_command_with_the_jobs_file() -> None:
+def test_the_unit_runs_the_command_with_the_jobs_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "is_dir", lambda path: str(path) == "/var/lib/sparkpipeline/orders")  # StateDirectory=
     service = (ROOT / "systemd" / "sparkpipeline-load@.service").read_text()
     (start,) = (line for line in service.splitlines() if line.startswith("ExecStart="))
     program, *words = shlex.split(start.removeprefix("ExecStart="))
