@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import repeat
+from itertools import islice, repeat
 from types import TracebackType
 from typing import Any, cast, overload
 
@@ -195,20 +195,13 @@ class Producer:
         if self._resting:
             self.start()
         deliveries = Deliveries()
-        if self._handlers is not None:
-            for value, key in zip(values, repeat(None) if keys is None else keys, strict=False):
-                deliveries.add(*self._queued(Item(topic, value, key), self._on_delivery).place)
-            return deliveries
-        route = self._route(topic)
-        pairs = None if keys is None else iter(keys)
+        of_keys = None if keys is None else iter(keys)
         try:
             for chunk in chunks(values, CHUNK):
-                data = self._plugins.encoded_all(topic, chunk)
-                if pairs is None:
-                    rows: list[Row] = list(zip(repeat(None), data, repeat(self._stamp())))
-                    self._put_all(route, None, rows, [route.overhead + len(value or b"") for value in data], deliveries)
-                else:
-                    self._put_keyed(route, data, list(zip(chunk, pairs, strict=False)), deliveries)
+                some = None if of_keys is None else list(islice(of_keys, len(chunk)))
+                if some is not None and len(some) < len(chunk):
+                    raise NotSent(f"topic {topic}: there are fewer keys than values")
+                self._put_chunk(topic, chunk, some, deliveries)
         except Exception as exc:
             exc.deliveries = deliveries  # type: ignore[attr-defined]
             raise
@@ -216,6 +209,20 @@ class Producer:
             self._hub.post(self._feeder.drain)
             deliveries.result()
         return deliveries
+
+    def _put_chunk(self, topic: str, values: list[Any], keys: list[Any] | None, deliveries: Deliveries) -> None:
+        """Some of send_many's."""
+        if self._handlers is not None:
+            for value, key in zip(values, keys or repeat(None)):  # noqa: B905  # repeat() has no end
+                deliveries.add(*self._queued(Item(topic, value, key), self._on_delivery).place)
+            return
+        route = self._route(topic)
+        data = self._plugins.encoded_all(topic, values)
+        if keys is not None:
+            self._put_keyed(route, data, keys, deliveries)
+            return
+        rows: list[Row] = list(zip(repeat(None), data, repeat(self._stamp())))
+        self._put_all(route, None, rows, [route.overhead + len(value or b"") for value in data], deliveries)
 
     def _send_given(self, given: Given, on_delivery: Listener | None) -> list[Delivery]:
         if self._resting:
@@ -294,13 +301,9 @@ class Producer:
             if not done:
                 self._wait_room(route, partition, deadline)
 
-    def _put_keyed(
-        self, route: Route, data: Sequence[bytes | None], pairs: list[tuple[Any, Any]], deliveries: Deliveries
-    ) -> None:
+    def _put_keyed(self, route: Route, data: Sequence[bytes | None], keys: list[Any], deliveries: Deliveries) -> None:
         """Message by message: neighbours may go to different partitions, and deliveries keep the order given."""
-        if len(pairs) < len(data):
-            raise NotSent(f"topic {route.topic}: there are fewer keys than values")
-        for value, (_, key) in zip(data, pairs, strict=True):
+        for value, key in zip(data, keys, strict=True):
             name = None if key is None else self._plugins.encoded_key(route.topic, key)
             partition = None if key is None else self._choose(route, key, None)
             size = route.overhead + len(name or b"") + len(value or b"")
@@ -419,9 +422,10 @@ class Producer:
         if self._closed:
             return
         self._closed = self._resting = True
-        before = self._buckets.counts.failed
-        lost = self._feeder.end(EXIT_S)
-        lost += self._buckets.counts.failed - before - lost
+        before = self.counts.failed
+        self._feeder.end(EXIT_S)  # what is left there fails, and is counted
+        counts = self.counts
+        lost = counts.failed - before + counts.pending  # pending: what handlers still hold
         if lost:
             log.error("the program ended without Producer.close(): %d messages are lost", lost)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +16,7 @@ from groundwork.crew import Crew
 from groundwork.options import OptionError, load
 from kafkawire.errors import LocalError
 from producer.config import ProducerConfig
-from producer.errors import Closed, HandlerFailed, QueueFull, SendFailed
+from producer.errors import Closed, HandlerFailed, NotSent, QueueFull, SendFailed
 from producer.handlers import CallbackHandler, EventHandler, Item
 from producer.messages import KeyedMessage
 from producer.producer import Producer
@@ -280,3 +283,29 @@ def test_handlers_of_a_synchronous_producer_and_jvm_classes_are_refused():
         load(ProducerConfig, {"metadata.broker.list": "h:1", "callback.handler": "com.acme.Mine"}, "x", jvm=True)
     with pytest.raises(OptionError, match=r"k=v,k=v"):
         load(ProducerConfig, {"metadata.broker.list": "h:1", "callback.handler.props": "novalue"}, "x", jvm=True)
+
+
+def test_send_many_through_handlers_refuses_too_few_keys_and_tells_what_was_taken():
+    with FakeCluster({"t": 1}) as cluster, Producer(config_of(cluster), callback_handler=CallbackHandler()) as producer:
+        with pytest.raises(NotSent, match="topic t: there are fewer keys than values") as refused:
+            producer.send_many("t", map(str, range(700)), keys=map(str, range(600)))
+        assert len(refused.value.deliveries) == 500  # type: ignore[attr-defined]
+        producer.flush(WAIT_S)
+        assert len(cluster.values("t", 0)) == 500
+        assert producer.counts.sent == 500
+
+
+def test_what_handlers_still_hold_when_the_program_ends_is_told():
+    program = """
+        from producer.handlers import CallbackHandler
+        from producer.producer import Producer
+        producer = Producer({"metadata.broker.list": "ADDRESS", "queue.buffering.max.ms": 60000}, hub="own",
+                            callback_handler=CallbackHandler())
+        for n in range(3):
+            producer.send("t", str(n))
+    """
+    with FakeCluster({"t": 1}) as cluster:
+        host, port = cluster.bootstrap[0]
+        text = textwrap.dedent(program).replace("ADDRESS", f"{host}:{port}")
+        ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert "the program ended without Producer.close(): 3 messages are lost" in ended.stderr, ended
