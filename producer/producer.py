@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, repeat
@@ -33,17 +32,18 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import PartitionId
 from producer import forks
-from producer.buckets import Buckets, Counts, Route, chunks
+from producer.buckets import Buckets, Counts, chunks
 from producer.callbacks import Callbacks
 from producer.config import ProducerConfig
-from producer.delivery import Bucket, Deliveries, Delivery, Flag, Listener, Row
-from producer.errors import Closed, NotSent, PartitionerFailed, QueueFull, SendFailed, Undeliverable
-from producer.feeder import STEP_S, Feeder
+from producer.delivery import Bucket, Deliveries, Delivery, Flag, Listener
+from producer.errors import Closed, NotSent, SendFailed
+from producer.feeder import Feeder
 from producer.handlers import CallbackHandler, EventHandler, Item, Promise
 from producer.handling import HandlerQueue
-from producer.messages import KeyedMessage, ProducerData, check_topic
+from producer.messages import KeyedMessage, ProducerData
 from producer.metrics import Look, ProducerMetrics
 from producer.plugins import Encoder, Partitioner, Plugins, loaded_handler
+from producer.putting import Putting
 from producer.sizes import TopicSizes
 from producer.unkeyed import Unkeyed
 
@@ -81,7 +81,6 @@ class Producer:
         self.config = config
         self._plugins = Plugins(config, encoder, key_encoder, partitioner)
         self._dialect = dialect(config.version)
-        self._stamped = self._dialect.magic > 0
         self._sync = config.sync
         self._hub = pick_hub(hub)
         own = isinstance(self._hub, OwnThread)
@@ -95,6 +94,7 @@ class Producer:
             self._flag,
         )
         self._feeder = Feeder(config, self._dialect, self._buckets, self._callbacks.call)
+        self._putting = Putting(config, self._dialect, self._plugins, self._buckets, self._hub, self._feeder)
         self._handlers = self._queue(callback_handler, event_handler)
         self._metrics = ProducerMetrics(config.client_id, self._look) if config.metrics_enable else None
         self._starting = threading.Lock()
@@ -180,7 +180,7 @@ class Producer:
         listener = on_delivery or self._on_delivery
         if self._handlers is not None:
             return self._queued(Item(topic, value, key, partition), listener)
-        delivery = self._put(topic, value, key, None, partition, listener)
+        delivery = self._putting.put(topic, value, key, None, partition, listener)
         if self._sync:
             self._hub.post(self._feeder.drain)
             delivery.result()
@@ -216,13 +216,10 @@ class Producer:
             for value, key in zip(values, keys or repeat(None)):  # noqa: B905  # repeat() has no end
                 deliveries.add(*self._queued(Item(topic, value, key), self._on_delivery).place)
             return
-        route = self._route(topic)
-        data = self._plugins.encoded_all(topic, values)
-        if keys is not None:
-            self._put_keyed(route, data, keys, deliveries)
-            return
-        rows: list[Row] = list(zip(repeat(None), data, repeat(self._stamp())))
-        self._put_all(route, None, rows, [route.overhead + len(value or b"") for value in data], deliveries)
+        if keys is None:
+            self._putting.put_values(topic, values, deliveries)
+        else:
+            self._putting.put_pairs(topic, values, keys, deliveries)
 
     def _send_given(self, given: Given, on_delivery: Listener | None) -> list[Delivery]:
         if self._resting:
@@ -237,7 +234,7 @@ class Producer:
             if self._handlers is not None:
                 deliveries.append(self._queued(Item(m.topic, m.value, m.key, m.partition, m.partition_key), listener))
                 continue
-            deliveries.append(self._put(m.topic, m.value, m.key, m.partition_key, m.partition, listener))
+            deliveries.append(self._putting.put(m.topic, m.value, m.key, m.partition_key, m.partition, listener))
         if self._sync:
             self._hub.post(self._feeder.drain)
             for delivery in deliveries:
@@ -254,102 +251,13 @@ class Producer:
 
     def _put_item(self, item: Item) -> None:
         """What came through the handlers' queue; it waits for room as long as that takes."""
-        self._put(item.topic, item.value, item.key, item.partition_key, item.partition, item.promise, patient=True)
-
-    def _put(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition_key: Any,
-        partition: PartitionId | None,
-        listener: Listener | None,
-        patient: bool = False,
-    ) -> Delivery:
-        route = self._buckets.route(topic) or self._route(topic)
-        plugins = self._plugins
-        data = value if type(value) is bytes and plugins.takes_bytes else plugins.encoded(topic, value)
-        size = route.overhead + (len(data) if data is not None else 0)
-        name: bytes | None = None
-        if key is not None:
-            name = plugins.encoded_key(topic, key)
-            size += len(name) if name is not None else 0
-        if partition is not None or key is not None or partition_key is not None:
-            partition = self._choose(route, key if partition_key is None else partition_key, partition)
-        if size > route.most:
-            raise self._too_large(topic, size)
-        row = (name, data, self._stamp() if self._stamped else None)
-        delivery = self._buckets.put(route, partition, row, size, listener)
-        if delivery is not None:
-            return delivery
-        deadline = None if patient else self._deadline()
-        while (delivery := self._buckets.put(route, partition, row, size, listener)) is None:
-            self._wait_room(route, partition, deadline)
-        return delivery
-
-    def _put_all(
-        self, route: Route, partition: PartitionId | None, rows: list[Row], sizes: list[int], deliveries: Deliveries
-    ) -> None:
-        if max(sizes) > route.most:
-            raise self._too_large(route.topic, max(sizes))
-        deadline = self._deadline()
-        while rows:
-            done = self._buckets.put_many(route, partition, rows, sizes, deliveries)
-            if done == len(rows):
-                return
-            rows, sizes = rows[done:], sizes[done:]
-            if not done:
-                self._wait_room(route, partition, deadline)
-
-    def _put_keyed(self, route: Route, data: Sequence[bytes | None], keys: list[Any], deliveries: Deliveries) -> None:
-        """Message by message: neighbours may go to different partitions, and deliveries keep the order given."""
-        for value, key in zip(data, keys, strict=True):
-            name = None if key is None else self._plugins.encoded_key(route.topic, key)
-            partition = None if key is None else self._choose(route, key, None)
-            size = route.overhead + len(name or b"") + len(value or b"")
-            self._put_all(route, partition, [(name, value, self._stamp())], [size], deliveries)
-
-    def _route(self, topic: str) -> Route:
-        route = self._buckets.route(topic)
-        if route is None:
-            check_topic(topic)
-            route = self._hub.call(self._feeder.until_known, topic)
-        return route
-
-    def _choose(self, route: Route, key: Any, partition: PartitionId | None) -> PartitionId:
-        ids = route.ids
-        if partition is not None:
-            if partition not in ids:
-                raise PartitionerFailed(f"{route.topic}/{partition}: topic {route.topic} has {len(ids)} partitions")
-            return partition
-        return ids[self._plugins.partition_of(route.topic, key, len(ids))]
-
-    def _stamp(self) -> int | None:
-        return int(time.time() * 1000) if self._stamped else None
-
-    def _too_large(self, topic: str, size: int) -> Undeliverable:
-        most = self.config.message_max_bytes
-        return Undeliverable(f"{topic}: a message of {size} bytes is larger than message.max.bytes ({most})")
-
-    def _deadline(self) -> float | None:
-        wait_s = self.config.enqueue_timeout_ms / 1000
-        return None if wait_s < 0 else now() + wait_s
-
-    def _wait_room(self, route: Route, partition: PartitionId | None, deadline: float | None) -> None:
-        left = None if deadline is None else deadline - now()
-        if left is not None and left <= 0:
-            counts = self._buckets.counts
-            where = route.topic if partition is None else f"{route.topic}/{partition}"
-            raise QueueFull(
-                f"{where}: {counts.pending} messages ({counts.pending_bytes} bytes) wait to be stored, and no room "
-                f"came within {self.config.enqueue_timeout_ms / 1000:g} s (queue.enqueue.timeout.ms); raise "
-                "queue.buffering.max.messages or .bytes"
-            )
-        self._hub.call(self._feeder.wait_room, STEP_S if left is None else left)
+        self._putting.put(
+            item.topic, item.value, item.key, item.partition_key, item.partition, item.promise, patient=True
+        )
 
     def send_waiting(self, topic: str, value: Any, key: Any, partition: PartitionId | None) -> Delivery:
         """Past the queue of the handlers, for an event handler: returns once it is stored, or raises why it is not."""
-        delivery = self._put(topic, value, key, None, partition, None, patient=True)
+        delivery = self._putting.put(topic, value, key, None, partition, None, patient=True)
         self._hub.post(self._feeder.drain)
         delivery.result()
         return delivery
