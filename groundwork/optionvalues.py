@@ -163,6 +163,13 @@ def code(jvm_classes: Mapping[str, str], raw: object) -> str:
     raise Wrong("MODULE:NAME of a Python callable")
 
 
+def filled(raw: object) -> str:
+    """A kind: text that is not empty."""
+    if not isinstance(raw, str) or not raw.strip():
+        raise ValueError("text that is not empty")
+    return raw.strip()
+
+
 def show_value(value: object) -> str:
     """A value as an error message quotes it."""
     if value is None:

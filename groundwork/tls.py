@@ -6,6 +6,10 @@ import ssl
 from typing import Any
 
 
+class TlsUnusable(Exception):
+    """A file of certificates or keys that cannot be read, or makes no sense; the sentence names it."""
+
+
 def plain_tls(ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool) -> Any:
     """One for plain blocking sockets.  Arguments and errors: as told()."""
     return told(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ca, certificate, key, password, verify)

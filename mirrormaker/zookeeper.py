@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError
 
 from groundwork.crew import deadline, kazoo_handler, tls_context
+from groundwork.tls import TlsUnusable
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
 from zkconsumer.session.access import OPEN, Access
 
@@ -29,9 +30,11 @@ def zookeeper(option: str, connect: str, timeout_s: float, access: Access = OPEN
     Raises Unreachable when nobody answers in time, ChrootMissing, and ConsumerError for any other refusal.
     """
     hosts, _, chroot = connect.partition("/")
-    handler = kazoo_handler(access.tls.context(tls_context) if access.tls is not None else None)
     try:
+        handler = kazoo_handler(access.tls.context(tls_context) if access.tls is not None else None)
         client = KazooClient(hosts=connect, timeout=SESSION_S, handler=handler, **access.for_kazoo())
+    except TlsUnusable as exc:
+        raise ConsumerError(str(exc)) from None
     except ValueError as exc:
         raise ConsumerError(f"{option} '{connect}' is not host:port,host:port/chroot: {exc}") from None
     try:

@@ -23,7 +23,8 @@ from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandl
 from kazoo.retry import KazooRetry
 
 from groundwork.options import Secret
-from groundwork.tls import plain_tls
+from groundwork.tls import TlsUnusable, plain_tls
+from groundwork.zkaccess import Access, Tls, identity
 from kafkawire.cluster.zookeeper import read_brokers
 from kafkawire.v08 import znodes
 from sparkpipeline.errors import OptionRefused, Refused, Unreachable
@@ -32,8 +33,6 @@ from sparkpipeline.groupnodes import left_zookeeper as left_zookeeper
 from sparkpipeline.groupnodes import read_nodes
 from sparkpipeline.groupnodes import read_positions as read_positions
 from sparkpipeline.groupnodes import write_positions as write_positions
-from zkconsumer.errors import ConsumerError
-from zkconsumer.session.access import Access, Tls, identity
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ def zookeeper(
     """A started client inside the chroot of connect, `host:port,host:port/chroot`.
 
     auth       digest:USER:PASSWORD
-    set_acl    what is created may be written by that identity only (zkconsumer.session.access)
+    set_acl    what is created may be written by that identity only (groundwork.zkaccess)
     timeout_s  of the session, and for connecting, at first and again
 
     Raises OptionRefused for what cannot be meant, Unreachable, Refused where ZooKeeper's access lists forbid it; so
@@ -136,7 +135,7 @@ def _client(connect: str, access: Access, timeout_s: float) -> KazooClient:
         )
     except ValueError as exc:
         raise OptionRefused(f"{connect!r} is not host:port,host:port/chroot: {exc}", option=CONNECT) from None
-    except ConsumerError as exc:
+    except TlsUnusable as exc:
         raise OptionRefused(str(exc), option="zookeeper.ssl") from None
 
 

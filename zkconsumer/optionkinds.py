@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from groundwork.options import Secret
+from groundwork.optionvalues import filled
 from kafkawire.cluster.fixed import parse_addresses
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
@@ -22,10 +23,7 @@ def name(raw: object) -> str:
     return raw.strip()
 
 
-def text(raw: object) -> str:
-    if not isinstance(raw, str) or not raw.strip():
-        raise ValueError("text that is not empty")
-    return raw.strip()
+text = filled
 
 
 def ms(raw: object) -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from groundwork.options import OptionError, Secret
-from groundwork.tls import plain_tls
+from groundwork.tls import TlsUnusable, plain_tls
 from zkconsumer.config import ConsumerConfig, load_consumer
-from zkconsumer.errors import ConsumerError
 from zkconsumer.session.access import OPEN, Access, Tls
 
 NEEDED = {"group.id": "g", "zookeeper.connect": "zk:2181", "auto.offset.reset": "smallest"}
@@ -68,5 +67,5 @@ def test_a_key_without_a_certificate_is_refused():
 
 
 def test_a_file_that_is_not_there_is_named():
-    with pytest.raises(ConsumerError, match=r"/nowhere/ca\.pem cannot be used"):
+    with pytest.raises(TlsUnusable, match=r"/nowhere/ca\.pem cannot be used"):
         Tls(ca="/nowhere/ca.pem").context(plain_tls)

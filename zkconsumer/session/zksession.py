@@ -29,6 +29,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from groundwork.crew import Crew, Event, deadline, kazoo_handler, now, sleep, tls_context
+from groundwork.tls import TlsUnusable
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable, ZooKeeperAway
 from zkconsumer.session.access import OPEN, Access
 from zkconsumer.session.lease import Lease
@@ -112,7 +113,10 @@ class ZkSession(ZkCalls):
     def start(self) -> None:
         """Connect.  Raises Unreachable, ChrootMissing or ConsumerError; nothing is created."""
         tls = self._access.tls
-        self._handler = handler = kazoo_handler(tls.context(tls_context) if tls is not None else None)
+        try:
+            self._handler = handler = kazoo_handler(tls.context(tls_context) if tls is not None else None)
+        except TlsUnusable as e:
+            raise ConsumerError(str(e)) from None
         retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=RECONNECT_MAX_S, sleep_func=handler.sleep_func)
         try:
             client = KazooClient(
