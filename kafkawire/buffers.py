@@ -55,6 +55,9 @@ class Buffers:
         return f"<Buffers {[len(kept) for kept in self._kept]}>"
 
 
+NONE_KEPT = Buffers(0)  # where nobody shares any: every buffer is a fresh one
+
+
 def _is_free(kept: bytearray) -> bool:
     """A bytearray that is looked at cannot change its length."""
     try:

@@ -116,7 +116,7 @@ class MessageSet:
     start: int
     resume_at: int
     buffer: memoryview
-    high_watermark: int
+    high_watermark: int | None  # the position behind the last message that consumers see; None: not told (0.7)
     runs: Sequence[Run]
     reader: Reader
 

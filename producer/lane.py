@@ -19,7 +19,7 @@ from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
-from kafkawire.v08.requests import ProducedPartition, Request
+from kafkawire.requests import ProducedPartition, Request
 from producer.batches import Batches
 from producer.leaders import Leaders
 from producer.outcomes import Outcomes

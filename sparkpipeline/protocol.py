@@ -9,8 +9,8 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost, LocalError, RemoteError
 from kafkawire.model import Broker
 from kafkawire.net.link import Link
+from kafkawire.requests import Request
 from kafkawire.v08 import apis
-from kafkawire.v08.requests import Request
 from sparkpipeline.errors import OptionRefused, Unreachable
 
 SHORT = {"0.8": "0.8.2", "0.9": "0.9", "0.10": "0.10.0"}

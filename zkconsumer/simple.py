@@ -25,7 +25,7 @@ from kafkawire.dialects import Store, dialect
 from kafkawire.errors import LocalError, RemoteError, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.v08.requests import CONSUMER, FetchedPartition
+from kafkawire.requests import CONSUMER, FetchedPartition
 from zkconsumer.coordinator import Coordinator
 from zkconsumer.offsets.store import Committed
 from zkconsumer.refusals import Damaged, MessageTooLarge, refusal

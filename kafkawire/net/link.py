@@ -22,7 +22,7 @@ from kafkawire.buffers import Buffers
 from kafkawire.errors import LinkLost, RemoteError
 from kafkawire.model import Broker
 from kafkawire.net.session import Reply, Session
-from kafkawire.v08.requests import Request
+from kafkawire.requests import Request
 
 Connect = Callable[[tuple[str, int], float], Any]
 VIEWS_PER_CALL = 512  # sendmsg takes at most IOV_MAX (1024 on Linux) buffers

@@ -4,9 +4,10 @@
     size = socket.recv_into(session.wanted())
     for reply in session.received(size): ...                # any chunking, even one byte at a time
 
-A broker answers in the order of the requests, one at a time; a request without a reply (Produce with acks 0) leaves no
-trace.  A large piece of a reply (a fetched set) is received straight into its own buffer; all else goes through a
-scratch buffer, which may hold the ends of several replies.
+A broker answers in the order of the requests, one at a time: the oldest outstanding one says how its reply is framed
+(0.8 and later: size and correlation id; 0.7: size alone).  A request without a reply (Produce with acks 0, any Produce
+of 0.7) leaves no trace.  A large piece of a reply (a fetched set) is received straight into its own buffer; all else
+goes through a scratch buffer, which may hold the ends of several replies.
 
 A reply that is not one (wrong correlation id, impossible size, a body that does not fit its frame) is a RemoteError,
 and the session is over: nobody can tell any more which bytes belong to what.  Known case: 0.8.2 answers an internal
@@ -19,10 +20,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from kafkawire.bodies import Body
 from kafkawire.buffers import Buffers
 from kafkawire.errors import RemoteError
-from kafkawire.v08.framing import HEADER_BYTES, Body, reply_header, request_header
-from kafkawire.v08.requests import Request
+from kafkawire.requests import Request
 
 SCRATCH_BYTES = 65536
 
@@ -63,11 +64,11 @@ class Session:
         """The frame of a request, in pieces that are not copied.  Raises LocalError when it cannot be framed."""
         self._check()
         correlation_id = self._correlation_id
-        head = request_header(request.api.key, request.version, correlation_id, self.client_id, request.size)
+        frame = request.frame(correlation_id, self.client_id)
         self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         if request.expects_reply:
             self._asked.append((correlation_id, request))
-        return [head, *request.buffers]
+        return frame
 
     def wanted(self) -> memoryview:
         """Where the next bytes go: never empty.  Valid until received()."""
@@ -102,21 +103,15 @@ class Session:
 
     def _read_head(self, data: memoryview) -> memoryview:
         """Take what belongs to the head of a reply; begin its body when the head is complete."""
-        missing = HEADER_BYTES - len(self._head)
-        self._head += data[:missing]
-        if len(self._head) == HEADER_BYTES:
-            size, correlation_id = reply_header(self._head)
-            self._head.clear()
-            self._body = self._expected(correlation_id).reply_body(size, self._buffers)
-        return data[missing:]
-
-    def _expected(self, correlation_id: int) -> Request:
         if not self._asked:
-            raise RemoteError(f"a reply with correlation id {correlation_id}, but nothing was asked")
-        wanted, request = self._asked[0]
-        if correlation_id != wanted:
-            raise RemoteError(f"a reply with correlation id {correlation_id} instead of {wanted} ({request.api.name})")
-        return request
+            raise RemoteError(f"bytes that begin with {bytes(data[:8]).hex(' ')} came, but nothing was asked")
+        correlation_id, request = self._asked[0]
+        missing = request.head_bytes - len(self._head)
+        self._head += data[:missing]
+        if len(self._head) == request.head_bytes:
+            self._body = request.reply(self._head, correlation_id, self._buffers)
+            self._head.clear()
+        return data[missing:]
 
     def _finish(self, replies: list[Reply]) -> None:
         if self._body is None or not self._body.complete:

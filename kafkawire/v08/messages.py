@@ -46,7 +46,7 @@ _ENTRY = struct.Struct(">qiI")  # offset, size, crc
 
 
 def message_set(
-    topic: str, partition: PartitionId, start: int, buffer: memoryview, high_watermark: int
+    topic: str, partition: PartitionId, start: int, buffer: memoryview, high_watermark: int | None
 ) -> tuple[MessageSet, Scan]:
     """The complete entries of a fetched buffer as a set, and the scan that found them.  Raises nothing."""
     found = scan(buffer, start)

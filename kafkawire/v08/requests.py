@@ -8,29 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from kafkawire.errors import LocalError
+from kafkawire.bodies import MAX_REPLY_BYTES, Body, PlainBody
+from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import TopicPartition
 from kafkawire.primitives import INT32, Writer
+from kafkawire.requests import CONSUMER as CONSUMER
+from kafkawire.requests import FetchedPartition as FetchedPartition
+from kafkawire.requests import ProducedPartition as ProducedPartition
+from kafkawire.requests import Store
 from kafkawire.v08 import apis
 from kafkawire.v08.apis import Api
-from kafkawire.v08.framing import MAX_REPLY_BYTES, Body, FetchReplyParser, PlainBody
-from kafkawire.v08.framing import FetchedPartition as FetchedPartition
+from kafkawire.v08.framing import HEADER_BYTES, FetchReplyParser, reply_header, request_header
 from kafkawire.v08.schema import string
 
 if TYPE_CHECKING:
     from kafkawire.buffers import Buffers
     from kafkawire.dialects import Dialect
 
-CONSUMER = -1  # replica_id of everybody who is no broker: a real id would move that follower's high watermark
-Store = Literal["kafka", "zookeeper"]
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, ready for a session."""
+    """One request, ready for a session (kafkawire.requests.Request)."""
 
+    head_bytes: ClassVar[int] = HEADER_BYTES
     api: Api
     version: int
     buffers: list[bytes | memoryview]
@@ -42,6 +44,16 @@ class Request:
     def size(self) -> int:
         """Bytes of the body."""
         return sum(len(buffer) for buffer in self.buffers)
+
+    def frame(self, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
+        head = request_header(self.api.key, self.version, correlation_id, client_id, self.size)
+        return [head, *self.buffers]
+
+    def reply(self, head: bytes | bytearray, correlation_id: int, buffers: Buffers | None = None) -> Body:
+        size, answered = reply_header(head)
+        if answered != correlation_id:
+            raise RemoteError(f"a reply with correlation id {answered} instead of {correlation_id} ({self.api.name})")
+        return self.reply_body(size, buffers)
 
     def reply_body(self, size: int, buffers: Buffers | None = None) -> Body:
         """Where the size bytes of this request's reply go; fetched sets into `buffers`.
@@ -55,19 +67,6 @@ class Request:
     def _read(self, data: memoryview) -> object:
         fields = self.api.decode_reply(self.version, data)
         return self.finish(fields) if self.finish else fields
-
-
-@dataclass(frozen=True, slots=True)
-class ProducedPartition:
-    """What became of one partition's set."""
-
-    error: int
-    base_offset: int
-
-    @property
-    def stored(self) -> bool:
-        """Error 0 with base offset -1 is no success: the set was empty or incomplete and nothing was stored."""
-        return self.error == 0 and self.base_offset >= 0
 
 
 def fetch(

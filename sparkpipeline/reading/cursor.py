@@ -13,7 +13,7 @@ import logging
 from types import ModuleType
 
 from kafkawire.model import Broker, MessageSet
-from kafkawire.v08.framing import FetchedPartition
+from kafkawire.requests import FetchedPartition
 from sparkpipeline.errors import CorruptData, DataLoss, MessageTooLarge, PipelineError
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
@@ -89,7 +89,8 @@ class Cursor:
         if len(answer.buffer):
             self._grow(asked_bytes, scan.needed, broker)
         else:
-            self._nothing(answer.high_watermark, broker, now)
+            end = answer.high_watermark
+            self._nothing(self.position if end is None else end, broker, now)  # not told: it ends where nothing comes
         return None
 
     def move(self, position: int, now: float) -> None:

@@ -27,7 +27,7 @@ from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, Part, PartitionId, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
-from kafkawire.v08.requests import ProducedPartition
+from kafkawire.requests import ProducedPartition
 from producer.batches import Batches
 from producer.bounds import REPLY_GRACE_MS, limits_of, patience_of
 from producer.config import ProducerConfig

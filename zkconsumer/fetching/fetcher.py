@@ -23,7 +23,7 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import ERRORS, CorruptMessage, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.v08.requests import FetchedPartition
+from kafkawire.requests import FetchedPartition
 from zkconsumer.errors import MessageTooLarge
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.budget import Budget

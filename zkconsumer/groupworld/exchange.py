@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker
 from kafkawire.net.links import Links
-from kafkawire.v08.requests import Request
+from kafkawire.requests import Request
 
 PURPOSE = "groups"
 WINDOW_BYTES = 32 * 1024

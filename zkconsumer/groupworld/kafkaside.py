@@ -14,8 +14,8 @@ from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.requests import Request
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC, group_partition
-from kafkawire.v08.requests import Request
 from zkconsumer.groupworld.exchange import exchange
 from zkconsumer.groupworld.world import Cluster, World
 from zkconsumer.migration.snapshot import KafkaRow

@@ -1,0 +1,143 @@
+"""The bodies of replies while they arrive, whatever the generation.  Knows no socket; a byte at a time is as good as a
+megabyte.
+
+    Body            what a session feeds
+    PlainBody       decoded at its end
+    StreamedBody    read by steps, with the large pieces (fetched sets) received straight into their buffers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Protocol
+
+from kafkawire.errors import LeftOver, LocalError, RemoteError, Truncated
+
+DIRECT_BYTES = 4096  # a remainder from here on is worth a receive of its own instead of a copy out of the scratch
+MAX_REPLY_BYTES = 104_857_600  # what a broker takes as a request (socket.request.max.bytes) is what we take as a reply
+
+
+class Body(Protocol):
+    """The body of one reply while it arrives.
+
+    Give it bytes in any chunking with feed(); where direct() offers a place, bytes may be received straight into it
+    (then filled(n) tells how many), which saves a copy of a large message set.  Not thread safe.
+    """
+
+    complete: bool
+
+    def feed(self, data: memoryview) -> int:
+        """Take from the start of data what belongs to this body; how many bytes that was.
+
+        Less than all of data only when the body is complete: the rest belongs to the next frame.
+        RemoteError when the bytes make no sense; the connection is of no use afterwards.
+        """
+
+    def direct(self) -> memoryview | None:
+        """Where the next bytes go if there are many of them (at least DIRECT_BYTES), else None: use feed()."""
+
+    def filled(self, n: int) -> None:
+        """n bytes were received into direct()."""
+
+    def result(self) -> object:
+        """What the request's reply is, once complete.  RemoteError when the bytes make no sense."""
+
+
+class PlainBody:
+    """A reply that is decoded at its end.  The buffer grows with what arrives, never by what a size promises."""
+
+    def __init__(self, size: int, decode: Callable[[memoryview], object], limit: int = MAX_REPLY_BYTES) -> None:
+        if size > limit:
+            raise RemoteError(f"a reply of {size} bytes is more than the limit of {limit}")
+        self._size = size
+        self._decode = decode
+        self._data = bytearray()
+        self.complete = size == 0
+
+    def feed(self, data: memoryview) -> int:
+        taken = min(self._size - len(self._data), len(data))
+        self._data += data[:taken]
+        self.complete = len(self._data) == self._size
+        return taken
+
+    def direct(self) -> memoryview | None:
+        return None
+
+    def filled(self, n: int) -> None:
+        raise LocalError(f"{n} bytes reported for a body that offered no place for them")
+
+    def result(self) -> object:
+        return self._decode(memoryview(self._data))
+
+
+class StreamedBody:
+    """A reply read by a generator: it yields how many bytes it wants next, and is sent them; or it yields a buffer,
+    and is resumed once that is full.
+
+    It never wants more than `rest`, what is left of the frame: that is Truncated; what is left at its end is LeftOver.
+    """
+
+    def __init__(self, what: str, size: int, limit: int = MAX_REPLY_BYTES) -> None:
+        if size > limit:
+            raise RemoteError(f"a {what} of {size} bytes is more than the limit of {limit}")
+        self.complete = False
+        self.what = what
+        self.rest = size  # bytes of the frame that no piece and no buffer has claimed yet
+        self._piece = bytearray()  # the beginning of a small piece that came in parts
+        self._need = 0  # size of that piece
+        self._place = memoryview(b"")  # what of the current buffer is still to be filled
+        self._steps: Steps
+
+    def start(self, steps: Steps) -> None:
+        """Begin; the steps may look at `rest` all along."""
+        self._steps = steps
+        self._go_on(None)
+
+    def feed(self, data: memoryview) -> int:
+        at, end = 0, len(data)
+        while at < end and not self.complete:
+            if self._place:
+                taken = min(len(self._place), end - at)
+                self._place[:taken] = data[at : at + taken]
+                at += taken
+                self.filled(taken)
+            elif not self._piece and end - at >= self._need:
+                at += self._need
+                self._go_on(data[at - self._need : at])
+            else:
+                taken = min(self._need - len(self._piece), end - at)
+                self._piece += data[at : at + taken]
+                at += taken
+                if len(self._piece) == self._need:
+                    piece, self._piece = self._piece, bytearray()
+                    self._go_on(memoryview(piece))
+        return at
+
+    def direct(self) -> memoryview | None:
+        return self._place if len(self._place) >= DIRECT_BYTES else None
+
+    def filled(self, n: int) -> None:
+        self._place = self._place[n:]
+        if not self._place:
+            self._go_on(None)
+
+    def _go_on(self, piece: memoryview | None) -> None:
+        """Hand a piece to the steps and note what they want next: a number of bytes, or a buffer filled."""
+        try:
+            want = self._steps.send(piece)  # type: ignore[arg-type]  # None starts it, and answers a filled buffer
+        except StopIteration:
+            if self.rest:
+                raise LeftOver(self.what, self.rest) from None
+            self.complete = True
+            return
+        size = want if isinstance(want, int) else len(want)
+        if size > self.rest:
+            raise Truncated(f"{self.what}: {size} bytes wanted, {self.rest} left in the frame")
+        self.rest -= size
+        if isinstance(want, int):
+            self._need = want
+        else:
+            self._place = want
+
+
+Steps = Generator[int | memoryview, memoryview, None]
