@@ -7,6 +7,8 @@
         LeftOver         they go on after the end
         CorruptMessage   an entry of a message set is damaged; has the position
             UnknownMagic     it says it has a format we do not know
+        NodeError        a ZooKeeper node holds what no release of Kafka writes
+            RegistrationError  a member's id node cannot be read as a subscription
     BrokerError   the broker refused; see .code, .retriable, .refresh
     LinkLost      nobody knows whether it happened, so a retry may duplicate
 
@@ -60,6 +62,14 @@ class CorruptMessage(RemoteError):
 
 class UnknownMagic(CorruptMessage):
     """An entry says it has a message format we do not know (or that cannot stand where it stands)."""
+
+
+class NodeError(RemoteError):
+    """A node holds what no release of Kafka writes."""
+
+
+class RegistrationError(NodeError):
+    """A member's id node cannot be read as a subscription; the message says why."""
 
 
 class LinkLost(WireError):

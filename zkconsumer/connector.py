@@ -24,7 +24,7 @@ from types import TracebackType
 from groundwork.hub import HubStopped, OwnThread, Which, pick_hub
 from groundwork.options import warnings_of
 from kafkawire.dialects import Dialect, dialect
-from kafkawire.v08.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
+from kafkawire.groupnodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.connectorcalls import ConnectorCalls
 from zkconsumer.engine import Engine

@@ -14,10 +14,10 @@ from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.topics import NAME
 from kafkawire.cluster.zookeeper import BROKERS, TOPICS
 from kafkawire.dialects import Dialect
-from kafkawire.errors import LocalError
+from kafkawire.errors import LocalError, RegistrationError
+from kafkawire.groupnodes import CONSUMERS, Registration
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.v08.znodes import CONSUMERS, Registration, RegistrationError
 from zkconsumer.errors import ConsumerError
 from zkconsumer.fetching.logends import log_ends, log_ends_by
 from zkconsumer.filters import streams_by_topic

@@ -10,34 +10,36 @@
 
 Readers take what any release wrote: 0.8.0's hand-made JSON with blanks and its own order of fields, maps in hash order,
 and the regular expressions that 0.8.0 and 0.8.1 did not escape.  What makes no sense is a NodeError.  Writers give what
-the JVM gives.  Data is taken as text or as the bytes that a ZooKeeper client hands over.
+the JVM gives.  Data is taken as text or as the bytes that a ZooKeeper client hands over.  The group's paths and names
+are the same in every generation (kafkawire.groupnodes).
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeGuard
 
-from kafkawire.errors import RemoteError
+from kafkawire.errors import NodeError as NodeError
+from kafkawire.errors import RegistrationError as RegistrationError
+from kafkawire.groupnodes import BLACK_LIST as BLACK_LIST
+from kafkawire.groupnodes import CONSUMERS as CONSUMERS
+from kafkawire.groupnodes import STATIC as STATIC
+from kafkawire.groupnodes import WHITE_LIST as WHITE_LIST
+from kafkawire.groupnodes import Registration as Registration
+from kafkawire.groupnodes import consumer_id as consumer_id
+from kafkawire.groupnodes import ids as ids
+from kafkawire.groupnodes import member as member
+from kafkawire.groupnodes import named_consumer_id as named_consumer_id
+from kafkawire.groupnodes import offset as offset
+from kafkawire.groupnodes import offsets as offsets
+from kafkawire.groupnodes import owner as owner
+from kafkawire.groupnodes import owners as owners
+from kafkawire.groupnodes import thread_ids as thread_ids
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.nodetext import document, is_int, json_object
 
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
-CONSUMERS = "/consumers"
-
-STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
-
-
-class NodeError(RemoteError):
-    """A node holds what no release of Kafka writes."""
-
-
-class RegistrationError(NodeError):
-    """A member's id node cannot be read as a subscription; the message says why."""
 
 
 # Paths ---------------------------------------------------------------------------------------------------------------
@@ -55,60 +57,15 @@ def state_path(tp: TopicPartition) -> str:
     return f"{TOPICS}/{tp.topic}/partitions/{tp.partition}/state"
 
 
-def ids(group: str) -> str:
-    """The folder of the members' id nodes."""
-    return f"{CONSUMERS}/{group}/ids"
-
-
-def member(group: str, consumer_id: str) -> str:
-    return f"{CONSUMERS}/{group}/ids/{consumer_id}"
-
-
-def owners(group: str, topic: str) -> str:
-    """The folder of a topic's owner nodes."""
-    return f"{CONSUMERS}/{group}/owners/{topic}"
-
-
-def owner(group: str, tp: TopicPartition) -> str:
-    return f"{CONSUMERS}/{group}/owners/{tp.topic}/{tp.partition}"
-
-
-def offsets(group: str, topic: str) -> str:
-    """The folder of a topic's offset nodes."""
-    return f"{CONSUMERS}/{group}/offsets/{topic}"
-
-
-def offset(group: str, tp: TopicPartition) -> str:
-    return f"{CONSUMERS}/{group}/offsets/{tp.topic}/{tp.partition}"
-
-
-# Names ---------------------------------------------------------------------------------------------------------------
-
-
-def consumer_id(group: str, host: str, epoch_ms: int, random: int) -> str:
-    """A fresh member's id as the JVM makes it, `g1_host7-1394154511599-60744496`; of random the low 32 bits count."""
-    return f"{group}_{host}-{epoch_ms}-{random & 0xFFFFFFFF:08x}"
-
-
-def named_consumer_id(group: str, name: str) -> str:
-    """The id of a member whose `consumer.id` is set."""
-    return f"{group}_{name}"
-
-
-def thread_ids(consumer: str, count: int) -> list[str]:
-    """What a member's count streams are called: the unit of assignment, and what an owner node holds."""
-    return [f"{consumer}-{n}" for n in range(count)]
-
-
 # Brokers, topics, partitions -----------------------------------------------------------------------------------------
 
 
 def broker(broker_id: int, text: str | bytes) -> Broker:
     """A live broker's plain address.  Raises NodeError when it has none (only TLS or SASL listeners)."""
     where = f"broker {broker_id}"
-    node = _object(text, where)
+    node = json_object(text, where)
     host, port = node.get("host"), node.get("port")
-    if isinstance(host, str) and host and _is_int(port) and 0 < port < 65536:
+    if isinstance(host, str) and host and is_int(port) and 0 < port < 65536:
         return Broker(broker_id, host, port)
     endpoints = node.get("endpoints")
     for endpoint in endpoints if isinstance(endpoints, list) else []:
@@ -120,7 +77,7 @@ def broker(broker_id: int, text: str | bytes) -> Broker:
 
 def topic(text: str | bytes, where: str = "topic") -> dict[int, list[int]]:
     """Replicas (broker ids, the preferred leader first) by partition, in order of partitions; there may be gaps."""
-    partitions = _object(text, where).get("partitions")
+    partitions = json_object(text, where).get("partitions")
     if not isinstance(partitions, dict):
         raise NodeError(f"{where}: no 'partitions' in its node")
     found = {_number(p, where): _broker_ids(replicas, where) for p, replicas in partitions.items()}
@@ -129,35 +86,23 @@ def topic(text: str | bytes, where: str = "topic") -> dict[int, list[int]]:
 
 def state(text: str | bytes, where: str = "partition") -> tuple[int | None, list[int]]:
     """A partition's leader (None: none now) and its in-sync replicas."""
-    node = _object(text, where)
+    node = json_object(text, where)
     leader = node.get("leader")
-    if not _is_int(leader):
+    if not is_int(leader):
         raise NodeError(f"{where}: leader {leader!r} in its state node is not a broker id")
     return (leader if leader >= 0 else None), _broker_ids(node.get("isr", []), where)
 
 
 def controller(text: str | bytes) -> int:
     """The controller's broker id; very old releases wrote the bare number."""
-    document = _document(text, "controller")
-    found = document.get("brokerid") if isinstance(document, dict) else document
-    if not _is_int(found):
+    node = document(text, "controller")
+    found = node.get("brokerid") if isinstance(node, dict) else node
+    if not is_int(found):
         raise NodeError(f"controller: {found!r} is not a broker id")
     return found
 
 
 # Members -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """What a member subscribes to.
-
-    pattern is static, white_list or black_list; subscription is streams by topic (static), or one regular expression
-    with its streams.  A member that wants nothing is static with no topics.
-    """
-
-    pattern: str
-    subscription: Mapping[str, int]
 
 
 def registration_text(registration: Registration, timestamp_ms: int) -> str:
@@ -181,7 +126,7 @@ def registration(text: str | bytes) -> Registration:
     below 1): the caller tries again, the node may be half made.
     """
     try:
-        node = _object(text, "registration")
+        node = json_object(text, "registration")
     except NodeError as e:
         raise RegistrationError(str(e)) from None
     pattern, subscription = node.get("pattern"), node.get("subscription")
@@ -189,7 +134,7 @@ def registration(text: str | bytes) -> Registration:
         missing = "pattern" if not isinstance(pattern, str) else "subscription"
         raise RegistrationError(f"registration: no '{missing}' in it")
     for name, count in subscription.items():
-        if not _is_int(count) or not 1 <= count < 2**31:
+        if not is_int(count) or not 1 <= count < 2**31:
             raise RegistrationError(f"registration: {count!r} streams for {name!r}")
     if not subscription or pattern not in (WHITE_LIST, BLACK_LIST):
         return Registration(STATIC, subscription)
@@ -206,42 +151,6 @@ def _escape(text: str) -> str:
     )
 
 
-# JSON as Kafka's brokers and consumers wrote it ----------------------------------------------------------------------
-
-_BACKSLASH = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')
-
-
-def _document(text: str | bytes, where: str) -> Any:
-    """JSON, with the JVM lexer's leniency: a backslash that starts no known escape stands for itself, and control
-    characters may stand in strings."""
-    found = _text(text, where)
-    if not found.strip():
-        raise NodeError(f"{where}: its node is empty")
-    mended = _BACKSLASH.sub(lambda m: m[0] if len(m[0]) > 1 else "\\\\", found)
-    try:
-        return json.loads(mended, strict=False)
-    except (ValueError, RecursionError):
-        raise NodeError(f"{where}: {found[:60]!r} is not JSON") from None
-
-
-def _object(text: str | bytes, where: str) -> dict[str, Any]:
-    document = _document(text, where)
-    if not isinstance(document, dict):
-        raise NodeError(f"{where}: its node is no JSON object")
-    return document
-
-
-def _text(data: str | bytes, where: str) -> str:
-    try:
-        return data if isinstance(data, str) else bytes(data).decode()
-    except UnicodeDecodeError:
-        raise NodeError(f"{where}: its node is not UTF-8") from None
-
-
-def _is_int(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _number(text: str, where: str) -> int:
     if not re.fullmatch("[0-9]{1,10}", text):
         raise NodeError(f"{where}: {text!r} is not a partition")
@@ -249,6 +158,6 @@ def _number(text: str, where: str) -> int:
 
 
 def _broker_ids(value: object, where: str) -> list[int]:
-    if not isinstance(value, list) or not all(_is_int(one) for one in value):
+    if not isinstance(value, list) or not all(is_int(one) for one in value):
         raise NodeError(f"{where}: {value!r} is not a list of broker ids")
     return value

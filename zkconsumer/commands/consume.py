@@ -11,7 +11,7 @@ from groundwork.output import EXIT, fail, failing
 from kafkawire.cluster.topics import check_name
 from kafkawire.cluster.zookeeper import read_brokers, read_topics
 from kafkawire.errors import LocalError
-from kafkawire.v08.znodes import CONSUMERS
+from kafkawire.groupnodes import CONSUMERS
 from zkconsumer.commands.common import CODES, TIMEOUT_MS, clear_errors, quiet, reaching, tell
 from zkconsumer.commands.console import Console
 from zkconsumer.commands.options import (

@@ -20,9 +20,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from groundwork.java import PatternRefused
+from kafkawire.errors import RegistrationError
+from kafkawire.groupnodes import thread_ids
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.v08 import znodes
-from kafkawire.v08.znodes import RegistrationError
 from zkconsumer.filters import streams_by_topic
 from zkconsumer.group.assignor import RANGE, StrategyRefused, assign, java_order
 
@@ -126,7 +127,7 @@ def _threads(streams: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[str, .
     found: dict[str, list[str]] = {}
     for member, by_topic in streams.items():
         for topic, count in by_topic.items():
-            found.setdefault(topic, []).extend(znodes.thread_ids(member, count))
+            found.setdefault(topic, []).extend(thread_ids(member, count))
     return {topic: tuple(java_order(names)) for topic, names in found.items()}
 
 
@@ -148,7 +149,7 @@ def share_of(
         given = assign(strategy, partitions_in_order, {topic: group.threads[topic] for topic in topics}, relaxed)
     except StrategyRefused as e:
         return Refused(str(e))
-    ours = znodes.thread_ids(consumer_id, max(streams.values(), default=0))
+    ours = thread_ids(consumer_id, max(streams.values(), default=0))
     return {tp: thread for thread in ours for tp in given.get(thread, ())}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kafkawire.v08.znodes import CONSUMERS
+from kafkawire.groupnodes import CONSUMERS
 from zkconsumer.groupworld.nodes import Read, delete_nodes, list_children, read_nodes
 from zkconsumer.migration.foreign import Znode
 from zkconsumer.session.zkcalls import Outcome

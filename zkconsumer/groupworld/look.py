@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from kafkawire.errors import RegistrationError
 from kafkawire.model import TopicPartition
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
-from kafkawire.v08.znodes import RegistrationError
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import streams_by_topic
 from zkconsumer.groupworld import kafkaside

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kafkawire.errors import BrokerError, WireError
+from kafkawire.groupnodes import CONSUMERS
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
-from kafkawire.v08.znodes import CONSUMERS
 from zkconsumer.groupworld.world import Cluster, World
 from zkconsumer.groupworld.write import coordinator
 from zkconsumer.migration.checks import HOUR_MS, ClusterFacts, OffsetsTopic

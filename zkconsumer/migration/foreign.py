@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kafkawire.dialects import Dialect
-from kafkawire.errors import LocalError
+from kafkawire.errors import LocalError, RegistrationError
+from kafkawire.groupnodes import CONSUMERS
 from kafkawire.model import TopicPartition
-from kafkawire.v08.znodes import CONSUMERS, RegistrationError
 from zkconsumer.migration.snapshot import Foreign, ForeignKind, ZkRow
 from zkconsumer.offsets.store import position_of
 

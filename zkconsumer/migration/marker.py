@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from kafkawire.v08.znodes import CONSUMERS
+from kafkawire.groupnodes import CONSUMERS
 from zkconsumer.errors import ConsumerError
 from zkconsumer.migration.states import Phase
 

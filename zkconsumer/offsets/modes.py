@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from kafkawire.v08.znodes import CONSUMERS
+from kafkawire.groupnodes import CONSUMERS
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 

@@ -1,0 +1,73 @@
+"""A consumer group's nodes in ZooKeeper: where they are and what members are called.  The same in every generation.
+
+    /consumers/G/ids/C          a member and what it subscribes to (ephemeral); its text is the generation's own
+    /consumers/G/owners/T/P     the thread that reads the partition (ephemeral, plain text)
+    /consumers/G/offsets/T/P    the next position to read (persistent, decimal text)
+
+P is the partition's name: a number, or `B-P` in 0.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkawire.model import TopicPartition
+
+CONSUMERS = "/consumers"
+
+STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a member subscribes to.
+
+    pattern is static, white_list or black_list; subscription is streams by topic (static), or one regular expression
+    with its streams.  A member that wants nothing is static with no topics.
+    """
+
+    pattern: str
+    subscription: Mapping[str, int]
+
+
+def ids(group: str) -> str:
+    """The folder of the members' id nodes."""
+    return f"{CONSUMERS}/{group}/ids"
+
+
+def member(group: str, consumer_id: str) -> str:
+    return f"{CONSUMERS}/{group}/ids/{consumer_id}"
+
+
+def owners(group: str, topic: str) -> str:
+    """The folder of a topic's owner nodes."""
+    return f"{CONSUMERS}/{group}/owners/{topic}"
+
+
+def owner(group: str, tp: TopicPartition) -> str:
+    return f"{CONSUMERS}/{group}/owners/{tp.topic}/{tp.partition}"
+
+
+def offsets(group: str, topic: str) -> str:
+    """The folder of a topic's offset nodes."""
+    return f"{CONSUMERS}/{group}/offsets/{topic}"
+
+
+def offset(group: str, tp: TopicPartition) -> str:
+    return f"{CONSUMERS}/{group}/offsets/{tp.topic}/{tp.partition}"
+
+
+def consumer_id(group: str, host: str, epoch_ms: int, random: int) -> str:
+    """A fresh member's id as the JVM makes it, `g1_host7-1394154511599-60744496`; of random the low 32 bits count."""
+    return f"{group}_{host}-{epoch_ms}-{random & 0xFFFFFFFF:08x}"
+
+
+def named_consumer_id(group: str, name: str) -> str:
+    """The id of a member whose `consumer.id` is set."""
+    return f"{group}_{name}"
+
+
+def thread_ids(consumer: str, count: int) -> list[str]:
+    """What a member's count streams are called: the unit of assignment, and what an owner node holds."""
+    return [f"{consumer}-{n}" for n in range(count)]
