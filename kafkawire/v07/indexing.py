@@ -1,0 +1,141 @@
+"""The columns of a set of 0.7, without an object a message.  The layout is that of messages.py.
+
+One pass over the segments of a plan (planning.py).  It only says where damage is: what it is is read there once more.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkawire import columns
+from kafkawire.columns import Column, Columns
+from kafkawire.errors import CorruptMessage
+from kafkawire.model import MessageSet
+from kafkawire.primitives import Bytes
+from kafkawire.v07.planning import Plan, Segment, planned, plans
+from kafkawire.v07.reading import HEADS, PIECE_BYTES, bad_crc, within
+from kafkawire.v07.scanning import ENTRY_OVERHEAD, LOG_OVERHEAD
+from kafkawire.v07.wrappers import OPEN_LIMIT
+
+if TYPE_CHECKING:
+    from kafkawire.v08.kernels import Kernels
+
+
+def index(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Columns:
+    """The columns of a set.  Raises nothing for what the bytes hold: damage is told beside what comes before it."""
+    return index_by(columns.compiled(), message_set, check_crcs, limit)
+
+
+def pieces(
+    message_set: MessageSet, check_crcs: bool = True, most_bytes: int = PIECE_BYTES, limit: int = OPEN_LIMIT
+) -> Iterator[Columns]:
+    """The same in pieces of about most_bytes, each made when it is asked for; at least one, and some may be empty.
+
+    Each holds whole top-level entries: its resume_at is always the border of one.  That of the last piece is the set's,
+    unless it has damage.
+    """
+    yield from pieces_by(columns.compiled(), message_set, check_crcs, most_bytes, limit)
+
+
+def pieces_by(
+    kernels: Kernels | None,
+    message_set: MessageSet,
+    check_crcs: bool = True,
+    most_bytes: int = PIECE_BYTES,
+    limit: int = OPEN_LIMIT,
+) -> Iterator[Columns]:
+    """The same as pieces() by a form of one's choice; None: in pure Python."""
+    for plan in plans(message_set, check_crcs, limit, most_bytes):
+        found = _columns_of(kernels, plan, check_crcs)
+        yield found
+        if found.damage is not None:
+            return
+
+
+def index_by(
+    kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT
+) -> Columns:
+    """The same as index() by a form of one's choice; None: in pure Python."""
+    return _columns_of(kernels, planned(message_set, check_crcs, limit), check_crcs)
+
+
+def _columns_of(kernels: Kernels | None, plan: Plan, check_crcs: bool) -> Columns:
+    data = bytes(plan.data())  # slices of bytes cost half of those of a view
+    found = _in_python(plan, data, check_crcs)
+    offsets, value_at, value_size = found.columns
+    damage = plan.damage
+    if found.damaged is not None:
+        segment, at = found.damaged
+        damage = _damage(data, plan.segments[segment], at)
+    return Columns(
+        offsets=offsets,
+        key_at=value_at,
+        key_size=[-1] * len(offsets),
+        value_at=value_at,
+        value_size=value_size,
+        timestamps_ms=None,
+        timestamp_types=None,
+        data=data,
+        # A damaged entry cannot be passed, nor can the wrapper that holds one: what it held before is done again.
+        resume_at=plan.resume_at if damage is None or damage.offset is None else damage.offset,
+        damage=damage,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    columns: Sequence[Column]  # offsets, value_at, value_size
+    damaged: tuple[int, int] | None  # segment and byte of the first damage
+
+
+# ---- in pure Python --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Lists:
+    offsets: list[int] = field(default_factory=list)
+    value_at: list[int] = field(default_factory=list)
+    value_size: list[int] = field(default_factory=list)
+
+
+def _in_python(plan: Plan, data: bytes, check_crcs: bool) -> _Found:
+    lists = _Lists()
+    for number, segment in enumerate(plan.segments):
+        stopped = _segment(lists, data, segment, check_crcs)
+        if stopped >= 0:
+            return _Found((lists.offsets, lists.value_at, lists.value_size), (number, stopped))
+    return _Found((lists.offsets, lists.value_at, lists.value_size), None)
+
+
+def _segment(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
+    """Add a segment; where it is damaged, or -1."""
+    unpack, crc32, overhead = HEADS[segment.magic].unpack_from, zlib.crc32, ENTRY_OVERHEAD[segment.magic]
+    offsets, values, sizes = lists.offsets.append, lists.value_at.append, lists.value_size.append
+    at, end, shift, pinned = segment.begin, segment.end, segment.shift, segment.pinned
+    while at < end:
+        length, crc = unpack(data, at)
+        after = at + LOG_OVERHEAD + length
+        value_at = at + overhead
+        if check and crc32(data[value_at:after]) != crc:
+            return at
+        offsets(at + shift if pinned is None else pinned)
+        values(value_at)
+        sizes(after - value_at)
+        at = after
+    return -1
+
+
+# ---- damage ----------------------------------------------------------------------------------------------------
+
+
+def _damage(data: Bytes, segment: Segment, at: int) -> CorruptMessage:
+    """What is wrong with the entry at `at`, in the words of messages(): only a checksum can be."""
+    length, crc = HEADS[segment.magic].unpack_from(data, at)
+    value = data[at + ENTRY_OVERHEAD[segment.magic] : at + LOG_OVERHEAD + length]
+    position = at - segment.behind
+    if segment.wrapper_at is None or segment.pinned is None:
+        return bad_crc(value, crc, position, at + segment.shift)
+    return within(bad_crc(value, crc, position, None), segment.wrapper_at, segment.pinned)

@@ -1,0 +1,158 @@
+"""What columns are read from: wrappers opened, and stretches of plain entries in the bytes they were laid into.
+
+A plan opens everything and checks nothing but wrappers; it ends before the first of them that cannot be opened.  A set
+may be planned a piece at a time, in whole top-level entries: what a piece may be committed at is always their border.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from kafkawire.errors import CorruptMessage, RemoteError
+from kafkawire.model import MessageSet, Run
+from kafkawire.primitives import Bytes
+from kafkawire.v07.reading import within
+from kafkawire.v07.scanning import HEAD, LOG_OVERHEAD
+from kafkawire.v07.wrappers import Wrapper, opened, wrapper
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Plain entries of one format side by side in the joined pieces of a plan."""
+
+    begin: int
+    end: int
+    magic: int
+    entries: int
+    shift: int  # what to add to a byte of the joined pieces to get its position in the log
+    pinned: int | None  # the position all of them have: that of the top-level wrapper around them
+    behind: int  # what to take off a byte to get that of the bytes the entries came in
+    wrapper_at: int | None  # where that wrapper stands in the set
+
+
+@dataclass(slots=True)
+class Plan:
+    """Segments in the order of their messages, up to the first wrapper that cannot be opened."""
+
+    resume_at: int  # what to commit once all of it is done, if nothing is damaged
+    pieces: list[Bytes] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
+    damage: CorruptMessage | None = None
+    size: int = 0  # bytes of the pieces
+
+    def lay(self, data: Bytes) -> int:
+        """Append bytes; where they begin."""
+        begin = self.size
+        self.pieces.append(data)
+        self.size += len(data)
+        return begin
+
+    def data(self) -> Bytes:
+        """All that was laid: as it came in where that is a single piece."""
+        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+
+
+def planned(message_set: MessageSet, check_crcs: bool, limit: int) -> Plan:
+    """The plan of a whole set.  limit bounds the bytes one top-level wrapper opens to.  Raises nothing."""
+    (plan,) = plans(message_set, check_crcs, limit, 1 << 62)
+    return plan
+
+
+def plans(message_set: MessageSet, check_crcs: bool, limit: int, most_bytes: int) -> Iterator[Plan]:
+    """The same in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing."""
+    plan = Plan(message_set.start)
+    for number, run in enumerate(message_set.runs, 1):
+        if run.resume_at <= message_set.start:
+            continue
+        if run.codec:
+            plan.damage = _outermost(plan, message_set, run, check_crcs, limit)
+            if plan.damage is not None:
+                yield plan
+                return
+            plan.resume_at = run.resume_at
+            if 2 * plan.size >= most_bytes and number < len(message_set.runs):  # rather half of it than a copy more
+                yield plan
+                plan = Plan(plan.resume_at)
+            continue
+        for piece in _cut(message_set.buffer, _wanted(message_set, run), most_bytes):
+            if plan.size and plan.size + piece.end - piece.begin > most_bytes:
+                yield plan
+                plan = Plan(plan.resume_at)
+            begin = plan.lay(message_set.buffer[piece.begin : piece.end])
+            plan.segments.append(_plain(piece, begin))
+            plan.resume_at = piece.resume_at
+    plan.resume_at = message_set.resume_at
+    yield plan
+
+
+def _wanted(message_set: MessageSet, run: Run) -> Run:
+    """A plain run without the entries that end at the set's start or before it."""
+    behind = message_set.start - (run.resume_at - run.end)  # the byte of the set that has the position start
+    at, entries = run.begin, run.entries
+    while at < behind:
+        after = at + LOG_OVERHEAD + HEAD.unpack_from(message_set.buffer, at)[0]
+        if after > behind:
+            break
+        at, entries = after, entries - 1
+    return replace(run, begin=at, entries=entries) if at > run.begin else run
+
+
+def _plain(run: Run, begin: int) -> Segment:
+    """The segment of a plain run laid at begin."""
+    end = begin + run.end - run.begin
+    return Segment(begin, end, run.magic, run.entries, run.resume_at - end, None, begin - run.begin, None)
+
+
+def _cut(buffer: memoryview, run: Run, most_bytes: int) -> Iterator[Run]:
+    """A plain run as runs of at most most_bytes, or of a single entry."""
+    first = run.resume_at - run.end
+    while run.end - run.begin > most_bytes:
+        at, entries = run.begin, 0
+        while True:
+            after = at + LOG_OVERHEAD + HEAD.unpack_from(buffer, at)[0]
+            if entries and after - run.begin > most_bytes:
+                break
+            at, entries = after, entries + 1
+        yield Run(run.begin, at, 0, run.magic, entries, first + at)
+        run = replace(run, begin=at, entries=run.entries - entries)
+        if at >= run.end:
+            return
+    yield run
+
+
+def _outermost(plan: Plan, message_set: MessageSet, run: Run, check_crcs: bool, limit: int) -> CorruptMessage | None:
+    at = run.resume_at - run.end + run.begin
+    try:
+        outer = wrapper(message_set.buffer, run.begin, run.end, check_crcs, at)
+    except CorruptMessage as exc:
+        return exc
+    try:
+        _Opening(plan, check_crcs, run.begin, at, [limit]).inside(outer, 1)
+    except RemoteError as exc:
+        return within(exc, run.begin, at)
+    return None
+
+
+@dataclass(slots=True)
+class _Opening:
+    """One top-level wrapper on its way into a plan."""
+
+    plan: Plan
+    check_crcs: bool
+    wrapper_at: int
+    position: int
+    left: list[int]  # bytes all depths may still open
+
+    def inside(self, outer: Wrapper, depth: int) -> None:
+        """What a wrapper holds."""
+        data, found = opened(outer, depth, self.left)
+        base = self.plan.lay(data)
+        for run in found.runs:
+            if run.codec:
+                self.inside(wrapper(data, run.begin, run.end, self.check_crcs), depth + 1)
+            else:
+                begin, end = base + run.begin, base + run.end
+                self.plan.segments.append(
+                    Segment(begin, end, run.magic, run.entries, 0, self.position, base, self.wrapper_at)
+                )

@@ -1,0 +1,66 @@
+"""Entries of 0.7 that have a codec: read as an entry, and opened.  The layout is that of messages.py.
+
+A wrapper's payload, opened, is again a set: complete entries only, of either format, wrappers among them to a fixed
+depth.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+from kafkawire import compression
+from kafkawire.compression import GZIP, SNAPPY
+from kafkawire.errors import CorruptMessage, RemoteError
+from kafkawire.primitives import Bytes
+from kafkawire.v07.scanning import CODEC, ENTRY_OVERHEAD, MAGIC_1, Scan, scan
+
+OPEN_LIMIT = 128 << 20  # bytes one top-level wrapper may open to, those nested in it included
+MAX_DEPTH = 4  # wrappers in wrappers: a broker stores what a producer nested, and nobody nests on purpose
+
+_HEAD = struct.Struct(">4xBBI")
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """A compressed entry's own fields, and its payload still compressed.  Its format is always that of magic 1."""
+
+    crc: int
+    attributes: int
+    value: memoryview
+    magic: int = MAGIC_1
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC
+
+
+def wrapper(buffer: Bytes, begin: int, end: int, check_crcs: bool = True, offset: int | None = None) -> Wrapper:
+    """The compressed entry at begin, whose position in the log is offset.  Raises CorruptMessage."""
+    view = memoryview(buffer)
+    _, attributes, crc = _HEAD.unpack_from(view, begin)
+    value = view[begin + ENTRY_OVERHEAD[MAGIC_1] : end]
+    if check_crcs and zlib.crc32(value) != crc:
+        raise CorruptMessage(f"crc mismatch, stored {crc:08x}, computed {zlib.crc32(value):08x}", begin, offset)
+    return Wrapper(crc, attributes, value)
+
+
+def opened(outer: Wrapper, depth: int, left: list[int]) -> tuple[bytes, Scan]:
+    """A wrapper's payload decompressed, and its entries found: all complete.
+
+    left: bytes that may still be opened, counted down here.  Raises CorruptMessage with a position in the opened bytes,
+    or RemoteError for what does not decompress.
+    """
+    if depth > MAX_DEPTH:
+        raise CorruptMessage(f"wrappers nested deeper than {MAX_DEPTH}", 0)
+    if outer.codec not in (GZIP, SNAPPY):  # 3 is lz4 from 0.8.2 on, and nothing in 0.7
+        raise RemoteError(f"unknown codec {outer.codec}")
+    data = compression.decompress(outer.codec, outer.value, left[0])
+    left[0] -= len(data)
+    found = scan(data, 0)
+    if found.damage:
+        raise found.damage
+    if found.end != len(data):
+        raise CorruptMessage(f"cut {len(data) - found.end} bytes after its beginning", found.end)
+    return data, found
