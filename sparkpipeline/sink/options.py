@@ -6,16 +6,16 @@ Names are taken in any case, as Spark takes them.  Pure.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from groundwork.options import OptionError, Options, load, option, specs, warnings_of
+from groundwork.options import OptionError, Options, load, option, warnings_of
 from kafkawire.compression import CODECS
 from kafkawire.dialects import dialect
 from producer.config import ProducerConfig, brokers, codec
 from sparkpipeline.errors import OptionRefused
+from sparkpipeline.optionnames import OptionNames
 
 WHERE = "kafka08 sink"
 MOST_INT = (1 << 31) - 1
@@ -67,6 +67,7 @@ _ONLY = {  # options of Spark's format that have one value here, and why
         "messages of these brokers have no headers; drop the column, or leave it: it is ignored",
     ),
 }
+NAMES = OptionNames(REFUSED, WITHOUT_EFFECT, _ONLY, whose=" of the sink")
 
 
 def acks(raw: object) -> int:
@@ -171,13 +172,11 @@ class SinkOptions(Options):
     @staticmethod
     def of(options: Mapping[str, str]) -> SinkOptions:
         """The options of a query; names in any case.  Raises OptionRefused, naming option and value."""
-        values = _todays_names(options)
-        _refuse(values)
+        values = NAMES.taken(SinkOptions, options)
         try:
-            found = load(SinkOptions, values, WHERE, jvm=True)
+            return load(SinkOptions, values, WHERE, jvm=True)
         except OptionError as exc:
             raise OptionRefused("; ".join(exc.problems)) from None
-        return found
 
     def problems(self) -> Iterable[str]:
         if not self.bootstrap and not self.zookeeper_connect:
@@ -207,28 +206,3 @@ class SinkOptions(Options):
             batch_bytes=self.batch_bytes, queue_bytes=self.queue_bytes, message_max_bytes=self.message_max_bytes,
             request_bytes=self.request_bytes, reconnect_ms=self.reconnect_ms, client_id=self.client_id, version=release,
         )  # fmt: skip
-
-
-def _todays_names(options: Mapping[str, str]) -> dict[str, str]:
-    """The options under the names that the table has.  Raises OptionRefused for unknown ones."""
-    known = {name.lower(): name for spec in specs(SinkOptions).values() for name in (spec.key, *spec.old)}
-    known |= {name.lower(): name for name in (*WITHOUT_EFFECT, *REFUSED, *_ONLY)}
-    found: dict[str, str] = {}
-    for given, value in options.items():
-        name = known.get(given.lower())
-        if name is None:
-            near = difflib.get_close_matches(given.lower(), known, 1)
-            helps = f"; did you mean {known[near[0]]!r}?" if near else ""
-            raise OptionRefused(f"there is no such option of the sink{helps}", option=given)
-        found[name] = value
-    return found
-
-
-def _refuse(values: dict[str, str]) -> None:
-    """Options that mean something else here.  Takes out what was looked at.  Raises OptionRefused."""
-    for name in REFUSED.keys() & values.keys():
-        raise OptionRefused(f"is not supported: {REFUSED[name]}", option=name)
-    for name, (only, why) in _ONLY.items():
-        said = values.pop(name, only).strip()
-        if said.lower() != only.lower():
-            raise OptionRefused(f"{said} is not possible here, only {only}: {why}", option=name)

@@ -5,14 +5,13 @@ The refusals are those of Spark's own kafka format, each with what to write inst
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from groundwork.options import Options, specs
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OptionRefused
+from sparkpipeline.optionnames import OptionNames
 from sparkpipeline.source.offsets import EARLIEST, LATEST, Bound, Fixed, Offsets, Times, in_order
 
 if TYPE_CHECKING:
@@ -69,6 +68,7 @@ _ONLY = {  # options of a consumer that may say just what is so here anyway
         "transactions came with 0.11: read such topics with Spark's own kafka",
     ),
 }
+NAMES = OptionNames(REFUSED, WITHOUT_EFFECT, _ONLY)
 _WITH_RANGES = (
     "assign", "subscribe", "subscribePattern", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets",
     "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "minPartitions", "maxRecordsPerPartition",
@@ -78,33 +78,8 @@ _ENDINGS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "stateDir")
 
 
-def todays_names(options: Mapping[str, str], cls: type[Options]) -> dict[str, str]:
-    """The options under the names that the table has, whatever their case.  Raises OptionRefused for unknown ones."""
-    known = {name.lower(): name for spec in specs(cls).values() for name in (spec.key, *spec.old)}
-    known |= {name.lower(): name for name in (*WITHOUT_EFFECT, *REFUSED, *_ONLY)}
-    found: dict[str, str] = {}
-    for given, value in options.items():
-        name = known.get(given.lower())
-        if name is None:
-            near = difflib.get_close_matches(given.lower(), known, 1)
-            helps = f"; did you mean {known[near[0]]!r}?" if near else ""
-            raise OptionRefused(f"there is no such option{helps}", option=given)
-        found[name] = value
-    return found
-
-
-def refuse(values: dict[str, str]) -> None:
-    """Options that mean something else here.  Takes out what was looked at.  Raises OptionRefused."""
-    for name in REFUSED.keys() & values.keys():
-        raise OptionRefused(f"is not supported: {REFUSED[name]}", option=name)
-    for name, (only, why) in _ONLY.items():
-        said = values.pop(name, only).strip()
-        if said.lower() != only.lower():
-            raise OptionRefused(f"is {said}, and only {only} is taken: {why}", option=name)
-    _strict(values)
-
-
-def _strict(values: Mapping[str, str]) -> None:
+def strict(values: Mapping[str, str]) -> None:
+    """Raises OptionRefused for an option of ours where strictCompat is on."""
     if values.get("strictCompat", "").strip().lower() != "true":
         return
     extras = sorted(values.keys() - OF_SPARK - WITHOUT_EFFECT.keys() - PASSED_OVER)

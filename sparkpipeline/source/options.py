@@ -285,8 +285,8 @@ class SourceOptions(Options):
         options    names in any case; Spark's dictionary or a plain one
         streaming  whether they are a stream's; None: not known yet, so what only one of the two refuses passes
         """
-        values = rules.todays_names(options, SourceOptions)
-        rules.refuse(values)
+        values = rules.NAMES.taken(SourceOptions, options)
+        rules.strict(values)
         try:
             found = load(SourceOptions, values, WHERE, jvm=True)
         except OptionError as exc:

@@ -205,7 +205,7 @@ def test_other_columns_are_ignored_headers_too():
         ({"kafka.request.required.acks": "2"}, "expected -1"),
         ({"kafka.key.serializer": "x"}, "option=kafka.key.serializer: is not supported: .*cast"),
         ({"kafka.transactional.id": "x"}, "at least once"),
-        ({"kafka.enable.idempotence": "true"}, "only false: .*0.11"),
+        ({"kafka.enable.idempotence": "true"}, "only false is taken: .*0.11"),
         ({"includeHeaders": "true"}, "have no headers"),
         ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT"),
         ({"kafka.compresion.codec": "gzip"}, "did you mean 'kafka.compression.codec'"),
