@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkpipeline.errors import PipelineError, StageFailed, code_in
+from sparkpipeline.ledger.footers import row_counts
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import Manifest, Plan, Staged
 from sparkpipeline.ledger.opening import needs_spark
 from sparkpipeline.load.job import SETTINGS, Watch, unwatched
 from sparkpipeline.session import session_beside
 from sparkpipeline.stages.config import PARTITION, TOPIC, Stage
-from sparkpipeline.stages.footers import row_counts
 from sparkpipeline.stages.inputs import NotYet
 from sparkpipeline.stages.partitions import partition_of, shown
 from sparkpipeline.stages.planning import Planner
