@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
+from groundwork.yamltext import YamlRefused, yaml_values
 
 
 class ConfigError(Exception):
@@ -36,38 +36,9 @@ def read_utf8(path: Path) -> str:
 
 
 def read_yaml(path: Path) -> object:
-    """What yaml.safe_load gives, but for a key that stands twice in one mapping: YAML's last would win silently."""
-    text, where = read_utf8(path), path.name
+    """The values of a YAML file; a key that stands twice in one mapping is a ConfigError."""
+    text = read_utf8(path)
     try:
-        loader = yaml.SafeLoader(text)
-        root = loader.get_single_node()
-        if root is None:
-            return None
-        twice = list(_twice(root, set()))
-        values: object = loader.construct_document(root)
-    except (yaml.YAMLError, ValueError) as exc:  # ValueError: what looks like a date and is none
-        raise ConfigError([f"{where}: not YAML: {' '.join(str(exc).split())}"]) from exc
-    if twice:
-        raise ConfigError(
-            [f"{where}: line {second}: '{key}' is given twice, first in line {first}" for key, first, second in twice]
-        )
-    return values
-
-
-def _twice(node: yaml.Node, seen: set[int]) -> Iterator[tuple[str, int, int]]:
-    """Keys given twice, each with the lines of both; an anchored node is looked at once."""
-    if id(node) in seen:
-        return
-    seen.add(id(node))
-    if isinstance(node, yaml.MappingNode):
-        lines: dict[str, int] = {}
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                line = key.start_mark.line + 1
-                if key.value in lines:
-                    yield key.value, lines[key.value], line
-                lines.setdefault(key.value, line)
-            yield from _twice(value, seen)
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            yield from _twice(item, seen)
+        return yaml_values(text)
+    except YamlRefused as exc:
+        raise ConfigError([f"{path.name}: {problem}" for problem in exc.problems]) from exc
