@@ -27,7 +27,8 @@ def test_what_is_no_yaml_is_one_sentence(text):
     with pytest.raises(YamlRefused) as refused:
         yaml_values(text)
     (problem,) = refused.value.problems
-    assert problem.startswith("not YAML: ") and "\n" not in problem
+    assert problem.startswith("not YAML: ")
+    assert "\n" not in problem
 
 
 def test_mappings_nested_deeply_need_no_deep_stack():
