@@ -30,7 +30,9 @@ def encode(messages: Iterable[Row], codec: int = 0, magic: int = MAGIC_1) -> byt
 def wrap(messages: Iterable[Row], codec: int, magic: int = MAGIC_1) -> bytes:
     """One wrapper around messages; b"" for none."""
     if magic != MAGIC_1:
-        raise LocalError(f"message format {magic} has no compression" if magic == MAGIC_0 else _no_format(magic))
+        raise LocalError(
+            "magic 0 of Kafka 0.7 has no attributes byte for a codec" if magic == MAGIC_0 else _no_format(magic)
+        )
     if codec not in (GZIP, SNAPPY):
         raise LocalError(f"Kafka 0.7 has no codec {CODEC_NAMES.get(codec, codec)}")
     inner = _entries(messages, magic)
