@@ -20,6 +20,8 @@ from kafkawire.v08 import messages as messages_v08
 from kafkawire.v08 import requests as requests_v08
 
 Store = Literal["kafka", "zookeeper"]
+# bytes of an entry besides key and value, by message format
+ENTRY_OVERHEAD: Mapping[int, int] = {**messages_v08.ENTRY_OVERHEAD}
 _GROUPS = (apis.HEARTBEAT, apis.LEAVE_GROUP, apis.SYNC_GROUP, apis.DESCRIBE_GROUPS, apis.LIST_GROUPS)
 
 
@@ -31,6 +33,7 @@ class Dialect:
     versions: Mapping[int, int]  # api key -> version we use; offsets: those kept in Kafka
     zookeeper_offsets: bool  # OffsetCommit and OffsetFetch v0, which keep offsets in ZooKeeper
     magic: int  # the format to write; a newer one is stored as poison by 0.8 and 0.9
+    formats: frozenset[int]  # those it stores as they are
     codecs: frozenset[int]
     merges_wrappers: bool  # several wrappers of one set become one, which is then measured
     one_wrapper_per_set: bool  # several are refused (error 87)
@@ -113,6 +116,7 @@ def _rows() -> dict[str, Dialect]:
         versions={api.key: version for api, version in first.items()},
         zookeeper_offsets=False,
         magic=0,
+        formats=frozenset({0}),
         codecs=frozenset({0, 1, 2}),
         merges_wrappers=True,
         one_wrapper_per_set=False,
@@ -155,6 +159,7 @@ def _newer(
         release=release,
         versions={**older.versions, **{api.key: version for api, version in versions.items()}},
         magic=older.magic if magic is None else magic,
+        formats=older.formats if magic is None else older.formats | {magic},
         codecs=older.codecs if codecs is None else codecs,
     )
 

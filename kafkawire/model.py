@@ -4,6 +4,8 @@ TopicPartition   a topic and a partition id; str() is the name an operator reads
 Broker           id, host, port
 MessageSet       consecutive complete entries of one topic-partition, exactly as fetched
 Run              neighbouring entries of a set that may travel together
+Scan             what a look at a fetched buffer found
+Entry            one entry, as far as its own fields tell
 Message          one message, where somebody asked for one
 Part, Ticket     what a sender is given: entries for a target partition, and whom to tell
 """
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from kafkawire.columns import Columns
+    from kafkawire.errors import CorruptMessage
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -93,14 +96,40 @@ class Run:
     resume_at: int  # where to go on once the run is done
 
 
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What is complete in a buffer."""
+
+    end: int  # bytes of complete entries
+    resume_at: int  # where the next fetch goes on: behind the last complete entry
+    runs: tuple[Run, ...]  # those to deliver, in order
+    needed: int  # bytes a fetch must have for the first wanted entry, where not even that is complete (else 0)
+    damage: CorruptMessage | None  # what stands at end, where that is no cut entry but nonsense
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a fetch, as far as its own fields tell: offset as Message.offset has it, resume_at behind it."""
+
+    offset: int
+    resume_at: int
+    wrapper: bool
+
+
 class Reader(Protocol):
-    """How the messages of one generation are read out of a set."""
+    """How the messages of one generation are read out of a set, and its entries hopped over."""
 
     def messages(self, message_set: MessageSet, check_crcs: bool = True) -> Iterator[Message]: ...
 
     def index(self, message_set: MessageSet, check_crcs: bool = True) -> Columns: ...
 
     def pieces(self, message_set: MessageSet, check_crcs: bool = True) -> Iterator[Columns]: ...
+
+    def cut(self, buffer: memoryview, run: Run, limit: int) -> Iterator[Run]: ...
+
+    def before(self, buffer: memoryview, run: Run, until: int) -> Run | None: ...
+
+    def stamped(self, buffer: memoryview, run: Run) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +178,18 @@ class MessageSet:
     def pieces(self, check_crcs: bool = True) -> Iterator[Columns]:
         """The same a piece at a time: at least one, some perhaps empty; the last ends at resume_at, or in damage."""
         return self.reader.pieces(self, check_crcs)
+
+    def cut(self, run: Run, limit: int) -> Iterator[Run]:
+        """One of its runs as runs of at most limit bytes; an entry that is larger by itself goes alone."""
+        return self.reader.cut(self.buffer, run, limit)
+
+    def before(self, run: Run, until: int) -> Run | None:
+        """Those entries of one of its plain runs that stand before position `until`; None: there are none."""
+        return self.reader.before(self.buffer, run, until)
+
+    def stamped(self, run: Run) -> bool:
+        """Whether a broker set the timestamp of any entry of the run (LogAppendTime): no broker takes that back."""
+        return self.reader.stamped(self.buffer, run)
 
     def __repr__(self) -> str:
         return f"<MessageSet {self.tp} {self.start}..{self.resume_at}, {len(self.buffer)} bytes>"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkawire.v08.scanning import LOG_APPEND_TIME as LOG_APPEND_TIME
 from producer.steps import HandlerFailed as HandlerFailed
 from producer.steps import Output as Output
 from producer.steps import Step as Step

@@ -199,7 +199,7 @@ class Outcomes:
                 pieces.append(piece)
                 continue
             found = CorruptMessage(f"{damage.why} (on its way to {where})", damage.position, damage.offset)
-            good = before(piece, damage, found)
+            good = before(piece, damage, found, self._messages)
             if good is None:
                 self._end(piece.item, found, position(piece, damage))
             else:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from struct import Struct
+from types import ModuleType
 
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Part, Ticket, TopicPartition
-from kafkawire.v08.scanning import LOG_OVERHEAD
-
-SIZE = Struct(">i")
 
 
 @dataclass(eq=False, slots=True)
@@ -77,13 +74,16 @@ def split_into(piece: Piece, halves: Sequence[Part]) -> list[Piece]:
     return chain
 
 
-def before(piece: Piece, damage: CorruptMessage, doom: Exception) -> Piece | None:
-    """What precedes the damage, as a piece that ends its item once it is stored; None when nothing does."""
+def before(piece: Piece, damage: CorruptMessage, doom: Exception, messages: ModuleType) -> Piece | None:
+    """What precedes the damage, as a piece that ends its item once it is stored; None when nothing does.
+
+    messages: the codec of its format (Dialect.messages).
+    """
     part = piece.part
     if damage.position <= 0 or part.codec:
         return None
     good = memoryview(part.entries)[: damage.position]
-    part = replace(part, entries=good, count=_entries(good), resume_at=position(piece, damage))
+    part = replace(part, entries=good, count=messages.count(good), resume_at=position(piece, damage))
     return Piece(part, piece.item, last=False, alone=True, doom=doom)
 
 
@@ -92,11 +92,3 @@ def position(piece: Piece, damage: CorruptMessage) -> int | None:
     if piece.item.part.resume_at is None:
         return None
     return piece.item.reached if piece.part.codec or damage.offset is None else damage.offset
-
-
-def _entries(data: memoryview) -> int:
-    count = at = 0
-    while at < len(data):
-        at += LOG_OVERHEAD + SIZE.unpack_from(data, at + 8)[0]
-        count += 1
-    return count

@@ -8,9 +8,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from kafkawire.compression import CODECS
-from kafkawire.dialects import Dialect
+from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.model import Part, TopicPartition
-from kafkawire.v08.scanning import ENTRY_OVERHEAD
 from producer.batches import WHOLE_SET_SHARE
 from producer.config import ProducerConfig
 

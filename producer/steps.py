@@ -16,18 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from struct import Struct
 from typing import NamedTuple
 
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
-from kafkawire.v08.scanning import ENTRY_OVERHEAD, LOG_APPEND_TIME
 
 PART_MAX_BYTES = 8 << 20  # a request of several parts stays far below socket.request.max.bytes (100 MiB)
+_ENTRY_BYTES = 34  # at most, besides key and value, in any format we write
 BATCH_OVERHEAD = 61  # header of the format v2 batch that 1.1 and later make of a set, and then measure
-SIZE = Struct(">i")
-_SIZE_AT, _ATTRIBUTES_AT, _ENTRY_HEAD = 8, 17, 12  # offset int64, size int32, then what size counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +76,7 @@ def one_run(fetched: MessageSet, run: Run, start: int) -> MessageSet:
 
 def must_rewrite(fetched: MessageSet, run: Run, dialect: Dialect) -> bool:
     """Whether the target would refuse these bytes, or be poisoned by them (wire-protocol.md §4.3)."""
-    if run.magic > dialect.magic or run.codec not in dialect.codecs:
-        return True
-    if run.magic == 0:
-        return False
-    return any(attributes & LOG_APPEND_TIME for attributes in _attributes(fetched.buffer, run))
-
-
-def _attributes(buffer: memoryview, run: Run) -> Iterator[int]:
-    at = run.begin
-    while at < run.end:
-        yield buffer[at + _ATTRIBUTES_AT]
-        at += _ENTRY_HEAD + SIZE.unpack_from(buffer, at + _SIZE_AT)[0]
+    return run.magic not in dialect.formats or run.codec not in dialect.codecs or fetched.stamped(run)
 
 
 def _begins_before(alone: MessageSet) -> bool:
@@ -101,25 +87,9 @@ def _begins_before(alone: MessageSet) -> bool:
 
 def _cut(fetched: MessageSet, run: Run, target: TopicPartition, dialect: Dialect, limit: int) -> Iterator[Step]:
     """A run of plain entries in pieces of at most limit bytes; an entry that is larger by itself goes alone."""
-    at = run.begin
-    while at < run.end:
-        end, count, resume_at = _piece(fetched.buffer, at, run, limit)
-        part = Part(target, fetched.buffer[at:end], run.magic, run.codec, count, resume_at)
-        yield Step(resume_at, (part,))
-        at = end
-
-
-def _piece(buffer: memoryview, at: int, run: Run, limit: int) -> tuple[int, int, int]:
-    """Where the piece that begins at `at` ends, its entries, and where the source goes on after it."""
-    end = entry = at
-    count = 0
-    while end < run.end:
-        after = end + _ENTRY_HEAD + SIZE.unpack_from(buffer, end + _SIZE_AT)[0]
-        if count and after - at > limit:
-            break
-        entry, end, count = end, after, count + 1
-    resume_at = run.resume_at if end == run.end else int.from_bytes(buffer[entry : entry + 8], "big", signed=True) + 1
-    return end, count, resume_at
+    for piece in fetched.cut(run, limit):
+        part = Part(target, fetched.buffer[piece.begin : piece.end], run.magic, 0, piece.entries, piece.resume_at)
+        yield Step(piece.resume_at, (part,))
 
 
 def _rewritten(alone: MessageSet, target: TopicPartition, dialect: Dialect, message_max_bytes: int) -> Iterator[Step]:
@@ -235,4 +205,4 @@ class _Gathered:
 
 
 def _size(output: Output) -> int:
-    return max(ENTRY_OVERHEAD) + len(output.key or b"") + len(output.value or b"")
+    return _ENTRY_BYTES + len(output.key or b"") + len(output.value or b"")

@@ -24,6 +24,10 @@ from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Run
 from kafkawire.primitives import Bytes
+from kafkawire.v07 import hopping
+from kafkawire.v07.hopping import count as count
+from kafkawire.v07.hopping import cut_short as cut_short
+from kafkawire.v07.hopping import entry_at as entry_at
 from kafkawire.v07.indexing import index as index
 from kafkawire.v07.indexing import pieces as pieces
 from kafkawire.v07.indexing import pieces_by as pieces_by
@@ -48,7 +52,7 @@ _INT32 = struct.Struct(">i")
 
 
 def message_set(
-    topic: str, partition: PartitionId, start: int, buffer: memoryview, high_watermark: int
+    topic: str, partition: PartitionId, start: int, buffer: memoryview, high_watermark: int | None
 ) -> tuple[MessageSet, Scan]:
     """The complete entries of a buffer fetched at position start as a set, and the scan that found them.
 
@@ -70,6 +74,15 @@ class _V07Reader:
 
     def pieces(self, message_set: MessageSet, check_crcs: bool = True) -> Iterator[Columns]:
         return pieces(message_set, check_crcs)
+
+    def cut(self, buffer: memoryview, run: Run, limit: int) -> Iterator[Run]:
+        return hopping.cut(buffer, run, limit)
+
+    def before(self, buffer: memoryview, run: Run, until: int) -> Run | None:
+        return hopping.before(buffer, run, until)
+
+    def stamped(self, buffer: memoryview, run: Run) -> bool:
+        return hopping.stamped(buffer, run)
 
 
 READER = _V07Reader()

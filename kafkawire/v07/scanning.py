@@ -11,15 +11,15 @@ are numbered -2 (magic 0) and -1 (magic 1) here, so that no entry of 0.7 is ever
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from kafkawire.errors import CorruptMessage, UnknownMagic
 from kafkawire.model import Run
+from kafkawire.model import Scan as Scan
 from kafkawire.primitives import Bytes
 
 MAGIC_0, MAGIC_1 = -2, -1  # the formats' numbers
 LOG_OVERHEAD = 4  # the length: what stands in front of the bytes that length counts
-ENTRY_OVERHEAD = (9, 10)  # bytes of an entry besides its payload; by format: [-2] is the first, [-1] the second
+ENTRY_OVERHEAD = {MAGIC_0: 9, MAGIC_1: 10}  # bytes of an entry besides its payload, by format
 LEAST = (5, 6)  # the smallest length field, by format
 LOWEST = 0  # as a start: positions are counted from the first byte
 CODEC = 0x03
@@ -28,17 +28,6 @@ LOG_APPEND_TIME = 0x00  # no format of 0.7 has a time
 HEAD = struct.Struct(">iBB")  # length, magic, attributes (in magic 0 a byte of the checksum)
 _INT32 = struct.Struct(">i")
 _SMALLEST = ENTRY_OVERHEAD[MAGIC_0]
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """What is complete in a buffer."""
-
-    end: int  # bytes of complete entries
-    resume_at: int  # the position where the next fetch goes on: behind the last complete entry
-    runs: tuple[Run, ...]  # those to deliver, in order
-    needed: int  # bytes a fetch must have for the first entry, where not even that is complete (else 0)
-    damage: CorruptMessage | None  # what stands at end, where that is no cut entry but nonsense
 
 
 def scan(buffer: Bytes, start: int) -> Scan:

@@ -22,6 +22,10 @@ from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Run
 from kafkawire.primitives import Bytes
+from kafkawire.v08 import hopping
+from kafkawire.v08.hopping import count as count
+from kafkawire.v08.hopping import cut_short as cut_short
+from kafkawire.v08.hopping import entry_at as entry_at
 from kafkawire.v08.indexing import index as index
 from kafkawire.v08.indexing import pieces as pieces
 from kafkawire.v08.indexing import pieces_by as pieces_by
@@ -65,6 +69,15 @@ class _V08Reader:
 
     def pieces(self, message_set: MessageSet, check_crcs: bool = True) -> Iterator[Columns]:
         return pieces(message_set, check_crcs)
+
+    def cut(self, buffer: memoryview, run: Run, limit: int) -> Iterator[Run]:
+        return hopping.cut(buffer, run, limit)
+
+    def before(self, buffer: memoryview, run: Run, until: int) -> Run | None:
+        return hopping.before(buffer, run, until)
+
+    def stamped(self, buffer: memoryview, run: Run) -> bool:
+        return hopping.stamped(buffer, run)
 
 
 READER = _V08Reader()

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kafkawire.columns import ready
 from kafkawire.errors import CorruptMessage, UnknownMagic
 from kafkawire.model import Run
+from kafkawire.model import Scan as Scan
 from kafkawire.primitives import Bytes
 
 LOG_OVERHEAD = 12  # offset and size: what stands in front of the bytes that size counts
-ENTRY_OVERHEAD = (26, 34)  # bytes of an entry besides key and value, by format
+ENTRY_OVERHEAD = {0: 26, 1: 34}  # bytes of an entry besides key and value, by format
 LOWEST = -(1 << 63)  # as a start: everything is wanted
 CODEC = 0x07
 LOG_APPEND_TIME = 0x08
@@ -32,17 +32,6 @@ _SPARSE = 512
 AGAIN = 8 * _WORTH  # bytes until the next try where neighbours were not alike
 _SMALLEST = ENTRY_OVERHEAD[0]
 LEAST = (ENTRY_OVERHEAD[0] - LOG_OVERHEAD, ENTRY_OVERHEAD[1] - LOG_OVERHEAD)  # the smallest size field, by format
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """What is complete in a buffer."""
-
-    end: int  # bytes of complete entries
-    resume_at: int  # where the next fetch goes on: the last complete entry's offset + 1
-    runs: tuple[Run, ...]  # those to deliver, in order
-    needed: int  # bytes a fetch must have for the first wanted entry, where not even that is complete (else 0)
-    damage: CorruptMessage | None  # what stands at end, where that is no cut entry but nonsense
 
 
 def scan(buffer: Bytes, start: int) -> Scan:

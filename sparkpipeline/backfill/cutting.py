@@ -14,11 +14,8 @@ from kafkawire.columns import Columns
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
-from kafkawire.v08.scanning import LOG_OVERHEAD
 from producer.steps import Output, Step, one_run, pass_through, reencode
 from sparkpipeline.errors import CorruptData
-
-_SIZE_AT = 8  # of an entry: behind its offset
 
 
 def parts(
@@ -106,17 +103,8 @@ def _cut(fetched: MessageSet, until: int) -> tuple[MessageSet, Run | None]:
             continue
         if run.codec:
             over = run
-        elif (piece := _entries_before(fetched.buffer, run, until)) is not None:
+        elif (piece := fetched.before(run, until)) is not None:
             kept.append(piece)
             reached = until
         break
     return replace(fetched, runs=tuple(kept), resume_at=reached), over
-
-
-def _entries_before(buffer: memoryview, run: Run, until: int) -> Run | None:
-    """The plain entries of a run with offsets before `until`."""
-    at, count = run.begin, 0
-    while at < run.end and int.from_bytes(buffer[at : at + 8], "big", signed=True) < until:
-        at += LOG_OVERHEAD + int.from_bytes(buffer[at + _SIZE_AT : at + _SIZE_AT + 4], "big", signed=True)
-        count += 1
-    return replace(run, end=at, entries=count, resume_at=until) if count else None

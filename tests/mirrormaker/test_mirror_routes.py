@@ -17,7 +17,6 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
 from kafkawire.v08 import messages as v08
 from mirrormaker.routes import (
-    LOG_APPEND_TIME,
     HandlerFailed,
     Output,
     RouteFacts,
@@ -186,7 +185,7 @@ def test_format_v1_never_reaches_a_target_that_would_store_it_as_poison() -> Non
 def test_the_log_append_time_bit_is_taken_off_because_brokers_refuse_it() -> None:
     stored = bytearray(log([plain(b"a", b"b", magic=1)], 100)[0])
     second = 12 + int.from_bytes(stored[8:12], "big")
-    stored[second + 17] |= LOG_APPEND_TIME
+    stored[second + 17] |= v08.LOG_APPEND_TIME
     stored[second + 12 : second + 16] = pack(">I", crc32(bytes(stored[second + 16 :])))
     message_set, _ = v08.message_set("orders", 3, 100, memoryview(bytes(stored)), 200)
     steps = list(pass_through(message_set, TARGET, NEW, LIMIT))

@@ -15,13 +15,11 @@ counted.  Where nothing can be found up to the high watermark the partition is p
 from __future__ import annotations
 
 import logging
-import struct
 from dataclasses import dataclass, replace
 
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage
-from kafkawire.model import Broker, MessageSet, Run, TopicPartition
-from kafkawire.v08.scanning import CODEC, ENTRY_OVERHEAD, LOG_OVERHEAD, Scan
+from kafkawire.model import Broker, Entry, MessageSet, Scan, TopicPartition
 from zkconsumer.errors import DamagedMessage
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
@@ -30,10 +28,6 @@ log = logging.getLogger(__name__)
 
 PARK, SKIP, FAIL = "park", "skip", "fail"
 DAMAGE_TRIES = 3
-
-_ENTRY = struct.Struct(">qi5xB")  # offset, size, attributes
-_HEAD = struct.Struct(">qi")
-_LEAST = ENTRY_OVERHEAD[0] - LOG_OVERHEAD  # what size is at least
 
 
 @dataclass(slots=True)
@@ -55,14 +49,6 @@ class _Search:
         else:
             self.probe = (self.bad + self.good) // 2
         return self.probe if self.probe > self.bad else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """The first wanted entry of a fetch, as far as its own fields tell."""
-
-    offset: int
-    wrapper: bool
 
 
 class Damage:
@@ -130,15 +116,17 @@ class Damage:
         if error is None:
             self._whole[tp] = position
             return False
-        entry = _entry(raw, fetched.runs[0].begin if fetched.runs else error.position)
+        entry = self._dialect.messages.entry_at(
+            raw, fetched.runs[0].begin if fetched.runs else error.position, position
+        )
         if entry is None or not position <= entry.offset < (cursor.high_watermark or 0):
             self._search(cursor, position, error)
         else:
             self._step(cursor, position, entry, error)
         return True
 
-    def _step(self, cursor: Cursor, position: int, entry: _Entry, error: CorruptMessage) -> None:
-        to = entry.offset + 1
+    def _step(self, cursor: Cursor, position: int, entry: Entry, error: CorruptMessage) -> None:
+        to = entry.resume_at
         if entry.wrapper:
             count = to - position
             self._gap(cursor, to, count, f"a wrapper of unknown size at offset {entry.offset}, at most {count}", error)
@@ -183,44 +171,9 @@ class Damage:
         self._gap(cursor, search.first, count, f"what the broker cannot find, at most {count}", search.error)
 
 
-def cut_short(raw: memoryview, scan: Scan, position: int, asked: int) -> CorruptMessage | None:
-    """A first entry that says it is larger than all that the broker has, though more was asked for.
-
-    A broker of 0.8 and later gives what is asked for, or all up to the end of a segment, and no entry goes on in the
-    next one.  Not so the padding of newer brokers, which has offset -1.
-    """
-    left = len(raw) - scan.end
-    if scan.runs or scan.damage or left < LOG_OVERHEAD or len(raw) >= asked:
-        return None
-    offset, size = _HEAD.unpack_from(raw, scan.end)
-    if offset < position:
-        return None
-    text = f"it says {LOG_OVERHEAD + size} bytes, and the log ends after {left}"
-    return CorruptMessage(text, scan.end, offset)
-
-
-def _entry(raw: memoryview, begin: int) -> _Entry | None:
-    """The entry that begins there; None: nobody can tell where it ends, for its size leads to no other entry."""
-    if len(raw) - begin < _ENTRY.size:
-        return None
-    offset, size, attributes = _ENTRY.unpack_from(raw, begin)
-    end = begin + LOG_OVERHEAD + size
-    if size < _LEAST or end > len(raw):
-        return None
-    if len(raw) - end >= LOG_OVERHEAD:
-        following, its_size = _HEAD.unpack_from(raw, end)
-        if following <= offset or its_size < _LEAST:
-            return None
-    return _Entry(offset, bool(attributes & CODEC))
-
-
 def _first_entry(fetched: MessageSet) -> MessageSet:
     """The first entry of a set as a set."""
-    run = fetched.runs[0]
-    offset, size, _ = _ENTRY.unpack_from(fetched.buffer, run.begin)
-    return replace(
-        fetched, runs=(Run(run.begin, run.begin + LOG_OVERHEAD + size, run.codec, run.magic, 1, offset + 1),)
-    )
+    return replace(fetched, runs=(next(fetched.cut(fetched.runs[0], 0)),))
 
 
 def _damage_in(fetched: MessageSet) -> CorruptMessage | None:

@@ -28,7 +28,7 @@ from zkconsumer.errors import MessageTooLarge
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, Seek
-from zkconsumer.fetching.damage import PARK, Damage, cut_short
+from zkconsumer.fetching.damage import PARK, Damage
 from zkconsumer.fetching.fetchplan import Asked, FetchPlan
 from zkconsumer.fetching.logends import EARLIEST, LATEST, offset_rows
 from zkconsumer.fetching.resets import outside, settle
@@ -179,7 +179,7 @@ class Fetcher:
         message_set, scan = self._dialect.messages.message_set(
             tp.topic, tp.partition, position, fetched.buffer, fetched.high_watermark
         )
-        damage = cut_short(fetched.buffer, scan, position, size)
+        damage = self._dialect.messages.cut_short(fetched.buffer, scan, position, size)
         scan = scan if damage is None else replace(scan, damage=damage)
         if self._damage.searching(tp):
             if scan.runs or scan.damage or not self._plan.too_small(tp, size, scan.needed):

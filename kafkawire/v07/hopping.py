@@ -1,0 +1,87 @@
+"""Entries of 0.7 hopped over by their lengths: cut into pieces, counted, looked at one by one.  Opens, checks nothing.
+
+    entry = length:int32  magic:int8  [attributes:int8 in magic 1]  ...
+            length counts all that follows it
+
+Positions are bytes: an entry that ends n bytes before a run's end ends n before the run's resume_at.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kafkawire.errors import CorruptMessage
+from kafkawire.model import Entry, Run, Scan
+from kafkawire.primitives import Bytes
+from kafkawire.v07.scanning import CODEC, HEAD, LOG_OVERHEAD, nonsense
+
+_LENGTH = struct.Struct(">i")
+
+
+def count(entries: Bytes) -> int:
+    """How many there are in complete plain ones."""
+    found = at = 0
+    while at < len(entries):
+        at += LOG_OVERHEAD + _LENGTH.unpack_from(entries, at)[0]
+        found += 1
+    return found
+
+
+def cut(buffer: Bytes, run: Run, limit: int) -> Iterator[Run]:
+    """A run as runs of at most limit bytes, in order; an entry that is larger by itself goes alone."""
+    if run.codec:
+        yield run
+        return
+    begin = at = run.begin
+    entries = 0
+    while at < run.end:
+        end = at + LOG_OVERHEAD + _LENGTH.unpack_from(buffer, at)[0]
+        if entries and end - begin > limit:
+            yield replace(run, begin=begin, end=at, entries=entries, resume_at=run.resume_at - (run.end - at))
+            begin, entries = at, 0
+        at, entries = end, entries + 1
+    yield replace(run, begin=begin, entries=entries)
+
+
+def before(buffer: Bytes, run: Run, until: int) -> Run | None:
+    """The plain entries of a run that begin before position `until`, as a run; None: there are none."""
+    at, entries, last = run.begin, 0, run.end - (run.resume_at - until)
+    while at < min(last, run.end):
+        at, entries = at + LOG_OVERHEAD + _LENGTH.unpack_from(buffer, at)[0], entries + 1
+    return replace(run, end=at, entries=entries, resume_at=run.resume_at - (run.end - at)) if entries else None
+
+
+def stamped(buffer: Bytes, run: Run) -> bool:
+    """No message of 0.7 has a time."""
+    return False
+
+
+def entry_at(buffer: Bytes, begin: int, position: int) -> Entry | None:
+    """The entry that begins at byte `begin`, which is at `position` of the log; None: nobody can tell where it ends,
+    for its length leads to no other."""
+    if len(buffer) - begin < HEAD.size:
+        return None
+    length, magic, attributes = HEAD.unpack_from(buffer, begin)
+    end = begin + LOG_OVERHEAD + length
+    if nonsense(begin, length, magic, 0) or end > len(buffer):
+        return None
+    if len(buffer) - end >= HEAD.size:
+        following, its_magic, _ = HEAD.unpack_from(buffer, end)
+        if nonsense(end, following, its_magic, 0):
+            return None
+    return Entry(position, position + end - begin, bool(magic and attributes & CODEC))
+
+
+def cut_short(buffer: Bytes, scan: Scan, position: int, asked: int) -> CorruptMessage | None:
+    """A first entry that says it is larger than all that the broker has, though more was asked for.
+
+    A broker gives what is asked for, or all up to the end of a segment, and no entry goes on in the next one.
+    """
+    left = len(buffer) - scan.end
+    if scan.runs or scan.damage or left < LOG_OVERHEAD or len(buffer) >= asked:
+        return None
+    (length,) = _LENGTH.unpack_from(buffer, scan.end)
+    text = f"it says {LOG_OVERHEAD + length} bytes, and the log ends after {left}"
+    return CorruptMessage(text, scan.end, position)
