@@ -76,6 +76,10 @@ class Worker:
     def ended(self) -> bool:
         return self._greenlet.ready()
 
+    def here(self) -> bool:
+        """Whether it is this worker that asks."""
+        return gevent.getcurrent() is self._greenlet
+
     def ask_to_end(self) -> None:
         """Raise GreenletExit where it waits, and come back at once.  What it raises from now on is no death."""
         self.asked_to_end = True
@@ -84,7 +88,7 @@ class Worker:
     def end(self, timeout_s: float | None = None) -> bool:
         """Ask to end and wait for it; True when it has ended.  A worker that ends itself comes back False at once."""
         self.ask_to_end()
-        return False if gevent.getcurrent() is self._greenlet else self.join(timeout_s)
+        return False if self.here() else self.join(timeout_s)
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait until the greenlet has ended, however; True when it has."""

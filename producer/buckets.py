@@ -65,7 +65,7 @@ class Buckets:
     ) -> None:
         self._most_messages, self._most_bytes = config.queue_messages, config.queue_bytes
         self._batch_messages, self._batch_bytes = config.batch_messages, config.batch_bytes
-        self._unkeyed, self._first, self._full, self._flag = unkeyed, first, full, flag
+        self._unkeyed, self._first, self._full, self.flag = unkeyed, first, full, flag
         self.lock = threading.Lock()
         self._routes: dict[str, Route] = {}
         self.route: Callable[[str], Route | None] = self._routes.get  # called for each message
@@ -149,7 +149,7 @@ class Buckets:
                 route.unkeyed = bucket
             if bucket is not None:
                 return bucket
-        bucket = route.buckets[partition] = Bucket(TopicPartition(route.topic, partition), self.lock, self._flag)
+        bucket = route.buckets[partition] = Bucket(TopicPartition(route.topic, partition), self.lock, self.flag)
         if not self._round:
             self._first()
         self._round.append(bucket)

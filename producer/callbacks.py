@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from groundwork.crew import Crew, Event, Queue
@@ -17,7 +18,8 @@ log = logging.getLogger(__name__)
 class Callbacks:
     """own: the hub has a thread of its own, and callbacks get another one; else they run in a greenlet of the hub.
 
-    failed counts those that raised; the first such error is in .first.
+    failed counts those that raised; the first such error is in .first.  One that never returns holds up all after it:
+    close() tells how many were not called.
     """
 
     def __init__(self, own: bool) -> None:
@@ -27,6 +29,8 @@ class Callbacks:
         self._jobs: Any = PlainQueue() if own else Queue()
         self._ended: Any = threading.Event() if own else Event()
         self._running = False
+        self._waiting = 0  # callbacks not begun yet
+        self._here: Callable[[], bool] = lambda: False  # whether the caller is one of them
         self._starting = threading.Lock()
 
     def call(self, called: Called) -> None:
@@ -40,19 +44,30 @@ class Callbacks:
                 if self._own:
                     start_plain_thread(self._live)
                 else:
-                    Crew().spawn("deliveries", self._live)
+                    self._here = Crew().spawn("deliveries", self._live).here
+            self._waiting += len(called)
         self._jobs.put(called)
 
     def close(self, timeout_s: float) -> bool:
-        """Let those that wait be called, then end; False: not within the time."""
+        """Let those that wait be called, then end; False: not within the time, or it is one of them that asks."""
         if not self._running:
             return True
         self._jobs.put(None)
-        return bool(self._ended.wait(timeout_s))
+        if self._here():
+            return False
+        if self._ended.wait(timeout_s):
+            return True
+        log.error("a delivery callback did not return in time; %d others were not called", self._waiting)
+        return False
 
     def _live(self) -> None:
+        if self._own:
+            me = threading.get_ident()
+            self._here = lambda: threading.get_ident() == me
         while (called := self._jobs.get()) is not None:
             for listener, delivery in called:
+                with self._starting:
+                    self._waiting -= 1
                 try:
                     listener(delivery)
                 except Exception as exc:

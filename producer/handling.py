@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 from groundwork.crew import Crew
@@ -18,11 +18,13 @@ from groundwork.hub import start_plain_thread
 from producer.config import ProducerConfig
 from producer.delivery import Called, Flag
 from producer.errors import Closed, HandlerFailed, QueueFull
-from producer.handlers import CallbackHandler, EventHandler, Item, Sending
+from producer.handlers import CallbackHandler, EventHandler, Item, Promise, Sending
+from producer.hooks import Hooks
 
 log = logging.getLogger(__name__)
 
 Encode = Callable[..., bytes | None]
+PUT_S = 1.0  # within this the producer, once closed, refuses what it is just given
 IDLE_S = 0.1  # least time between two time-outs of an empty queue
 
 
@@ -57,6 +59,7 @@ class HandlerQueue:
         self.waiting = self.handled = self.dropped = 0
         self._config = config
         self._callbacks = callbacks or CallbackHandler()
+        self._hooks = Hooks(self._callbacks)
         self._events = events
         self._send, self._sending, self._encode = send, sending, encode
         self._not_put, self._call, self._own, self._flag = not_put, call, own, flag
@@ -64,34 +67,28 @@ class HandlerQueue:
         self._lock = threading.Lock()
         self._came, self._room = flag(), flag()
         self._running = self._closed = False
+        self._open: set[Promise] = set()  # of what was queued, until it is sent or told
+        self._given_up = False  # whatever the worker still does changes nothing
+        self._putting = False  # the producer is just given a message
 
     # ---- who sends -------------------------------------------------------------------------------------------------
 
     def put(self, item: Item) -> None:
         """Queue an item.  Raises QueueFull, Closed, and HandlerFailed for what before_enqueue raises."""
-        queued = self._before(item)
+        queued = self._hooks.before(item)
         queued.promise = queued.promise or item.promise
         wait_s = self._config.enqueue_timeout_ms / 1000
         deadline = None if wait_s < 0 else monotonic() + wait_s
         while not self._put(queued):
             left = None if deadline is None else deadline - monotonic()
             if left is not None and left <= 0:
-                self._callbacks.after_enqueue(queued, False)
+                self._hooks.after(queued, False)
                 raise QueueFull(
                     f"{item.topic}: {self.waiting} messages are in the queue, and no room came within {wait_s:g} s "
                     "(queue.enqueue.timeout.ms); raise queue.buffering.max.messages"
                 )
             self._room.wait(left)
-        self._callbacks.after_enqueue(queued, True)
-
-    def _before(self, item: Item) -> Item:
-        try:
-            queued = self._callbacks.before_enqueue(item)
-        except Exception as exc:  # a user's code may raise anything
-            raise _failed("before_enqueue", exc) from exc
-        if not isinstance(queued, Item):
-            raise HandlerFailed(f"callback.handler: before_enqueue gave back a {type(queued).__name__}, not an Item")
-        return queued
+        self._hooks.after(queued, True)
 
     def _put(self, item: Item) -> bool:
         with self._lock:
@@ -102,6 +99,8 @@ class HandlerQueue:
                 return False
             self.waiting += 1
             self._items.append(item)
+            if item.promise is not None:
+                self._open.add(item.promise)
             self._start()
         self._came.set()
         return True
@@ -110,10 +109,7 @@ class HandlerQueue:
         """With the lock held."""
         if not self._running:
             self._running = True
-            if self._own:
-                start_plain_thread(self._live)
-            else:
-                Crew().spawn("handlers", self._live)
+            self._beside("handlers", self._live)
 
     def flush(self, timeout_s: float) -> bool:
         """Have what is queued given to the producer now; False: not within the time."""
@@ -121,13 +117,28 @@ class HandlerQueue:
 
     def close(self, timeout_s: float) -> bool:
         """Tell the handlers, then send what is queued; False: not within the time."""
+        until = monotonic() + timeout_s
+        told = self._flag()
+        self._beside("closing handlers", lambda: self._tell_close(told))
+        if not told.wait(timeout_s):
+            log.error("close of a handler did not return within %g s", timeout_s)
+        return self._marked(True, max(0.0, until - monotonic()))
+
+    def _tell_close(self, told: Flag) -> None:
         for handler in (self._callbacks, self._events):
             if handler is not None:
                 try:
                     handler.close()
                 except Exception as exc:
                     log.error("%s: close raised %s: %s", type(handler).__name__, type(exc).__name__, exc, exc_info=exc)
-        return self._marked(True, timeout_s)
+        told.set()
+
+    def _beside(self, name: str, run: Callable[[], None]) -> None:
+        """In a thread, or greenlet, of its own: a handler that never returns must not hold up who closes."""
+        if self._own:
+            start_plain_thread(run)
+        else:
+            Crew().spawn(name, run)
 
     def _marked(self, last: bool, timeout_s: float) -> bool:
         mark = _Mark(self._flag(), last)
@@ -136,14 +147,34 @@ class HandlerQueue:
             self._items.append(mark)
             self._start()
         self._came.set()
+        if last:
+            self._room.set()  # who waits for room is refused now
         return bool(mark.passed.wait(timeout_s))
 
-    def give_up(self, reason: Exception) -> None:
-        """What is still queued fails; after close()."""
+    def give_up(self, timeout_s: float) -> None:
+        """What is not given to the producer yet fails; after close(timeout_s), and once the producer takes no more.
+
+        That is also what a hook has that does not return: what becomes of it then, nobody hears.
+        """
+        until = monotonic() + PUT_S
+        while self._putting and monotonic() < until:
+            self._room.clear()
+            self._room.wait(0.01)
         with self._lock:
-            left = [item for item in self._items if isinstance(item, Item)]
+            promises, count, at = list(self._open), self.waiting, self._hooks.at
             self._items.clear()
-        self._fail(left, reason)
+            self._open.clear()
+            self._given_up = True
+            self.waiting, self.dropped = 0, self.dropped + count
+        self._came.set()
+        self._room.set()
+        if not count and not promises:
+            return
+        stuck = f"; {at} had not returned" if at else ""
+        reason = Closed(f"the producer was closed, after {timeout_s:g} s, before this message left its queue{stuck}")
+        self._not_put(count, reason)
+        for promise in promises:
+            self._call(promise.settle(None, reason) or [])
 
     # ---- the worker ------------------------------------------------------------------------------------------------
 
@@ -152,7 +183,7 @@ class HandlerQueue:
         last = False
         linger_s = self._config.linger_ms / 1000
         due = monotonic() + max(linger_s, IDLE_S)
-        while not last:
+        while not last and not self._given_up:
             found = self._take(due)
             if isinstance(found, _Mark):
                 last = found.last
@@ -173,6 +204,8 @@ class HandlerQueue:
             with self._lock:
                 if self._items:
                     return self._items.popleft()
+                if self._given_up:
+                    return None
                 self._came.clear()
             left = due - monotonic()
             if left <= 0:
@@ -198,49 +231,49 @@ class HandlerQueue:
 
     def _hooked(self, name: str, call: Callable[[], list[Item]], came: list[Item]) -> list[Item]:
         """What a hook makes of the items that came to it; what it takes out, or fails for, is told."""
-        try:
-            items = call()
-        except Exception as exc:  # a user's code may raise anything
-            self._fail(came, _failed(name, exc))
-            return []
-        if not isinstance(items, list) or not all(isinstance(item, Item) for item in items):
-            self._fail(came, HandlerFailed(f"callback.handler: {name} gave back no list of Item"))
-            return []
-        kept = {id(item.promise) for item in items}
-        self._fail(
-            [i for i in came if id(i.promise) not in kept], HandlerFailed(f"callback.handler: {name} took it out")
-        )
+        made = self._hooks.made(name, call, came)
+        self._fail(made.out, made.reason)
         with self._lock:  # what a hook made anew is on its way, too
-            self.waiting += len(items) - len([item for item in came if id(item.promise) in kept])
-        return items
+            if self._given_up:
+                return []
+            self.waiting += len(made.items) - (len(came) - len(made.out))
+        return made.items
 
     def _handled(self, events: EventHandler, items: list[Item]) -> None:
+        self._hooks.at = "event.handler: handle"
         try:
             events.handle(items, self._sending, self._encode)
         except Exception as exc:  # a user's code may raise anything
+            self._hooks.at = ""
             reason = HandlerFailed(f"event.handler: handle raised {type(exc).__name__}: {exc}")
             reason.__cause__ = exc
             self._fail(items, reason)
             return
-        self._over(len(items), handled=len(items))
+        self._hooks.at = ""
+        self._over(items, handled=True)
         for item in items:
             if item.promise is not None:
                 self._call(item.promise.settle(None, None) or [])
 
     def _sent(self, item: Item) -> None:
         """To the producer, which counts it from there on."""
+        with self._lock:
+            if self._given_up:
+                return
+            self._putting, self._hooks.at = True, "serializer.class or partitioner.class"
         try:
             self._send(item)
         except Exception as exc:  # what send() would have raised to its caller
+            self._putting, self._hooks.at = False, ""
             self._fail([item], exc)
         else:
-            self._over(1)
+            self._over([item], put=True)
 
     def _fail(self, items: Iterable[Item], reason: Exception) -> None:
         failed = list(items)
-        if failed:
-            self._not_put(len(failed), reason)
-        self._over(len(failed), dropped=len(failed))
+        if not failed or not self._over(failed):
+            return
+        self._not_put(len(failed), reason)
         for item in failed:
             called = item.promise.settle(None, reason) if item.promise is not None else None
             if called is None:
@@ -248,19 +281,15 @@ class HandlerQueue:
             else:
                 self._call(called)
 
-    def _over(self, count: int, handled: int = 0, dropped: int = 0) -> None:
+    def _over(self, items: Sequence[Item], handled: bool = False, put: bool = False) -> bool:
+        """They are not waiting any more: handled, put, or dropped.  False: give_up() has counted them already."""
         with self._lock:
-            self.waiting -= count
-            self.handled += handled
-            self.dropped += dropped
+            self._putting, self._hooks.at = False, ""
+            if self._given_up:
+                return False
+            self.waiting -= len(items)
+            self.handled += len(items) if handled else 0
+            self.dropped += 0 if handled or put else len(items)
+            self._open.difference_update(item.promise for item in items if item.promise is not None)
         self._room.set()
-
-
-def _taken_out(hook: str) -> HandlerFailed:
-    return HandlerFailed(f"callback.handler: {hook} took it out")
-
-
-def _failed(hook: str, exc: Exception) -> HandlerFailed:
-    failed = HandlerFailed(f"callback.handler: {hook} raised {type(exc).__name__}: {exc}")
-    failed.__cause__ = exc
-    return failed
+        return True

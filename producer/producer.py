@@ -29,20 +29,19 @@ from groundwork.crew import Event, now
 from groundwork.hub import OwnThread, Which, pick_hub
 from groundwork.options import load
 from kafkawire.dialects import dialect
-from kafkawire.errors import LocalError
 from kafkawire.model import PartitionId
 from producer import forks
 from producer.buckets import Buckets, Counts, chunks
 from producer.callbacks import Callbacks
 from producer.config import ProducerConfig
-from producer.delivery import Bucket, Deliveries, Delivery, Flag, Listener
+from producer.delivery import Deliveries, Delivery, Flag, Listener
 from producer.errors import Closed, NotSent, SendFailed
 from producer.feeder import Feeder
-from producer.handlers import CallbackHandler, EventHandler, Item, Promise
-from producer.handling import HandlerQueue
+from producer.front import Front, WaysOut, handlers_of
+from producer.handlers import CallbackHandler, EventHandler, Item
 from producer.messages import KeyedMessage, ProducerData
 from producer.metrics import Look, ProducerMetrics
-from producer.plugins import Encoder, Partitioner, Plugins, loaded_handler
+from producer.plugins import Encoder, Partitioner, Plugins
 from producer.putting import Putting
 from producer.sizes import TopicSizes
 from producer.unkeyed import Unkeyed
@@ -51,6 +50,7 @@ log = logging.getLogger(__name__)
 
 Given = KeyedMessage | ProducerData | Sequence[KeyedMessage | ProducerData]
 CHUNK = 500  # messages of send_many that go into one bucket
+CALLBACKS_S = 1.0  # least time for those that hear of the end of their messages
 EXIT_S = 3.0  # at the interpreter's exit without a close()
 FORKED = "this process was forked after the producer was made: its connections stayed behind; make a producer here"
 
@@ -95,39 +95,14 @@ class Producer:
         )
         self._feeder = Feeder(config, self._dialect, self._buckets, self._callbacks.call)
         self._putting = Putting(config, self._dialect, self._plugins, self._buckets, self._hub, self._feeder)
-        self._handlers = self._queue(callback_handler, event_handler)
+        handlers = handlers_of(config, callback_handler, event_handler)
+        out = WaysOut(self._putting, self._buckets, self._feeder, self._hub, self._callbacks)
+        self._front = Front(config, *handlers, self._plugins, out) if any(handlers) else None
         self._metrics = ProducerMetrics(config.client_id, self._look) if config.metrics_enable else None
         self._starting = threading.Lock()
         self._started = self._closed = self._forked = False
         self._resting = True  # not started, closed or forked: send() has to look
         forks.watch(self)
-
-    def _queue(self, callbacks: CallbackHandler | None, events: EventHandler | None) -> HandlerQueue | None:
-        """The queue in front, where there are handlers."""
-        config = self.config
-        callbacks = callbacks or loaded_handler("callback.handler", config.callback_handler, CallbackHandler)
-        events = events or loaded_handler("event.handler", config.event_handler, EventHandler)
-        if callbacks is None and events is None:
-            return None
-        if config.sync:
-            raise LocalError("callback and event handlers stand behind the queue: producer.type must be async for them")
-        if callbacks is not None:
-            callbacks.init(config.callback_handler_props)
-        if events is not None:
-            events.init(config.event_handler_props)
-        own = isinstance(self._hub, OwnThread)
-        return HandlerQueue(
-            config,
-            callbacks,
-            events,
-            self._put_item,
-            _Waiting(self),
-            self._plugins.encode,
-            self._buckets.not_put,
-            self._callbacks.call,
-            own,
-            self._flag,
-        )
 
     def start(self) -> None:
         """Start the hub and its greenlets; send() does it when need be.  Connects to nothing yet."""
@@ -178,8 +153,8 @@ class Producer:
         if self._resting:
             self.start()
         listener = on_delivery or self._on_delivery
-        if self._handlers is not None:
-            return self._queued(Item(topic, value, key, partition), listener)
+        if self._front is not None:
+            return self._front.queued(Item(topic, value, key, partition), listener)
         delivery = self._putting.put(topic, value, key, None, partition, listener)
         if self._sync:
             self._hub.post(self._feeder.drain)
@@ -212,9 +187,9 @@ class Producer:
 
     def _put_chunk(self, topic: str, values: list[Any], keys: list[Any] | None, deliveries: Deliveries) -> None:
         """Some of send_many's."""
-        if self._handlers is not None:
+        if self._front is not None:
             for value, key in zip(values, keys or repeat(None)):  # noqa: B905  # repeat() has no end
-                deliveries.add(*self._queued(Item(topic, value, key), self._on_delivery).place)
+                deliveries.add(*self._front.queued(Item(topic, value, key), self._on_delivery).place)
             return
         if keys is None:
             self._putting.put_values(topic, values, deliveries)
@@ -231,8 +206,10 @@ class Producer:
             if not isinstance(m, KeyedMessage):
                 raise NotSent(f"send() takes topic and value, KeyedMessage or ProducerData; not {type(m).__name__}")
             listener = on_delivery or self._on_delivery
-            if self._handlers is not None:
-                deliveries.append(self._queued(Item(m.topic, m.value, m.key, m.partition, m.partition_key), listener))
+            if self._front is not None:
+                deliveries.append(
+                    self._front.queued(Item(m.topic, m.value, m.key, m.partition, m.partition_key), listener)
+                )
                 continue
             deliveries.append(self._putting.put(m.topic, m.value, m.key, m.partition_key, m.partition, listener))
         if self._sync:
@@ -240,27 +217,6 @@ class Producer:
             for delivery in deliveries:
                 delivery.result()
         return deliveries
-
-    def _queued(self, item: Item, listener: Listener | None) -> Delivery:
-        """Into the queue of the handlers."""
-        assert self._handlers is not None
-        item.promise = Promise(Bucket.of_one(self._buckets.lock, self._flag, item.topic, item.partition), listener)
-        delivery = item.promise.delivery
-        self._handlers.put(item)
-        return delivery
-
-    def _put_item(self, item: Item) -> None:
-        """What came through the handlers' queue; it waits for room as long as that takes."""
-        self._putting.put(
-            item.topic, item.value, item.key, item.partition_key, item.partition, item.promise, patient=True
-        )
-
-    def send_waiting(self, topic: str, value: Any, key: Any, partition: PartitionId | None) -> Delivery:
-        """Past the queue of the handlers, for an event handler: returns once it is stored, or raises why it is not."""
-        delivery = self._putting.put(topic, value, key, None, partition, None, patient=True)
-        self._hub.post(self._feeder.drain)
-        delivery.result()
-        return delivery
 
     # ---- the end of it ---------------------------------------------------------------------------------------------
 
@@ -274,8 +230,8 @@ class Producer:
             raise Closed(FORKED)
         if self._started and not self._closed:
             until = now() + timeout_s
-            if self._handlers is not None:
-                self._handlers.flush(timeout_s)
+            if self._front is not None:
+                self._front.queue.flush(timeout_s)
             self._hub.call(self._feeder.flush, max(0.0, until - now()))
             self._report(self.counts.pending, timeout_s)
 
@@ -292,14 +248,14 @@ class Producer:
         if not self._started:
             return
         until = now() + timeout_s
-        if self._handlers is not None:
-            self._handlers.close(timeout_s)
+        if self._front is not None:
+            self._front.queue.close(timeout_s)
         self._buckets.close(Closed("the producer is closed"))
-        if self._handlers is not None:
-            self._handlers.give_up(Closed("the producer was closed before this message left its queue"))
+        if self._front is not None:
+            self._front.queue.give_up(timeout_s)
         try:
             left = self._hub.call(self._feeder.end, max(0.0, until - now()))
-            self._callbacks.close(timeout_s)
+            self._callbacks.close(max(CALLBACKS_S, until - now()))
         finally:
             self._hub.stop()
         self._report(left, timeout_s)
@@ -349,9 +305,10 @@ class Producer:
     @property
     def counts(self) -> Counts:
         """Messages so far: sent = acked + failed + pending."""
-        counts, queue = self._buckets.counts, self._handlers
-        if queue is None:
+        counts = self._buckets.counts
+        if self._front is None:
             return counts
+        queue = self._front.queue
         return replace(
             counts,
             sent=counts.sent + queue.waiting + queue.handled + queue.dropped,
@@ -376,14 +333,3 @@ class Producer:
     def sizes(self) -> dict[str, TopicSizes]:
         """Of each topic: a histogram, and the fetch.message.max.bytes that consumers need."""
         return dict(self._feeder.sizes.topics)
-
-
-class _Waiting:
-    """What an event handler sends with."""
-
-    def __init__(self, producer: Producer) -> None:
-        self._producer = producer
-
-    def send(self, topic: str, value: Any, key: Any = None, partition: PartitionId | None = None) -> Delivery:
-        """Returns once the message is stored; raises why it is not."""
-        return self._producer.send_waiting(topic, value, key, partition)
