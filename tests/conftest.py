@@ -15,6 +15,8 @@ import pytest
 
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
+from localkafka.seven import original
+from localkafka.seven.cluster import Cluster07
 from localkafka.shared import Shared
 from localkafka.zookeeper import ZooKeeperAt
 
@@ -35,6 +37,8 @@ def missing_parts() -> list[str]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("kafka07") is not None and original.home() is None:
+        pytest.skip(f"needs an original Kafka 0.7: {original.HOME} names no folder with one")
     if item.get_closest_marker("real") is None and item.get_closest_marker("spark") is None:
         return
     missing = missing_parts()
@@ -118,6 +122,34 @@ def own_cluster(zk_server: ZooKeeperAt) -> Iterator[Callable[..., Cluster]]:
 
     def start(**wanted: Any) -> Cluster:
         cluster = Cluster(**{"zookeeper": zk_server, **wanted})
+        clusters.append(cluster)
+        return cluster.start()
+
+    yield start
+    for cluster in reversed(clusters):
+        cluster.close()
+
+
+KINDS07 = ["python", pytest.param("original", marks=[pytest.mark.real, pytest.mark.kafka07])]
+
+
+@pytest.fixture(params=KINDS07)
+def kind07(request: pytest.FixtureRequest) -> str:
+    """Which 0.7 brokers a test runs on: "python" always, "original" where KAFKA_07_HOME names one."""
+    return str(request.param)
+
+
+@pytest.fixture
+def cluster07(kind07: str, zk_server: ZooKeeperAt) -> Iterator[Callable[..., Cluster07]]:
+    """cluster07(brokers=1, partitions=1 or {broker: n}, settings={...}) starts a 0.7 cluster that this test may kill;
+    ended after it.  A test runs once on brokers in Python and once on originals; mark it `real` (ZooKeeper is).
+
+    It shares the run's ZooKeeper under a chroot of its own; cluster07(zookeeper=None) has one of its own.
+    """
+    clusters: list[Cluster07] = []
+
+    def start(**wanted: Any) -> Cluster07:
+        cluster = Cluster07(**{"zookeeper": zk_server, "kind": kind07, **wanted})
         clusters.append(cluster)
         return cluster.start()
 

@@ -1,0 +1,69 @@
+"""`python -m localkafka.seven server.properties`: a Kafka 0.7 broker in pure Python, to test and play with.
+
+It speaks the bytes of 0.7.2 (0.7.0 and 0.7.1 by test.release), keeps real segment files and registers in ZooKeeper,
+with the names and the meaning of the original's server.properties.  What it leaves out:
+
+    the disk       nothing is forced to it: kill -9 loses nothing that was appended, a crash of the machine may
+    threads        one serves everybody; num.threads, socket buffers and monitoring.period.secs are not looked at
+    numbers        no JMX, no statistics, no request log
+    0.7.0's own    the mirror embedded in a broker (mirror.topics.*, embedded consumers)
+    compression    a wrapper may open to 256 MiB, and is refused beyond
+    interfaces     it listens on `hostname` only (127.0.0.1 unless given), the original on all of them
+
+SIGTERM ends it cleanly: connections closed, logs flushed, nodes taken back, .kafka_cleanshutdown written.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+from groundwork.logs import set_up_logging
+from localkafka.errors import LocalKafkaError
+from localkafka.seven.handling import Handler
+from localkafka.seven.logs import Logs
+from localkafka.seven.registration import Registration
+from localkafka.seven.server import Server
+from localkafka.seven.settings import Settings, read_properties, settings
+
+
+def serve(given: Settings) -> None:
+    """Run a broker until SIGTERM or SIGINT.  Raises LocalKafkaError when it cannot start."""
+    registration = None
+    if given.zookeeper is not None:
+        address = f"{given.host}:{given.port}"
+        partitions = given.partitions.of
+        registration = Registration(
+            given.zookeeper, given.session_ms, given.connection_ms, given.broker, address, partitions
+        )
+    logs = Logs(given, registration.new_topic if registration else lambda topic: None)
+    server = Server(given.host, given.port, given.max_request_size, Handler(given, logs).answer)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    server.every(given.flusher_ms, logs.flush_due)
+    server.every(given.cleanup_ms, logs.clean, first_ms=given.cleanup_delay_ms)
+    try:
+        if registration is not None:
+            registration.start(logs.topics)  # it listens: whoever sees the node can connect
+        server.run()
+    finally:
+        logs.close()
+        if registration is not None:
+            registration.close()
+
+
+def main() -> None:
+    if len(sys.argv) != 2 or sys.argv[1] in ("-h", "--help"):
+        print(__doc__)
+        sys.exit(0 if len(sys.argv) == 2 else 2)
+    set_up_logging("info")
+    try:
+        serve(settings(read_properties(Path(sys.argv[1]).read_text(encoding="utf-8"))))
+    except (LocalKafkaError, OSError) as error:
+        print(f"localkafka.seven: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""A 0.7 cluster of child processes: ZooKeeper (its own or a shared one) and brokers on 127.0.0.1.
+
+with Cluster07(brokers=2, partitions=4) as cluster:
+    cluster.produce("orders", 0, 1, [b"one", b"two"], codec="gzip")
+    cluster.read("orders", 0, 1)         # [Row(position=0, resume_at=0, value=b"one"), ...]
+    cluster.node(0).kill()
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from kafkawire.compression import CODECS
+from kafkawire.model import BrokerPartition
+from localkafka import java, releases
+from localkafka.client import started_client
+from localkafka.errors import LocalKafkaError
+from localkafka.seven import entries
+from localkafka.seven.entries import Row
+from localkafka.seven.node import Node07, node_of, start_all
+from localkafka.seven.settings import DEFAULT_RELEASE, RELEASES
+from localkafka.waiting import wait_until
+from localkafka.workfolder import WorkFolder
+from localkafka.zookeeper import ZooKeeperAt, ZooKeeperServer
+
+BATCH = 200  # messages of a produced set, or of a wrapper
+
+
+class Cluster07:
+    """ZooKeeper and 0.7 brokers, started by `with` or start(), ended by leaving it or by close().
+
+    brokers     how many; their ids count from 0          partitions   of every topic: a number for all brokers, or
+                                                          {broker id: number}, whose ids are the brokers
+    kind        "python", or "original" (KAFKA_07_HOME)   settings     of every server.properties, the original's names
+    version     0.7.0, 0.7.1 or 0.7.2: how the brokers in Python behave; the original is what it is
+    zookeeper   the ZooKeeper to share; None: one of its own          chroot   None: a name of its own
+    keep        leave the work folder behind when it ends
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        partitions: int | Mapping[int, int] = 1,
+        settings: Mapping[str, object] | None = None,
+        kind: str = "python",
+        version: str = DEFAULT_RELEASE,
+        zookeeper: ZooKeeperServer | ZooKeeperAt | None = None,
+        chroot: str | None = None,
+        tick_ms: int = 500,
+        keep: bool = False,
+    ) -> None:
+        if version not in RELEASES:
+            raise LocalKafkaError(f"unknown 0.7 release {version!r}; known are {', '.join(RELEASES)}")
+        counts = partitions if isinstance(partitions, Mapping) else dict.fromkeys(range(brokers), partitions)
+        if not counts:
+            raise LocalKafkaError("a 0.7 cluster of no brokers: at least one is needed")
+        self.kind = kind
+        self.version = version
+        self.keep = keep
+        self._work = WorkFolder()
+        self.folder = self._work.path
+        self._owns_server = zookeeper is None
+        self._server = zookeeper or ZooKeeperServer(self.folder / "zookeeper", tick_ms=tick_ms)
+        self._chroot = f"/seven-{uuid.uuid4().hex[:8]}" if chroot is None else chroot
+        self._clients: list[KazooClient] = []
+        make = node_of(kind)
+        self.nodes: list[Node07] = [
+            make(
+                self.folder / f"broker-{broker}",
+                broker,
+                self.zookeeper,
+                {"num.partitions": count, "test.release": version, **(settings or {})},
+            )
+            for broker, count in sorted(counts.items())
+        ]
+
+    def __repr__(self) -> str:
+        return f"<Cluster07 {self.kind} {self.version} at {self.brokers}, {self.zookeeper}>"
+
+    @property
+    def zookeeper(self) -> str:
+        """The connect string with chroot: zk.connect."""
+        return self._server.connect + self._chroot
+
+    @property
+    def zookeeper_server(self) -> ZooKeeperServer:
+        """The ZooKeeper process, to stop it or to share it.  Raises LocalKafkaError when another process runs it."""
+        if not isinstance(self._server, ZooKeeperServer):
+            raise LocalKafkaError(f"ZooKeeper at {self.zookeeper} belongs to another process")
+        return self._server
+
+    @property
+    def brokers(self) -> str:
+        """Addresses as they are now: "127.0.0.1:9092,127.0.0.1:9093"."""
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def broker_list(self) -> str:
+        """The same as 0.7's broker.list has them: "0:127.0.0.1:9092,1:127.0.0.1:9093"."""
+        return ",".join(f"{node.id}:{node.address}" for node in self.nodes)
+
+    def node(self, broker: int) -> Node07:
+        """The broker of this id."""
+        return next(node for node in self.nodes if node.id == broker)
+
+    def description(self) -> dict[str, str]:
+        """What another process needs to know; what `python -m localkafka --json` prints."""
+        return {
+            "version": self.version,
+            "zookeeper": self.zookeeper,
+            "brokers": self.brokers,
+            "folder": str(self.folder),
+        }
+
+    def zk(self) -> KazooClient:
+        """A new KazooClient with threads, started, inside the chroot; closed with the cluster."""
+        client = started_client(self.zookeeper)
+        self._clients.append(client)
+        return client
+
+    # ---- rows in and out: by what localkafka.seven.entries says, not by the codecs under test
+
+    def produce(
+        self,
+        topic: str,
+        broker: int,
+        partition: int,
+        values: Sequence[bytes],
+        codec: str = "none",
+        magic: int = 1,
+        batch: int = BATCH,
+        timeout_s: float = 30,
+    ) -> int:
+        """Produce values to (broker, partition), a set or a wrapper for each `batch` of them, and wait until all can be
+        read there; the flushed end behind them.  Nobody else may produce there meanwhile.
+        Raises localkafka.seven.client.Closed when the broker refuses them, LocalKafkaError when they do not appear."""
+        number = CODECS[codec]
+        with self.node(broker).client() as link:
+            end = link.offsets(topic, partition)[0]
+            for lot in entries.batches(values, batch):
+                data = entries.wrapper(lot, number) if number else entries.plain(lot, magic)
+                link.produce(topic, partition, data)
+                end += len(data)
+            wait_until(
+                lambda: link.offsets(topic, partition)[0] >= end,
+                timeout_s,
+                lambda: f"{topic}/{broker}-{partition} to end at {end}, not {link.offsets(topic, partition)[0]}",
+            )
+        return end
+
+    def read(self, topic: str, broker: int, partition: int, position: int | None = None) -> list[Row]:
+        """Every message of (broker, partition) from a position (None: the oldest) to the flushed end."""
+        with self.node(broker).client() as link:
+            return link.rows(topic, partition, position)
+
+    def values(self, topic: str) -> dict[BrokerPartition, list[bytes]]:
+        """The values of every partition of a topic on the running brokers."""
+        return {p: [row.value for row in self.read(topic, p.broker, p.index)] for p in self.partitions(topic)}
+
+    def ends(self, topic: str) -> dict[BrokerPartition, int]:
+        """The flushed end of every partition on the running brokers."""
+        return {p: self.end(topic, p.broker, p.index) for p in self.partitions(topic)}
+
+    def end(self, topic: str, broker: int, partition: int) -> int:
+        """The flushed end of one partition."""
+        with self.node(broker).client() as link:
+            return link.offsets(topic, partition)[0]
+
+    def partitions(self, topic: str) -> list[BrokerPartition]:
+        """What ZooKeeper says of a topic: the partitions of the brokers that have registered it."""
+        client = self._reader()
+        try:
+            brokers = sorted(map(int, client.get_children(f"/brokers/topics/{topic}")))
+            counts = {broker: int(client.get(f"/brokers/topics/{topic}/{broker}")[0]) for broker in brokers}
+        except NoNodeError:
+            return []  # no topic yet, or a broker that goes at this moment
+        return [BrokerPartition(broker, index) for broker, count in counts.items() for index in range(count)]
+
+    def create_topic(self, topic: str, timeout_s: float = 30) -> list[BrokerPartition]:
+        """Let every broker register a topic, empty, as a first produce of nothing does; its partitions."""
+        for node in self.nodes:
+            with node.client() as link:
+                link.produce(topic, 0, b"")
+                link.offsets(topic, 0)  # answered after it
+        everybody = {node.id for node in self.nodes}
+        wait_until(
+            lambda: {p.broker for p in self.partitions(topic)} == everybody,
+            timeout_s,
+            lambda: f"brokers {sorted(everybody)} to register {topic}, have {self.partitions(topic)}",
+        )
+        return self.partitions(topic)
+
+    # ---- start and end
+
+    def start(self, timeout_s: float = 60) -> Cluster07:
+        """Start everything and wait until every broker is registered.  Raises LocalKafkaError, having ended all again,
+        with the folder kept for its logs."""
+        try:
+            if self._owns_server:
+                java.ready(releases.release(releases.ZOOKEEPER_FROM))
+                self.zookeeper_server.start(timeout_s)
+            self._make_chroot()
+            start_all(self.nodes, timeout_s)
+        except BaseException:
+            self.keep = True
+            self.close()
+            raise
+        return self
+
+    def wait_registered(self, timeout_s: float = 60) -> None:
+        """Wait until every broker that was started, and not stopped or killed by us, is registered and answers."""
+        for node in self.nodes:
+            if node.wanted:
+                node.wait_registered(timeout_s)
+
+    def close(self) -> None:
+        """End every process and client of it; the folder goes, unless keep."""
+        for client in self._clients:
+            client.stop()
+            client.close()
+        self._clients = []
+        for node in self.nodes:
+            node.close()
+        if self._owns_server:
+            self.zookeeper_server.close()
+        self._work.close(self.keep)
+
+    def __enter__(self) -> Cluster07:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _reader(self) -> KazooClient:
+        return self._clients[0] if self._clients else self.zk()
+
+    def _make_chroot(self) -> None:
+        client = started_client(self._server.connect)
+        try:
+            client.ensure_path(self._chroot or "/")
+        finally:
+            client.stop()
+            client.close()

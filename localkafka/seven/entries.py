@@ -1,0 +1,175 @@
+"""The entries of 0.7 as a broker looks at them, and as a test makes them.  Knows bytes; no log, no socket.
+
+    entry = size:int32  magic:int8  [attributes:int8 if magic is 1]  crc:uint32  payload
+            size counts all that follows it; crc covers the payload only; attributes & 3 is the codec
+
+Written apart from kafkawire.v07 on purpose: what tests the clients must not share their mistakes.
+Source: Message, ByteBufferMessageSet, FileMessageSet.recover and Log.append of 0.7.2.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from kafkawire.compression import compress, decompress
+from kafkawire.errors import RemoteError
+
+SIZE = struct.Struct(">i")
+CRC = struct.Struct(">I")
+HEADER = {0: 5, 1: 6}  # bytes before the payload, by magic
+LEAST = HEADER[0]
+OPENED = 1 << 28  # bytes a wrapper may open to; the original has no limit
+
+
+class Refused(Exception):
+    """What makes a broker close the connection without a word."""
+
+
+class BadCrc(Refused):
+    """An entry whose CRC is not that of its payload."""
+
+
+class TooLarge(Exception):
+    """A payload over max.message.size: 0.7.2 drops the whole set without a word and keeps the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A complete entry: where it starts and ends in its set, and what it holds.  codec 3 is none; see `checked`."""
+
+    start: int
+    end: int
+    magic: int
+    codec: int
+    payload: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A message as a reader meets it: its entry's start, where to go on after it (the wrapper's start for all but the
+    last message of a wrapper), its value."""
+
+    position: int
+    resume_at: int
+    value: bytes
+
+
+def entries(data: memoryview) -> Iterator[Entry]:
+    """The complete entries of a set; a cut one at its end is left out.  Raises Refused where the original throws: a
+    cut first entry, a size below 0, an unknown magic, an entry without room for its header, a wrong CRC."""
+    at = 0
+    while len(data) - at >= SIZE.size:
+        size: int = SIZE.unpack_from(data, at)[0]
+        end = at + SIZE.size + size
+        if size < 0 or end > len(data):
+            if at == 0 or size < 0:
+                raise Refused(f"message size {size} at {at} of {len(data)} bytes")
+            return
+        yield entry(data, at, end)
+        at = end
+
+
+def entry(data: memoryview, at: int, end: int) -> Entry:
+    """The entry in these bytes.  Raises Refused."""
+    body = data[at + SIZE.size : end]
+    if not body:
+        raise Refused(f"message of size 0 at {at}")
+    magic = body[0]
+    header = HEADER.get(magic)
+    if header is None:
+        raise Refused(f"unknown magic {magic} at {at}")
+    if len(body) < header:
+        raise Refused(f"message of size {len(body)} at {at} has no room for its header")
+    payload = body[header:]
+    if zlib.crc32(payload) != CRC.unpack_from(body, header - CRC.size)[0]:
+        raise BadCrc(f"wrong CRC at {at}")
+    return Entry(at, end, magic, body[1] & 3 if magic else 0, payload)
+
+
+def checked(data: memoryview, largest: int | None, codecs: frozenset[int]) -> tuple[int, int]:
+    """(bytes of complete entries, messages in them) of a set that may be appended.  largest: bytes of a payload.
+    Raises TooLarge or Refused, whichever the original meets first: sizes are looked at before wrappers are opened."""
+    found = []
+    for one in entries(data):
+        if largest is not None and len(one.payload) > largest:
+            raise TooLarge(f"payload size of {len(one.payload)} larger than {largest}")
+        found.append(one)
+    messages = sum(1 if one.codec == 0 else _inside(one, codecs) for one in found)
+    return found[-1].end if found else 0, messages
+
+
+def _inside(wrapper: Entry, codecs: frozenset[int]) -> int:
+    return sum(1 if one.codec == 0 else _inside(one, codecs) for one in _opened(wrapper, codecs))
+
+
+def _opened(wrapper: Entry, codecs: Iterable[int]) -> Iterator[Entry]:
+    if wrapper.codec not in codecs:
+        raise Refused(f"unknown codec {wrapper.codec} at {wrapper.start}")
+    try:
+        inner = decompress(wrapper.codec, wrapper.payload, OPENED)
+    except RemoteError as error:
+        raise Refused(f"wrapper at {wrapper.start}: {error}") from error
+    return entries(memoryview(inner))
+
+
+def recovered(data: memoryview) -> int:
+    """How many bytes from the start are whole entries with right CRCs: what is left of a file after a kill -9.
+    Raises Refused where the original does not start either: an unknown magic, no room for the header."""
+    at = 0
+    while len(data) - at >= SIZE.size:
+        size: int = SIZE.unpack_from(data, at)[0]
+        end = at + SIZE.size + size
+        if size < LEAST or end > len(data):
+            break
+        try:
+            entry(data, at, end)
+        except BadCrc:
+            break
+        at = end
+    return at
+
+
+def rows(data: memoryview, position: int) -> Iterator[Row]:
+    """The messages of a fetched set that begins at this position, wrappers opened."""
+    for one in entries(data):
+        start, end = position + one.start, position + one.end
+        if one.codec == 0:
+            yield Row(start, end, bytes(one.payload))
+            continue
+        values = list(_values(one))
+        for number, value in enumerate(values, 1):
+            yield Row(start, end if number == len(values) else start, value)
+
+
+def _values(wrapper: Entry) -> Iterator[bytes]:
+    for one in _opened(wrapper, (1, 2)):
+        if one.codec == 0:
+            yield bytes(one.payload)
+        else:
+            yield from _values(one)
+
+
+def message(payload: bytes, codec: int = 0, magic: int = 1) -> bytes:
+    """An entry of this payload."""
+    attributes = bytes([codec]) if magic else b""
+    body = bytes([magic]) + attributes + CRC.pack(zlib.crc32(payload)) + payload
+    return SIZE.pack(len(body)) + body
+
+
+def plain(values: Iterable[bytes], magic: int = 1) -> bytes:
+    """A set of an entry for each value."""
+    return b"".join(message(value, magic=magic) for value in values)
+
+
+def wrapper(values: Iterable[bytes], codec: int) -> bytes:
+    """A set of one compressed entry (1 gzip, 2 snappy)."""
+    return message(compress(codec, plain(values)), codec)
+
+
+def batches(values: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
+    """Values in lots of `size`."""
+    for at in range(0, len(values), size):
+        yield values[at : at + size]

@@ -1,0 +1,285 @@
+"""One 0.7 broker as a child process: the one in Python or the original, with the same reins.
+
+with Broker07(folder, 0) as broker:              # without ZooKeeper
+    with broker.client() as link: ...
+broker = Broker07(folder, 3, zookeeper="127.0.0.1:2181/seven", settings={"num.partitions": 2}); broker.start()
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from kafkawire.model import Broker
+from localkafka import ports, releases
+from localkafka.child import Child
+from localkafka.client import started_client, text_of
+from localkafka.errors import LocalKafkaError
+from localkafka.seven import original
+from localkafka.seven.client import Closed, Seven
+from localkafka.waiting import wait_until
+
+USUAL = {
+    "log.flush.interval": "1",  # what is produced can be read at once
+    "num.threads": "2",
+    "zk.sessiontimeout.ms": "2500",  # a killed broker is noticed in 2.5 s
+    "zk.connectiontimeout.ms": "15000",
+}
+
+
+class Node07(ABC):
+    """Broker `id` in a folder of its own; its data stays there through stop, kill and restart.
+
+    zookeeper   connect string with chroot (which must be there), or None: it registers nowhere
+    settings    of its server.properties, on top of USUAL: the original's names
+
+    .port   where it listens     .broker   id, host and port as clients name them     .data   the folder of its logs
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(
+        self,
+        folder: Path,
+        broker_id: int = 0,
+        zookeeper: str | None = None,
+        settings: Mapping[str, object] | None = None,
+        port: int = 0,
+    ) -> None:
+        self.folder = folder
+        self.id = broker_id
+        self.zookeeper = zookeeper
+        self.settings = {key: text_of(value) for key, value in (settings or {}).items()}
+        self.wanted = False  # started, and neither stopped nor killed by us
+        self._port = ports.reserve(port)
+        self._child: Child | None = None
+        self._killed = False  # its nodes may still be there
+        self._zk: KazooClient | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} at {self.address}, {self._child or 'not started'}>"
+
+    def __enter__(self) -> Node07:
+        self.start()
+        try:
+            self.wait_registered()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        return f"0.7 broker {self.id} ({self.address})"
+
+    @property
+    def port(self) -> int:
+        return self._port.number
+
+    @property
+    def broker(self) -> Broker:
+        return Broker(self.id, ports.HOST, self.port)
+
+    @property
+    def address(self) -> str:
+        """ "127.0.0.1:9092"."""
+        return f"{ports.HOST}:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        """Its process lives (paused counts as living)."""
+        return self._child is not None and self._child.running
+
+    @property
+    def active(self) -> bool:
+        """Running and not paused."""
+        return self.running and not self._started().paused
+
+    @property
+    def pid(self) -> int:
+        return self._started().pid
+
+    @property
+    def log(self) -> Path:
+        """What the broker says (not its data)."""
+        return self.folder / "log"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def client(self, timeout_s: float = 20) -> Seven:
+        """A new connection to it."""
+        return Seven((ports.HOST, self.port), timeout_s)
+
+    def start(self, timeout_s: float = 30) -> None:
+        """Start it without waiting for it; see wait_registered.  After kill(): waits until the nodes of its last life
+        are gone, since it would not start before."""
+        if self.running:
+            return
+        if self._killed and self.zookeeper is not None:
+            wait_until(
+                lambda: self._registered() is None, timeout_s, lambda: f"the killed {self.name} to leave ZooKeeper"
+            )
+        self._killed = False
+        self.start_at_once()
+
+    def start_at_once(self) -> None:
+        """Start it whatever stands in ZooKeeper: one that was just killed finds itself registered and ends."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        config = self.folder / "server.properties"
+        config.write_text(releases.properties(self._properties()), encoding="utf-8")
+        self._child = Child(self.name, self._command(config), self.log)
+        self.wanted = True
+
+    def wait_registered(self, timeout_s: float = 60) -> None:
+        """Wait until it answers and, with ZooKeeper, its id node is there.  Raises LocalKafkaError with the end of its
+        log when it ends meanwhile, or time is over."""
+        child = self._started()
+
+        def ready() -> bool:
+            if not child.running:
+                raise LocalKafkaError(f"{self.name} ended at start with {child.exit_code}; {child.log_end()}")
+            return (self.zookeeper is None or self._registered() == self.port) and self._answers()
+
+        wait_until(ready, timeout_s, lambda: f"{self.name} to register; {child.log_end()}")
+
+    def wait_ended(self, timeout_s: float = 30) -> int:
+        """Its exit code, once it has ended by itself.  Raises LocalKafkaError when it does not."""
+        code = self._started().wait(timeout_s)
+        if code is None:
+            raise LocalKafkaError(f"{self.name} runs on; {self._started().log_end()}")
+        return code
+
+    def stop(self, timeout_s: float = 20) -> None:
+        """SIGTERM, and SIGKILL when it has not ended after timeout_s."""
+        self.wanted = False
+        if self._child is not None and self._child.running:
+            self._killed = self._child.stop(timeout_s) == -9
+
+    def kill(self) -> None:
+        """kill -9; its nodes stay until its session ends."""
+        self.wanted = False
+        self._killed = True
+        self._started().kill()
+
+    def pause(self) -> None:
+        """SIGSTOP: its connections stay, nothing is answered, and its ZooKeeper session runs out."""
+        self._started().pause()
+
+    def resume(self) -> None:
+        self._started().resume()
+
+    def restart(
+        self, port: int | None = None, timeout_s: float = 60, settings: Mapping[str, object] | None = None
+    ) -> None:
+        """Start it again on its data, stopping it first when it runs, and wait until it is registered.
+
+        port: None keeps the old one, 0 takes any free one, another number that one.  settings: changed from now on.
+        """
+        self.stop()
+        self.settings.update({key: text_of(value) for key, value in (settings or {}).items()})
+        if port is not None and port != self.port:
+            new = ports.reserve(port)
+            self._port.release()
+            self._port = new
+        self.start(timeout_s)
+        self.wait_registered(timeout_s)
+
+    def segments(self, topic: str, partition: int) -> list[Path]:
+        """The files of a partition on its disk, oldest first; the last one is being written."""
+        return sorted((self.data / f"{topic}-{partition}").glob("*.kafka"))
+
+    def close(self) -> None:
+        """End it at once and give its port back; it cannot be started again."""
+        if self.running:
+            self._started().kill()
+        if self._zk is not None:
+            self._zk.stop()
+            self._zk.close()
+            self._zk = None
+        self._port.release()
+
+    def _started(self) -> Child:
+        if self._child is None:
+            raise LocalKafkaError(f"{self.name} was not started")
+        return self._child
+
+    def _registered(self) -> int | None:
+        """The port that its id node tells; None without a node."""
+        assert self.zookeeper is not None
+        if self._zk is None:
+            self._zk = started_client(self.zookeeper)
+        try:
+            return int(self._zk.get(f"/brokers/ids/{self.id}")[0].rpartition(b":")[2])
+        except NoNodeError:
+            return None
+
+    def _answers(self) -> bool:
+        """It answers a multi-fetch of nothing: a listening socket alone does not serve yet."""
+        try:
+            with self.client(timeout_s=5) as link:
+                return link.multifetch([]) == []
+        except (OSError, Closed):
+            return False
+
+    def _properties(self) -> dict[str, str]:
+        there = {"zk.connect": self.zookeeper} if self.zookeeper is not None else {"enable.zookeeper": "false"}
+        return {
+            "brokerid": str(self.id),
+            "hostname": ports.HOST,
+            "port": str(self.port),
+            "log.dir": str(self.data),
+            **there,
+            **USUAL,
+            **self.settings,
+        }
+
+    @abstractmethod
+    def _command(self, config: Path) -> list[str]:
+        """What starts it on this server.properties."""
+
+
+class Broker07(Node07):
+    """The broker in Python; see localkafka.seven.__main__ for what it leaves out."""
+
+    kind = "python"
+
+    def _command(self, config: Path) -> list[str]:
+        return [sys.executable, "-m", "localkafka.seven", str(config)]
+
+
+class OriginalBroker07(Node07):
+    """The original from KAFKA_07_HOME."""
+
+    kind = "original"
+
+    def _command(self, config: Path) -> list[str]:
+        return original.command("kafka.Kafka", [str(config)], self.folder)
+
+
+KINDS: dict[str, type[Node07]] = {"python": Broker07, "original": OriginalBroker07}
+
+
+def node_of(kind: str) -> type[Node07]:
+    """The class of a kind.  Raises LocalKafkaError for others."""
+    if kind not in KINDS:
+        raise LocalKafkaError(f"a 0.7 broker is of the kind {' or '.join(KINDS)}, not {kind!r}")
+    return KINDS[kind]
+
+
+def start_all(nodes: Sequence[Node07], timeout_s: float) -> None:
+    """Start them side by side and wait for all."""
+    for node in nodes:
+        node.start()
+    for node in nodes:
+        node.wait_registered(timeout_s)
