@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import Options, Secret, option
@@ -12,9 +13,6 @@ from producer.config import ProducerConfig, release
 from zkconsumer import accessoptions
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
-from zkconsumer.session.access import Access, tls_problems
-
-TARGET_SSL = "target.zookeeper.ssl"
 
 
 def replication(raw: object) -> int:
@@ -57,6 +55,8 @@ class Source(ConsumerConfig):
 class Target(ProducerConfig):
     """The target cluster: the producer's options, and what the mirror has to know besides."""
 
+    ZOOKEEPER: ClassVar = "target.zookeeper"
+
     zookeeper: str = option(
         "target.zookeeper.connect", "", "host:port,host:port/chroot; missing topics are created through it (0.8, 0.9)"
     )
@@ -86,9 +86,8 @@ class Target(ProducerConfig):
     )  # fmt: skip
 
     @property
-    def access(self) -> Access:
-        """How a session shows itself to the target's ZooKeeper."""
-        return accessoptions.access_of(self, "target.zookeeper")
+    def zookeeper_given(self) -> str:
+        return self.zookeeper
 
     def problems(self) -> Iterable[str]:
         yield from ProducerConfig.problems(self)
@@ -97,10 +96,6 @@ class Target(ProducerConfig):
                 "'zookeeper.connect' (zk.connect) finds no brokers for a mirror: give 'metadata.broker.list', and "
                 "'target.zookeeper.connect' for topics to be created"
             )
-        files = (self.zookeeper_ssl_ca, self.zookeeper_ssl_certificate, self.zookeeper_ssl_key)
-        yield from tls_problems(TARGET_SSL, self.zookeeper_ssl, *files)
-        if not self.zookeeper and (self.zookeeper_auth is not None or self.zookeeper_ssl):
-            yield "'target.zookeeper.auth' and '.ssl' say how 'target.zookeeper.connect' is reached, which is not given"
 
 
 @dataclass(frozen=True, slots=True)

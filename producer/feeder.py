@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from groundwork.crew import Crew, Event, connect, now, sleep
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView
-from kafkawire.dialects import Dialect
+from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import BrokerError
 from kafkawire.net.links import Links
-from kafkawire.v08.scanning import ENTRY_OVERHEAD
 from producer.buckets import Buckets, Route
 from producer.config import ProducerConfig
 from producer.delivery import Bucket, Called, Verdict
@@ -76,6 +75,7 @@ class Feeder:
             config.zookeeper_connect,
             config.zookeeper_session_ms,
             config.zookeeper_connection_ms,
+            config.access,
             self._dialect,
             self._links,
         )

@@ -15,13 +15,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException
+from kazoo.exceptions import KazooException, NoAuthError
 
-from groundwork.crew import deadline, kazoo_handler
+from groundwork.crew import deadline, kazoo_handler, tls_context
+from groundwork.tls import TlsUnusable
+from groundwork.zkaccess import Access
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import BROKERS, TOPICS, read_topics, read_view
-from kafkawire.errors import WireError
+from kafkawire.errors import LocalError, WireError
 from kafkawire.net.links import Links
 
 if TYPE_CHECKING:
@@ -38,15 +40,24 @@ class ZookeeperAway(WireError):
 class ZookeeperSource:
     """What producer.leaders.Metadata is, out of ZooKeeper.  changed() is called in the hub when something moved.
 
+    access: who we are there, and TLS; LocalError for files of it that cannot be used.
     brokers: ids of those that live, as last read; what they are is in the views.
     """
 
-    def __init__(self, connect: str, session_ms: int, connect_ms: int, dialect: Dialect, links: Links) -> None:
+    def __init__(
+        self, connect: str, session_ms: int, connect_ms: int, access: Access, dialect: Dialect, links: Links
+    ) -> None:
         self.dialect = dialect
         self.brokers: frozenset[int] = frozenset()
         self.changed: Callable[[], object] = lambda: None
         self._connect, self._session_ms, self._connect_ms = connect, session_ms, connect_ms
+        self._access = access
+        try:
+            self._tls = access.tls.context(tls_context) if access.tls is not None else None
+        except TlsUnusable as exc:
+            raise LocalError(str(exc)) from None
         self._links = links
+        self._trouble = ""  # why the last connection was not made
         self._zk: Any = None
         self._watched: set[str] = set()
         self._closed = False
@@ -59,6 +70,10 @@ class ZookeeperSource:
                 names = read_topics(zk, self.dialect.znodes) if topics is None else list(topics)
                 self._watch(zk, names)
                 view = read_view(zk, self.dialect.znodes, names)
+        except NoAuthError as exc:
+            raise ZookeeperAway(
+                f"ZooKeeper at {self._connect} refuses: nodes of the brokers are closed to us (zookeeper.auth)"
+            ) from exc
         except (KazooException, TimeoutError) as exc:
             raise ZookeeperAway(f"ZooKeeper at {self._connect}: {type(exc).__name__}: {exc}") from exc
         self.brokers = frozenset(view.brokers)
@@ -75,17 +90,38 @@ class ZookeeperSource:
     def _started(self) -> Any:
         if self._zk is not None:
             return self._zk
-        client = KazooClient(hosts=self._connect, timeout=self._session_ms / 1000, handler=kazoo_handler())
+        client = self._client()
         if not client.start_async().wait(timeout=self._connect_ms / 1000):
             _stop(client)
+            why = f"; the last try: {self._trouble}" if self._trouble else ""
             raise ZookeeperAway(
-                f"ZooKeeper at {self._connect} does not answer within {self._connect_ms} ms (zk.connect)"
+                f"ZooKeeper at {self._connect} does not answer within {self._connect_ms} ms (zookeeper.connect){why}"
             )
         if self._closed:
             _stop(client)
             raise ZookeeperAway("the producer is closed")
         self._zk = client
         return client
+
+    def _client(self) -> Any:
+        """A new one, that remembers why it could not connect."""
+        handler = kazoo_handler(self._tls)
+        made = handler.create_connection
+
+        def create_connection(*args: Any, **named: Any) -> Any:
+            try:
+                return made(*args, **named)
+            except OSError as exc:
+                self._trouble = str(exc) or type(exc).__name__
+                raise
+
+        handler.create_connection = create_connection
+        try:
+            return KazooClient(
+                hosts=self._connect, timeout=self._session_ms / 1000, handler=handler, **self._access.for_kazoo()
+            )
+        except ValueError as exc:
+            raise LocalError(f"zookeeper.connect '{self._connect}' is not host:port,host:port/chroot: {exc}") from None
 
     def _watch(self, zk: Any, topics: Sequence[str]) -> None:
         """A watch on each list and topic, set again by itself; the first call of each is this read's own business."""

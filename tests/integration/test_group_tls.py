@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -9,18 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from kazoo.security import make_digest_acl
 
 from groundwork.crew import Crew, now, sleep
 from groundwork.hub import OwnThread, pick_hub
 from groundwork.options import Secret
+from kafkawire.errors import LocalError, WireError
 from localkafka import java, ports, releases
 from localkafka.child import Child
 from localkafka.errors import LocalKafkaError
 from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import MAIN, four_letters
+from producer.producer import Producer
 from sparkpipeline.errors import Unreachable as PipelineUnreachable
 from sparkpipeline.zookeeper import zookeeper
+from tests.fakes.broker import FakeCluster
 from zkconsumer.errors import ConsumerError, Unreachable
 from zkconsumer.session.access import Access, Tls
 from zkconsumer.session.lease import Lease
@@ -196,3 +201,55 @@ def test_a_command_speaks_tls_by_the_file_of_a_consumer(secure, tmp_path: Path):
     done = subprocess.run([*command, "--zk-tls-ca", str(tls.ca)], capture_output=True, text=True, timeout=30)
     assert done.stderr.startswith("error: no brokers are registered"), done.stderr
     assert done.returncode == 1
+
+
+def registered(secure: Secure, cluster: FakeCluster, acl: list[object]) -> None:
+    """The cluster's one broker and its topic t, in nodes that nobody but ann reads."""
+    host, port = cluster.bootstrap[0]
+    nodes = {
+        "/brokers/ids/1": {"version": 1, "host": host, "port": port, "jmx_port": -1, "timestamp": "0"},
+        "/brokers/topics/t": {"version": 1, "partitions": {"0": [1]}},
+        "/brokers/topics/t/partitions/0/state": {
+            "version": 1, "leader": 1, "leader_epoch": 0, "controller_epoch": 1, "isr": [1]
+        },
+    }  # fmt: skip
+    with zookeeper(f"localhost:{secure.port}", Access(Secret("digest:ann:s3cret"), tls=secure.tls)) as zk:
+        for path, node in nodes.items():
+            zk.create(f"/closed{path}", json.dumps(node).encode(), acl=acl, makepath=True)
+
+
+def test_a_producer_finds_its_brokers_in_a_zookeeper_that_is_closed_to_others_and_speaks_tls(secure):
+    tls = secure.tls
+    options = {
+        "zookeeper.connect": f"localhost:{secure.port}/closed",
+        "zookeeper.connection.timeout.ms": 3000,
+        "zookeeper.auth": "digest:ann:s3cret",
+        "zookeeper.ssl.client.enable": True,
+        "zookeeper.ssl.ca.location": tls.ca,
+        "zookeeper.ssl.certificate.location": tls.certificate,
+        "zookeeper.ssl.key.location": tls.key,
+        "zookeeper.ssl.key.password": PASSWORD,
+        "message.send.max.retries": 0,
+    }
+    with FakeCluster({"t": 1}) as cluster:
+        registered(secure, cluster, [make_digest_acl("ann", "s3cret", all=True)])
+        with Producer(options, hub="own") as producer:
+            assert "s3cret" not in repr(producer.config) + str(producer.config)
+            assert producer.send("t", b"v").result(30).offset == 0
+            assert producer.pool == {1: True}
+        refusals = {
+            r"nodes of the brokers are closed to us \(zookeeper\.auth\)": {"zookeeper.auth": "digest:bob:s3cret"},
+            r"does not answer within .*; the last try: .*certificate verify failed": {
+                "zookeeper.ssl.ca.location": str(secure.stranger)
+            },
+        }
+        for says, wrong in refusals.items():
+            refused = Producer({**options, **wrong}, hub="own")
+            with pytest.raises(WireError, match=says):
+                refused.send("t", b"v")
+            refused.close(5)
+        unreadable = Producer({**options, "zookeeper.ssl.key.password": "wrong-one"}, hub="own")
+        with pytest.raises(LocalError, match=r"^zookeeper\.ssl: .* cannot be used") as caught:
+            unreadable.start()
+        assert "wrong-one" not in str(caught.value)
+        unreadable.close(5)

@@ -45,6 +45,12 @@ def test_0_7_names_are_read_too():
         ({"metadata.broker.list": "h:1", "compression.codec": "zip"}, "none, gzip, snappy, lz4"),
         ({"metadata.broker.list": "h:1", "compression.codec": "lz4", "kafka.version": "0.8.1"}, "lz4 is not known to"),
         ({"metadata.broker.list": "h:1", "batch.num.messages": "20000"}, "larger than queue.buffering.max.messages"),
+        (
+            {"metadata.broker.list": "h:1", "zookeeper.auth": "digest:ann:s3cret"},
+            "'zookeeper.connect' is reached, which",
+        ),
+        ({"zookeeper.connect": "h:1", "zookeeper.auth": "ann:s3cret"}, "is ***, expected digest:USER:PASSWORD"),
+        ({"zookeeper.connect": "h:1", "zookeeper.ssl.ca.location": "/ca.pem"}, "nothing would be TLS"),
         ({"metadata.broker.list": "h:1", "request.required.ack": "1"}, "did you mean 'request.required.acks'"),
     ],
 )
@@ -52,6 +58,7 @@ def test_wrong_options_are_named(values: dict[str, str], said: str):
     with pytest.raises(OptionError) as raised:
         load(ProducerConfig, values, "p.properties", jvm=True)
     assert said in str(raised.value)
+    assert "s3cret" not in str(raised.value)
 
 
 def test_an_encoder_that_is_not_there_is_named():
