@@ -5,11 +5,12 @@ Field factories of option classes: prefix is "zookeeper" or "target.zookeeper". 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from groundwork.options import Secret, option
 from groundwork.optionvalues import filled
-from groundwork.zkaccess import Access, Tls, identity
+from groundwork.zkaccess import Access, Tls, identity, tls_problems
 
 
 def _password(raw: object) -> Secret:
@@ -82,3 +83,12 @@ def access_of(fields: AccessFields, prefix: str, set_acl: bool = False) -> Acces
         f"{prefix}.ssl",
     )
     return Access(fields.zookeeper_auth, set_acl, tls if fields.zookeeper_ssl else None)
+
+
+def access_problems(fields: AccessFields, prefix: str, connect: str | None) -> Iterator[str]:
+    """What is wrong between these options, and with the ZooKeeper that they are for (none: None or empty): sentences
+    without the file's name."""
+    files = (fields.zookeeper_ssl_ca, fields.zookeeper_ssl_certificate, fields.zookeeper_ssl_key)
+    yield from tls_problems(f"{prefix}.ssl", fields.zookeeper_ssl, *files)
+    if not connect and (fields.zookeeper_auth is not None or fields.zookeeper_ssl):
+        yield f"'{prefix}.auth' and '.ssl' say how '{prefix}.connect' is reached, which is not given"

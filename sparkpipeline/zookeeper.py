@@ -15,16 +15,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError, NodeExistsError
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.retry import KazooRetry
 
-from groundwork.options import Secret
 from groundwork.tls import TlsUnusable, plain_tls
-from groundwork.zkaccess import Access, Tls, identity
+from groundwork.zkaccess import OPEN, Access, Tls
+from groundwork.zkoptions import AccessFields, access_of
 from kafkawire.cluster.zookeeper import read_brokers
 from kafkawire.v08 import znodes
 from sparkpipeline.errors import OptionRefused, Refused, Unreachable
@@ -40,29 +40,39 @@ CONNECT = "zookeeper.connect"
 RECONNECT_MAX_S = 1.0
 
 
+class ZooKeeperFields(AccessFields, Protocol):
+    """The fields of an option class that say which ZooKeeper, and as whom."""
+
+    @property
+    def zookeeper_connect(self) -> str | None: ...
+    @property
+    def zookeeper_timeout_ms(self) -> int: ...
+
+
 @contextmanager
-def zookeeper(
-    connect: str,
-    auth: Secret | str | None = None,
-    tls: Tls | None = None,
-    timeout_s: float = 10,
-    set_acl: bool = False,
-) -> Iterator[KazooClient]:
+def zookeeper_of(options: ZooKeeperFields) -> Iterator[KazooClient]:
+    """The client that options describe; zookeeper.connect is given.  Raises as zookeeper()."""
+    connect, timeout_s = options.zookeeper_connect or "", options.zookeeper_timeout_ms / 1000
+    with zookeeper(connect, access_of(options, "zookeeper"), timeout_s) as zk:
+        yield zk
+
+
+@contextmanager
+def zookeeper(connect: str, access: Access = OPEN, timeout_s: float = 10) -> Iterator[KazooClient]:
     """A started client inside the chroot of connect, `host:port,host:port/chroot`.
 
-    auth       digest:USER:PASSWORD
-    set_acl    what is created may be written by that identity only (groundwork.zkaccess)
+    access     who we are, and TLS
     timeout_s  of the session, and for connecting, at first and again
 
     Raises OptionRefused for what cannot be meant, Unreachable, Refused where ZooKeeper's access lists forbid it; so
     does the body, for what kazoo raises in it.
     """
-    client = _client(connect, _access(auth, tls, set_acl), timeout_s)
+    client = _client(connect, access, timeout_s)
     try:
         _start(client, connect, timeout_s)
         yield client
     except NoAuthError as exc:
-        who = "give zookeeper.auth" if auth is None else "another identity than zookeeper.auth's made it"
+        who = "give zookeeper.auth" if access.auth is None else "another identity than zookeeper.auth's made it"
         raise Refused(f"ZooKeeper at {connect} does not allow that: {who}", zookeeper=connect) from exc
     except (KazooException, KazooTimeoutError) as exc:
         why = f"{type(exc).__name__} {exc}".strip()
@@ -112,17 +122,6 @@ def lock(zk: KazooClient, path: str, who: str, wait_s: float = 0) -> Iterator[He
 
 
 # ---- inside ----------------------------------------------------------------------------------------------------------
-
-
-def _access(auth: Secret | str | None, tls: Tls | None, set_acl: bool) -> Access:
-    if auth is None and set_acl:
-        raise OptionRefused("closes nodes to all but an identity: give zookeeper.auth", option="zookeeper.set.acl")
-    if auth is None:
-        return Access(tls=tls)
-    try:
-        return Access(identity(auth.text if isinstance(auth, Secret) else auth), set_acl, tls)
-    except ValueError as exc:
-        raise OptionRefused(f"is ***, expected {exc}", option="zookeeper.auth") from None
 
 
 def _client(connect: str, access: Access, timeout_s: float) -> KazooClient:

@@ -17,7 +17,6 @@ from sparkpipeline.sink.cluster import access_of as access_of_sink
 from sparkpipeline.sink.options import SinkOptions
 from sparkpipeline.source.batch import read_options
 from sparkpipeline.source.cluster import access_of as access_of_source
-from sparkpipeline.source.cluster import zookeeper_of
 from sparkpipeline.source.options import SourceOptions
 
 Storage = Literal["zookeeper", "kafka", "dual"]
@@ -129,5 +128,7 @@ class HandOver:
 
     @contextmanager
     def _zookeeper(self) -> Iterator[Any]:
+        from sparkpipeline.zookeeper import zookeeper_of
+
         with zookeeper_of(self._sides.source_options) as zk:
             yield zk

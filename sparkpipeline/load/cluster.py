@@ -17,8 +17,7 @@ from sparkpipeline.load.options import LoadConfig
 from sparkpipeline.load.planning import Log
 from sparkpipeline.load.plans import Positions, in_order
 from sparkpipeline.protocol import resolve_release
-from sparkpipeline.zookeeper import bootstrap_of, zookeeper
-from zkconsumer.session.access import Tls
+from sparkpipeline.zookeeper import bootstrap_of, zookeeper_of
 
 INTERNAL = "__consumer_offsets"  # no pattern chooses it
 
@@ -47,9 +46,7 @@ def connected(config: LoadConfig) -> Iterator[Cluster]:
         with _reached(config, config.bootstrap, None) as cluster:
             yield cluster
         return
-    with zookeeper(
-        config.zookeeper_connect, config.zookeeper_auth, _tls(config), config.zookeeper_timeout_ms / 1000
-    ) as zk, _reached(config, config.bootstrap or bootstrap_of(zk), zk) as cluster:  # fmt: skip
+    with zookeeper_of(config) as zk, _reached(config, config.bootstrap or bootstrap_of(zk), zk) as cluster:
         yield cluster
 
 
@@ -61,18 +58,6 @@ def _reached(config: LoadConfig, bootstrap: tuple[tuple[str, int], ...], zk: Any
     )
     with Brokers(access) as brokers:
         yield Cluster(access, brokers, zk)
-
-
-def _tls(config: LoadConfig) -> Tls | None:
-    if not config.zookeeper_ssl:
-        return None
-    return Tls(
-        config.zookeeper_ssl_ca,
-        config.zookeeper_ssl_certificate,
-        config.zookeeper_ssl_key,
-        config.zookeeper_ssl_key_password,
-        config.zookeeper_ssl_verify,
-    )
 
 
 def look(config: LoadConfig, brokers: Brokers, positions: Positions) -> Looked:

@@ -15,7 +15,6 @@ from zkconsumer import optionkinds as shared
 brokers = shared.brokers
 name = shared.name
 partitions = shared.partitions
-secret = shared.secret
 text = shared.text
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")

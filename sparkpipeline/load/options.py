@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from groundwork import zkoptions
 from groundwork.options import Options, Secret, option
 from kafkawire.model import TopicPartition
 from sparkpipeline.load import optionkinds as kinds
@@ -57,29 +58,13 @@ class LoadConfig(Options):
     zookeeper_timeout_ms: int = option(
         "zookeeper.session.timeout.ms", 10000, "how long ZooKeeper may be silent", "ms", least=100
     )
-    zookeeper_auth: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "zookeeper.auth", None, "who we are to ZooKeeper: digest:USER:PASSWORD", kind=kinds.secret, secret=True
-    )
+    zookeeper_auth: Secret | None = zkoptions.auth("zookeeper", "ZooKeeper")  # noqa: RUF009  # a Secret never changes
     zookeeper_ssl: bool = option("zookeeper.ssl.client.enable", False, "connections to ZooKeeper are TLS")
-    zookeeper_ssl_ca: str | None = option(
-        "zookeeper.ssl.ca.location",
-        None,
-        "PEM file of the authorities to trust; the system's when empty",
-        kind=kinds.text,
-    )
-    zookeeper_ssl_certificate: str | None = option(
-        "zookeeper.ssl.certificate.location", None, "PEM file of our certificate, where the server asks for one",
-        kind=kinds.text,
-    )  # fmt: skip
-    zookeeper_ssl_key: str | None = option(
-        "zookeeper.ssl.key.location", None, "PEM file of its key; the certificate's file when empty", kind=kinds.text
-    )
-    zookeeper_ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "zookeeper.ssl.key.password", None, "password of the key", kind=kinds.secret, secret=True
-    )
-    zookeeper_ssl_verify: bool = option(
-        "zookeeper.ssl.verify", True, "ZooKeeper's certificate must be trusted and name its host"
-    )
+    zookeeper_ssl_ca: str | None = zkoptions.ca("zookeeper")
+    zookeeper_ssl_certificate: str | None = zkoptions.certificate("zookeeper")
+    zookeeper_ssl_key: str | None = zkoptions.key("zookeeper")
+    zookeeper_ssl_key_password: Secret | None = zkoptions.key_password("zookeeper")  # noqa: RUF009  # a Secret never changes
+    zookeeper_ssl_verify: bool = zkoptions.verify("zookeeper")
     protocol: str = option(
         "protocol", "auto", "what the brokers speak: auto asks one; else 0.8, 0.9, 0.10 or a release such as 0.8.2",
         kind=kinds.text,
@@ -197,6 +182,7 @@ class LoadConfig(Options):
 
     def problems(self) -> Iterable[str]:
         """What is wrong between options that are each right."""
+        yield from zkoptions.access_problems(self, "zookeeper", self.zookeeper_connect)
         if not self.bootstrap and self.zookeeper_connect is None:
             yield "the cluster is missing: give zookeeper.connect or bootstrap.servers"
         chosen = [bool(self.topics), self.topics_pattern is not None, bool(self.partitions)]

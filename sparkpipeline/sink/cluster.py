@@ -18,8 +18,7 @@ def access_of(options: SinkOptions) -> ClusterAccess:
 
 
 def _bootstrap(options: SinkOptions) -> tuple[tuple[str, int], ...]:
-    from sparkpipeline.zookeeper import bootstrap_of, zookeeper  # here: only the driver has kazoo
+    from sparkpipeline.zookeeper import bootstrap_of, zookeeper_of  # here: only the driver has kazoo
 
-    assert options.zookeeper_connect is not None, "one of the two is given"
-    with zookeeper(options.zookeeper_connect, timeout_s=options.zookeeper_timeout_ms / 1000) as zk:
-        return tuple(bootstrap_of(zk))
+    with zookeeper_of(options) as zk:
+        return bootstrap_of(zk)

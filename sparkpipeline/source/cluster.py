@@ -6,9 +6,7 @@ tasks import goes without.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.access import ClusterAccess
@@ -41,6 +39,7 @@ def group_positions(options: SourceOptions, access: ClusterAccess) -> Positions:
 
     def positions(tps: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
         from sparkpipeline.positions import read_group
+        from sparkpipeline.zookeeper import zookeeper_of
 
         storage = options.storage
         if storage == "kafka":
@@ -65,26 +64,7 @@ def _known(group: str, tp: TopicPartition, at: object) -> int | None:
 
 
 def _bootstrap(options: SourceOptions) -> tuple[tuple[str, int], ...]:
-    from sparkpipeline.zookeeper import bootstrap_of
+    from sparkpipeline.zookeeper import bootstrap_of, zookeeper_of
 
     with zookeeper_of(options) as zk:
         return bootstrap_of(zk)
-
-
-@contextmanager
-def zookeeper_of(options: SourceOptions) -> Iterator[Any]:
-    """A client in the cluster's chroot, reached as the options say.  Raises Unreachable, OptionRefused, Refused."""
-    from sparkpipeline.zookeeper import zookeeper
-    from zkconsumer.session.access import Tls
-
-    tls = Tls(
-        options.zookeeper_ssl_ca,
-        options.zookeeper_ssl_certificate,
-        options.zookeeper_ssl_key,
-        options.zookeeper_ssl_key_password,
-        options.zookeeper_ssl_verify,
-    )
-    connect = options.zookeeper_connect or ""
-    timeout_s = options.zookeeper_timeout_ms / 1000
-    with zookeeper(connect, options.zookeeper_auth, tls if options.zookeeper_ssl else None, timeout_s) as zk:
-        yield zk

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import re
 
-from groundwork.options import Secret
 from sparkpipeline.protocol import resolve_release
 from sparkpipeline.ranges import OffsetRange, parse_ranges
 from zkconsumer import optionkinds
 
 brokers = optionkinds.brokers
 text = optionkinds.text
-secret = optionkinds.secret
 
 _DELAY_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60000, "min": 60000, "h": 3600000, "d": 86400000}
 
@@ -22,15 +20,6 @@ _DELAY_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60000, "min": 60000, "h": 360
 def any_text(raw: object) -> str:
     """Also an empty one, about which there is a better sentence later."""
     return str(raw).strip()
-
-
-def identity(raw: object) -> Secret:
-    """digest:USER:PASSWORD.  The refusal does not quote it."""
-    scheme, _, who = str(raw).strip().partition(":")
-    user, _, password = who.partition(":")
-    if scheme != "digest" or not user or not password:
-        raise ValueError("digest:USER:PASSWORD")
-    return Secret(f"{scheme}:{who}")
 
 
 def protocol(raw: object) -> str:

@@ -100,7 +100,6 @@ def check(options: SourceOptions, given: frozenset[str], streaming: bool | None)
         raise OptionRefused(
             "host:port of some brokers is needed, or zookeeper.connect", option="kafka.bootstrap.servers"
         )
-    _check_zookeeper(options)
     _check_limits(options)
     if streaming is True:
         _check_stream(options, given)
@@ -136,19 +135,6 @@ def _check_tasks(options: SourceOptions, given: frozenset[str]) -> None:
             f"adds up to {sum(options.ranges_per_task)}, and offsetRanges has {len(options.offset_ranges)}",
             option="rangesPerTask",
         )
-
-
-def _check_zookeeper(options: SourceOptions) -> None:
-    tls = {
-        "ca": options.zookeeper_ssl_ca,
-        "certificate": options.zookeeper_ssl_certificate,
-        "key": options.zookeeper_ssl_key,
-    }
-    files = [f"zookeeper.ssl.{name}.location" for name, file in tls.items() if file is not None]
-    if files and not options.zookeeper_ssl:
-        raise OptionRefused("is given, but zookeeper.ssl.client.enable is false: nothing would be TLS", option=files[0])
-    if options.zookeeper_ssl_key is not None and options.zookeeper_ssl_certificate is None:
-        raise OptionRefused("needs zookeeper.ssl.certificate.location", option="zookeeper.ssl.key.location")
 
 
 def _check_limits(options: SourceOptions) -> None:

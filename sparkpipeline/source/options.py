@@ -10,10 +10,11 @@ reference) come from it.  Names are taken in any case, as Spark takes them.  Pur
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, cast
 
+from groundwork import zkoptions
 from groundwork.options import OptionError, Options, Secret, given, load, option, specs, warnings_of
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange
@@ -67,31 +68,13 @@ class SourceOptions(Options):
         old="kafka.zookeeper.session.timeout.ms",
         least=100,
     )
-    zookeeper_auth: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "zookeeper.auth", None, "who we are to ZooKeeper: digest:USER:PASSWORD", kind=kinds.identity, secret=True
-    )
+    zookeeper_auth: Secret | None = zkoptions.auth("zookeeper", "ZooKeeper")  # noqa: RUF009  # a Secret never changes
     zookeeper_ssl: bool = option("zookeeper.ssl.client.enable", False, "connections to ZooKeeper are TLS")
-    zookeeper_ssl_ca: str | None = option(
-        "zookeeper.ssl.ca.location",
-        None,
-        "PEM file of the authorities to trust; the system's when empty",
-        kind=kinds.text,
-    )
-    zookeeper_ssl_certificate: str | None = option(
-        "zookeeper.ssl.certificate.location",
-        None,
-        "PEM file of our certificate, where the server asks for one",
-        kind=kinds.text,
-    )
-    zookeeper_ssl_key: str | None = option(
-        "zookeeper.ssl.key.location", None, "PEM file of its key; the certificate's file when empty", kind=kinds.text
-    )
-    zookeeper_ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "zookeeper.ssl.key.password", None, "password of the key", kind=kinds.secret, secret=True
-    )
-    zookeeper_ssl_verify: bool = option(
-        "zookeeper.ssl.verify", True, "ZooKeeper's certificate must be trusted and name its host"
-    )
+    zookeeper_ssl_ca: str | None = zkoptions.ca("zookeeper")
+    zookeeper_ssl_certificate: str | None = zkoptions.certificate("zookeeper")
+    zookeeper_ssl_key: str | None = zkoptions.key("zookeeper")
+    zookeeper_ssl_key_password: Secret | None = zkoptions.key_password("zookeeper")  # noqa: RUF009  # a Secret never changes
+    zookeeper_ssl_verify: bool = zkoptions.verify("zookeeper")
     protocol: str = option(
         "protocol",
         "auto",
@@ -295,6 +278,10 @@ class SourceOptions(Options):
         if streaming is not None:
             rules.tell(warnings_of(found), given(found), streaming)
         return found
+
+    def problems(self) -> Iterable[str]:
+        """Of ZooKeeper's options; the rest is told by optionrules, with the option that it is about."""
+        yield from zkoptions.access_problems(self, "zookeeper", self.zookeeper_connect)
 
     @property
     def for_tasks(self) -> SourceOptions:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kazoo.exceptions import NoAuthError, SessionExpiredError
 
-from groundwork.options import Secret
+from groundwork.zkaccess import Access, Tls
 from kafkawire.model import TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.errors import OptionRefused, Unreachable
@@ -19,7 +19,6 @@ from sparkpipeline.zookeeper import group_owners, left_zookeeper, read_positions
 from tests.fakes.broker import Fail, FakeCluster
 from tests.fakes.znodes import Answer, FakeZookeeper
 from zkconsumer.offsets.store import NONE, Unknown
-from zkconsumer.session.access import Tls
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 
@@ -57,27 +56,10 @@ def test_an_address_that_is_none_is_refused() -> None:
         pytest.fail("that is no address")
 
 
-def test_an_identity_that_is_none_is_refused_without_printing_it() -> None:
-    with (
-        pytest.raises(OptionRefused, match=r"\*\*\*, expected digest:USER:PASSWORD") as caught,
-        zookeeper("zk:2181", auth=Secret("basic:me:sec-ret")),
-    ):
-        pytest.fail("that is no identity")
-    assert "sec-ret" not in str(caught.value)
-
-
-def test_closed_nodes_need_an_identity() -> None:
-    with (
-        pytest.raises(OptionRefused, match=r"zookeeper.set.acl.*give zookeeper.auth"),
-        zookeeper("zk:2181", set_acl=True),
-    ):
-        pytest.fail("closed to whom?")
-
-
 def test_a_file_of_tls_that_is_not_there_is_named(silent: str) -> None:
     with (
         pytest.raises(OptionRefused, match=r"/nowhere/ca\.pem cannot be used"),
-        zookeeper(silent, tls=Tls(ca="/nowhere/ca.pem")),
+        zookeeper(silent, Access(tls=Tls(ca="/nowhere/ca.pem"))),
     ):
         pytest.fail("there is no such file")
 

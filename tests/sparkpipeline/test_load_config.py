@@ -56,6 +56,7 @@ def test_the_file_gives_the_job_its_name(tmp_path: Path) -> None:
         ({"offsets.storage": "kafka"}, "offsets.storage needs group.id"),
         ({"group.id": "g", "offsets.storage": "dual"}, "offsets.storage dual needs zookeeper.connect"),
         ({"lateness.minutes": "ten"}, "expected a whole number of min"),
+        ({"zookeeper.ssl.key.location": "k.pem"}, "'zookeeper.ssl.key.location' needs 'zookeeper.ssl.certificate"),
         ({"compression": "lzo"}, "expected one of snappy, gzip, zstd, lz4, none"),
     ],
 )

@@ -214,6 +214,8 @@ def test_other_columns_are_ignored_headers_too():
         ({"kafka.compression.codec": "zstd"}, "one of none, gzip"),
         ({"topic": " "}, "'topic' is empty"),
         ({"path": "/tmp/x"}, "option topic says"),
+        ({"zookeeper.auth": "digest:me:secret"}, "'zookeeper.connect' is reached, which is not given"),
+        ({"zookeeper.connect": "zk:1", "zookeeper.ssl.ca.location": "ca.pem"}, "nothing would be TLS"),
         ({"kafka.request.timeout.ms": "2147483648"}, "a request can carry 2147483647"),
         ({"kafka.acks": "1", "kafka.request.required.acks": "-1"}, "two names of one thing"),
     ],

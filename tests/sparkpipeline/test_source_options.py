@@ -104,6 +104,7 @@ def test_rows_of_transactions_are_not_shown_as_if_they_were_committed():
         ("fetchBytesCap", "1000", "is less than kafka.fetch.message.max.bytes"),
         ("offsetRanges", "[", "option=offsetRanges: is no JSON"),
         ("zookeeper.ssl.ca.location", "ca.pem", "nothing would be TLS"),
+        ("zookeeper.ssl.client.enable", "true", "'zookeeper.connect' is reached, which is not given"),
     ],
 )
 def test_a_value_that_cannot_be_meant_is_refused(name, value, says):
@@ -114,7 +115,8 @@ def test_a_password_is_never_quoted():
     with pytest.raises(OptionRefused) as caught:
         read(**{"zookeeper.auth": "plain:me:hunter2"})
     assert "hunter2" not in str(caught.value)
-    assert "hunter2" not in repr(read(**{"zookeeper.auth": "digest:me:hunter2"}))
+    at = {"zookeeper.connect": "zk:2181", "zookeeper.auth": "digest:me:hunter2"}
+    assert "hunter2" not in repr(read(**at))
 
 
 def test_brokers_or_a_zookeeper_are_needed():

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from sparkpipeline.datasource import Kafka08DataSource
+from tests.fakes.broker import FakeCluster
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 GIVEN = {
@@ -49,3 +50,13 @@ def test_what_goes_to_the_tasks_of_a_stream_holds_none() -> None:
     both = pickle.dumps((source, reader))
     assert b"hush" not in both
     assert pickle.loads(both)[1].options.zookeeper_connect == "zk:2181"
+
+
+def test_what_goes_to_the_tasks_of_a_writer_holds_none() -> None:
+    reading = {"subscribe", "startingOffsets"}
+    with FakeCluster({"orders": 1}) as cluster:
+        (broker,) = cluster.bootstrap
+        given = {name: value for name, value in GIVEN.items() if name not in reading}
+        given |= {"kafka.bootstrap.servers": "{}:{}".format(*broker), "topic": "orders", "protocol": "0.8"}
+        writer = Kafka08DataSource(CaseInsensitiveDict(given)).writer(SCHEMA, False)
+    assert b"hush" not in pickle.dumps(writer)
