@@ -33,7 +33,7 @@ from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.primitives import Bytes
 
 if TYPE_CHECKING:
-    from kafkawire.v08.kernels import Kernels
+    from kafkawire.kernels import Kernels
 
 log = logging.getLogger(__name__)
 
@@ -181,7 +181,7 @@ class _Choice:
     def _load(self) -> None:
         insists = os.environ.get("KAFKAWIRE_KERNELS") == "numba"
         try:
-            from kafkawire.v08.kernels import load  # here: importing numba takes 0.4 s and 100 MB
+            from kafkawire.kernels import load  # here: importing numba takes 0.4 s and 100 MB
 
             self.kernels = load(cache_folder())
         except Exception as exc:

@@ -22,7 +22,7 @@ from kafkawire.errors import LocalError
 from kafkawire.primitives import Bytes
 
 if TYPE_CHECKING:
-    from kafkawire.v08.kernels import Kernels
+    from kafkawire.kernels import Kernels
 
 MOST_BYTES = (1 << 31) - 1  # what ends can say
 

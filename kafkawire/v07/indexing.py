@@ -21,7 +21,7 @@ from kafkawire.v07.scanning import ENTRY_OVERHEAD, LOG_OVERHEAD
 from kafkawire.v07.wrappers import OPEN_LIMIT
 
 if TYPE_CHECKING:
-    from kafkawire.v08.kernels import Kernels
+    from kafkawire.kernels import Kernels
 
 
 def index(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Columns:

@@ -22,7 +22,7 @@ from kafkawire.v08.scanning import ENTRY_OVERHEAD, LOG_APPEND_TIME, LOG_OVERHEAD
 from kafkawire.v08.wrappers import OPEN_LIMIT
 
 if TYPE_CHECKING:
-    from kafkawire.v08.kernels import Kernels
+    from kafkawire.kernels import Kernels
 
 _V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length where the key is null
 _V1 = struct.Struct(">qiIxBqii")  # the same with attributes and a timestamp before the key length

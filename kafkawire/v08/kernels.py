@@ -1,47 +1,32 @@
-"""The loops over plain entries, compiled (numba, extra `fast`).  Imported only where numba is; they hold no GIL.
+"""The loops over plain entries of formats v0 and v1 as they are compiled: see kafkawire.kernels.
 
     segments    one row each: begin, end, magic, start, shift, stamped (0|1), appended_ms, is pinned (0|1), pinned
     out         offsets, key_at, key_size, value_at, value_size, and where any segment has format v1 timestamps and
                 their types: rows as long as there can be messages
 
-It says how many messages it found and where it stopped; why, is told by the pure form, which reads that entry again.
-CRC-32 is in checksumming.py, what puts keys and values side by side in copying.py.
+They say how many messages they found and where they stopped; why, is told by the pure form, which reads that entry
+again.
 """
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import zlib
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numba
 import numpy as np
-from numba import types
 
-from kafkawire.columns import Column
-from kafkawire.gathering import MOST_BYTES, Checksums, Field, Gathered, Part, too_many
-from kafkawire.primitives import Bytes
-from kafkawire.v08 import checksumming, copying
-from kafkawire.v08.checksumming import best, loader, tables
-
-log = logging.getLogger(__name__)
+from kafkawire.checksumming import loader
 
 DONE, DAMAGED, TOO_LARGE = range(3)  # TOO_LARGE: an offset that int64 may not hold once it is shifted
 UNTIMED, TIMED = 5, 7  # columns
 FIELDS = 9
-_SMALL = 512  # bytes of a slice at any place; larger ones are copied twice for nothing
 _FAR = np.int64(1 << 62)
 
-
-_TABLES = tables()
 _i32 = loader(32, True)
 _i64 = loader(64, True)
+crc: Any = None  # the compiled checksum: what index() calls
 
 
-def _index(data: Any, segments: Any, out: Any, check: bool, table: Any) -> tuple[int, int, int, int]:
+def index(data: Any, segments: Any, out: Any, check: bool, table: Any) -> tuple[int, int, int, int]:
     """(messages found, outcome, segment and position where it stopped)."""
     n = 0
     timed = out.shape[0] == TIMED
@@ -57,7 +42,7 @@ def _index(data: Any, segments: Any, out: Any, check: bool, table: Any) -> tuple
             if offset < start:
                 at = after
                 continue
-            if check and np.int64(_crc(data, at + 16, after, table)) != np.int64(_i32(data, at + 12)) & 0xFFFFFFFF:
+            if check and np.int64(crc(data, at + 16, after, table)) != np.int64(_i32(data, at + 12)) & 0xFFFFFFFF:
                 return n, DAMAGED, s, at
             key_at = at + head
             key_size = np.int64(_i32(data, key_at - 4))
@@ -84,7 +69,7 @@ def _index(data: Any, segments: Any, out: Any, check: bool, table: Any) -> tuple
     return n, DONE, 0, 0
 
 
-def _hop(data: Any, at: Any, kind: int, least: int) -> tuple[int, int, int]:
+def hop(data: Any, at: Any, kind: int, least: int) -> tuple[int, int, int]:
     """(where complete entries of one kind end, how many, offset of the last): the inner loop of scanning.scan."""
     total = data.shape[0]
     entries = last = 0
@@ -97,184 +82,3 @@ def _hop(data: Any, at: Any, kind: int, least: int) -> tuple[int, int, int]:
         last = _i64(data, at)
         at = end
     return at, entries, last
-
-
-def _sums(data: Any, starts: Any, sizes: Any, since: Any, until: Any, out: Any, row: Any, bits: Any, table: Any) -> Any:
-    """Checksums of values into out from `row` on, and bits of those that are there; how many are null."""
-    nulls = 0
-    for n in range(since, until):
-        if sizes[n] >= 0:
-            out[row] = np.int64(_crc(data, starts[n], starts[n] + sizes[n], table))
-            bits[row >> 3] |= np.uint8(1 << (row & 7))
-        else:
-            out[row] = 0
-            nulls += 1
-        row += 1
-    return nulls
-
-
-class Loops(NamedTuple):
-    """What is compiled."""
-
-    entries: Callable[[Any, Any, Any, bool, Any], tuple[int, int, int, int]]
-    hop: Callable[[Any, int, int, int], tuple[int, int, int]]
-    gather: Callable[[Any, Any, Any, int, int, Any, int, Any, int, Any], tuple[int, int]]
-    total: Callable[[Any, int, int], int]
-    ascends: Callable[[Any, int, int], bool]
-    sums: Callable[[Any, Any, Any, int, int, Any, int, Any, Any], int]
-
-
-class Kernels:
-    """The compiled loops, called with what Python has."""
-
-    def __init__(self, loops: Loops) -> None:
-        self._loops = loops
-
-    def hop(self, buffer: Bytes, at: int, kind: int, least: int) -> tuple[int, int, int]:
-        """Past complete entries of one kind (magic and attributes) of a size from least on: see _hop."""
-        return self._loops.hop(_octets(buffer), at, kind, least)
-
-    def cut(self, data: Bytes, starts: memoryview, sizes: memoryview) -> list[bytes | None] | None:
-        """Slices of one size, in a third of the time slices take; None where that does not help, or sizes differ."""
-        every = np.asarray(sizes)
-        size = int(every[0]) if len(every) else 0
-        if size <= 0 or (every != size).any():
-            return None
-        places = np.asarray(starts)
-        step = int(places[1] - places[0]) if len(places) > 1 else size
-        if (np.diff(places) == step).all():
-            evenly: list[bytes | None] = np.ndarray((len(places),), f"V{size}", data, int(places[0]), (step,)).tolist()
-            return evenly
-        if size > _SMALL:
-            return None
-        # An item of `size` bytes at every byte: taking some of them copies each at once.
-        windows = np.ndarray((len(data) - size + 1,), f"V{size}", data, 0, (1,))
-        taken: list[bytes | None] = windows[places].tolist()
-        return taken
-
-    def index(self, data: Bytes, rows: list[tuple[int, ...]], most: int, check: bool, timed: bool) -> Found | None:
-        """The messages of segments, of which there are `most` at most; None: an offset does not fit int64.
-
-        timed: any of the segments has format v1.
-        """
-        try:
-            segments = np.array(rows, dtype=np.int64).reshape(len(rows), FIELDS)
-        except OverflowError:
-            return None
-        out = np.empty((TIMED if timed else UNTIMED, most), dtype=np.int64)
-        count, outcome, segment, at = self._loops.entries(_octets(data), segments, out, check, _TABLES)
-        if outcome == TOO_LARGE:
-            return None
-        columns = [row[:count].data for row in out]
-        return Found(columns, (segment, at) if outcome == DAMAGED else None)
-
-    def gather(self, parts: Sequence[Part], field: Field, room: Callable[[int], memoryview]) -> Gathered:
-        """What kafkawire.gathering promises."""
-        found = [(part, *map(_numbers, part.places(field))) for part in parts]
-        rows = sum(part.until - part.since for part in parts)
-        size = sum(self._loops.total(sizes, part.since, part.until) for part, _, sizes in found)
-        if size > MOST_BYTES:
-            raise too_many(size)
-        data = room(size) if size else memoryview(b"")
-        out = np.frombuffer(data, np.uint8) if size else np.empty(0, np.uint8)
-        ends, bits = np.zeros(rows + 1, np.int32), np.zeros(-(-rows // 8), np.uint8)
-        at = row = nulls = 0
-        for part, starts, sizes in found:
-            octets = _octets(part.columns.data)
-            at, more = self._loops.gather(octets, starts, sizes, part.since, part.until, out, at, ends, row, bits)
-            row += part.until - part.since
-            nulls += more
-        return Gathered(data, ends.data, bits.data if nulls else None, nulls)
-
-    def checksums(self, parts: Sequence[Part], field: Field) -> Checksums:
-        """What kafkawire.gathering promises."""
-        rows = sum(part.until - part.since for part in parts)
-        out, bits = np.empty(rows, np.int64), np.zeros(-(-rows // 8), np.uint8)
-        row = nulls = 0
-        for part in parts:
-            octets, (starts, sizes) = _octets(part.columns.data), map(_numbers, part.places(field))
-            nulls += self._loops.sums(octets, starts, sizes, part.since, part.until, out, row, bits, _TABLES)
-            row += part.until - part.since
-        return Checksums(out.data, bits.data if nulls else None, nulls)
-
-    def ascending(self, offsets: Column, since: int, until: int) -> bool:
-        """Whether none of these is smaller than the one before it."""
-        return self._loops.ascends(_numbers(offsets), since, until)
-
-
-class Found(NamedTuple):
-    columns: list[memoryview]
-    damaged: tuple[int, int] | None  # segment and position of the first damage
-
-
-def _octets(buffer: Bytes) -> Any:
-    """A buffer as the kernels were compiled for: read only."""
-    octets = np.frombuffer(buffer, np.uint8)
-    octets.flags.writeable = False
-    return octets
-
-
-def _numbers(column: Column) -> Any:
-    return np.asarray(column, dtype=np.int64)
-
-
-def load(cache: Path | None) -> Kernels:
-    """Compile (a second or a few), or load what was compiled (0.2 s); it is kept in the folder `cache`, if any.
-
-    Raises RuntimeError when what comes out is wrong.
-    """
-    if cache is not None:
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(cache / _sources())
-        try:
-            return _checked(_build(cache=True))
-        except Exception as exc:  # a full disk, a file cut by a crash: numba raises whatever it meets
-            log.warning("compiled kernels in %s are of no use: %s; compiling for this process only", cache, exc)
-        finally:
-            numba.config.CACHE_DIR = before
-    return _checked(_build(cache=False))
-
-
-def _sources() -> str:
-    """Names what is compiled.  numba looks at the file of a function, not at those of the functions it calls."""
-    files = (Path(__file__), Path(checksumming.__file__), Path(copying.__file__))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
-
-
-def _build(cache: bool) -> Kernels:
-    global _crc
-    octets = types.Array(types.uint8, 1, "C", readonly=True)
-    table = types.Array(types.uint32, 2, "C")
-    numbers = types.Array(types.int64, 2, "C")
-    options = {"nogil": True, "cache": cache}
-    _crc = numba.njit(types.uint64(octets, types.int64, types.int64, table), **options)(best())
-    column, i64, bits = types.int64[::1], types.int64, types.uint8[::1]
-    two, three, four = (types.UniTuple(i64, n) for n in (2, 3, 4))
-    of_rows = (octets, column, column, i64, i64)
-    kinds = Loops(
-        entries=four(octets, numbers, numbers, types.boolean, table),
-        hop=three(octets, i64, i64, i64),
-        gather=two(*of_rows, bits, i64, types.int32[::1], i64, bits),
-        total=i64(column, i64, i64),
-        ascends=types.boolean(column, i64, i64),
-        sums=i64(*of_rows, column, i64, bits, table),
-    )
-    loops = Loops(_index, _hop, copying.gather, copying.total, copying.ascends, _sums)
-    return Kernels(Loops(*(numba.njit(kind, **options)(loop) for kind, loop in zip(kinds, loops, strict=True))))
-
-
-_crc: Any = None  # the compiled checksum: what _index calls
-
-
-def _checked(made: Kernels) -> Kernels:
-    """Held against zlib once: what a cache gives back was compiled somewhere else."""
-    for size in (49, 1049):  # checksums of long and of short messages are computed in different ways
-        value = bytes(n % 251 for n in range(size))
-        body = b"\x00\x00\xff\xff\xff\xff" + size.to_bytes(4, "big") + value
-        start = (7).to_bytes(8, "big") + (len(body) + 4).to_bytes(4, "big")
-        entry = start + zlib.crc32(body).to_bytes(4, "big") + body
-        found = made.index(entry, [(0, len(entry), 0, 0, 0, 0, 0, 0, 0)], 1, True, False)
-        right = found is not None and not found.damaged and [x[0] for x in found.columns] == [7, 22, -1, 26, size]
-        if not right or made.hop(entry, 0, 0, 14) != (len(entry), 1, 7):
-            raise RuntimeError("a compiled kernel computes nonsense")
-    return made

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import pytest
 
-from kafkawire.v08 import checksumming as c
+from kafkawire import checksumming as c
 
 DATA = random.Random(8).randbytes(3000)
 FORMS = [c._crc32_tables] if c.best() is c._crc32_tables else [c._crc32_tables, c._crc32_folded]

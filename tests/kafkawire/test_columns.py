@@ -22,11 +22,11 @@ from kafkawire import columns, compression
 from kafkawire.__main__ import main
 from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage
+from kafkawire.kernels import Kernels, load
 from kafkawire.model import Message, MessageSet
 from kafkawire.v08 import indexing, scanning
 from kafkawire.v08 import messages as m
 from kafkawire.v08.indexing import index_by
-from kafkawire.v08.kernels import Kernels, load
 from kafkawire.v08.messages import LOWEST, Row, encode, message_set
 
 LIMIT = 100_000

@@ -15,8 +15,8 @@ from kafkawire.buffers import Buffers
 from kafkawire.columns import Columns
 from kafkawire.errors import LocalError
 from kafkawire.gathering import Checksums, Field, Gathered, Part, ascending, checksums_by, gather_by
+from kafkawire.kernels import Kernels, load
 from kafkawire.v08.indexing import index_by
-from kafkawire.v08.kernels import Kernels, load
 from kafkawire.v08.messages import Row, encode, message_set
 
 Blob = bytes | None
@@ -113,7 +113,7 @@ def test_the_room_given_is_what_is_filled_and_is_taken_again(compiled: Kernels) 
 def test_more_than_an_array_can_hold_is_refused_before_anything_is_copied(
     compiled: Kernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (gathering, __import__("kafkawire.v08.kernels", fromlist=["kernels"])):
+    for module in (gathering, __import__("kafkawire.kernels", fromlist=["kernels"])):
         monkeypatch.setattr(module, "MOST_BYTES", 99)
     for kernels in (None, compiled):
         fits, more = (columns_of(kernels, [(n, None, b"v" * size, 0) for n in range(3)]) for size in (33, 34))

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from kafkawire import columns, compression
 from kafkawire.columns import Columns
+from kafkawire.kernels import Kernels, load
 from kafkawire.v08 import messages as m
 from kafkawire.v08.indexing import index_by
-from kafkawire.v08.kernels import Kernels, load
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading import forms
 from sparkpipeline.reading.arrow import TYPES, record_batch, schema
