@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.seven import original
 from localkafka.seven.cluster import Cluster07
+from localkafka.seven.node import Node07, node_of
 from localkafka.shared import Shared
 from localkafka.zookeeper import ZooKeeperAt
 
@@ -133,10 +134,33 @@ def own_cluster(zk_server: ZooKeeperAt) -> Iterator[Callable[..., Cluster]]:
 KINDS07 = ["python", pytest.param("original", marks=[pytest.mark.real, pytest.mark.kafka07])]
 
 
-@pytest.fixture(params=KINDS07)
+@pytest.fixture(scope="module", params=KINDS07)
 def kind07(request: pytest.FixtureRequest) -> str:
     """Which 0.7 brokers a test runs on: "python" always, "original" where KAFKA_07_HOME names one."""
     return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def broker07(kind07: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node07]:
+    """A 0.7 broker without ZooKeeper, two partitions a topic, shared by a module's tests: take topics of your own."""
+    with node_of(kind07)(tmp_path_factory.mktemp("broker07"), settings={"num.partitions": 2}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def own_broker07(kind07: str, tmp_path: Path) -> Iterator[Callable[..., Node07]]:
+    """own_broker07(settings={...}) starts a 0.7 broker without ZooKeeper that this test may kill; ended after it."""
+    brokers: list[Node07] = []
+
+    def start(settings: Mapping[str, object] | None = None) -> Node07:
+        brokers.append(node_of(kind07)(tmp_path / f"broker-{len(brokers)}", settings=settings))
+        brokers[-1].start()
+        brokers[-1].wait_registered()
+        return brokers[-1]
+
+    yield start
+    for broker in brokers:
+        broker.close()
 
 
 @pytest.fixture
