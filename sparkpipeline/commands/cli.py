@@ -2,6 +2,7 @@
 
     sparkpipeline load run JOB.yaml           one exactly-once load; also status, rewind, files, verify ..
     sparkpipeline run PIPELINE.yaml           a load and the stages behind it; plan PIPELINE.yaml shows what would run
+    sparkpipeline stages list PIPELINE.yaml   its batches, one by one; abandon gives one up
     sparkpipeline backfill ..                 topic ranges of one cluster into another
     sparkpipeline audit ..                    two clusters, or a cluster and its loaded files, compared
     sparkpipeline pyfiles OUT.zip             what spark-submit --py-files needs
@@ -27,6 +28,7 @@ COMMANDS = {  # name -> module and attribute, loaded when it is called for: pysp
     "load": "sparkpipeline.commands.load:load",
     "run": "sparkpipeline.commands.stages:run",
     "plan": "sparkpipeline.commands.stages:plan",
+    "stages": "sparkpipeline.commands.stagechanges:stages",
     "backfill": "sparkpipeline.commands.backfill:backfill",
     "audit": "sparkpipeline.commands.audit:audit",
     "pyfiles": "sparkpipeline.commands.pyfiles:pyfiles",

@@ -56,8 +56,8 @@ def run(
 ) -> int:  # fmt: skip
     """Run a pipeline: its loads, then each stage over the batches that it has not taken.
 
-    Interrupted batches are finished first.  A node that fails stops only what reads it.  Ends with 4 when some failed,
-    with 1 when nothing went well."""
+    Interrupted batches are finished first.  A node that fails stops only what reads it.  Ends with 4 when some failed
+    or another driver is at a load, with 1 when nothing went well."""
     found = read_pipeline(str(pipeline))
     for option, names in (("--only", only), ("--again", again)):
         running.check_names(found.graph, names, option, stages_only=option == "--again")

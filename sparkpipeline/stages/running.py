@@ -63,11 +63,13 @@ COLUMNS = ("name", "kind", "result", "batches", "replaced", "files", "rows", "se
 
 
 def exit_of(reports: Iterable[NodeReport]) -> str:
-    """The name of the exit status: done, runtime when nothing went well, else partly."""
-    reports = list(reports)
-    if all(report.result != FAILED for report in reports):
+    """The name of the exit status: done; runtime when nodes failed and nothing went well, else partly.
+
+    A node that was lost to another driver is not done here, and what that driver makes of it nobody knows yet."""
+    results = {report.result for report in reports}
+    if not results & {FAILED, LOST}:
         return "done"
-    return "partly" if any(report.result in (DONE, IDLE, LOST) for report in reports) else "runtime"
+    return "partly" if results & {DONE, IDLE, LOST} else "runtime"
 
 
 def check_names(graph: Graph, names: Iterable[str], option: str, stages_only: bool = False) -> None:

@@ -22,11 +22,13 @@ from tests.sparkpipeline.memoryfiles import MemoryFiles
         ((DONE, FAILED), "partly"),
         ((IDLE, FAILED, WAITS), "partly"),
         ((LOST, FAILED), "partly"),
+        ((LOST,), "partly"),
+        ((LOST, IDLE, DONE), "partly"),
         ((FAILED, WAITS), "runtime"),
         ((ELSEWHERE, FAILED), "runtime"),
     ],
 )
-def test_a_run_is_partly_done_when_some_nodes_failed(results: tuple[str, ...], status: str) -> None:
+def test_a_run_is_partly_done_when_some_nodes_failed_or_were_lost(results: tuple[str, ...], status: str) -> None:
     assert exit_of(NodeReport("a", "stage", result) for result in results) == status
 
 
