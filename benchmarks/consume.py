@@ -28,13 +28,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import click
+from common import PARTITIONS, VERSION, Peers, checked, last_line, seconds_between, tell
 
 from groundwork import output
 from kafkawire import columns
@@ -44,8 +43,6 @@ from localkafka.load import Load, Mixture
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.stream import Stream
 
-VERSION = "0.8.2.2"
-PARTITIONS = 4
 FETCH_BYTES = 4 << 20
 BATCH = 200
 COUNTS = {100: 3_200_000, 1000: 800_000}
@@ -88,7 +85,7 @@ class Result:
             "messages": self.task.count,
             "seconds": round(self.seconds, 2),
             "per second": round(self.per_second),
-            "checked": "yes" if self.checked else "DIFFERS",
+            "checked": checked(self.checked),
         }
 
 
@@ -178,16 +175,8 @@ class Arena:
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self.folder, self.cluster = folder, cluster
-        self.absent: dict[str, str] = {}
-        self.python = folder / "peers" / "bin" / "python"
-
-    def install(self) -> None:
-        venv.create(self.folder / "peers", with_pip=True)
-        for who, packages in PEERS.items():
-            command = [str(self.python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-            if done.returncode:
-                self.absent[who] = f"not installed: {(done.stderr.strip().splitlines() or ['pip failed'])[-1]}"
+        peers = Peers(folder / "peers", PEERS)
+        self.python, self.absent = peers.python, peers.absent
 
     def fill(self, task: Task) -> None:
         self.cluster.create_topic(task.topic, partitions=PARTITIONS, replication=1)
@@ -220,7 +209,7 @@ class Arena:
         except subprocess.TimeoutExpired:
             return self._without(who, task, f"nothing to show after {LIMIT_S} s")
         if done.returncode:
-            return self._without(who, task, (done.stderr.strip().splitlines() or ["ended without a word"])[-1])
+            return self._without(who, task, last_line(done.stderr, "ended without a word"))
         found = json.loads(done.stdout.splitlines()[-1])
         if not found["read"]:
             return self._without(who, task, f"reads {found['read']} messages of {VERSION}")
@@ -249,10 +238,8 @@ class Arena:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
         lines = [line.split(", ") for line in done.stdout.splitlines() if line.count(", ") >= 5]
         if not lines:
-            why = (done.stderr.strip().splitlines() or ["printed nothing"])[-1]
-            return self._without("JVM ConsumerPerformance", task, why)
-        began, ended = (datetime.strptime(text, "%Y-%m-%d %H:%M:%S:%f") for text in lines[-1][:2])
-        read, seconds = int(lines[-1][-2]), (ended - began).total_seconds()
+            return self._without("JVM ConsumerPerformance", task, last_line(done.stderr, "printed nothing"))
+        read, seconds = int(lines[-1][-2]), seconds_between(*lines[-1][:2])
         return Result(task, "JVM ConsumerPerformance", read / seconds, seconds, asked <= read <= task.count)
 
 
@@ -301,14 +288,13 @@ def main(small: bool, sizes: str, codecs: str, rounds: int) -> None:
         Cluster(version=VERSION, brokers=1, settings={"log.segment.bytes": 1 << 30}) as cluster,
     ):
         arena = Arena(Path(folder), cluster)
-        arena.install()
         for task in tasks:
             arena.fill(task)
         for task, _, (who, read) in itertools.product(tasks, range(rounds), arena.readers().items()):
             result = None if who in arena.absent else read(task)
             if result is not None:
                 results.append(result)
-                print(", ".join(f"{k} {v}" for k, v in result.row().items()), file=sys.stderr, flush=True)
+                tell(result.row())
     report(results, arena.absent)
     sys.exit(0 if results and all(result.checked for result in results) else 1)
 

@@ -10,7 +10,6 @@ stand in the segment files, against the source's.
 
 from __future__ import annotations
 
-import os
 import struct
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import click
 import yaml
+from common import PARTITIONS, VERSION, checked, cpu_of, tell
 
 from groundwork import output
 from kafkawire.model import TopicPartition
@@ -33,11 +33,8 @@ from localkafka.logends import log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 
-VERSION = "0.8.2.2"
-PARTITIONS = 4
 COUNTS = {100: 2_000_000, 1000: 1_000_000}
 ENTRY = struct.Struct(">qiI")  # offset, size, crc
-TICKS = os.sysconf("SC_CLK_TCK")
 COLUMNS = ["bytes", "acks", "who", "messages", "seconds", "per second", "CPU seconds", "per CPU second", "checked"]
 
 
@@ -76,7 +73,7 @@ class Result:
             "per second": round(self.per_second),
             "CPU seconds": round(self.cpu_seconds, 2),
             "per CPU second": round(self.per_cpu_second),
-            "checked": "yes" if self.checked else "DIFFERS",
+            "checked": checked(self.checked),
         }
 
 
@@ -100,8 +97,7 @@ class Arena:
             cpu_seconds = cpu_of(child.pid)
         finally:
             child.stop(timeout_s=20)
-        checked = sums(self.source, topic) == sums(self.target, topic)
-        return Result(task, who, seconds, cpu_seconds, checked)
+        return Result(task, who, seconds, cpu_seconds, sums(self.source, topic) == sums(self.target, topic))
 
     def fill(self, topic: str, task: Task) -> None:
         load = Load(self.source.brokers, VERSION)
@@ -152,12 +148,6 @@ class Arena:
             "kafka.tools.MirrorMaker",
             f"--consumer.config {consumer} --producer.config {producer} --whitelist {topic} --num.streams 1".split(),
         )
-
-
-def cpu_of(pid: int) -> float:
-    """User and system seconds a process has used so far, all its threads."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def sums(cluster: Cluster, topic: str) -> tuple[int, int]:
@@ -212,7 +202,7 @@ def main(small: bool, sizes: str, acks: str, rounds: int) -> None:
             for _ in range(rounds):
                 for who in ("jvm", "ours"):
                     results.append(arena.run(who, task))
-                    print(", ".join(f"{k} {v}" for k, v in results[-1].row().items()), file=sys.stderr)
+                    tell(results[-1].row())
     report(results)
     sys.exit(0 if all(result.checked for result in results) else 1)
 

@@ -9,6 +9,8 @@ import json
 import sys
 import time
 
+from common import confluent_consumer
+
 
 def kafka_python(broker, topic, partitions, count, fetch_bytes):
     """The iterator of kafka-python, which checks checksums."""
@@ -38,21 +40,7 @@ def confluent_kafka(broker, topic, partitions, count, fetch_bytes):
     """consume(500) of confluent-kafka, checksums off (its default)."""
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker,
-            "group.id": "bench",
-            "api.version.request": False,
-            "broker.version.fallback": "0.8.2.2",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "fetch.message.max.bytes": fetch_bytes,
-            "queued.min.messages": 1_000_000,  # with its defaults it stops fetching for a second at a time
-            "queued.max.messages.kbytes": 512_000,
-            "fetch.queue.backoff.ms": 5,
-            "fetch.error.backoff.ms": 10,
-        }
-    )
+    consumer = Consumer(confluent_consumer(broker, fetch_bytes))
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     read = offsets = 0
     started = time.monotonic()

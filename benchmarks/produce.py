@@ -29,14 +29,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import repeat
 from pathlib import Path
 
 import click
+from common import PARTITIONS, VERSION, Peers, checked, last_line, seconds_between, tell
 
 from groundwork import output
 from localkafka import tools
@@ -45,8 +44,6 @@ from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
 from producer.producer import Producer
 
-VERSION = "0.8.2.2"
-PARTITIONS = 4
 COUNTS = {100: 2_000_000, 1000: 600_000}
 LIMIT_S = 300
 PEERS = {"kafka-python": ["kafka-python==1.4.7"], "confluent-kafka": ["confluent-kafka"]}
@@ -83,7 +80,7 @@ class Result:
             "seconds": round(self.seconds, 2),
             "per second": round(self.per_second),
             "CPU seconds": round(self.cpu_seconds, 2),
-            "checked": "yes" if self.checked else "DIFFERS",
+            "checked": checked(self.checked),
         }
 
 
@@ -133,17 +130,9 @@ class Arena:
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self.folder, self.cluster = folder, cluster
-        self.absent: dict[str, str] = {}
-        self.python = folder / "peers" / "bin" / "python"
+        peers = Peers(folder / "peers", PEERS)
+        self.python, self.absent = peers.python, peers.absent
         self.topics = 0
-
-    def install(self) -> None:
-        venv.create(self.folder / "peers", with_pip=True)
-        for who, packages in PEERS.items():
-            command = [str(self.python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-            if done.returncode:
-                self.absent[who] = f"not installed: {(done.stderr.strip().splitlines() or ['pip failed'])[-1]}"
 
     def run(self, who: str, task: Task) -> Result | None:
         """None: it cannot take part, and absent says why."""
@@ -157,7 +146,7 @@ class Arena:
             return self._without(who, task, f"not done after {LIMIT_S} s")
         cpu_seconds = cpu_of_children() - before
         if done.returncode:
-            return self._without(who, task, (done.stderr.strip().splitlines() or ["ended without a word"])[-1])
+            return self._without(who, task, last_line(done.stderr, "ended without a word"))
         seconds = jvm_seconds(done.stdout) if who == JVM else float(json.loads(done.stdout.splitlines()[-1]))
         arrived = sum(log_end_offsets(self.cluster, [topic]).values())
         self.delete(topic)
@@ -194,8 +183,7 @@ def cpu_of_children() -> float:
 def jvm_seconds(printed: str) -> float:
     """start.time, end.time, compression, message.size, batch.size, total.data.sent.in.MB, MB.sec, ..nMsg, nMsg.sec"""
     fields = next(line.split(", ") for line in printed.splitlines() if line.count(", ") >= 8)
-    began, ended = (datetime.strptime(text, "%Y-%m-%d %H:%M:%S:%f") for text in fields[:2])
-    return (ended - began).total_seconds()
+    return seconds_between(*fields[:2])
 
 
 # what is compared, and the ratio that it should have at least
@@ -236,12 +224,11 @@ def main(small: bool, sizes: str, rounds: int) -> None:
         Cluster(version=VERSION, brokers=1, settings=settings) as cluster,
     ):
         arena = Arena(Path(folder), cluster)
-        arena.install()
         for task, _, who in itertools.product(tasks, range(rounds), (JVM, *PEERS, *OURS)):
             result = None if who in arena.absent else arena.run(who, task)
             if result is not None:
                 results.append(result)
-                print(", ".join(f"{k} {v}" for k, v in result.row().items()), file=sys.stderr, flush=True)
+                tell(result.row())
     report(results, arena.absent)
     sys.exit(0 if results and all(result.checked for result in results) else 1)
 

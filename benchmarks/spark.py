@@ -22,7 +22,6 @@ import random
 import subprocess
 import sys
 import tempfile
-import venv
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from typing import Any
 
 import click
 import pyarrow
+from common import VERSION, Peers
 
 from groundwork import output
 from kafkawire.dialects import dialect
@@ -38,7 +38,6 @@ from kafkawire.net.links import Links
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 
-VERSION = "0.8.2.2"
 BATCH = 200
 DIFFERENT = 500  # batches, sent again and again: fifty thousand messages later no compression remembers them
 SIZES = {100: 6_400_000, 1000: 1_600_000}
@@ -46,6 +45,7 @@ MANY = 20_000_000
 SETTINGS = {"log.segment.bytes": 1 << 30, "log.index.size.max.bytes": 1 << 20}
 HERE = Path(__file__).resolve()
 PEER = "mapInArrow"
+NEEDS = {PEER: ["confluent-kafka", "pandas<3"]}
 COLUMNS = ["kernels", "topic", "sink", "way", "rows per second", "seconds", "workers", "JVM", "broker"]
 # compared ways, sink, and the ratio wanted with kernels and without
 WANTED = (("kafka08", "tuples", "noop", 4.0, 2.0), ("kafka08", "tuples", "parquet", 1.5, 1.2),
@@ -85,18 +85,6 @@ def fill(cluster: ClusterClient, topic: Topic) -> None:
             if not answer.stored:
                 raise SystemExit(f"{tp}: error {answer.error} from the broker")
     links.close()
-
-
-def environment(folder: Path) -> tuple[Path, str | None]:
-    """Its python, and why the peer is not there, if it is not."""
-    venv.create(folder, with_pip=True)
-    python = folder / "bin" / "python"
-    packages = next((folder / "lib").glob("python*/site-packages"))
-    outer = [Path(pyarrow.__file__).parents[1], HERE.parents[1]]
-    (packages / "outer.pth").write_text("".join(f"{path}\n" for path in outer))
-    command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "confluent-kafka", "pandas<3"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    return python, None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["pip failed"])[-1]
 
 
 def lines(python: Path, kernels: str, task: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -191,7 +179,8 @@ def main(small: bool, rounds: int, without_many: bool) -> None:
         tempfile.TemporaryDirectory(prefix="bench-") as folder,
         Cluster(version=VERSION, brokers=1, settings=SETTINGS) as cluster,
     ):
-        python, absent = environment(Path(folder) / "peers")
+        peers = Peers(Path(folder) / "peers", NEEDS, (Path(pyarrow.__file__).parents[1], HERE.parents[1]))
+        python, absent = peers.python, peers.absent.get(PEER)
         ways = ["kafka08", "tuples", *([] if absent else [PEER])]
         for topic in (*compared, *counted):
             fill(cluster, topic)

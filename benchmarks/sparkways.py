@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from common import TICKS, confluent_consumer
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from kafkawire import columns
@@ -35,7 +36,6 @@ from sparkpipeline.source.schema import schema_text
 FETCH_BYTES = 4 << 20  # for all; a broker of 0.8.2 looks for the position of each fetch
 NO_TIME = datetime(1969, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)
 CORES = 2
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def access(broker: str) -> ClusterAccess:
@@ -87,29 +87,14 @@ class TupleSource(DataSource):
 
 def confluent(broker: str, topic: str, until: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For mapInArrow: a row is the number of a partition, which is read from 0 to until by consume(10000)."""
+    settings = {**confluent_consumer(broker, FETCH_BYTES), "check.crcs": True, "log_level": 3}
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from confluent_kafka import Consumer, TopicPartition
 
         for batch in batches:
             for partition in batch.column(0).to_pylist():
-                consumer = Consumer(
-                    {
-                        "bootstrap.servers": broker,
-                        "group.id": "bench",
-                        "api.version.request": False,
-                        "broker.version.fallback": "0.8.2.2",
-                        "enable.auto.commit": False,
-                        "auto.offset.reset": "earliest",
-                        "check.crcs": True,
-                        "log_level": 3,
-                        "fetch.message.max.bytes": FETCH_BYTES,
-                        "queued.min.messages": 1_000_000,  # with its defaults it stops fetching for a second at a time
-                        "queued.max.messages.kbytes": 512_000,
-                        "fetch.queue.backoff.ms": 5,
-                        "fetch.error.backoff.ms": 10,
-                    }
-                )
+                consumer = Consumer(settings)
                 consumer.assign([TopicPartition(topic, partition, 0)])
                 reached = 0
                 while reached < until:

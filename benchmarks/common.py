@@ -1,0 +1,89 @@
+"""What the benchmarks share.  Only the standard library is imported: peers.py runs where there is nothing else.
+
+peers = Peers(folder / "peers", {"kafka-python": ["kafka-python==1.4.7"]})
+peers.python, peers.absent      its interpreter; who could not be installed, and why
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+VERSION = "0.8.2.2"
+PARTITIONS = 4
+INSTALL_S = 300
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Peers:
+    """A virtual environment with other clients; folder is made, and thrown away with what holds it.
+
+    packages  what each of them needs; one that cannot be installed is in .absent, with the reason
+    beside    folders whose packages the environment sees as well
+    """
+
+    def __init__(self, folder: Path, packages: Mapping[str, Sequence[str]], beside: Iterable[Path] = ()) -> None:
+        venv.create(folder, with_pip=True)
+        self.python = folder / "bin" / "python"
+        self.absent: dict[str, str] = {}
+        own = next((folder / "lib").glob("python*/site-packages"))
+        (own / "outer.pth").write_text("".join(f"{path}\n" for path in beside))
+        for who, wanted in packages.items():
+            why = self._installed(wanted)
+            if why is not None:
+                self.absent[who] = f"not installed: {why}"
+
+    def _installed(self, packages: Sequence[str]) -> str | None:
+        command = [str(self.python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S)
+        return last_line(done.stderr, "pip failed") if done.returncode else None
+
+
+def last_line(printed: str, otherwise: str) -> str:
+    """What a process said at its end; otherwise, when it said nothing."""
+    return (printed.strip().splitlines() or [otherwise])[-1]
+
+
+def tell(row: Mapping[str, object]) -> None:
+    """A result on stderr, the moment it is there."""
+    print(", ".join(f"{name} {value}" for name, value in row.items()), file=sys.stderr, flush=True)
+
+
+def checked(same: bool) -> str:
+    """How a table says whether all messages were there."""
+    return "yes" if same else "DIFFERS"
+
+
+def seconds_between(began: str, ended: str) -> float:
+    """Of two times as kafka.tools' performance tests print them."""
+    first, last = (datetime.strptime(text, "%Y-%m-%d %H:%M:%S:%f") for text in (began, ended))
+    return (last - first).total_seconds()
+
+
+def cpu_of(pid: int, with_children: bool = False) -> float:
+    """User and system seconds a process has used so far, all its threads; with_children: and those of its children
+    that have ended.  Raises OSError when there is no such process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11 : 15 if with_children else 13])) / TICKS
+
+
+def confluent_consumer(broker: str, fetch_bytes: int) -> dict[str, object]:
+    """Settings of a confluent_kafka.Consumer that reads 0.8.2 as fast as it can; checksums are off, its default."""
+    return {
+        "bootstrap.servers": broker,
+        "group.id": "bench",
+        "api.version.request": False,
+        "broker.version.fallback": VERSION,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "fetch.message.max.bytes": fetch_bytes,
+        "queued.min.messages": 1_000_000,  # with its defaults it stops fetching for a second at a time
+        "queued.max.messages.kbytes": 512_000,
+        "fetch.queue.backoff.ms": 5,
+        "fetch.error.backoff.ms": 10,
+    }
