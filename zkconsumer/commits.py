@@ -30,6 +30,7 @@ RETRY_S = 1.0  # after a commit that failed; the interval may be a minute
 
 Results = dict[TopicPartition, Exception | None]
 StillOurs = Callable[[list[TopicPartition]], Collection[TopicPartition]]
+BeforeCommit = Callable[[Mapping[TopicPartition, int]], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Commits:
     still_ours(tps)   those of them that are, after somebody else wrote their offset; ConsumerError: that cannot be told
     on_failed(error)  committing begins to fail
     patience()        for the commits that are tried again; None: none is
+    before(positions) called before each write of positions, with what is to be committed; must not raise
     lock              held during each commit: a change of the store goes between them
     """
 
@@ -59,6 +61,7 @@ class Commits:
         on_event: OnEvent,
         on_failed: Callable[[Exception], None] = lambda error: None,
         patience: Callable[[], Patience | None] = lambda: None,
+        before: BeforeCommit = lambda positions: None,
     ) -> None:
         self._store = store
         self._group = group
@@ -67,6 +70,7 @@ class Commits:
         self._on_event = on_event
         self._on_failed = on_failed
         self._patience = patience
+        self._before = before
         self.lock = Lock()  # a commit on the timer must not land after the one at release
         self._due = Event()
         self._failing = False
@@ -135,6 +139,7 @@ class Commits:
         positions = {cursor.tp: at for cursor, at in wanted.items()}
         if any(cursor.committed != at for cursor, at in wanted.items()):
             self._failpoints()
+        self._before(positions)
         results = self._store.commit(self._group, positions, self._lease) if positions else {}
         foreign = [e for e in results.values() if isinstance(e, ForeignWrite)]
         if foreign:

@@ -13,6 +13,7 @@ from kafkawire.errors import CorruptMessage, WireError
 from kafkawire.groupnodes import Registration
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
+from zkconsumer.commits import BeforeCommit
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.controls import Controls
 from zkconsumer.errors import Closed, ConsumerError
@@ -60,6 +61,7 @@ class Engine:
         decoders: Decoders = (None, None),
         observe: Callable[[MessageSet], object] | None = None,
         store: OffsetStore | None = None,
+        before_commit: BeforeCommit = lambda positions: None,
     ) -> None:
         self._config = config
         self._dialect = dialect
@@ -93,6 +95,7 @@ class Engine:
             self._make_cursor,
             self._make_fetcher,
             on_event,
+            before_commit,
         )
         self.side: Side = FixedSide(parts, store) if config.partitions else GroupSide(parts, on_fence)
         self._commits = self.side.commits
@@ -135,6 +138,7 @@ class Engine:
             config.corrupt_policy,
             self.hooks,
             self._crew.spawn,
+            config.fetcher_backoff_ms / 1000,
         )
 
     # start and end ------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from kafkawire.dialects import Dialect
 from kafkawire.groupnodes import Registration
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from zkconsumer.commits import Commits, Patience, StillOurs
+from zkconsumer.commits import BeforeCommit, Commits, Patience, StillOurs
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.events import OnEvent
 from zkconsumer.fetching.cursor import Cursor
@@ -50,6 +50,7 @@ class Parts:
     make_cursor: Callable[[TopicPartition, str, str], Cursor]
     make_fetcher: Callable[[Broker, Fetchers], Fetcher]
     on_event: OnEvent
+    before_commit: BeforeCommit = lambda positions: None
 
     def fetchers(self, source: LeaderSource) -> Fetchers:
         pause_s = self.config.refresh_leader_backoff_ms / 1000
@@ -59,7 +60,8 @@ class Parts:
         self, store: OffsetStore, still_ours: StillOurs, patience: Callable[[], Patience | None] = lambda: None
     ) -> Commits:
         group = self.config.group_id
-        return Commits(store, group, self.lease, still_ours, self.on_event, self.hooks.error, patience)
+        before = self.before_commit
+        return Commits(store, group, self.lease, still_ours, self.on_event, self.hooks.error, patience, before)
 
 
 class Side(Protocol):

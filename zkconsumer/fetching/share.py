@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from groundwork.crew import now
 from kafkawire.model import MessageSet
 from zkconsumer.fetching.progress import Progress, ShareTicket
 
@@ -51,6 +52,16 @@ class Share:
 
     def may_hand_out(self) -> bool:
         return self.cursor.may_hand_out(self)
+
+    @property
+    def stint(self) -> object:
+        """The same object for all sets of a partition from one beginning to the next: another one says that reading
+        began anew, most likely at another position."""
+        return self._progress
+
+    def holds(self) -> bool:
+        """Nobody else can own the partition yet: the lease holds and it was not let go.  Asking changes nothing."""
+        return not self._progress.closed and now() < self.cursor.lease.valid_until
 
     # committed first ----------------------------------------------------------------------------------------------
 
