@@ -25,6 +25,7 @@ from groundwork.hub import HubStopped, OwnThread, Which, pick_hub
 from groundwork.options import warnings_of
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.groupnodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
+from zkconsumer.commits import BeforeCommit
 from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.connectorcalls import ConnectorCalls
 from zkconsumer.engine import Engine
@@ -54,6 +55,8 @@ class ConsumerConnector(ConnectorCalls):
     offset_store             keeps the positions of fixed partitions, instead of the file of offsets.file: an
                              OffsetStore (zkconsumer.offsets.store).  Called in one plain thread of its own, also while
                              it is made ready and at the end; it may wait
+    before_commit(positions) called with what is about to be committed, before each write of positions.  In the hub;
+                             must not raise, and while it runs nothing is committed
 
     With option partitions nothing is shared: just these are read, and no ZooKeeper is needed.  What is said of groups
     and of ZooKeeper does not apply then, and who reads what twice is for the programs to settle.
@@ -69,6 +72,7 @@ class ConsumerConnector(ConnectorCalls):
         on_death: Callable[[str, BaseException], object] = lambda name, error: None,
         listener: ConsumerListener | None = None,
         offset_store: OffsetStore | None = None,
+        before_commit: BeforeCommit = lambda positions: None,
     ) -> None:
         if not isinstance(config, ConsumerConfig):
             config = load_consumer(ConsumerConfig, config, "ConsumerConnector")
@@ -83,6 +87,7 @@ class ConsumerConnector(ConnectorCalls):
         self._on_fence = on_fence
         self._on_death = on_death
         self._offset_store = offset_store
+        self._before_commit = before_commit
         self._listener = listener if listener is not None else ConsumerListener()
         self._metrics: ConsumerMetrics | None = None
         self._lock = threading.Lock()
@@ -163,6 +168,7 @@ class ConsumerConnector(ConnectorCalls):
                 decoders,
                 self._metrics.observe if self._metrics is not None else None,
                 self._offset_store,
+                self._before_commit,
             )
         try:
             self._hub.call(self._engine.start)
