@@ -41,6 +41,19 @@ class Counting(Protocol):
         ...
 
 
+@runtime_checkable
+class Placing(Protocol):
+    """A ticket that hears where its messages were stored; done() or failed() comes after."""
+
+    def placed(self, count: int, offset: int | None, exact: bool) -> None:
+        """The next messages.  offset: of the first of them, or less; None where the broker did not say.
+
+        exact: it is just that; not where a wrapper stands before it in the same request, which may hold more messages
+        than are counted.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long what fails is tried again.  retries < 0: for ever (topic_wait_s bounds unknown topics all the same)."""
@@ -107,10 +120,15 @@ class Outcomes:
         self.counters.messages += batch.count
         self.counters.bytes += batch.size
         self._troubles.flows(batch.tp, now)
+        exact = True
         for piece in batch.pieces:
-            if isinstance(piece.item.ticket, Counting) and not piece.item.over:
-                piece.item.ticket.stored(piece.part.count, base_offset if base_offset >= 0 else None)
+            ticket, offset = piece.item.ticket, base_offset if base_offset >= 0 else None
+            if isinstance(ticket, Counting) and not piece.item.over:
+                ticket.stored(piece.part.count, offset)
+            elif isinstance(ticket, Placing) and not piece.item.over:
+                ticket.placed(piece.part.count, offset, exact)
             base_offset += piece.part.count if base_offset >= 0 else 0
+            exact = exact and not piece.part.codec
             self._piece_stored(piece)
 
     def hopeless(self, view: ClusterView, now: float, answered: bool) -> bool:
