@@ -1,0 +1,120 @@
+"""The offset map of a mirror: where the messages of source partitions lie in the target.  Values only.
+
+A *stint* is one mirror's unbroken forwarding of one source partition, from a position on until it lets go or dies; the
+next begins where something was committed, so it may send again what an earlier one had sent.  Stints of a source
+partition follow each other and never overlap: each ends before the next owner may begin.
+
+    Begun(source, position, at_ms, keeps)         a stint began there; keeps: all goes to the partition of that number
+    Entry(source, target, position, low, high)    messages of the source from `position` on that went, and will go, to
+                                                  `target` lie at offsets >= low; those before it at offsets < high
+    Reached(source, position)                     everything before it is acknowledged, and written down here
+
+Why an entry is safe whatever happens later:
+- low is the base offset of an acknowledged request (or the end the log had then).  Later messages are sent after that
+  answer, by this mirror or by the next owner, and a log only grows: they come to lie behind it.
+- A request without an answer is sent again.  Only the copy whose answer came is in the map.  The other one may lie
+  before (then it is read by nobody who starts at low, and the acknowledged one is) or, when the broker was slow,
+  behind (then it is read twice).  It is never the only copy from `position` on.
+- A new stint repeats messages at larger offsets; the old copies stay where they are.  So an entry remains true, and of
+  all that are true for a position the largest low is the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kafkawire.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A stint of a source partition began at position; at_ms since 1970 orders those of several mirrors.
+
+    keeps None: nothing was sent yet, so its route is not chosen.
+    """
+
+    source: TopicPartition
+    position: int
+    at_ms: int
+    keeps: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """See above.  high None: not known (a wrapper tells how many messages it holds only when it is opened)."""
+
+    source: TopicPartition
+    target: TopicPartition
+    position: int
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Everything of the source partition before position is acknowledged and in this map."""
+
+    source: TopicPartition
+    position: int
+
+
+Record = Begun | Entry | Reached
+
+
+@dataclass(slots=True)
+class Stint:
+    """One stint as far as it is written down.  entries: by target, in the order they were made."""
+
+    begun: Begun
+    reached: int
+    entries: dict[TopicPartition, list[Entry]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMap:
+    """Stints by source partition, oldest first."""
+
+    stints: Mapping[TopicPartition, Sequence[Stint]] = field(default_factory=dict)
+
+    def pairs(self) -> set[tuple[TopicPartition, TopicPartition]]:
+        """Which source partition sent to which target partition."""
+        return {(s, t) for s, stints in self.stints.items() for stint in stints for t in stint.entries}
+
+    def last(self, source: TopicPartition, target: TopicPartition) -> Entry | None:
+        """The newest entry of a pair."""
+        for stint in reversed(self.stints.get(source, ())):
+            if stint.entries.get(target):
+                return stint.entries[target][-1]
+        return None
+
+
+def gathered(records: Iterable[Record]) -> OffsetMap:
+    """The map that one mirror's records make, in the order they were written.
+
+    A record of a source partition without a Begun before it says nothing and is left out.
+    """
+    stints: dict[TopicPartition, list[Stint]] = {}
+    for record in records:
+        if isinstance(record, Begun):
+            stints.setdefault(record.source, []).append(Stint(record, record.position))
+            continue
+        mine = stints.get(record.source)
+        if not mine:
+            continue
+        if isinstance(record, Reached):
+            mine[-1].reached = max(mine[-1].reached, record.position)
+        else:
+            mine[-1].entries.setdefault(record.target, []).append(record)
+    return OffsetMap(stints)
+
+
+def merged(maps: Iterable[OffsetMap]) -> OffsetMap:
+    """One map of those of all members of a group: partitions move between them, and stints are put in order of time."""
+    stints: dict[TopicPartition, list[Stint]] = {}
+    for each in maps:
+        for source, some in each.stints.items():
+            stints.setdefault(source, []).extend(some)
+    for some in stints.values():
+        some.sort(key=lambda stint: stint.begun.at_ms)
+    return OffsetMap(stints)

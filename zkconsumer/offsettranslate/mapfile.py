@@ -1,0 +1,73 @@
+"""The file of an offset map: lines that are only ever added, and that survive kill -9.
+
+What was synced stays; a process that dies leaves at most one line cut short, at the end, and a power cut some bytes
+without sense there: neither was relied upon, and both are left out by who reads and cut off by who opens it again.
+Nonsense before lines that make sense is MapDamaged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from zkconsumer.errors import ConsumerError
+from zkconsumer.offsettranslate.entries import OffsetMap, Record, gathered
+from zkconsumer.offsettranslate.text import Header, MapDamaged, read_header, read_line
+
+
+@dataclass(frozen=True, slots=True)
+class MapFile:
+    """A map as read.  header None: nothing was written yet.  length: bytes of its whole lines."""
+
+    header: Header | None
+    records: tuple[Record, ...]
+    length: int
+
+    @property
+    def map(self) -> OffsetMap:
+        return gathered(self.records)
+
+
+def read_map(path: str | os.PathLike[str]) -> MapFile:
+    """A map as it is now, also while a mirror writes it.  Raises ConsumerError, MapDamaged."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as why:
+        raise ConsumerError(f"offset map {path} cannot be read: {why.strerror}") from why
+    return understood(data, str(path))
+
+
+def understood(data: bytes, name: str) -> MapFile:
+    """The same from bytes; name is for the message."""
+    header: Header | None = None
+    records: list[Record] = []
+    length = at = 0
+    bad: tuple[int, str] | None = None  # the first line without sense, and why
+    for number, line in enumerate(_lines(data), start=1):
+        at += len(line) + 1
+        try:
+            text = line.decode()
+            record = read_line(text) if header is not None else None
+            header = header or read_header(text)
+        except ValueError as why:  # also what is no UTF-8, and no JSON
+            if number == 1 and b"\0" not in line:
+                raise MapDamaged(f"offset map {name}: {why}; name another file") from None
+            bad = bad or (number, str(why))
+            continue
+        if bad is not None:
+            raise MapDamaged(f"offset map {name}: line {bad[0]}: {bad[1]}; and what follows makes sense again: "
+                             "look at it, or move it away and let the mirror begin a new one")  # fmt: skip
+        if record is not None:
+            records.append(record)
+        length = at
+    return MapFile(header, tuple(records), length)
+
+
+def _lines(data: bytes) -> Iterator[bytes]:
+    """Whole lines without their ends."""
+    at = 0
+    while (end := data.find(b"\n", at)) >= 0:
+        yield data[at:end]
+        at = end + 1

@@ -1,0 +1,88 @@
+"""Records of an offset map as lines of text, and back.  A line is a JSON array:
+
+    ["map", 1, "SOURCE", "GROUP"]                                            the first line: whose it is
+    ["begin", "orders", 0, 1200, "same" | "keys" | "", 1763700000000]        source, position, route, ms since 1970
+    ["at", "orders", 0, "orders", 0, 1200, 57000, 57000]                     source, target, position, low, high | null
+    ["reached", "orders", 0, 1500]                                           source, position
+
+A partition of 0.7 is text, "BROKER-INDEX".
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from kafkawire.model import PartitionId, TopicPartition
+from zkconsumer.errors import ConsumerError
+from zkconsumer.offsetplan.spelling import WrongUsage, parse_partition
+from zkconsumer.offsettranslate.entries import Begun, Entry, Reached, Record
+
+VERSION = 1
+ROUTES = {"same": True, "keys": False, "": None}
+NAMES = {keeps: name for name, keeps in ROUTES.items()}
+
+
+class MapDamaged(ConsumerError):
+    """An offset map that cannot be understood; names the file or topic and the line."""
+
+
+class Header(NamedTuple):
+    """Whose map it is: the name of the source in the mirror's configuration, and the mirror's group there."""
+
+    source: str
+    group: str
+
+
+def header_line(header: Header) -> str:
+    return _line(["map", VERSION, *header])
+
+
+def read_header(line: str) -> Header:
+    """Raises ValueError."""
+    match json.loads(line):
+        case ["map", 1, str(source), str(group)]:
+            return Header(source, group)
+        case ["map", version, *_]:
+            raise ValueError(f"it is an offset map of version {version}, and this program reads version {VERSION}")
+    raise ValueError("it is no offset map")
+
+
+def line_of(record: Record) -> str:
+    match record:
+        case Begun(source, position, at_ms, keeps):
+            return _line(["begin", *_tp(source), position, NAMES[keeps], at_ms])
+        case Entry(source, target, position, low, high):
+            return _line(["at", *_tp(source), *_tp(target), position, low, high])
+        case Reached(source, position):
+            return _line(["reached", *_tp(source), position])
+
+
+def read_line(line: str) -> Record:
+    """Raises ValueError for what is no record."""
+    try:
+        match json.loads(line):
+            case ["begin", str(topic), partition, int(position), str(route), int(at_ms)] if route in ROUTES:
+                return Begun(_partition(topic, partition), position, at_ms, ROUTES[route])
+            case ["at", str(topic), partition, str(other), there, int(position), int(low), (int() | None) as high]:
+                return Entry(_partition(topic, partition), _partition(other, there), position, low, high)
+            case ["reached", str(topic), partition, int(position)]:
+                return Reached(_partition(topic, partition), position)
+    except WrongUsage as why:
+        raise ValueError(str(why)) from None
+    raise ValueError(f"{line[:80]!r} is no line of an offset map")
+
+
+def _line(values: list[object]) -> str:
+    return json.dumps(values, separators=(",", ":")) + "\n"
+
+
+def _tp(tp: TopicPartition) -> tuple[str, int | str]:
+    return tp.topic, tp.partition if isinstance(tp.partition, int) else str(tp.partition)
+
+
+def _partition(topic: str, partition: object) -> TopicPartition:
+    if isinstance(partition, int) and not isinstance(partition, bool) and partition >= 0:
+        return TopicPartition(topic, partition)
+    found: PartitionId = parse_partition(str(partition))
+    return TopicPartition(topic, found)
