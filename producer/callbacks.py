@@ -10,6 +10,7 @@ from typing import Any
 from groundwork.crew import Crew, Event, Queue
 from groundwork.hub import PlainQueue, start_plain_thread
 from producer.delivery import Called, Delivery, Listener
+from producer.errors import raised_by_users
 from producer.handlers import Promise
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,8 @@ class Callbacks:
 
     def __init__(self, own: bool) -> None:
         self.failed = 0
-        self.first: Exception | None = None
+        self.first: BaseException | None = None
+        self._theirs = raised_by_users(own)
         self._own = own
         self._jobs: Any = PlainQueue() if own else Queue()
         self._ended: Any = threading.Event() if own else Event()
@@ -70,7 +72,7 @@ class Callbacks:
                     self._waiting -= 1
                 try:
                     listener(delivery)
-                except Exception as exc:
+                except self._theirs as exc:
                     self.failed += 1
                     self.first = self.first or exc
                     log.error("a delivery callback raised %s: %s (%r)", type(exc).__name__, exc, delivery, exc_info=exc)

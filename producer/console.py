@@ -5,6 +5,8 @@ Exit codes: 0 all stored · 1 something was not, or no broker answers · 2 usage
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -63,8 +65,10 @@ def main(
 ) -> None:
     """Send the lines of standard input to a topic, one message a line, as bytes.
 
-    Ctrl-C sends what was read so far.
+    Ctrl-C and SIGTERM send what was read so far.
     """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # as long as the process
     switches = {
         "--broker-list": ("metadata.broker.list", broker_list),
         "--zookeeper": ("zookeeper.connect", zookeeper),
@@ -80,11 +84,15 @@ def main(
         separator = _separator(key_separator, given)
         config = _config(switches, given)
         check_topic(topic)
+        if sys.stdin is None:
+            raise click.UsageError("standard input is closed: the lines are read from it")
         producer = Producer(config, hub="own")
+        producer.start()
     except (OptionError, click.UsageError, LocalError) as wrong:
         _end(str(wrong), USAGE)
     for sentence in warnings_of(config):
         click.echo(f"zkproducer: {sentence}", err=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as ctrl-C: what was read is sent
     sys.exit(run(producer, topic, sys.stdin.buffer, separator))
 
 
@@ -143,6 +151,9 @@ def run(producer: Producer, topic: str, lines: BinaryIO, separator: bytes | None
         except KeyboardInterrupt:
             interrupted = True
             click.echo(INTERRUPTED, err=True)
+        except OSError as broken:  # the producer's own are WireErrors
+            click.echo(f"zkproducer: standard input: {broken}; sending what was read", err=True)
+            code = FAILED
     return _finish(producer, interrupted, told=code != 0) or code
 
 

@@ -53,3 +53,9 @@ class HandlerFailed(WireError):
 
 class Closed(WireError):
     """The producer was closed before, or while, this message waited."""
+
+
+def raised_by_users(own: bool) -> tuple[type[BaseException], ...]:
+    """What a program's own code may raise in a thread of ours: sys.exit() there would end just that thread, without a
+    word.  Not own: in a greenlet of the program's hub, where it ends the program, as it is meant to."""
+    return (Exception, SystemExit) if own else (Exception,)

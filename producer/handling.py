@@ -17,7 +17,7 @@ from groundwork.crew import Crew
 from groundwork.hub import start_plain_thread
 from producer.config import ProducerConfig
 from producer.delivery import Called, Flag
-from producer.errors import Closed, HandlerFailed, QueueFull
+from producer.errors import Closed, HandlerFailed, QueueFull, raised_by_users
 from producer.handlers import CallbackHandler, EventHandler, Item, Promise, Sending
 from producer.hooks import Hooks
 
@@ -59,7 +59,7 @@ class HandlerQueue:
         self.waiting = self.handled = self.dropped = 0
         self._config = config
         self._callbacks = callbacks or CallbackHandler()
-        self._hooks = Hooks(self._callbacks)
+        self._hooks = Hooks(self._callbacks, own)
         self._events = events
         self._send, self._sending, self._encode = send, sending, encode
         self._not_put, self._call, self._own, self._flag = not_put, call, own, flag
@@ -67,6 +67,7 @@ class HandlerQueue:
         self._lock = threading.Lock()
         self._came, self._room = flag(), flag()
         self._running = self._closed = False
+        self._theirs = raised_by_users(own)
         self._open: set[Promise] = set()  # of what was queued, until it is sent or told
         self._given_up = False  # whatever the worker still does changes nothing
         self._putting = False  # the producer is just given a message
@@ -129,7 +130,7 @@ class HandlerQueue:
             if handler is not None:
                 try:
                     handler.close()
-                except Exception as exc:
+                except self._theirs as exc:
                     log.error("%s: close raised %s: %s", type(handler).__name__, type(exc).__name__, exc, exc_info=exc)
         told.set()
 
@@ -243,7 +244,7 @@ class HandlerQueue:
         self._hooks.at = "event.handler: handle"
         try:
             events.handle(items, self._sending, self._encode)
-        except Exception as exc:  # a user's code may raise anything
+        except self._theirs as exc:
             self._hooks.at = ""
             reason = HandlerFailed(f"event.handler: handle raised {type(exc).__name__}: {exc}")
             reason.__cause__ = exc
@@ -263,9 +264,9 @@ class HandlerQueue:
             self._putting, self._hooks.at = True, "serializer.class or partitioner.class"
         try:
             self._send(item)
-        except Exception as exc:  # what send() would have raised to its caller
+        except self._theirs as exc:  # what send() would have raised to its caller
             self._putting, self._hooks.at = False, ""
-            self._fail([item], exc)
+            self._fail([item], exc if isinstance(exc, Exception) else HandlerFailed(f"an encoder raised {exc!r}"))
         else:
             self._over([item], put=True)
 

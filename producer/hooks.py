@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from producer.errors import HandlerFailed
+from producer.errors import HandlerFailed, raised_by_users
 from producer.handlers import CallbackHandler, Item
 
 log = logging.getLogger(__name__)
@@ -23,8 +23,9 @@ class Made(NamedTuple):
 class Hooks:
     """at: where the worker is in somebody else's code; empty: it is not."""
 
-    def __init__(self, callbacks: CallbackHandler) -> None:
+    def __init__(self, callbacks: CallbackHandler, own: bool) -> None:
         self.at = ""
+        self._theirs = raised_by_users(own)
         self._callbacks = callbacks
 
     def before(self, item: Item) -> Item:
@@ -52,7 +53,7 @@ class Hooks:
         self.at = f"callback.handler: {name}"
         try:
             items = call()
-        except Exception as exc:  # a user's code may raise anything
+        except self._theirs as exc:
             return Made([], came, _failed(name, exc))
         finally:
             self.at = ""
@@ -63,7 +64,7 @@ class Hooks:
         return Made(items, out, HandlerFailed(f"callback.handler: {name} took it out"))
 
 
-def _failed(hook: str, exc: Exception) -> HandlerFailed:
+def _failed(hook: str, exc: BaseException) -> HandlerFailed:
     failed = HandlerFailed(f"callback.handler: {hook} raised {type(exc).__name__}: {exc}")
     failed.__cause__ = exc
     return failed

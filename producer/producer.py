@@ -200,6 +200,11 @@ class Producer:
         if self._resting:
             self.start()
         listed = [given] if isinstance(given, KeyedMessage | ProducerData) else given
+        if not isinstance(listed, list | tuple):
+            raise NotSent(
+                "send() takes a topic (text) and a value, or KeyedMessage, ProducerData or a list of these; not a "
+                f"{type(given).__name__} first"
+            )
         messages = [m for one in listed for m in (one.messages() if isinstance(one, ProducerData) else (one,))]
         deliveries = []
         for m in messages:
@@ -239,6 +244,7 @@ class Producer:
         """Flush within the time, then end, whatever is left.  Raises SendFailed as flush() does."""
         if self._forked:
             raise Closed(FORKED)
+        until = now() + timeout_s
         with self._starting:
             if self._closed:
                 return
@@ -247,7 +253,6 @@ class Producer:
             self._metrics.close()
         if not self._started:
             return
-        until = now() + timeout_s
         if self._front is not None:
             self._front.queue.close(timeout_s)
         self._buckets.close(Closed("the producer is closed"))

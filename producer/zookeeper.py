@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError
+from kazoo.hosts import collect_hosts
 
 from groundwork.crew import deadline, kazoo_handler, tls_context
 from groundwork.tls import TlsUnusable
@@ -40,7 +41,7 @@ class ZookeeperAway(WireError):
 class ZookeeperSource:
     """What producer.leaders.Metadata is, out of ZooKeeper.  changed() is called in the hub when something moved.
 
-    access: who we are there, and TLS; LocalError for files of it that cannot be used.
+    access: who we are there, and TLS.  LocalError for files of it, or a connect string, that cannot be used.
     brokers: ids of those that live, as last read; what they are is in the views.
     """
 
@@ -52,6 +53,10 @@ class ZookeeperSource:
         self.changed: Callable[[], object] = lambda: None
         self._connect, self._session_ms, self._connect_ms = connect, session_ms, connect_ms
         self._access = access
+        try:
+            collect_hosts(connect)
+        except ValueError as exc:
+            raise LocalError(f"zookeeper.connect '{connect}' is not host:port,host:port/chroot: {exc}") from None
         try:
             self._tls = access.tls.context(tls_context) if access.tls is not None else None
         except TlsUnusable as exc:
@@ -116,12 +121,8 @@ class ZookeeperSource:
                 raise
 
         handler.create_connection = create_connection
-        try:
-            return KazooClient(
-                hosts=self._connect, timeout=self._session_ms / 1000, handler=handler, **self._access.for_kazoo()
-            )
-        except ValueError as exc:
-            raise LocalError(f"zookeeper.connect '{self._connect}' is not host:port,host:port/chroot: {exc}") from None
+        who = self._access.for_kazoo()
+        return KazooClient(hosts=self._connect, timeout=self._session_ms / 1000, handler=handler, **who)
 
     def _watch(self, zk: Any, topics: Sequence[str]) -> None:
         """A watch on each list and topic, set again by itself; the first call of each is this read's own business."""

@@ -9,11 +9,15 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import pytest
 
+from producer.config import ProducerConfig
+from producer.console import run
+from producer.producer import Producer
 from tests.fakes.broker import Fail, FakeCluster, Wait
 
 MAIN = "from producer.console import main; main()"
@@ -218,3 +222,59 @@ def test_ctrl_c_sends_what_was_read():
         too_long.cancel()
         assert (child.returncode, said + more) == (0, b"interrupted: sending what was read\n")
         assert cluster.values("t", 0) == [b"one", b"two"]
+
+
+def test_closed_ends_are_no_accident():
+    with FakeCluster({"t": 1}) as cluster:
+        host, port = cluster.bootstrap[0]
+        command = [*COMMAND, "--broker-list", f"{host}:{port}", "--topic", "t"]
+        closed = {"stdin": 0, "stderr": 2}
+        done = {
+            name: subprocess.run(["sh", "-c", f'exec "$@" {number}>&-', "sh", *command], **piped, timeout=30)  # type: ignore[call-overload]
+            for (name, number), piped in zip(
+                closed.items(), ({"capture_output": True}, {"input": b"v\n", "stdout": subprocess.PIPE}), strict=True
+            )
+        }
+        assert (done["stdin"].returncode, done["stderr"].returncode) == (2, 0)
+        assert done["stdin"].stderr == b"zkproducer: standard input is closed: the lines are read from it\n"
+        assert cluster.values("t", 0) == [b"v"]
+
+
+def test_lines_that_cannot_be_read_end_it_after_what_was_read():
+    class Broken:
+        def __iter__(self) -> Iterator[bytes]:
+            yield b"v\n"
+            raise OSError(5, "Input/output error")
+
+        def isatty(self) -> bool:
+            return False
+
+    with FakeCluster({"t": 1}) as cluster:
+        producer = Producer(ProducerConfig(brokers=tuple(cluster.bootstrap)))
+        assert run(producer, "t", cast(BinaryIO, Broken()), None) == 1
+        assert cluster.values("t", 0) == [b"v"]
+
+
+def test_sigterm_sends_what_was_read():
+    release = threading.Event()
+    with FakeCluster({"t": 1}) as cluster:
+        cluster.script("produce", Wait(release))
+        host, port = cluster.bootstrap[0]
+        command = [*COMMAND, "--broker-list", f"{host}:{port}", "--topic", "t"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            assert child.stdin is not None
+            child.stdin.write(b"one\n")
+            child.stdin.flush()
+            cluster.wait(lambda: cluster.seen("produce"))
+            child.terminate()
+            release.set()
+            assert child.wait(20) == 0
+            assert child.stderr is not None
+            assert child.stderr.read() == b"interrupted: sending what was read\n"
+        assert cluster.values("t", 0) == [b"one"]
+
+
+def test_a_zookeeper_that_cannot_be_meant_is_a_wrong_command_line():
+    done = subprocess.run([*COMMAND, "--zookeeper", ":::", "--topic", "t"], input=b"v", capture_output=True, timeout=30)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"zkproducer: zookeeper.connect ':::' is not host:port,host:port/chroot")

@@ -229,6 +229,8 @@ def test_send_many_tells_what_was_taken_when_it_cannot_go_on():
         ({"partitioner": lambda k, n: -1}, {"key": b"k"}, PartitionerFailed, "gave back -1 for 2 partitions"),
         ({"partitioner": lambda k, n: k / n}, {"key": b"k"}, PartitionerFailed, "partitioner.class raised TypeError"),
         ({}, {"partition": 7}, PartitionerFailed, "t/7: topic t has 2 partitions"),
+        ({}, {"topic": None}, NotSent, "takes a topic .*; not a NoneType first"),
+        ({}, {"topic": b"t"}, NotSent, "takes a topic .*; not a bytes first"),
         ({}, {"topic": "a/b"}, InvalidTopic, "topic 'a/b': a name has letters"),
         ({}, {"topic": "x" * 300}, InvalidTopic, "300 characters, and at most 249"),
         ({}, {"topic": ".."}, InvalidTopic, r"is not '\.' or '\.\.'"),

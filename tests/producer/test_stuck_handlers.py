@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,8 @@ import pytest
 
 from groundwork.crew import Crew, Event
 from producer.config import ProducerConfig
-from producer.errors import Closed, SendFailed
+from producer.delivery import Delivery
+from producer.errors import Closed, HandlerFailed, SendFailed
 from producer.handlers import CallbackHandler, EventHandler, Item, Sending
 from producer.producer import Producer
 from tests.fakes.broker import FakeCluster
@@ -245,3 +247,27 @@ def test_what_after_enqueue_raises_takes_no_message_back(caplog):
             assert producer.send("t", b"v").result(WAIT_S).offset == 0
         assert "after_enqueue raised ValueError: no" in caplog.text
         assert cluster.values("t", 0) == [b"v"]
+
+
+def test_sys_exit_in_somebody_s_code_ends_no_thread_of_ours(caplog):
+    class Leaving(CallbackHandler):
+        def before_sending(self, items: list[Item]) -> list[Item]:
+            if items[0].value == b"leave":
+                sys.exit(3)
+            return items
+
+    def leave(delivery: Delivery) -> None:
+        heard.append(delivery)
+        sys.exit(4)
+
+    heard: list[Delivery] = []
+    with FakeCluster({"t": 1}) as cluster, caplog.at_level(logging.ERROR):
+        config = ProducerConfig(brokers=tuple(cluster.bootstrap), linger_ms=1, batch_messages=1)
+        producer = Producer(config, callback_handler=Leaving(), on_delivery=leave)
+        with pytest.raises(HandlerFailed, match="before_sending raised SystemExit: 3"):
+            producer.send("t", b"leave").result(WAIT_S)
+        assert [producer.send("t", b"v").result(WAIT_S).offset for _ in range(2)] == [0, 1]
+        with pytest.raises(SendFailed):
+            producer.close(WAIT_S)
+        assert len(heard) == 3
+        assert "a delivery callback raised SystemExit: 4" in caplog.text
