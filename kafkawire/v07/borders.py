@@ -14,8 +14,7 @@ import struct
 import zlib
 
 from kafkawire.primitives import Bytes
-from kafkawire.v07.reading import HEADS
-from kafkawire.v07.scanning import CODEC, ENTRY_OVERHEAD, HEAD, LOG_OVERHEAD, MAGIC_0, MAGIC_1, nonsense
+from kafkawire.v07.layout import CODEC, ENTRY_OVERHEAD, HEAD, HEADS, LOG_OVERHEAD, MAGIC_0, MAGIC_1, nonsense
 
 LARGEST = (1 << 25) - 1  # an entry of 32 MB or more is not looked for
 CHECKED_BYTES = 256 << 20  # of payloads, before the search is given up: a quarter of a second

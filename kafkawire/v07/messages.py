@@ -14,7 +14,6 @@ The formats are numbered -2 (magic 0) and -1 (magic 1): see scanning.py.
 
 from __future__ import annotations
 
-import struct
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -31,13 +30,14 @@ from kafkawire.v07.hopping import entry_at as entry_at
 from kafkawire.v07.indexing import index as index
 from kafkawire.v07.indexing import pieces as pieces
 from kafkawire.v07.indexing import pieces_by as pieces_by
-from kafkawire.v07.reading import HEADS, NOBODY, bad_crc, opened_messages
+from kafkawire.v07.layout import CODEC as CODEC
+from kafkawire.v07.layout import ENTRY_OVERHEAD as ENTRY_OVERHEAD
+from kafkawire.v07.layout import HEADS, LENGTH
+from kafkawire.v07.layout import LOG_APPEND_TIME as LOG_APPEND_TIME
+from kafkawire.v07.layout import LOG_OVERHEAD as LOG_OVERHEAD
+from kafkawire.v07.layout import LOWEST as LOWEST
+from kafkawire.v07.reading import NOBODY, bad_crc, opened_messages
 from kafkawire.v07.reading import messages as messages
-from kafkawire.v07.scanning import CODEC as CODEC
-from kafkawire.v07.scanning import ENTRY_OVERHEAD as ENTRY_OVERHEAD
-from kafkawire.v07.scanning import LOG_APPEND_TIME as LOG_APPEND_TIME
-from kafkawire.v07.scanning import LOG_OVERHEAD as LOG_OVERHEAD
-from kafkawire.v07.scanning import LOWEST as LOWEST
 from kafkawire.v07.scanning import Scan as Scan
 from kafkawire.v07.scanning import scan as scan
 from kafkawire.v07.wrappers import MAX_DEPTH as MAX_DEPTH
@@ -47,8 +47,6 @@ from kafkawire.v07.wrappers import wrapper as wrapper
 from kafkawire.v07.writing import Row as Row
 from kafkawire.v07.writing import encode as encode
 from kafkawire.v07.writing import wrap as wrap
-
-_INT32 = struct.Struct(">i")
 
 
 def message_set(
@@ -134,7 +132,7 @@ def _split_plain(part: Part) -> list[Part]:
     view = memoryview(part.entries)
     ends, at = [], 0
     while at < len(view):
-        at += LOG_OVERHEAD + int(_INT32.unpack_from(view, at)[0])
+        at += LOG_OVERHEAD + int(LENGTH.unpack_from(view, at)[0])
         ends.append(at)
     count = _middle(ends)
     if not count:

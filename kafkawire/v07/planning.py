@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.model import MessageSet, Run
 from kafkawire.primitives import Bytes
+from kafkawire.v07.layout import LENGTH, LOG_OVERHEAD
 from kafkawire.v07.reading import within
-from kafkawire.v07.scanning import HEAD, LOG_OVERHEAD
+from kafkawire.v07.scanning import hop
 from kafkawire.v07.wrappers import Wrapper, opened, wrapper
 
 
@@ -91,7 +92,7 @@ def _wanted(message_set: MessageSet, run: Run) -> Run:
     behind = message_set.start - (run.resume_at - run.end)  # the byte of the set that has the position start
     at, entries = run.begin, run.entries
     while at < behind:
-        after = at + LOG_OVERHEAD + HEAD.unpack_from(message_set.buffer, at)[0]
+        after = at + LOG_OVERHEAD + LENGTH.unpack_from(message_set.buffer, at)[0]
         if after > behind:
             break
         at, entries = after, entries - 1
@@ -108,16 +109,21 @@ def _cut(buffer: memoryview, run: Run, most_bytes: int) -> Iterator[Run]:
     """A plain run as runs of at most most_bytes, or of a single entry."""
     first = run.resume_at - run.end
     while run.end - run.begin > most_bytes:
-        at, entries = run.begin, 0
+        at, entries, until = run.begin, 0, run.begin + most_bytes
+        view = buffer[: min(run.end, until)]
         while True:
-            after = at + LOG_OVERHEAD + HEAD.unpack_from(buffer, at)[0]
-            if entries and after - run.begin > most_bytes:
+            at, more = hop(view, at, run.magic, until)
+            entries += more
+            after = at + LOG_OVERHEAD + LENGTH.unpack_from(buffer, at)[0]
+            if entries and after > until:
                 break
             at, entries = after, entries + 1
+            if at >= until:
+                break
         yield Run(run.begin, at, 0, run.magic, entries, first + at)
-        run = replace(run, begin=at, entries=run.entries - entries)
         if at >= run.end:
             return
+        run = replace(run, begin=at, entries=run.entries - entries)
     yield run
 
 

@@ -5,7 +5,6 @@ What is damaged is reported when the reader gets there: everything before it has
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -13,12 +12,12 @@ from dataclasses import dataclass
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.model import Message, MessageSet, PartitionId, Run
 from kafkawire.primitives import Bytes
-from kafkawire.v07.scanning import ENTRY_OVERHEAD, LOG_OVERHEAD
+from kafkawire.v07.alike import find, rows
+from kafkawire.v07.layout import ENTRY_OVERHEAD, HEADS, LENGTH, LOG_OVERHEAD
+from kafkawire.v07.scanning import AGAIN
 from kafkawire.v07.wrappers import OPEN_LIMIT, Wrapper, opened, wrapper
 
 PIECE_BYTES = 256 << 10
-HEADS = (struct.Struct(">ixI"), struct.Struct(">ixxI"))  # length and checksum, by format
-_INT32 = struct.Struct(">i")
 
 
 def messages(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Iterator[Message]:
@@ -39,7 +38,7 @@ def messages(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN
                 # Slices of bytes cost half of those of a view, and a piece of them stays in the processor's cache.
                 data = bytes(message_set.buffer[at : min(at + most, run.end)])
                 read = yield from _plain(walk, data, run.magic, at, first + at)
-                at, most = at + read, PIECE_BYTES if read else LOG_OVERHEAD + _INT32.unpack_from(data)[0]
+                at, most = at + read, PIECE_BYTES if read else LOG_OVERHEAD + LENGTH.unpack_from(data)[0]
 
 
 @dataclass(slots=True)
@@ -63,8 +62,22 @@ def _plain(walk: Walk, data: bytes, magic: int, base: int, first: int) -> Genera
     """
     topic, partition, start, check = walk.topic, walk.partition, walk.start, walk.check_crcs
     unpack, crc32, overhead = HEADS[magic].unpack_from, zlib.crc32, ENTRY_OVERHEAD[magic]
-    at, end = 0, len(data)
+    at, end, one_by_one = 0, len(data), 0  # up to the last they are not alike
     while at + overhead <= end:
+        if at >= one_by_one:
+            same = find(data, at, end, magic)
+            if same is not None:
+                here, step = first + at, same.step
+                for crc, value in rows(data, same):
+                    behind = here + step
+                    if behind > start:
+                        if check and crc32(value) != crc:
+                            raise bad_crc(value, crc, base + here - first, here)
+                        yield Message(topic, partition, here, None, value, None, None, None, behind)
+                    here = behind
+                at = one_by_one = same.end
+                continue
+            one_by_one = at + AGAIN
         length, crc = unpack(data, at)
         after = at + LOG_OVERHEAD + length
         if after > end:

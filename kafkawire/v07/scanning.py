@@ -1,33 +1,28 @@
 """Which entries of a fetched set are complete, and how they may travel: by hopping over their lengths, opening nothing.
 
-    entry = length:int32  magic:int8  [attributes:int8 in magic 1]  crc:uint32  payload
-            length counts all that follows it; attributes: bits 0-1 codec
-
-An entry has no offset of its own: its position in the log is that of the set and the bytes before it.  The two formats
-are numbered -2 (magic 0) and -1 (magic 1) here, so that no entry of 0.7 is ever taken for one of 0.8, whose magic 0 and
-1 are other formats.
+An entry has no offset of its own: its position in the log is that of the set and the bytes before it.
 """
 
 from __future__ import annotations
 
-import struct
-
-from kafkawire.errors import CorruptMessage, UnknownMagic
+from kafkawire.columns import ready
+from kafkawire.errors import CorruptMessage
 from kafkawire.model import Run
 from kafkawire.model import Scan as Scan
 from kafkawire.primitives import Bytes
+from kafkawire.v07.alike import hop as hop_alike
+from kafkawire.v07.layout import CODEC as CODEC
+from kafkawire.v07.layout import ENTRY_OVERHEAD as ENTRY_OVERHEAD
+from kafkawire.v07.layout import HEAD as HEAD
+from kafkawire.v07.layout import LENGTH
+from kafkawire.v07.layout import LOG_OVERHEAD as LOG_OVERHEAD
+from kafkawire.v07.layout import MAGIC_0 as MAGIC_0
+from kafkawire.v07.layout import MAGIC_1 as MAGIC_1
+from kafkawire.v07.layout import nonsense as nonsense
 
-MAGIC_0, MAGIC_1 = -2, -1  # the formats' numbers
-LOG_OVERHEAD = 4  # the length: what stands in front of the bytes that length counts
-ENTRY_OVERHEAD = {MAGIC_0: 9, MAGIC_1: 10}  # bytes of an entry besides its payload, by format
-LEAST = (5, 6)  # the smallest length field, by format
-LOWEST = 0  # as a start: positions are counted from the first byte
-CODEC = 0x03
-LOG_APPEND_TIME = 0x00  # no format of 0.7 has a time
-
-HEAD = struct.Struct(">iBB")  # length, magic, attributes (in magic 0 a byte of the checksum)
-_INT32 = struct.Struct(">i")
 _SMALLEST = ENTRY_OVERHEAD[MAGIC_0]
+_WORTH = 4096  # bytes: for less a call of the quicker loops costs more than it saves
+AGAIN = 8 * _WORTH  # bytes until the next try where it saved nothing
 
 
 def scan(buffer: Bytes, start: int) -> Scan:
@@ -37,7 +32,7 @@ def scan(buffer: Bytes, start: int) -> Scan:
     inside an entry reads such bytes, and must not be told to fetch two gigabytes.
     """
     unpack, total = HEAD.unpack_from, len(buffer)
-    at = begin = entries = plain = 0
+    at = begin = entries = plain = again = 0
     runs: list[Run] = []
     damage = None
     while at + _SMALLEST <= total:
@@ -56,6 +51,9 @@ def scan(buffer: Bytes, start: int) -> Scan:
         else:
             plain, entries = form, entries + 1
         at = end
+        if entries and at >= again and total - at > _WORTH:
+            at, more = hop(buffer, at, plain, total)
+            entries, again = entries + more, at if more else at + AGAIN
     else:
         damage = _short_tail(buffer, at, start)
     if entries:
@@ -64,23 +62,19 @@ def scan(buffer: Bytes, start: int) -> Scan:
     return Scan(at, start + at, tuple(runs), needed, damage)
 
 
-def nonsense(at: int, length: int, magic: int, start: int) -> CorruptMessage | None:
-    """What is wrong with an entry as far as its first five bytes tell."""
-    if length < LEAST[MAGIC_0]:
-        return CorruptMessage(f"impossible length {length}, the smallest is {LEAST[MAGIC_0]}", at, start + at)
-    if magic > 1:
-        return UnknownMagic(f"unknown magic {magic} of a message of 0.7", at, start + at)
-    if magic and length < LEAST[MAGIC_1]:
-        return CorruptMessage(f"impossible length {length} for magic 1", at, start + at)
-    return None
+def hop(buffer: Bytes, at: int, magic: int, limit: int) -> tuple[int, int]:
+    """Past complete plain entries of one format begun before `limit`, by the quicker form there is, which need not take
+    any: (where they end, how many)."""
+    quick = ready()
+    return hop_alike(buffer, at, magic, limit) if quick is None else quick.hop07(buffer, at, magic, limit)
 
 
 def _short_tail(buffer: Bytes, at: int, start: int) -> CorruptMessage | None:
-    """The same for a tail too short for the smallest entry."""
+    """What is wrong with a tail too short for the smallest entry."""
     left = len(buffer) - at
     if left < LOG_OVERHEAD:
         return None
-    (length,) = _INT32.unpack_from(buffer, at)
+    (length,) = LENGTH.unpack_from(buffer, at)
     return nonsense(at, length, buffer[at + LOG_OVERHEAD] if left > LOG_OVERHEAD else 0, start)
 
 
@@ -88,4 +82,4 @@ def _needed(buffer: Bytes) -> int:
     """Bytes of the first entry; where not even its length came, enough for that."""
     if len(buffer) < LOG_OVERHEAD:
         return _SMALLEST if len(buffer) else 0
-    return LOG_OVERHEAD + int(_INT32.unpack_from(buffer)[0])
+    return LOG_OVERHEAD + int(LENGTH.unpack_from(buffer)[0])

@@ -10,7 +10,7 @@ from kafkawire import compression
 from kafkawire.compression import CODEC_NAMES, GZIP, SNAPPY
 from kafkawire.errors import LocalError
 from kafkawire.primitives import Bytes
-from kafkawire.v07.scanning import LEAST, MAGIC_0, MAGIC_1
+from kafkawire.v07.layout import LEAST, MAGIC_0, MAGIC_1
 
 Row = tuple[int, Bytes | None, Bytes | None, int | None]  # as in 0.8: number, key, value, timestamp in ms
 

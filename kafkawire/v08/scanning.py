@@ -9,12 +9,13 @@ A set has no count and may be cut anywhere: its last entry is then left for the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 
 from kafkawire.columns import ready
 from kafkawire.errors import CorruptMessage, UnknownMagic
 from kafkawire.model import Run
 from kafkawire.model import Scan as Scan
+from kafkawire.neighbours import FEW as FEW
+from kafkawire.neighbours import alike as alike
 from kafkawire.primitives import Bytes
 
 LOG_OVERHEAD = 12  # offset and size: what stands in front of the bytes that size counts
@@ -26,7 +27,6 @@ LOG_APPEND_TIME = 0x08
 HEAD = struct.Struct(">qi4xH")  # offset, size, magic and attributes in one
 _START = struct.Struct(">qi")
 _WORTH = 4096  # bytes: for less a call of the quicker loops costs more than it saves
-FEW = 8  # entries: the same
 _PIECE = 128 << 10  # bytes looked at at once: they stay in the processor's cache
 _SPARSE = 512
 AGAIN = 8 * _WORTH  # bytes until the next try where neighbours were not alike
@@ -102,15 +102,6 @@ def hop_alike(buffer: Bytes, at: int, kind: int, least: int) -> tuple[int, int, 
         at, entries = at + count * step, entries + count
         last = _START.unpack_from(piece, (count - 1) * step)[0]
     return at, entries, last
-
-
-def alike(data: Bytes, at: int, step: int, count: int, places: Iterable[int]) -> int:
-    """How many of `count` entries of `step` bytes have the bytes at these places that the first has."""
-    for place in places:
-        first = bytes(data[at + place : at + place + 1])
-        column = bytes(data[at + place : at + count * step : step])
-        count = len(column) - len(column.lstrip(first))
-    return count
 
 
 def _first_wanted(buffer: Bytes, start: int) -> int:
