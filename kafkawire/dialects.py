@@ -1,5 +1,8 @@
 """What each Kafka release speaks and does, one row a release.  Everything above asks the dialect, never a version.
 
+The releases of 0.7 are another generation: other bytes, other ZooKeeper nodes, no acknowledgement, no keys, positions
+in bytes.  A capability below says so by what it means; nobody asks for the generation.
+
 Versions are pinned, not negotiated: 0.8 does not look at the version of Produce, Fetch, ListOffsets and Metadata and
 answers in v0 layout whatever was sent.  Releases from 0.11 on are spoken to in the newest versions we have tables for
 (they convert); 4.0 and later refuse those.
@@ -14,14 +17,18 @@ from types import ModuleType
 from typing import Literal
 
 from kafkawire.errors import LocalError
-from kafkawire.model import PartitionId
-from kafkawire.v08 import apis, znodes
+from kafkawire.model import BrokerPartition, PartitionId
+from kafkawire.v07 import messages as messages_v07
+from kafkawire.v07 import requests as requests_v07
+from kafkawire.v07 import znodes as znodes_v07
+from kafkawire.v08 import apis
 from kafkawire.v08 import messages as messages_v08
 from kafkawire.v08 import requests as requests_v08
+from kafkawire.v08 import znodes as znodes_v08
 
 Store = Literal["kafka", "zookeeper"]
 # bytes of an entry besides key and value, by message format
-ENTRY_OVERHEAD: Mapping[int, int] = {**messages_v08.ENTRY_OVERHEAD}
+ENTRY_OVERHEAD: Mapping[int, int] = {**messages_v07.ENTRY_OVERHEAD, **messages_v08.ENTRY_OVERHEAD}
 _GROUPS = (apis.HEARTBEAT, apis.LEAVE_GROUP, apis.SYNC_GROUP, apis.DESCRIBE_GROUPS, apis.LIST_GROUPS)
 
 
@@ -39,6 +46,16 @@ class Dialect:
     one_wrapper_per_set: bool  # several are refused (error 87)
     measures_whole_set: bool  # message.max.bytes is held against a whole plain set, not against each entry
     masks_hashes: bool  # its producer's default partitioner takes h & 0x7fffffff, not |h| (KAFKA-1469)
+    strategies: frozenset[str]  # ways to assign partitions that all members of a group know
+    has_keys: bool  # messages carry a key
+    answers_produce: bool  # a produce request can be acknowledged; else nobody learns what became of it
+    waits_for_data: bool  # a fetch waits on the broker (max wait, min bytes); else an empty answer comes at once
+    describes_itself: bool  # brokers tell brokers and partitions (Metadata); else only ZooKeeper knows
+    partitions_by_broker: (
+        bool  # partitions belong to brokers, come and go with them (BrokerPartition), have no replicas
+    )
+    position_unit: Literal["messages", "bytes"]  # what positions count; only entry borders are positions where bytes
+    drops_silently: bool  # what is too large is dropped without a word, the link stays open
     messages: ModuleType  # kafkawire.v08.messages, or its namesake of another generation
     requests: ModuleType
     znodes: ModuleType
@@ -54,24 +71,41 @@ class Dialect:
         where = f" for offsets in {store}" if api_key in (apis.OFFSET_COMMIT.key, apis.OFFSET_FETCH.key) else ""
         raise LocalError(f"Kafka {self.release} has no {name}{where}")
 
+    @property
+    def keeps_offsets(self) -> bool:
+        """Whether brokers keep groups' offsets in Kafka; else they are in ZooKeeper."""
+        return apis.OFFSET_COMMIT.key in self.versions
+
     def in_order(self, partitions: Iterable[PartitionId]) -> list[PartitionId]:
-        """Partitions as the range assignment of this generation sorts them: by number."""
+        """Partitions as the range assignment of this generation sorts them: by number; in 0.7 by name, as text."""
+        if self.partitions_by_broker:
+            return sorted(partitions, key=self.znode)
         return sorted(partitions, key=_number)
 
     def znode(self, partition: PartitionId) -> str:
         """A partition's name in ZooKeeper."""
-        return str(_number(partition))
+        return _pair(partition) if self.partitions_by_broker else str(_number(partition))
 
     def partition(self, text: str) -> PartitionId:
         """The partition of such a name.  LocalError when it is none."""
-        if not (text.isascii() and text.isdigit()):
+        if self.partitions_by_broker:
+            broker, dash, index = text.partition("-")
+            if dash and _is_number(broker) and _is_number(index):
+                return BrokerPartition(int(broker), int(index))
+            raise LocalError(f"{text!r} names no partition of Kafka {self.release}: broker-index is expected, as 0-3")
+        if not _is_number(text):
             raise LocalError(f"{text!r} names no partition of Kafka {self.release}: a number is expected")
         return int(text)
 
 
 def dialect(release: str) -> Dialect:
-    """The row of a release as brokers call themselves: "0.8.2.2" has that of 0.8.2.  LocalError for an unknown one."""
+    """The row of a release as brokers call themselves: "0.8.2.2" has that of 0.8.2, and "0.7" that of its last, 0.7.2.
+
+    LocalError for an unknown one.
+    """
     parts = release.strip().split(".")
+    if parts == ["0", "7"]:
+        return DIALECTS["0.7.2"]
     for length in range(len(parts), 0, -1):
         row = DIALECTS.get(".".join(parts[:length]))
         if row is not None and all(part.isascii() and part.isdigit() for part in parts):
@@ -102,6 +136,16 @@ def _ordinal(text: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _pair(partition: PartitionId) -> str:
+    if not isinstance(partition, BrokerPartition):
+        raise LocalError(f"partition {partition} is one of 0.8 or later: those of 0.7 belong to a broker")
+    return str(partition)
+
+
 def _number(partition: PartitionId) -> int:
     if not isinstance(partition, int):
         raise LocalError(f"partition {partition} is one of 0.7: Kafka 0.8 and later number theirs")
@@ -122,9 +166,17 @@ def _rows() -> dict[str, Dialect]:
         one_wrapper_per_set=False,
         measures_whole_set=False,
         masks_hashes=True,
+        strategies=frozenset({"range"}),
+        has_keys=True,
+        answers_produce=True,
+        waits_for_data=True,
+        describes_itself=True,
+        partitions_by_broker=False,
+        position_unit="messages",
+        drops_silently=False,
         messages=messages_v08,
         requests=requests_v08,
-        znodes=znodes,
+        znodes=znodes_v08,
     )
     v081 = replace(v080, release="0.8.1", zookeeper_offsets=True)
     v082 = _newer(
@@ -133,18 +185,47 @@ def _rows() -> dict[str, Dialect]:
         {apis.OFFSET_COMMIT: 1, apis.OFFSET_FETCH: 1, apis.GROUP_COORDINATOR: 0},
         codecs=frozenset({0, 1, 2, 3}),
     )
-    v082 = replace(v082, masks_hashes=False)
+    v082 = replace(v082, masks_hashes=False, strategies=frozenset({"range", "roundrobin"}))
     groups = dict.fromkeys(_GROUPS, 0)
     v09 = _newer(v082, "0.9", {apis.PRODUCE: 1, apis.FETCH: 1, apis.OFFSET_COMMIT: 2, apis.JOIN_GROUP: 0, **groups})
     v0100 = _newer(v09, "0.10.0", {apis.PRODUCE: 2, apis.FETCH: 2, apis.METADATA: 1, apis.API_VERSIONS: 0}, magic=1)
     v0101 = _newer(v0100, "0.10.1", {apis.LIST_OFFSETS: 1, apis.JOIN_GROUP: 1})
     v011 = replace(v0101, release="0.11", measures_whole_set=True)
     v24 = replace(v011, release="2.4", merges_wrappers=False, one_wrapper_per_set=True)
-    rows = [v080, v081, v082, v09, v0100, v0101, replace(v0101, release="0.10.2"), v011]
+    rows = [*_rows_of_07(), v080, v081, v082, v09, v0100, v0101, replace(v0101, release="0.10.2"), v011]
     rows += [replace(v011, release=name) for name in ("1.0", "1.1", "2.0", "2.1", "2.2", "2.3")]
     rows += [v24, *(replace(v24, release=f"2.{minor}") for minor in range(5, 9))]
     rows += [replace(v24, release=f"3.{minor}") for minor in range(10)]
     return {row.release: row for row in rows}
+
+
+def _rows_of_07() -> list[Dialect]:
+    """The rows of wire-protocol.md 1.8: no acknowledgement, no keys, positions in bytes."""
+    v070 = Dialect(
+        release="0.7.0",
+        versions=dict.fromkeys((apis.PRODUCE.key, apis.FETCH.key, apis.LIST_OFFSETS.key), 0),
+        zookeeper_offsets=False,
+        magic=-1,
+        formats=frozenset({-2, -1}),
+        codecs=frozenset({0, 1}),
+        merges_wrappers=False,
+        one_wrapper_per_set=False,
+        measures_whole_set=False,
+        masks_hashes=False,
+        strategies=frozenset({"range"}),
+        has_keys=False,
+        answers_produce=False,
+        waits_for_data=False,
+        describes_itself=False,
+        partitions_by_broker=True,
+        position_unit="bytes",
+        drops_silently=False,
+        messages=messages_v07,
+        requests=requests_v07,
+        znodes=znodes_v07,
+    )
+    v071 = replace(v070, release="0.7.1", codecs=frozenset({0, 1, 2}))
+    return [v070, v071, replace(v071, release="0.7.2", drops_silently=True)]
 
 
 def _newer(

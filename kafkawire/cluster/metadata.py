@@ -14,7 +14,6 @@ from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import LinkLost, WireError
 from kafkawire.model import Broker, PartitionId
 from kafkawire.net.links import Links
-from kafkawire.v08 import requests
 
 if TYPE_CHECKING:
     from kafkawire.dialects import Dialect
@@ -45,7 +44,7 @@ class MetadataSource:
 
         Raises Unreachable when no broker answers; a topic's own error is in ClusterView.errors.
         """
-        request = requests.metadata(self.dialect, topics)
+        request = self.dialect.requests.metadata(self.dialect, topics)
         tried: list[str] = []
         for broker in self._candidates():
             try:

@@ -1,9 +1,10 @@
 """A cluster as ZooKeeper describes it: brokers, topics, replicas and leaders.  Reads only; never creates a node.
 
-Every read asks for a window of its nodes before it waits for the first answer (kazoo's *_async): a thousand partitions
-cost five round trips, not a thousand.  A node that vanished in between is left out.  zk is any started KazooClient,
-already in its chroot; its exceptions (session over, not connected) go through as they are: who holds the session
-decides about them.
+zk is any started KazooClient, already in its chroot; its exceptions (session over, not connected) go through as they
+are: who holds the session decides about them.  A node that vanished in between is left out.
+
+    0.8 and later    a topic's node lists its partitions and their replicas, each partition's state node has its leader
+    0.7              a topic's children are the brokers that have a log of it, each says how many partitions: counted.py
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from kazoo.exceptions import NoNodeError
-
+from kafkawire.cluster import counted
+from kafkawire.cluster.noderead import WINDOW as WINDOW
+from kafkawire.cluster.noderead import children, read
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import RemoteError
 from kafkawire.model import Broker, PartitionId, TopicPartition
@@ -23,22 +25,28 @@ log = logging.getLogger(__name__)
 
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
-WINDOW = 200  # nodes asked for at a time: whoever shares the client waits behind no more than that
 _told: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # warnings by client
 
 
 class Znodes(Protocol):
-    """The node formats of one generation: the module kafkawire.v08.znodes.  What makes no sense is its NodeError."""
+    """The node formats of one generation: its module znodes.  What makes no sense is a NodeError."""
+
+    PARTITIONS_BY_BROKER: bool
 
     def broker(self, broker_id: int, text: str | bytes, /) -> Broker: ...
+
+
+class ListedZnodes(Znodes, Protocol):
+    """Those of a generation whose topics list their partitions."""
+
     def topic(self, text: str | bytes, where: str, /) -> Mapping[int, Sequence[int]]: ...
     def state(self, text: str | bytes, where: str, /) -> tuple[int | None, Sequence[int]]: ...
 
 
 def read_brokers(zk: Any, znodes: Znodes) -> dict[int, Broker]:
     """Live brokers by id.  One that has no address for us (TLS or SASL only) is left out, with a warning."""
-    ids = {int(name): f"{BROKERS}/{name}" for name in _children(zk, BROKERS) if name.isdigit()}
-    nodes = _read(zk, ids.values())
+    ids = {int(name): f"{BROKERS}/{name}" for name in children(zk, BROKERS) if name.isdigit()}
+    nodes = read(zk, ids.values())
     found: dict[int, Broker] = {}
     for broker, path in ids.items():
         try:
@@ -59,26 +67,32 @@ def _warn_once(zk: Any, text: str) -> None:
 
 def read_topics(zk: Any, znodes: Znodes) -> list[str]:
     """Names of all topics, sorted."""
-    return sorted(_children(zk, TOPICS))
+    return sorted(children(zk, TOPICS))
 
 
-def read_partitions(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str, dict[int, list[int]]]:
+def read_partitions(zk: Any, znodes: Any, topics: Iterable[str]) -> dict[str, dict[PartitionId, list[int]]]:
     """Replicas by partition for each of the topics that exists."""
+    if znodes.PARTITIONS_BY_BROKER:
+        return counted.read_partitions(zk, znodes, topics)
     paths = {topic: f"{TOPICS}/{topic}" for topic in topics}
-    nodes = _read(zk, paths.values())
+    nodes = read(zk, paths.values())
     found = {topic: znodes.topic(nodes[path], f"topic {topic}") for topic, path in paths.items() if path in nodes}
     return {topic: {p: list(r) for p, r in partitions.items()} for topic, partitions in found.items()}
 
 
-def read_leaders(zk: Any, znodes: Znodes, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+def read_leaders(zk: Any, znodes: Any, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
     """Leader's id of each partition; None: no leader now, or no such node (the controller has yet to write it)."""
     wanted = list(tps)
+    if znodes.PARTITIONS_BY_BROKER:
+        return counted.read_leaders(zk, wanted)
     states = _read_states(zk, znodes, wanted)
     return {tp: states[tp][0] if tp in states else None for tp in wanted}
 
 
-def read_view(zk: Any, znodes: Znodes, topics: Iterable[str]) -> ClusterView:
+def read_view(zk: Any, znodes: Any, topics: Iterable[str]) -> ClusterView:
     """Brokers, and the given topics with replicas, leaders and in-sync replicas."""
+    if znodes.PARTITIONS_BY_BROKER:
+        return counted.view(read_brokers(zk, znodes), counted.read_partitions(zk, znodes, topics))
     replicas = read_partitions(zk, znodes, topics)
     states = _read_states(zk, znodes, [TopicPartition(t, p) for t, partitions in replicas.items() for p in partitions])
     nobody: tuple[int | None, Sequence[int]] = (None, ())
@@ -92,28 +106,8 @@ def read_view(zk: Any, znodes: Znodes, topics: Iterable[str]) -> ClusterView:
 
 
 def _read_states(
-    zk: Any, znodes: Znodes, tps: Sequence[TopicPartition]
+    zk: Any, znodes: Any, tps: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int | None, Sequence[int]]]:
     paths = {tp: f"{TOPICS}/{tp.topic}/partitions/{tp.partition}/state" for tp in tps}
-    nodes = _read(zk, paths.values())
+    nodes = read(zk, paths.values())
     return {tp: znodes.state(nodes[path], str(tp)) for tp, path in paths.items() if path in nodes}
-
-
-def _children(zk: Any, path: str) -> list[str]:
-    try:
-        return list(zk.get_children(path))
-    except NoNodeError:
-        return []
-
-
-def _read(zk: Any, paths: Iterable[str]) -> dict[str, bytes]:
-    """The data of each node that is there."""
-    waiting, nodes = list(paths), dict[str, bytes]()
-    for at in range(0, len(waiting), WINDOW):
-        asked = [(path, zk.get_async(path)) for path in waiting[at : at + WINDOW]]
-        for path, answer in asked:
-            try:
-                nodes[path] = answer.get()[0]
-            except NoNodeError:
-                continue
-    return nodes

@@ -37,6 +37,7 @@ from kafkawire.groupnodes import thread_ids as thread_ids
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.nodetext import document, is_int, json_object
 
+PARTITIONS_BY_BROKER = False  # a topic has a list of its own
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kafkawire.dialects import DIALECTS, dialect
+from kafkawire.dialects import DIALECTS, ENTRY_OVERHEAD, dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import BrokerPartition
+from kafkawire.v07 import messages as messages_v07
+from kafkawire.v07 import requests as requests_v07
+from kafkawire.v07 import znodes as znodes_v07
 from kafkawire.v08 import apis, messages, requests, znodes
 
 P, F, L, M = (apis.PRODUCE.key, apis.FETCH.key, apis.LIST_OFFSETS.key, apis.METADATA.key)
@@ -73,6 +76,9 @@ def test_what_a_release_has_not_is_our_fault_and_named() -> None:
         ("2.8.2", "2.8"),
         ("3.9.1", "3.9"),
         (" 0.8.2 ", "0.8.2"),
+        ("0.7", "0.7.2"),
+        ("0.7.0", "0.7.0"),
+        ("0.7.2", "0.7.2"),
     ],
 )
 def test_a_release_as_brokers_call_themselves_maps_to_its_row(text: str, row: str) -> None:
@@ -83,14 +89,15 @@ def test_a_release_as_brokers_call_themselves_maps_to_its_row(text: str, row: st
     ("text", "nearest"),
     [
         ("0.8", "0.8.2"),
-        ("0.7.2", "0.8.0"),
+        ("0.7.3", "0.7.2"),
+        ("0.7.2.x", "0.7.2"),
         ("0.8.3", "0.8.2"),
         ("0.8.2-beta", "0.8.2"),
         ("4.1.0", "3.9"),
         ("0.8.2.x", "0.8.2"),
         ("0.12", "0.11"),
-        ("", "0.8.0"),
-        ("kafka", "0.8.0"),
+        ("", "0.7.0"),
+        ("kafka", "0.7.0"),
         ("2.10", "2.8"),
     ],
 )
@@ -106,19 +113,20 @@ def test_every_version_spoken_has_a_table() -> None:
 
 
 def test_lz4_came_with_0_8_2() -> None:
-    assert list(DIALECTS)[:2] == ["0.8.0", "0.8.1"]
-    assert [release for release, d in DIALECTS.items() if 3 in d.codecs] == list(DIALECTS)[2:]
+    assert list(DIALECTS)[3:5] == ["0.8.0", "0.8.1"]
+    assert [release for release, d in DIALECTS.items() if 3 in d.codecs] == list(DIALECTS)[5:]
 
 
 def test_several_wrappers_are_merged_up_to_2_3_and_refused_from_2_4_on() -> None:
     for release, d in DIALECTS.items():
         newer = release.startswith("3.") or release in ("2.4", "2.5", "2.6", "2.7", "2.8")
-        assert (d.merges_wrappers, d.one_wrapper_per_set) == (not newer, newer), release
+        kept = release.startswith("0.7")  # sets are appended as they are
+        assert (d.merges_wrappers, d.one_wrapper_per_set) == (not newer and not kept, newer), release
 
 
 def test_a_whole_set_is_measured_where_it_becomes_one_batch() -> None:
     assert [r for r, d in DIALECTS.items() if not d.measures_whole_set] == [
-        "0.8.0", "0.8.1", "0.8.2", "0.9", "0.10.0", "0.10.1", "0.10.2",
+        "0.7.0", "0.7.1", "0.7.2", "0.8.0", "0.8.1", "0.8.2", "0.9", "0.10.0", "0.10.1", "0.10.2",
     ]  # fmt: skip
 
 
@@ -136,3 +144,63 @@ def test_partitions_are_numbers_and_sort_as_numbers() -> None:
 def test_a_dialect_leads_to_the_modules_of_its_generation() -> None:
     d = dialect("0.8.2")
     assert (d.messages, d.requests, d.znodes) == (messages, requests, znodes)
+    old = dialect("0.7.1")
+    assert (old.messages, old.requests, old.znodes) == (messages_v07, requests_v07, znodes_v07)
+    assert d.describes_itself
+    assert not old.describes_itself
+
+
+@pytest.mark.parametrize("what", ["messages", "requests", "znodes"])
+def test_what_is_used_of_a_generation_is_there_in_the_other(what: str) -> None:
+    here, there = getattr(dialect("0.7"), what), getattr(dialect("0.8.2"), what)
+    shared = {
+        "messages": "message_set encode wrap check split count cut_short entry_at index pieces pieces_by READER "
+        "ENTRY_OVERHEAD LOG_OVERHEAD LOWEST CODEC scan wrapper MAX_DEPTH OPEN_LIMIT",
+        "requests": "fetch produce list_offsets metadata group_coordinator offset_commit offset_fetch join_group "
+        "sync_group heartbeat leave_group describe_groups list_groups api_versions CONSUMER FetchedPartition",
+        "znodes": "PARTITIONS_BY_BROKER BROKERS TOPICS CONSUMERS broker broker_path topic_path registration "
+        "registration_text ids member owners owner offsets offset consumer_id named_consumer_id thread_ids",
+    }[what].split()
+    assert [name for name in shared if not hasattr(here, name) or not hasattr(there, name)] == []
+
+
+def test_0_7_has_what_its_releases_have() -> None:
+    assert {release: d.codecs for release, d in DIALECTS.items() if release.startswith("0.7")} == {
+        "0.7.0": {0, 1}, "0.7.1": {0, 1, 2}, "0.7.2": {0, 1, 2},
+    }  # fmt: skip
+    assert [r for r, d in DIALECTS.items() if d.drops_silently] == ["0.7.2"]
+    old = dialect("0.7")
+    assert (old.magic, old.formats, old.position_unit) == (-1, {-2, -1}, "bytes")
+    for d in DIALECTS.values():
+        newer = not d.release.startswith("0.7")
+        assert {d.has_keys, d.answers_produce, d.waits_for_data, d.describes_itself} == {newer}, d.release
+        assert d.keeps_offsets == (newer and d.release not in ("0.8.0", "0.8.1"))
+
+
+def test_no_format_of_one_generation_is_one_of_another() -> None:
+    assert [d.formats for d in (dialect("0.7"), dialect("0.9"), dialect("2.8"))] == [{-2, -1}, {0}, {0, 1}]
+    assert ENTRY_OVERHEAD == {-2: 9, -1: 10, 0: 26, 1: 34}
+
+
+def test_what_0_7_cannot_is_our_fault_and_named() -> None:
+    old = dialect("0.7")
+    for ask in (
+        lambda: old.requests.metadata(old, None),
+        lambda: old.requests.group_coordinator(old, "g"),
+        lambda: old.requests.offset_commit(old, "g", {}),
+        lambda: old.requests.api_versions(old),
+    ):
+        with pytest.raises(LocalError, match=r"Kafka 0\.7\.2 has no "):
+            ask()
+
+
+def test_partitions_of_0_7_are_pairs_and_sort_as_text() -> None:
+    d = dialect("0.7")
+    pairs = [BrokerPartition(b, p) for b, p in ((2, 0), (0, 10), (0, 2), (10, 1), (0, 0))]
+    assert [d.znode(pair) for pair in d.in_order(pairs)] == ["0-0", "0-10", "0-2", "10-1", "2-0"]
+    assert d.partition("12-3") == BrokerPartition(12, 3)
+    for text in ("0", "", "-1", "1-", "-1-0", "1-2-3", "1-x", "１-0"):
+        with pytest.raises(LocalError, match=r"names no partition of Kafka 0\.7\.2: broker-index is expected"):
+            d.partition(text)
+    with pytest.raises(LocalError, match=r"partition 3 is one of 0\.8 or later"):
+        d.znode(3)
