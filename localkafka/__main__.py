@@ -1,4 +1,4 @@
-"""`python -m localkafka`: a real cluster until ctrl-C."""
+"""`python -m localkafka`: a cluster until ctrl-C: real brokers, or 0.7's in Python."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from groundwork.logs import set_up_logging
 from localkafka import releases
 from localkafka.cluster import Cluster
 from localkafka.errors import LocalKafkaError, last_lines
+from localkafka.seven.cluster import Cluster07
+from localkafka.seven.settings import RELEASES as SEVEN
 
 
 class Stop(Exception):
@@ -31,28 +33,39 @@ def _stop_on_signal() -> None:
 
 
 def _known(context: click.Context, parameter: click.Parameter, version: str) -> str:
+    if version in SEVEN:
+        return version
     try:
         return releases.startable(version).version
     except LocalKafkaError as error:
-        raise click.BadParameter(str(error)) from error
+        raise click.BadParameter(f"{error}; of 0.7 there are {', '.join(SEVEN)}") from error
 
 
 @click.command(
-    help="Start a real ZooKeeper and real brokers on 127.0.0.1 and run them until ctrl-C.",
+    help="Start a real ZooKeeper and brokers on 127.0.0.1 and run them until ctrl-C.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="How many brokers.")
-@click.option("--version", default=releases.DEFAULT, show_default=True, callback=_known, help="Kafka's version.")
+@click.option(
+    "--version",
+    default=releases.DEFAULT,
+    show_default=True,
+    callback=_known,
+    help=f"Kafka's version: {', '.join((*SEVEN, *releases.STARTABLE))}.  The brokers of 0.7 are in Python.",
+)
+@click.option("--original", is_flag=True, help="Of 0.7: the original brokers, from KAFKA_07_HOME.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: version, zookeeper, brokers.")
 @click.option("--setting", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; repeatable.")
 @click.option("--keep", is_flag=True, help="Leave data and logs behind, and say where.")
-def main(brokers: int, version: str, as_json: bool, settings: tuple[str, ...], keep: bool) -> None:
+def main(brokers: int, version: str, original: bool, as_json: bool, settings: tuple[str, ...], keep: bool) -> None:
+    if original and version not in SEVEN:
+        raise click.BadParameter("is for 0.7 only: later brokers always are the original", param_hint="--original")
     for setting in settings:
         if "=" not in setting:
             raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--setting")
     set_up_logging("warning")  # without it the ZooKeeper client tells each failed connect on stderr
     _stop_on_signal()
-    cluster = Cluster(version, brokers, settings=dict(s.split("=", 1) for s in settings), keep=keep)
+    cluster = _cluster(version, brokers, original, dict(s.split("=", 1) for s in settings), keep)
     try:
         with cluster:
             _tell(cluster, as_json)
@@ -67,7 +80,14 @@ def main(brokers: int, version: str, as_json: bool, settings: tuple[str, ...], k
             print(f"localkafka: data and logs are in {cluster.folder}", file=sys.stderr)
 
 
-def _watch(cluster: Cluster) -> None:
+def _cluster(version: str, brokers: int, original: bool, settings: dict[str, str], keep: bool) -> Cluster | Cluster07:
+    if version in SEVEN:
+        kind = "original" if original else "python"
+        return Cluster07(brokers, settings=settings, kind=kind, version=version, keep=keep)
+    return Cluster(version, brokers, settings=settings, keep=keep)
+
+
+def _watch(cluster: Cluster | Cluster07) -> None:
     """Until a signal; a broker that ends unasked is told of once, and the others run on."""
     told: set[int] = set()
     while True:
@@ -82,7 +102,7 @@ def _watch(cluster: Cluster) -> None:
         time.sleep(0.5)
 
 
-def _tell(cluster: Cluster, as_json: bool) -> None:
+def _tell(cluster: Cluster | Cluster07, as_json: bool) -> None:
     if as_json:
         print(json.dumps(cluster.description()), flush=True)
         return

@@ -38,7 +38,7 @@ class Cluster07:
                                                           {broker id: number}, whose ids are the brokers
     kind        "python", or "original" (KAFKA_07_HOME)   settings     of every server.properties, the original's names
     version     0.7.0, 0.7.1 or 0.7.2: how the brokers in Python behave; the original is what it is
-    zookeeper   the ZooKeeper to share; None: one of its own          chroot   None: a name of its own
+    zookeeper   the ZooKeeper to share; None: one of its own          chroot   None: /kafka, or a name of its own
     keep        leave the work folder behind when it ends
     """
 
@@ -66,7 +66,8 @@ class Cluster07:
         self.folder = self._work.path
         self._owns_server = zookeeper is None
         self._server = zookeeper or ZooKeeperServer(self.folder / "zookeeper", tick_ms=tick_ms)
-        self._chroot = f"/seven-{uuid.uuid4().hex[:8]}" if chroot is None else chroot
+        alone = "/kafka" if self._owns_server else f"/seven-{uuid.uuid4().hex[:8]}"
+        self._chroot = alone if chroot is None else chroot
         self._clients: list[KazooClient] = []
         make = node_of(kind)
         self.nodes: list[Node07] = [
@@ -198,11 +199,18 @@ class Cluster07:
     # ---- start and end
 
     def start(self, timeout_s: float = 60) -> Cluster07:
-        """Start everything and wait until every broker is registered.  Raises LocalKafkaError, having ended all again,
-        with the folder kept for its logs."""
+        """Start everything and wait until every broker is registered.  Raises LocalKafkaError, having ended all again:
+        without java, the jars or the original before anything was started; later with the folder kept for its logs."""
         try:
             if self._owns_server:
                 java.ready(releases.release(releases.ZOOKEEPER_FROM))
+            for node in self.nodes:
+                node.check()
+        except BaseException:
+            self.close()
+            raise
+        try:
+            if self._owns_server:
                 self.zookeeper_server.start(timeout_s)
             self._make_chroot()
             start_all(self.nodes, timeout_s)

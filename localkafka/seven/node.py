@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from kafkawire.model import Broker
-from localkafka import ports, releases
+from localkafka import java, ports, releases
 from localkafka.child import Child
 from localkafka.client import started_client, text_of
 from localkafka.errors import LocalKafkaError
@@ -120,6 +120,9 @@ class Node07(ABC):
     def client(self, timeout_s: float = 20) -> Seven:
         """A new connection to it."""
         return Seven((ports.HOST, self.port), timeout_s)
+
+    def check(self) -> None:
+        """Raises LocalKafkaError when what it runs on is missing; nothing is started."""
 
     def start(self, timeout_s: float = 30) -> None:
         """Start it without waiting for it; see wait_registered.  After kill(): waits until the nodes of its last life
@@ -262,6 +265,10 @@ class OriginalBroker07(Node07):
     """The original from KAFKA_07_HOME."""
 
     kind = "original"
+
+    def check(self) -> None:
+        java.executable()
+        original.class_path()
 
     def _command(self, config: Path) -> list[str]:
         return original.command("kafka.Kafka", [str(config)], self.folder)

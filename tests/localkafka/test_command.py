@@ -13,7 +13,8 @@ from localkafka.demo import main as demo
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--version", "0.7.2"], "unknown Kafka version '0.7.2'; known are 0.8.1.1, 0.8.2.2"),
+        (["--version", "0.7.3"], "of 0.7 there are 0.7.0, 0.7.1, 0.7.2"),
+        (["--original"], "is for 0.7 only"),
         (["--version", "4.3.1"], "Kafka 4.3.1 has no ZooKeeper mode"),
         (["--brokers", "0"], "0 is not in the range"),
         (["--brokers", "two"], "'two' is not a valid integer"),
