@@ -121,6 +121,7 @@ class Node07(ABC):
         """A new connection to it."""
         return Seven((ports.HOST, self.port), timeout_s)
 
+    @abstractmethod
     def check(self) -> None:
         """Raises LocalKafkaError when what it runs on is missing; nothing is started."""
 
@@ -256,6 +257,9 @@ class Broker07(Node07):
     """The broker in Python; see localkafka.seven.__main__ for what it leaves out."""
 
     kind = "python"
+
+    def check(self) -> None:
+        """It runs wherever we do."""
 
     def _command(self, config: Path) -> list[str]:
         return [sys.executable, "-m", "localkafka.seven", str(config)]
