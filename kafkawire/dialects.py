@@ -47,6 +47,7 @@ class Dialect:
     measures_whole_set: bool  # message.max.bytes is held against a whole plain set, not against each entry
     masks_hashes: bool  # its producer's default partitioner takes h & 0x7fffffff, not |h| (KAFKA-1469)
     strategies: frozenset[str]  # ways to assign partitions that all members of a group know
+    relaxed_roundrobin: bool  # that strategy passes over threads that do not read a topic; before, it refused them
     has_keys: bool  # messages carry a key
     answers_produce: bool  # a produce request can be acknowledged; else nobody learns what became of it
     waits_for_data: bool  # a fetch waits on the broker (max wait, min bytes); else an empty answer comes at once
@@ -56,6 +57,7 @@ class Dialect:
     )
     position_unit: Literal["messages", "bytes"]  # what positions count; only entry borders are positions where bytes
     drops_silently: bool  # what is too large is dropped without a word, the link stays open
+    refuses_by_closing: bool  # asked for offsets of a partition it has not, a broker closes the connection
     messages: ModuleType  # kafkawire.v08.messages, or its namesake of another generation
     requests: ModuleType
     znodes: ModuleType
@@ -167,6 +169,7 @@ def _rows() -> dict[str, Dialect]:
         measures_whole_set=False,
         masks_hashes=True,
         strategies=frozenset({"range"}),
+        relaxed_roundrobin=False,
         has_keys=True,
         answers_produce=True,
         waits_for_data=True,
@@ -174,6 +177,7 @@ def _rows() -> dict[str, Dialect]:
         partitions_by_broker=False,
         position_unit="messages",
         drops_silently=False,
+        refuses_by_closing=False,
         messages=messages_v08,
         requests=requests_v08,
         znodes=znodes_v08,
@@ -190,9 +194,10 @@ def _rows() -> dict[str, Dialect]:
     v09 = _newer(v082, "0.9", {apis.PRODUCE: 1, apis.FETCH: 1, apis.OFFSET_COMMIT: 2, apis.JOIN_GROUP: 0, **groups})
     v0100 = _newer(v09, "0.10.0", {apis.PRODUCE: 2, apis.FETCH: 2, apis.METADATA: 1, apis.API_VERSIONS: 0}, magic=1)
     v0101 = _newer(v0100, "0.10.1", {apis.LIST_OFFSETS: 1, apis.JOIN_GROUP: 1})
-    v011 = replace(v0101, release="0.11", measures_whole_set=True)
+    v0102 = replace(v0101, release="0.10.2", relaxed_roundrobin=True)
+    v011 = replace(v0102, release="0.11", measures_whole_set=True)
     v24 = replace(v011, release="2.4", merges_wrappers=False, one_wrapper_per_set=True)
-    rows = [*_rows_of_07(), v080, v081, v082, v09, v0100, v0101, replace(v0101, release="0.10.2"), v011]
+    rows = [*_rows_of_07(), v080, v081, v082, v09, v0100, v0101, v0102, v011]
     rows += [replace(v011, release=name) for name in ("1.0", "1.1", "2.0", "2.1", "2.2", "2.3")]
     rows += [v24, *(replace(v24, release=f"2.{minor}") for minor in range(5, 9))]
     rows += [replace(v24, release=f"3.{minor}") for minor in range(10)]
@@ -213,6 +218,7 @@ def _rows_of_07() -> list[Dialect]:
         measures_whole_set=False,
         masks_hashes=False,
         strategies=frozenset({"range"}),
+        relaxed_roundrobin=False,
         has_keys=False,
         answers_produce=False,
         waits_for_data=False,
@@ -220,6 +226,7 @@ def _rows_of_07() -> list[Dialect]:
         partitions_by_broker=True,
         position_unit="bytes",
         drops_silently=False,
+        refuses_by_closing=True,
         messages=messages_v07,
         requests=requests_v07,
         znodes=znodes_v07,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from groundwork.options import Options, Secret, option
-from kafkawire.model import TopicPartition
+from kafkawire.model import Broker, TopicPartition
 from zkconsumer import accessoptions
 from zkconsumer import optionkinds as kinds
 from zkconsumer.session.access import Access
@@ -25,11 +25,12 @@ class ClusterOptions(Options):
         required=True,
         instead="partitions",
     )
+    version: str = option("kafka.version", "0.8.2", "Kafka release of the brokers", kind=kinds.release)
     partitions: tuple[TopicPartition, ...] = option(
         "partitions",
         (),
         "read just these, without a group and without ZooKeeper: {orders: [0, 3], payments: [1]}, or as text"
-        " orders:0,3;payments:1",
+        " orders:0,3;payments:1; of 0.7 broker-index: orders:0-0,0-1,1-0",
         kind=kinds.partitions,
     )
     brokers: tuple[tuple[str, int], ...] = option(
@@ -37,6 +38,13 @@ class ClusterOptions(Options):
         (),
         "with partitions: brokers that are asked for the leaders of all topics, host:port,…",
         kind=kinds.brokers,
+    )
+    broker_list: tuple[Broker, ...] = option(
+        "broker.list",
+        (),
+        "with partitions of 0.7, whose brokers tell nothing of each other: the brokers of these partitions,"
+        " id:host:port,…",
+        kind=kinds.numbered_brokers,
     )
     offsets_file: str | None = option(
         "offsets.file",

@@ -95,6 +95,14 @@ class ConsumerConfig(ClusterOptions):
         "fetch.min.bytes", 1, "a broker that has less waits with its answer", "bytes", least=0
     )
     fetch_wait_max_ms: int = option("fetch.wait.max.ms", 100, "how long it waits at most", "ms", least=0)
+    fetcher_backoff_ms: int = option(
+        "fetcher.backoff.ms",
+        1000,
+        "0.7, whose brokers answer at once: the pause after a fetch that brought nothing new",
+        "ms",
+        old="backoff.increment.ms",
+        least=1,
+    )
     refresh_leader_backoff_ms: int = option(
         "refresh.leader.backoff.ms", 200, "between two looks for the leader of a partition that has none", "ms", least=1
     )

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 
 from groundwork.hub import HubStopped, OwnThread, Which, pick_hub
-from groundwork.options import warnings_of
+from groundwork.options import OptionError, warnings_of
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.groupnodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from zkconsumer.commits import BeforeCommit
@@ -36,6 +36,7 @@ from zkconsumer.listeners import ConsumerListener
 from zkconsumer.metrics import ConsumerMetrics, Look
 from zkconsumer.offsets.choice import check_store
 from zkconsumer.offsets.store import OffsetStore
+from zkconsumer.optionrules import unfit
 from zkconsumer.stream import Decoder, Stream
 from zkconsumer.streams import Decoders
 
@@ -47,6 +48,7 @@ class ConsumerConnector(ConnectorCalls):
 
     config                   a ConsumerConfig, or a mapping of option names to values: {"group.id": "billing", ...};
                              OptionError names what is wrong with it
+    release                  of the brokers; option kafka.version where none is given
     on_event(ConsumerEvent)  what an operator should read; logged when none is given.  In the hub; must not wait
     on_fence()               the lease on the session is over: whoever sends what we read must stop now.  In the hub
     on_death(name, error)    something of ours died; every stream raises the same error
@@ -66,7 +68,7 @@ class ConsumerConnector(ConnectorCalls):
         self,
         config: ConsumerConfig | Mapping[str, object],
         hub: Which = "auto",
-        release: str = "0.8.2",
+        release: str | None = None,
         on_event: OnEvent = log_event,
         on_fence: Callable[[], object] = lambda: None,
         on_death: Callable[[str, BaseException], object] = lambda name, error: None,
@@ -80,7 +82,7 @@ class ConsumerConnector(ConnectorCalls):
                 log.warning("%s", warning)
         check_store(config, offset_store, "ConsumerConnector")
         self.config = config
-        self.dialect: Dialect = dialect(release)
+        self.dialect = _dialect(config, release)
         self.consumer_id = _consumer_id(config, self.dialect)
         super().__init__(pick_hub(hub))
         self._on_event = on_event
@@ -229,6 +231,15 @@ class ConsumerConnector(ConnectorCalls):
 
     def __repr__(self) -> str:
         return f"<ConsumerConnector {self.consumer_id}>"
+
+
+def _dialect(config: ConsumerConfig, release: str | None) -> Dialect:
+    """That of the release; one that the options did not know of has to go with them.  Raises OptionError."""
+    found = dialect(config.version if release is None else release)
+    problems = list(unfit(config, found))
+    if problems:
+        raise OptionError([f"ConsumerConnector: {problem}" for problem in problems])
+    return found
 
 
 def _consumer_id(config: ConsumerConfig, dialect: Dialect) -> str:

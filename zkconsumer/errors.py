@@ -66,11 +66,11 @@ class Undeliverable(ConsumerError):
 class MessageTooLarge(Undeliverable):
     """A message is larger than a fetch may grow.  needed: bytes that would be enough; 0 where that is not known."""
 
-    def __init__(self, tp: TopicPartition, offset: int, needed: int, most: int, asked: int) -> None:
+    def __init__(self, tp: TopicPartition, offset: int, needed: int, most: int, asked: int, helps: str = "") -> None:
+        """helps: what else may be done."""
         entry = f"an entry of {needed} bytes" if needed else f"an entry of more than {asked} bytes"
-        super().__init__(
-            f"{tp} at {offset}: {entry} is larger than the largest fetch, {most} bytes; raise fetch.growth.max.bytes"
-        )
+        what = f"{tp} at {offset}: {entry} is larger than the largest fetch, {most} bytes"
+        super().__init__(f"{what}; raise fetch.growth.max.bytes" + (f"; {helps}" if helps else ""))
         self.tp = tp
         self.offset = offset
         self.needed = needed
@@ -96,9 +96,10 @@ class DamagedMessage(Undeliverable, CorruptMessage):
     .tp and .offset; .position is a byte of the fetched set, .why what is wrong.
     """
 
-    def __init__(self, tp: TopicPartition, offset: int, found: str, error: CorruptMessage) -> None:
+    def __init__(self, tp: TopicPartition, offset: int, found: str, error: CorruptMessage, helps: str = "") -> None:
+        """helps: what may be done."""
         CorruptMessage.__init__(self, error.why, error.position, offset)
-        self.args = (f"{tp} at {offset}: {found}: {error}",)
+        self.args = (f"{tp} at {offset}: {found}: {error}" + (f"; {helps}" if helps else ""),)
         self.tp = tp
 
 

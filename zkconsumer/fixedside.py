@@ -1,6 +1,6 @@
 """The side of a connector whose partitions are a list: no group, no ZooKeeper, and nobody who could take them away.
 
-    connect    a broker answers, and the store says where to begin
+    connect    a broker answers (0.7: the list says where each is), and the store says where to begin
     take part  the listener has its word, the cursors begin
     leave      what is in the program's hands is done, then committed
 
@@ -23,7 +23,7 @@ from kafkawire.net.links import Links
 from zkconsumer.errors import Closed, ConsumerError, Unreachable
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.fetching.leaders import LeaderSource, MetadataLeaders
+from zkconsumer.fetching.leaders import LeaderSource, ListedLeaders, MetadataLeaders
 from zkconsumer.group.assignor import assign_range, java_order
 from zkconsumer.leaving import DRAIN_AT_END_S, drain
 from zkconsumer.offsets.choice import store_of_fixed
@@ -57,10 +57,15 @@ class FixedSide:
         self._beside = Beside(parts.hub, SLOW_S, self._slow)
         self._store = store_of_fixed(config, own, self._beside)
         self._links = Links(config.client_name, connect, min(config.socket_timeout_ms, METADATA_MS))
-        self.leaders: LeaderSource = MetadataLeaders(MetadataSource(config.brokers, parts.dialect, self._links))
+        self.leaders = self._leaders(parts)
         self.fetchers = parts.fetchers(self.leaders)
         self.commits = parts.commits(self._store, self._still_ours)
         self._threads = _deal(parts)
+
+    def _leaders(self, parts: Parts) -> LeaderSource:
+        if not parts.dialect.describes_itself:
+            return ListedLeaders(parts.config.broker_list)
+        return MetadataLeaders(MetadataSource(parts.config.brokers, parts.dialect, self._links))
 
     # start and end ------------------------------------------------------------------------------------------------
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from groundwork.options import Secret
 from groundwork.optionvalues import filled
-from kafkawire.cluster.fixed import parse_addresses
+from kafkawire.cluster.fixed import parse_addresses, parse_brokers
+from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
-from kafkawire.model import TopicPartition
+from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
 
 NAME = re.compile(r"[a-zA-Z0-9._-]+")  # kafka.common.Config of 0.8.2.2; an empty name would be no path
 
@@ -44,24 +45,43 @@ def brokers(raw: object) -> tuple[tuple[str, int], ...]:
         raise ValueError(f"host:port, several separated by commas ({exc})") from exc
 
 
+def numbered_brokers(raw: object) -> tuple[Broker, ...]:
+    """`id:host:port,id:host:port`, 0.7's broker.list."""
+    try:
+        return tuple(parse_brokers(str(raw)).values())
+    except LocalError as exc:
+        raise ValueError(f"id:host:port, several separated by commas ({exc})") from exc
+
+
+def release(raw: object) -> str:
+    """A Kafka release, such as 0.8.2 (in YAML, 0.9 without quotes is a number, and will do)."""
+    said = str(raw).strip()
+    try:
+        dialect(said)
+    except LocalError as exc:
+        raise ValueError(f"a Kafka release: {exc}") from exc
+    return said
+
+
 PARTITIONS = "topics with their partitions: {orders: [0, 3], payments: [1]}, or as text orders:0,3;payments:1"
 
 
 def partitions(raw: object) -> tuple[TopicPartition, ...]:
-    """A mapping of topics to lists of partition numbers, or `orders:0,3;payments:1`; sorted, and each only once."""
+    """A mapping of topics to lists of partitions (a number, or broker-index of 0.7), or `orders:0,3;payments:1`;
+    sorted, and each only once."""
     found: list[TopicPartition] = []
     for topic, ids in _by_topic(raw).items():
         if not isinstance(topic, str) or not NAME.fullmatch(topic):
             raise ValueError(f"{PARTITIONS}; {topic!r} is no topic")
         if isinstance(ids, str) or not isinstance(ids, Sequence) or not ids:
             raise ValueError(f"{PARTITIONS}; topic {topic} has no list of partitions")
-        found += [TopicPartition(topic, _number(topic, one)) for one in ids]
+        found += [TopicPartition(topic, _partition(topic, one)) for one in ids]
     twice = [tp for n, tp in enumerate(found) if tp in found[:n]]
     if twice:
         raise ValueError(f"each partition once; {twice[0]} is there twice")
     if not found:
         raise ValueError(PARTITIONS)
-    return tuple(sorted(found))
+    return tuple(sorted(found, key=lambda tp: (tp.topic, *_in_order(tp.partition))))
 
 
 def _by_topic(raw: object) -> Mapping[object, object]:
@@ -78,8 +98,13 @@ def _by_topic(raw: object) -> Mapping[object, object]:
     return found
 
 
-def _number(topic: str, raw: object) -> int:
+def _partition(topic: str, raw: object) -> PartitionId:
     said = str(raw)
-    if isinstance(raw, bool) or not re.fullmatch(r"[0-9]{1,9}", said):
+    found = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", said)
+    if isinstance(raw, bool) or found is None:
         raise ValueError(f"{PARTITIONS}; {raw!r} is no partition of {topic}")
-    return int(said)
+    return int(said) if found[2] is None else BrokerPartition(int(found[1]), int(found[2]))
+
+
+def _in_order(partition: PartitionId) -> tuple[int, int]:
+    return (-1, partition) if isinstance(partition, int) else (partition.broker, partition.index)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from groundwork.options import given
+from kafkawire.dialects import Dialect, dialect
+from kafkawire.model import BrokerPartition, TopicPartition
 from zkconsumer.session.access import tls_problems
 
 if TYPE_CHECKING:
@@ -13,8 +15,6 @@ if TYPE_CHECKING:
 
 JVM_ONLY: Final = {
     "num.consumer.fetchers": "there is one fetcher for each source broker",
-    "fetcher.backoff.ms": "the broker holds a fetch that has nothing new, see fetch.wait.max.ms",
-    "backoff.increment.ms": "the broker holds a fetch that has nothing new, see fetch.wait.max.ms",
     "shallowiterator.enable": "compressed sets are passed on whole where that is possible",
     "mirror.topics.whitelist": "topics are chosen by the whitelist of the mirror or of the streams",
     "mirror.topics.blacklist": "topics are chosen by the blacklist of the mirror or of the streams",
@@ -46,6 +46,11 @@ KAFKA_ONLY: Final = (  # options of offsets in Kafka
     "offsets.migrate.on.start",
 )
 
+WAITED_FOR: Final = {"fetcher.backoff.ms": "a broker holds a fetch that has nothing new, see fetch.wait.max.ms"}
+AT_ONCE: Final = dict.fromkeys(  # of a release that never waits
+    ("fetch.wait.max.ms", "fetch.min.bytes"), "its brokers answer at once, see fetcher.backoff.ms"
+)
+
 GROUP_ONLY: Final = {  # options that fixed partitions have no use for: a warning when a file gives one
     **dict.fromkeys(("partition.assignment.strategy", "exclude.internal.topics"), "the list says what is read"),
     **dict.fromkeys(("rebalance.max.retries", "rebalance.backoff.ms"), "there is no group to share with"),
@@ -71,6 +76,7 @@ GROUP_ONLY: Final = {  # options that fixed partitions have no use for: a warnin
 
 def problems(config: ConsumerConfig) -> Iterator[str]:
     """Sentences without the file's name."""
+    yield from unfit(config, dialect(config.version))
     if config.partitions:
         yield from _of_fixed(config)
     else:
@@ -88,13 +94,57 @@ def problems(config: ConsumerConfig) -> Iterator[str]:
         )
 
 
+def unfit(config: ConsumerConfig, release: Dialect) -> Iterator[str]:
+    """What does not go with brokers of this release."""
+    called = f"Kafka {release.release}"
+    if not release.keeps_offsets and config.offsets_storage != "zookeeper":
+        yield (
+            f"'offsets.storage' {config.offsets_storage}: {called} keeps no offsets; keep them in zookeeper, and take"
+            " them to a newer cluster by `zkconsumer offsets translate`"
+        )
+    if config.assignment_strategy not in release.strategies:
+        yield (
+            f"'partition.assignment.strategy' {config.assignment_strategy}: members of {called} know"
+            f" {' and '.join(sorted(release.strategies))} only"
+        )
+    for tp in config.partitions:
+        if isinstance(tp.partition, BrokerPartition) != release.partitions_by_broker:
+            wanted = "broker-index, as 0-3" if release.partitions_by_broker else "a number"
+            yield f"'partitions': {tp} is no partition of {called} (kafka.version), where it is {wanted}"
+            break
+    if config.partitions and not release.describes_itself:
+        yield from _listed(config, called)
+    elif config.broker_list:
+        yield f"'broker.list' is for fixed 'partitions' of 0.7; {called} is found by 'metadata.broker.list'"
+
+
+def _listed(config: ConsumerConfig, called: str) -> Iterator[str]:
+    """Fixed partitions, and brokers that tell nothing of each other."""
+    if config.brokers:
+        yield (
+            f"'metadata.broker.list': brokers of {called} do not tell who has which partition; give 'broker.list'"
+            " (id:host:port,…) instead"
+        )
+    there = {broker.id for broker in config.broker_list}
+    missing = [tp for tp in config.partitions if _broker_of(tp) not in there]
+    if missing:
+        yield (
+            f"'broker.list' names no broker {_broker_of(missing[0])}, which {missing[0]} of 'partitions' is on: give"
+            f" the address of each (id:host:port,…); nobody else tells it on {called}"
+        )
+
+
+def _broker_of(tp: TopicPartition) -> int | None:
+    return tp.partition.broker if isinstance(tp.partition, BrokerPartition) else None
+
+
 def _of_fixed(config: ConsumerConfig) -> Iterator[str]:
     if config.zookeeper_connect:
         yield (
             "'partitions' and 'zookeeper.connect' exclude each other: fixed partitions are read without ZooKeeper and"
             " shared with no group; keep one of them"
         )
-    if not config.brokers:
+    if not config.brokers and dialect(config.version).describes_itself:
         yield "'partitions' needs 'metadata.broker.list': brokers that are asked for the leaders"
     if {"offsets.storage", "dual.commit.enabled"} & given(config):
         yield (
@@ -104,7 +154,12 @@ def _of_fixed(config: ConsumerConfig) -> Iterator[str]:
 
 
 def _of_group(config: ConsumerConfig) -> Iterator[str]:
-    for key, value in (("metadata.broker.list", config.brokers), ("offsets.file", config.offsets_file)):
+    fixed_only = {
+        "metadata.broker.list": config.brokers,
+        "broker.list": config.broker_list,
+        "offsets.file": config.offsets_file,
+    }
+    for key, value in fixed_only.items():
         if value:
             yield f"'{key}' is for fixed 'partitions', which are not given"
     tries, backoff, session = config.rebalance_max_retries, config.backoff_ms, config.session_timeout_ms
@@ -130,11 +185,15 @@ def _of_group(config: ConsumerConfig) -> Iterator[str]:
     )
 
 
-def without_effect(config: ConsumerConfig) -> Iterable[str]:
+def without_effect(config: ConsumerConfig) -> Iterator[str]:
     """Sentences, without the file's name, on what it gives and has no use for."""
+    release = dialect(config.version)
+    idle = AT_ONCE if not release.waits_for_data else WAITED_FOR
+    for key in sorted(idle.keys() & given(config)):
+        yield f"option '{key}' has no effect with Kafka {release.release}: {idle[key]}"
     if not config.partitions:
         if config.offsets_storage == "zookeeper" and config.dual_commit:
-            return ["option 'dual.commit.enabled' has no effect with 'offsets.storage' zookeeper: only that is written"]
-        return ()
-    needless = sorted(GROUP_ONLY.keys() & given(config))
-    return [f"option '{key}' has no effect with fixed 'partitions': {GROUP_ONLY[key]}" for key in needless]
+            yield "option 'dual.commit.enabled' has no effect with 'offsets.storage' zookeeper: only that is written"
+        return
+    for key in sorted(GROUP_ONLY.keys() & given(config)):
+        yield f"option '{key}' has no effect with fixed 'partitions': {GROUP_ONLY[key]}"

@@ -13,8 +13,9 @@ from zkconsumer.offsets.modes import Mode, StoreCommit
 class PartitionStatus:
     """One owned partition.  state is starting, looking for leader, reading, paused, parked or leaving.
 
-    position: the next one to fetch; done: everything before it is done; committed: what the store has; lag: messages
-    from done to the high watermark of the last fetch.  None: not known (yet).
+    position: the next one to fetch; done: everything before it is done; committed: what the store has.  high_watermark:
+    the end of what can be read, as of the last fetch (0.7: asked every few seconds); lag: from done to there.
+    Positions count messages, those of 0.7 bytes; the lag does as they do.  None: not known (yet).
     """
 
     topic: str

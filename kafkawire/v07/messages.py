@@ -24,6 +24,7 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Run
 from kafkawire.primitives import Bytes
 from kafkawire.v07 import hopping
+from kafkawire.v07.borders import next_border as next_border
 from kafkawire.v07.hopping import count as count
 from kafkawire.v07.hopping import cut_short as cut_short
 from kafkawire.v07.hopping import entry_at as entry_at

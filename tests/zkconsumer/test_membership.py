@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kafkawire.model import TopicPartition
-from kafkawire.v08.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration, registration_text
+from kafkawire.v08.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration, registration, registration_text
+from zkconsumer.group import membership
 from zkconsumer.group.membership import (
     Group,
     Refused,
@@ -16,10 +18,11 @@ from zkconsumer.group.membership import (
     Unreadable,
     Unregistered,
     Untranslatable,
-    read_group,
     share_of,
     surplus,
 )
+
+read_group = partial(membership.read_group, parse=registration)
 
 
 def node(pattern, **subscription):

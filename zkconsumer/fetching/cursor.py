@@ -208,7 +208,8 @@ class Cursor:
         with self._lock:
             share = Share(self, message_set, nbytes, failure)
             self.position = self._behind(message_set.resume_at)
-            self.high_watermark = message_set.high_watermark
+            if message_set.high_watermark is not None:
+                self.high_watermark = message_set.high_watermark
             self._fetched_bytes += nbytes
             self._fetched_sets += 1
         self.lane.take(nbytes)
@@ -314,7 +315,8 @@ class Cursor:
 
     @property
     def lag(self) -> int | None:
-        """Messages between what is done and the end, as of the last fetch; an upper bound on a compacted topic."""
+        """What lies between what is done and the end of the log as it was last told, in the unit of positions:
+        messages (an upper bound on a compacted topic), or bytes of 0.7."""
         done = self.committable()
         return None if done is None or self.high_watermark is None else max(0, self.high_watermark - done)
 

@@ -2,6 +2,8 @@
 
     positions first   a cursor without one (nothing committed, or out of range) is looked up with ListOffsets
     then fetches      built by a FetchPlan within the free budget; each set is received into a buffer of its own
+    a pause           after a fetch that brought nothing, where the broker itself does not wait (0.7)
+    ends              of the logs, now and then, where a fetch does not tell the high watermark (0.7)
 
 What a broker may answer, and what follows:
 
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from groundwork.crew import Event, now
 from kafkawire.dialects import Dialect
@@ -28,14 +30,17 @@ from zkconsumer.errors import MessageTooLarge
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, Seek
-from zkconsumer.fetching.damage import PARK, Damage
+from zkconsumer.fetching.damage import INSIDE, PARK, Damage
 from zkconsumer.fetching.fetchplan import Asked, FetchPlan
-from zkconsumer.fetching.logends import EARLIEST, LATEST, offset_rows
+from zkconsumer.fetching.logends import EARLIEST, LATEST, every_offset, offset_rows
 from zkconsumer.fetching.resets import outside, settle
+from zkconsumer.fetching.searching import Came
 from zkconsumer.listeners import NO_HOOKS, Hooks
 
 LONGEST_WAIT_MS = 500  # a broker that waits for data serves nothing else on this link: a new partition would wait too
 IDLE_S = 1.0
+ENDS_S = 5.0  # between two looks at the ends of logs: what a lag may be wrong by
+MOST_SEGMENTS = 100_000  # of a log: more than any broker has files open
 OUT_OF_RANGE = 1
 
 
@@ -54,6 +59,7 @@ class Fetcher:
 
     located   is told of cursors that began where their log said
     corrupt   corrupt.message.policy
+    empty_pause_s   after a fetch that brought nothing, where the broker answers at once
     hooks     asked where to go on for a position outside the log, in a greenlet of its own by `spawn`, so that a slow
               listener does not hold up the other partitions
     """
@@ -74,12 +80,14 @@ class Fetcher:
         corrupt: str = PARK,
         hooks: Hooks = NO_HOOKS,
         spawn: Callable[..., object] = _at_once,
+        empty_pause_s: float = IDLE_S,
     ) -> None:
         self.broker = broker
         self.cursors: dict[TopicPartition, Cursor] = {}
         self.answered = False  # the broker answered since it was last given up
         self._links = links
         self._dialect = dialect
+        self._in_bytes = dialect.position_unit == "bytes"
         self._plan = plan
         self._budget = budget
         self._max_wait_ms = min(max_wait_ms, LONGEST_WAIT_MS)
@@ -91,6 +99,8 @@ class Fetcher:
         self._damage = Damage(corrupt, broker, dialect, on_event)
         self._hooks = hooks
         self._spawn = spawn
+        self._empty_pause_s = empty_pause_s
+        self._ends_due = 0.0  # when the ends of logs are to be looked at; they are where no fetch tells them
         self._asking: set[Cursor] = set()  # the listener was asked where they go on
         self._wake = Event()
         self._refused: set[tuple[TopicPartition, int]] = set()  # told already, so that a refusal is one line
@@ -112,9 +122,13 @@ class Fetcher:
             self._wake.clear()
             try:
                 self._locate()
-                if not self._fetch_once():
+                self._land()
+                brought = self._fetch_once()
+                if brought is None:
                     due = self._plan.wake_at(now())
                     self._wake.wait(timeout=IDLE_S if due is None else min(IDLE_S, max(0.0, due - now())))
+                elif not brought and not self._dialect.waits_for_data:
+                    self._wake.wait(timeout=self._empty_pause_s)
             except LinkLost as e:
                 self._give_up(list(self.cursors.values()), str(e))
                 self._wake.wait(timeout=IDLE_S)
@@ -127,12 +141,12 @@ class Fetcher:
 
     # fetching -----------------------------------------------------------------------------------------------------
 
-    def _fetch_once(self) -> bool:
-        """One fetch.  False: nothing can be asked for now."""
+    def _fetch_once(self) -> int | None:
+        """One fetch: how many bytes it brought.  None: nothing can be asked for now."""
         self._plan.follow(self.cursors.values())
         asked, reserved = self._afford(self._plan.next(self._budget.free, now()))
         if not asked:
-            return False
+            return None
         epochs = {tp: (self.cursors[tp], self.cursors[tp].epoch) for tp, _, _ in asked}
         request = self._dialect.requests.fetch(self._dialect, self._max_wait_ms, self._min_bytes, asked)
         try:
@@ -153,7 +167,9 @@ class Fetcher:
                 self._refusal(cursor, position, fetched.error)
             else:
                 self._take(cursor, position, size, fetched)
-        return True
+        if any(fetched.high_watermark is None for fetched in reply):
+            self._look_at_ends()
+        return sum(len(fetched.buffer) for fetched in reply)
 
     def _afford(self, wanted: list[Asked]) -> tuple[list[Asked], list[tuple[Cursor, int]]]:
         """What fits the lanes of their streams; the bytes are reserved until the reply is there."""
@@ -170,7 +186,8 @@ class Fetcher:
     def _take(self, cursor: Cursor, position: int, size: int, fetched: FetchedPartition) -> None:
         """Pass on the complete entries of one partition's answer."""
         tp = cursor.tp
-        cursor.high_watermark = fetched.high_watermark
+        if fetched.high_watermark is not None:
+            cursor.high_watermark = fetched.high_watermark
         self._refused = {key for key in self._refused if key[0] != tp}
         if not len(fetched.buffer):
             cursor.land()
@@ -179,12 +196,13 @@ class Fetcher:
         message_set, scan = self._dialect.messages.message_set(
             tp.topic, tp.partition, position, fetched.buffer, fetched.high_watermark
         )
+        came = Came(position, fetched.buffer, message_set, len(fetched.buffer) < size)
         damage = self._dialect.messages.cut_short(fetched.buffer, scan, position, size)
         scan = scan if damage is None else replace(scan, damage=damage)
         if self._damage.searching(tp):
-            if scan.runs or scan.damage or not self._plan.too_small(tp, size, scan.needed):
-                self._damage.looked(cursor, position, message_set)
-        elif self._damage.stepped_over(cursor, position, fetched.buffer, message_set, scan):
+            if self._in_bytes or scan.runs or scan.damage or not self._plan.too_small(tp, size, scan.needed):
+                self._damage.looked(cursor, position, came)
+        elif self._damage.stepped_over(cursor, came, scan):
             self._plan.whole(tp)
         elif scan.runs:
             self._plan.whole(tp)
@@ -192,7 +210,8 @@ class Fetcher:
         elif scan.damage is not None:
             self.damaged(cursor, position, scan.damage)
         elif not self._plan.too_small(tp, size, scan.needed):
-            cursor.park(MessageTooLarge(tp, position, scan.needed, self._plan.most_bytes, size))
+            helps = INSIDE if self._in_bytes else ""
+            cursor.park(MessageTooLarge(tp, position, scan.needed, self._plan.most_bytes, size, helps))
 
     def damaged(self, cursor: Cursor, position: int, damage: CorruptMessage) -> None:
         """The entry at position makes no sense, as a fetch or somebody who read it found."""
@@ -234,7 +253,7 @@ class Fetcher:
             if outside(cursor, *ends):
                 self._asking.add(cursor)
                 self._spawn(f"out-of-range-{cursor.tp}", self._ask_listener, cursor, *ends)
-            elif settle(cursor, *ends, None, self.broker, self._on_event):
+            elif settle(cursor, *ends, None, self.broker, self._on_event, self._dialect.position_unit):
                 begun.append(cursor)
         if begun:
             self._located(begun)
@@ -250,7 +269,7 @@ class Fetcher:
         finally:
             self._asking.discard(cursor)
         if self.cursors.get(tp) is cursor and cursor.epoch == epoch and self._is_lost(cursor):
-            if settle(cursor, earliest, latest, chosen, self.broker, self._on_event):
+            if settle(cursor, earliest, latest, chosen, self.broker, self._on_event, self._dialect.position_unit):
                 self._located([cursor])
             self.wake()
 
@@ -258,10 +277,15 @@ class Fetcher:
         """One end of each log; a partition whose broker refuses is handed back to the leader finder."""
         if not cursors:
             return {}
+        try:
+            reply = self._list_offsets(dict.fromkeys((cursor.tp for cursor in cursors), time))
+        except LinkLost:
+            if not self._dialect.refuses_by_closing or len(cursors) == 1:
+                raise
+            return self._offsets_one_by_one(time, cursors)
         by_tp = {cursor.tp: cursor for cursor in cursors}
-        request = self._dialect.requests.list_offsets(self._dialect, dict.fromkeys(by_tp, time))
         found: dict[TopicPartition, int] = {}
-        for tp, (error, offset) in offset_rows(self._links.link(self.broker, "fetch").call(request)).items():
+        for tp, (error, offset) in offset_rows(reply).items():
             if tp in by_tp and error == 0 and offset is not None:
                 found[tp] = offset
             elif tp in by_tp:
@@ -269,3 +293,41 @@ class Fetcher:
                 self._give_up([by_tp[tp]], f"{tp}: {self.broker} does not say where its log begins: {name} ({error})")
         self.answered = True
         return found
+
+    def _offsets_one_by_one(self, time: int, cursors: list[Cursor]) -> dict[TopicPartition, int]:
+        """One of them may be why the broker closed the connection; the others shall not suffer for it."""
+        found: dict[TopicPartition, int] = {}
+        for cursor in cursors:
+            self._links.link(self.broker, "fetch").open()  # raises LinkLost where the broker is gone altogether
+            try:
+                found |= self._offsets(time, [cursor])
+            except LinkLost as e:
+                self._give_up([cursor], f"{cursor.tp}: asked where its log begins and ends, {e}")
+        return found
+
+    def _list_offsets(self, times: dict[TopicPartition, int], most: int = 1) -> Any:
+        request = self._dialect.requests.list_offsets(self._dialect, times, most)
+        return self._links.link(self.broker, "fetch").call(request)
+
+    def _look_at_ends(self) -> None:
+        """Where logs end, which no fetch tells: for the lag, and for a log that is gone or was made anew, of which a
+        fetch says nothing but that nothing is there."""
+        if now() < self._ends_due:
+            return
+        self._ends_due = now() + ENDS_S
+        reading = [c for c in self.cursors.values() if c.position is not None and not self._damage.searching(c.tp)]
+        ends = self._offsets(LATEST, reading)
+        for cursor in reading:
+            end = ends.get(cursor.tp)
+            if end is None or cursor.position is None or self.cursors.get(cursor.tp) is not cursor:
+                continue
+            cursor.high_watermark = end
+            if end < cursor.position:
+                cursor.lose(Seek(cursor.seek.reset, cursor.position))
+
+    def _land(self) -> None:
+        """Go on at the next segment where nothing before it can be read."""
+        for tp in self._damage.adrift():
+            starts = every_offset(self._list_offsets({tp: LATEST}, MOST_SEGMENTS)).get(tp, [])
+            if tp in self.cursors:
+                self._damage.landed(self.cursors[tp], starts)

@@ -1,14 +1,15 @@
-"""Where the leaders of partitions are looked up: one small interface, and two forms of it.
+"""Where the leaders of partitions are looked up: one small interface, and three forms of it.
 
-    ZookeeperLeaders   /brokers/ids, watched, and the state nodes of partitions
+    ZookeeperLeaders   /brokers/ids, watched, and what ZooKeeper has of the partitions
     MetadataLeaders    Metadata replies of the brokers themselves, read again now and then
+    ListedLeaders      a list, where a partition's name says which broker has it and nobody tells addresses (0.7)
 
-Neither names a topic to a broker: on a source that would create it.
+None names a topic to a broker: on a source that would create it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from groundwork.crew import Lock
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.cluster.zookeeper import BROKERS, Znodes, read_brokers, read_leaders
-from kafkawire.model import Broker, TopicPartition
+from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.session.zksession import ZkSession
 
@@ -83,7 +84,7 @@ class ZookeeperLeaders:
     def leader(self, view: ClusterView, tp: TopicPartition) -> Broker | NoLeader:
         found = view.topics.get(tp.topic, {}).get(tp.partition)
         if found is None or found.leader is None:
-            return NoLeader("it has no leader")
+            return NoLeader(_nobody(tp))
         return view.brokers.get(found.leader) or NoLeader(f"its leader, broker {found.leader}, is not registered")
 
     def _touched(self, path: str, changed: bool) -> None:
@@ -129,6 +130,32 @@ class MetadataLeaders:
         if leader is None:
             return NoLeader("it has no leader")
         return view.brokers.get(leader) or NoLeader(f"its leader, broker {leader}, is not in the cluster's metadata")
+
+
+def _nobody(tp: TopicPartition) -> str:
+    if isinstance(tp.partition, BrokerPartition):
+        return f"broker {tp.partition.broker} is not registered with it in ZooKeeper"
+    return "it has no leader"
+
+
+class ListedLeaders:
+    """As the options have it: nothing is looked up, and a broker that moves has to be listed anew."""
+
+    refresh_s: float | None = None
+
+    def __init__(self, brokers: Iterable[Broker]) -> None:
+        self._view = ClusterView({broker.id: broker for broker in brokers})
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Nothing changes."""
+
+    def look(self, tps: Collection[TopicPartition], afresh: bool = False) -> ClusterView:
+        return self._view
+
+    def leader(self, view: ClusterView, tp: TopicPartition) -> Broker | NoLeader:
+        owner = tp.partition.broker if isinstance(tp.partition, BrokerPartition) else None
+        found = view.brokers.get(owner) if owner is not None else None
+        return found or NoLeader(f"broker.list has no broker {owner}", lasting=True)
 
 
 def _absent(view: ClusterView, tp: TopicPartition) -> NoLeader:

@@ -19,8 +19,17 @@ def outside(cursor: Cursor, earliest: int, latest: int) -> bool:
     return wanted is not None and not earliest <= wanted <= latest
 
 
-def settle(cursor: Cursor, earliest: int, latest: int, chosen: int | None, broker: Broker, on_event: OnEvent) -> bool:
-    """Begin where the rules say; chosen: what the listener said.  False: the partition is parked."""
+def settle(
+    cursor: Cursor,
+    earliest: int,
+    latest: int,
+    chosen: int | None,
+    broker: Broker,
+    on_event: OnEvent,
+    unit: str = "messages",
+) -> bool:
+    """Begin where the rules say; chosen: what the listener said; unit: what positions count.  False: the partition is
+    parked."""
     tp, seek = cursor.tp, cursor.seek
     wanted = seek.out_of_range
     if wanted is not None and earliest <= wanted <= latest:
@@ -31,17 +40,16 @@ def settle(cursor: Cursor, earliest: int, latest: int, chosen: int | None, broke
         return False
     to = chosen if chosen is not None else latest if seek.reset == "largest" else earliest
     who = seek.reset if chosen is None else "by the listener"
-    on_event(_jump(tp, wanted, to, earliest, latest, who))
+    on_event(_jump(tp, wanted, to, f"its log holds {earliest} to {latest}", who, unit))
     cursor.begin(to)
     return True
 
 
-def _jump(tp: TopicPartition, wanted: int | None, to: int, earliest: int, latest: int, who: str) -> ConsumerEvent:
-    span = f"its log holds {earliest} to {latest}"
+def _jump(tp: TopicPartition, wanted: int | None, to: int, span: str, who: str, unit: str) -> ConsumerEvent:
     if wanted is None:
         return ConsumerEvent("start", f"{tp}: no committed offset, starting at {to} ({who}; {span})", tp)
     if to >= wanted:
-        text = f"{tp} at {wanted}: out of range, {span}; going on at {to}, {to - wanted} messages are missing ({who})"
+        text = f"{tp} at {wanted}: out of range, {span}; going on at {to}, {to - wanted} {unit} are missing ({who})"
         return ConsumerEvent("gap", text, tp, to - wanted)
     text = f"{tp} at {wanted}: out of range, {span}; going back to {to} ({who}): the log was cut or made anew"
     return ConsumerEvent("reset", text, tp)

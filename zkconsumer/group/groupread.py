@@ -3,8 +3,8 @@
     /consumers/G/ids             children watched: who joins or leaves
     /consumers/G/ids/C           data watched: other clients create theirs empty and fill it a moment later
     /brokers/topics              children watched when we subscribe by a filter: topics that come and go
-    /brokers/topics/T            data watched, of each topic we read: its partitions; also before it exists.  With
-                                 roundrobin, of each topic that anybody reads: all of them are dealt together
+    /brokers/topics/T            watched, of each topic we read: its partitions (topicnodes.py); also before it exists.
+                                 With roundrobin, of each topic that anybody reads: all of them are dealt together
 
 Watches only say that something changed; what, the next read finds out.
 """
@@ -34,8 +34,7 @@ from zkconsumer.group.membership import (
 from zkconsumer.group.verify import GroupFacts
 from zkconsumer.session.zkcalls import Outcome
 from zkconsumer.session.zksession import ZkSession
-
-RELAXED_FROM = (0, 10, 2)
+from zkconsumer.topicnodes import read_topic_nodes
 
 
 class GroupReader:
@@ -143,7 +142,7 @@ class GroupReader:
     @property
     def relaxed(self) -> bool:
         """roundrobin's rule from 0.10.2 on."""
-        return tuple(int(n) for n in self._dialect.release.split(".")) >= RELAXED_FROM
+        return self._dialect.relaxed_roundrobin
 
     def _read_group(
         self, session_id: int | None, leave_out: bool
@@ -154,7 +153,8 @@ class GroupReader:
             return Unregistered()
         topics = self._read_topics(session_id)
         texts = {member: node[0] if node is not None else None for member, node in nodes.items()}
-        return read_group(self.consumer_id, texts, topics, self._exclude_internal, leave_out)
+        parse = self._dialect.znodes.registration
+        return read_group(self.consumer_id, texts, topics, parse, self._exclude_internal, leave_out)
 
     @property
     def absent(self) -> list[str]:
@@ -178,18 +178,7 @@ class GroupReader:
         return sorted(topics or [])
 
     def _read_partitions(self, topics: Sequence[str], session_id: int | None) -> dict[str, list[PartitionId]]:
-        paths = {self._dialect.znodes.topic_path(topic): topic for topic in topics}
-        found = self._session.read(paths, self._watch_topics, session_id)
-        absent = [path for path, node in found.items() if node is None]
-        if absent:  # watched until they are created; one created meanwhile is seen at once
-            stats = self._session.stat(absent, self._watch_topics, session_id)
-            created = [path for path, node in stats.items() if node is not None]
-            found |= self._session.read(created, self._watch_topics, session_id)
-        return {
-            paths[path]: self._dialect.in_order(self._dialect.znodes.topic(node.data, paths[path]))
-            for path, node in found.items()
-            if node is not None
-        }
+        return read_topic_nodes(self._session, self._dialect, topics, self._watch_topics, session_id)
 
     def still_registered(self) -> bool:
         """Whether our id node is there and ours, as ZooKeeper says now."""

@@ -16,14 +16,13 @@ A member whose filter we cannot evaluate as Java does is Untranslatable, and tha
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from groundwork.java import PatternRefused
 from kafkawire.errors import RegistrationError
-from kafkawire.groupnodes import thread_ids
+from kafkawire.groupnodes import Registration, thread_ids
 from kafkawire.model import PartitionId, TopicPartition
-from kafkawire.v08 import znodes
 from zkconsumer.filters import streams_by_topic
 from zkconsumer.group.assignor import RANGE, StrategyRefused, assign, java_order
 
@@ -92,14 +91,15 @@ def read_group(
     consumer_id: str,
     nodes: Mapping[str, str | bytes | None],
     topics: Sequence[str],
+    parse: Callable[[str | bytes], Registration],
     exclude_internal: bool = True,
     leave_out: bool = False,
 ) -> Group | Unreadable | Untranslatable | Unregistered:
     """The group of consumer_id.
 
     nodes: the data of each id node, None for one that vanished after it was listed (its member is gone: the watch on
-    the ids will say so too).  topics: names of all topics there are, for the members with filters.  leave_out: members
-    that cannot be read are left out of the group.
+    the ids will say so too).  topics: names of all topics there are, for the members with filters.  parse: how the
+    dialect reads such data (d.znodes.registration).  leave_out: members that cannot be read are left out of the group.
     """
     if nodes.get(consumer_id) is None:
         return Unregistered()
@@ -110,7 +110,7 @@ def read_group(
         if text is None:
             continue
         try:
-            registration = znodes.registration(text)
+            registration = parse(text)
         except RegistrationError as e:
             left_out.append(Unreadable(member, str(e)))
             continue

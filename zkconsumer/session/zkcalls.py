@@ -136,6 +136,14 @@ class ZkCalls:
         found = self._answer(f"list {path}", client.get_children_async(path, self._watcher(watch)))
         return None if isinstance(found, NoNodeError) else list(found)
 
+    def lists(
+        self, paths: Iterable[str], watch: Watch | None = None, session_id: int | None = None
+    ) -> dict[str, list[str] | None]:
+        """Names below each path, pipelined; None for one that is not there (then nothing is watched)."""
+        watcher = self._watcher(watch)
+        answers = self._gather("list", session_id, paths, lambda client, path: client.get_children_async(path, watcher))
+        return {path: None if isinstance(found, NoNodeError) else list(found) for path, found in answers.items()}
+
     def read(
         self, paths: Iterable[str], watch: Watch | None = None, session_id: int | None = None
     ) -> dict[str, Node | None]:

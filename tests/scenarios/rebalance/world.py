@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafkawire.model import TopicPartition
-from kafkawire.v08.znodes import STATIC, WHITE_LIST, Registration, registration_text, thread_ids
+from kafkawire.v08.znodes import STATIC, WHITE_LIST, Registration, registration, registration_text, thread_ids
 from zkconsumer.group.membership import Event, Group, Unregistered, Untranslatable, read_group, share_of
 from zkconsumer.group.membership import Refused as StrategyRefuses
 from zkconsumer.group.memberstate import State
@@ -230,7 +230,7 @@ class World:
         if mine is None or mine[0] != member.session:
             return NotRegistered(action.turn), "not registered"
         nodes = {name: data for name, (_, data) in self.ids.items()}
-        group = read_group(member.name, nodes, sorted(self.topics), leave_out=action.settle_for_less)
+        group = read_group(member.name, nodes, sorted(self.topics), registration, leave_out=action.settle_for_less)
         if isinstance(group, Group):
             share = share_of(member.name, group, self.topics)
             assert not isinstance(share, StrategyRefuses)

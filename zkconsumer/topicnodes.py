@@ -1,0 +1,72 @@
+"""Which partitions topics have, as ZooKeeper shows it: read through a session, and watched where that is wanted.
+
+    0.8 and later   /brokers/topics/T      holds all partitions of T
+    0.7             /brokers/topics/T/B    holds how many of them broker B has; it comes and goes with the broker
+
+A watch fires when the partitions of a topic change, and when a topic appears that was absent.  What makes no sense in a
+node is its NodeError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafkawire.dialects import Dialect
+from kafkawire.model import PartitionId
+from zkconsumer.session.zkcalls import Watch, ZkCalls
+
+Partitions = dict[str, list[PartitionId]]
+
+
+def read_topic_nodes(
+    session: ZkCalls, dialect: Dialect, topics: Iterable[str], watch: Watch | None = None, session_id: int | None = None
+) -> Partitions:
+    """The partitions of each topic that exists, in the order of the range assignment.
+
+    They are those that the nodes tell, whether their brokers live or not: the JVM's members divide the same.
+    Raises ZooKeeperAway, NodeError.
+    """
+    read = _counted if dialect.partitions_by_broker else _listed
+    return read(session, dialect, list(topics), watch, session_id)
+
+
+def _listed(
+    session: ZkCalls, dialect: Dialect, topics: list[str], watch: Watch | None, session_id: int | None
+) -> Partitions:
+    znodes = dialect.znodes
+    paths = {znodes.topic_path(topic): topic for topic in topics}
+    found = session.read(paths, watch, session_id)
+    absent = [path for path, node in found.items() if node is None]
+    if absent and watch is not None:  # watched until they are created; one created meanwhile is seen at once
+        stats = session.stat(absent, watch, session_id)
+        created = [path for path, node in stats.items() if node is not None]
+        found |= session.read(created, watch, session_id)
+    return {
+        paths[path]: dialect.in_order(znodes.topic(node.data, paths[path]))
+        for path, node in found.items()
+        if node is not None
+    }
+
+
+def _counted(
+    session: ZkCalls, dialect: Dialect, topics: list[str], watch: Watch | None, session_id: int | None
+) -> Partitions:
+    znodes = dialect.znodes
+    paths = {znodes.topic_path(topic): topic for topic in topics}
+    found = session.lists(paths, watch, session_id)
+    absent = [path for path, names in found.items() if names is None]
+    if absent and watch is not None:
+        stats = session.stat(absent, watch, session_id)
+        created = [path for path, node in stats.items() if node is not None]
+        found |= session.lists(created, watch, session_id)
+    brokers = {
+        znodes.count_path(paths[path], broker): (paths[path], broker)
+        for path, names in found.items()
+        for broker in (znodes.broker_id(name, f"topic {paths[path]}") for name in names or ())
+    }
+    partitions: Partitions = {paths[path]: [] for path, names in found.items() if names is not None}
+    for path, node in session.read(brokers, watch, session_id).items():
+        if node is not None:  # else the broker went after it was listed, and the watch says so too
+            topic, broker = brokers[path]
+            partitions[topic] += znodes.partitions(broker, znodes.count(node.data, f"topic {topic} on broker {broker}"))
+    return {topic: dialect.in_order(ids) for topic, ids in partitions.items()}
