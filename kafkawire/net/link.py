@@ -13,6 +13,7 @@ senders, or two receivers, at a time need a lock of their own.
 
 from __future__ import annotations
 
+import select
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,6 +26,8 @@ from kafkawire.net.session import Reply, Session
 from kafkawire.requests import Request
 
 Connect = Callable[[tuple[str, int], float], Any]
+# Linux tells the other side's end by POLLRDHUP though bytes may wait unread; elsewhere POLLHUP does.
+_ENDED = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR | select.POLLNVAL
 VIEWS_PER_CALL = 512  # sendmsg takes at most IOV_MAX (1024 on Linux) buffers
 
 
@@ -80,6 +83,19 @@ class Link:
                 raise LinkLost(f"{self.broker}: asked for a reply, but no request is outstanding")
             self._receive_some()
         return self._replies.popleft()
+
+    def closed_by_peer(self) -> bool:
+        """Whether the other side has ended the connection (closed or reset it): a look that does not wait.
+
+        Where requests have no replies nothing else tells.  False before the link is open, True once it is broken.
+        """
+        if self.broken is not None:
+            return True
+        if self._socket is None:
+            return False
+        look = select.poll()
+        look.register(self._socket.fileno(), _ENDED)
+        return bool(look.poll(0))
 
     def close(self) -> None:
         """Close for good, from anywhere: calls that wait raise LinkLost."""

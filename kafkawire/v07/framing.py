@@ -44,29 +44,38 @@ def reply_size(head: bytes | bytearray | memoryview, least: int = _ERROR.size) -
     return int(size)
 
 
-class MultiFetchBody(StreamedBody):
-    """A MultiFetch reply while it arrives: list[FetchedPartition] in the order that was asked.
+class FetchBody(StreamedBody):
+    """A Fetch or MultiFetch reply while it arrives: list[FetchedPartition] in the order that was asked.
 
-    error:int16 (always 0)  [size:int32  error:int16  set] for each partition asked for; size is that of error and set
+    Fetch        error:int16  set
+    MultiFetch   error:int16 (always 0)  [size:int32  error:int16  set] for each partition; size counts error and set
     """
 
     def __init__(
         self,
         asked: Sequence[TopicPartition],
+        many: bool,
         size: int,
         limit: int = MAX_REPLY_BYTES,
         buffers: Buffers | None = None,
     ) -> None:
-        super().__init__("MultiFetch reply", size, limit)
+        super().__init__("MultiFetch reply" if many else "Fetch reply", size, limit)
         self._asked = asked
         self._buffers = buffers or NONE_KEPT
         self._fetched: list[FetchedPartition] = []
-        self.start(self._parse())
+        self.start(self._parse_many() if many else self._parse())
 
     def result(self) -> list[FetchedPartition]:
         return self._fetched
 
     def _parse(self) -> Steps:
+        (error,) = _ERROR.unpack((yield _ERROR.size))
+        buffer = self._buffers.take(self.rest)
+        if self.rest:
+            yield buffer
+        self._fetched.append(FetchedPartition(self._asked[0], error, None, buffer))
+
+    def _parse_many(self) -> Steps:
         (outer,) = _ERROR.unpack((yield _ERROR.size))
         if outer and not self.rest:
             self._fetched = [FetchedPartition(tp, outer, None, memoryview(b"")) for tp in self._asked]

@@ -1,6 +1,7 @@
 """Requests of Kafka 0.7 as the system asks them, under the names and signatures of kafkawire.v08.requests.
 
     PRODUCE       request_id:int16=0  topic:string  partition:int32  size:int32  set          never answered
+    FETCH         1  topic:string  partition:int32  position:int64  max_bytes:int32
     MULTIFETCH    2  count:int16  [topic:string  partition:int32  position:int64  max_bytes:int32]
     MULTIPRODUCE  3  count:int16  [topic:string  partition:int32  size:int32  set]            never answered
     OFFSETS       4  topic:string  partition:int32  time:int64  max_offsets:int32
@@ -23,7 +24,7 @@ from kafkawire.primitives import utf8
 from kafkawire.requests import CONSUMER as CONSUMER
 from kafkawire.requests import FetchedPartition as FetchedPartition
 from kafkawire.requests import ProducedPartition as ProducedPartition
-from kafkawire.v07.framing import HEAD_BYTES, MultiFetchBody, OffsetsBody, framed, reply_size
+from kafkawire.v07.framing import HEAD_BYTES, FetchBody, OffsetsBody, framed, reply_size
 
 if TYPE_CHECKING:
     from kafkawire.buffers import Buffers
@@ -45,6 +46,7 @@ class Api:
 
 
 PRODUCE = Api(0, "Produce")
+FETCH = Api(1, "Fetch")
 MULTIFETCH = Api(2, "MultiFetch")
 MULTIPRODUCE = Api(3, "MultiProduce")
 OFFSETS = Api(4, "Offsets")
@@ -74,8 +76,8 @@ class Request:
 
     def reply(self, head: bytes | bytearray, correlation_id: int, buffers: Buffers | None = None) -> Body:
         size = reply_size(head)
-        if self.api is MULTIFETCH:
-            return MultiFetchBody(self.asked, size, self.max_reply_bytes, buffers)
+        if self.api in (FETCH, MULTIFETCH):
+            return FetchBody(self.asked, self.api is MULTIFETCH, size, self.max_reply_bytes, buffers)
         if self.api is OFFSETS:
             return OffsetsBody(self.asked, size, self.max_reply_bytes)
         raise RemoteError(f"a reply of {size} bytes to {self.api.name}, which has none")
@@ -92,14 +94,15 @@ def fetch(
 
     The broker does not wait: max_wait_ms, min_bytes and replica_id have no effect.  A partition may be asked for twice.
     """
-    d.speaks(_FETCH)
-    pieces = [_head(MULTIFETCH, len(wanted))]
+    d.speaks(_FETCH_KEY)
+    api = FETCH if len(wanted) == 1 else MULTIFETCH
+    pieces = [_head(api, len(wanted))]
     for tp, position, max_bytes in wanted:
         if not 0 <= max_bytes <= 0x7FFFFFFF:
             raise LocalError(f"{tp}: a fetch of {max_bytes} bytes: a broker of 0.7 answers that with a broken frame")
         pieces.append(_string(tp.topic) + _ASKED.pack(_index(tp), position, max_bytes))
     limit = MAX_REPLY_BYTES + sum(size for _, _, size in wanted)
-    return Request(MULTIFETCH, [[b"".join(pieces)]], [tp for tp, _, _ in wanted], max_reply_bytes=limit)
+    return Request(api, [[b"".join(pieces)]], [tp for tp, _, _ in wanted], max_reply_bytes=limit)
 
 
 def produce(
@@ -109,7 +112,7 @@ def produce(
 
     A partition of index -1 is one that the broker picks.
     """
-    d.speaks(_PRODUCE)
+    d.speaks(_PRODUCE_KEY)
     body: list[bytes | memoryview] = []
     api = PRODUCE if len(sets) == 1 else MULTIPRODUCE
     head = _head(api, len(sets))
@@ -130,7 +133,7 @@ def list_offsets(
     Reply: as v0 of 0.8 and later, {"topics": [{"topic", "partitions": [{"partition", "error", "offsets"}]}]}, offsets
     newest first, perhaps none.  A partition that is none of the broker's closes the link.
     """
-    d.speaks(_LIST_OFFSETS)
+    d.speaks(_LIST_OFFSETS_KEY)
     if not times:
         raise LocalError("offsets of no partition: there is nothing to ask")
     head = _head(OFFSETS)
@@ -141,7 +144,7 @@ def list_offsets(
 
 
 # What 0.8 calls them, in Dialect.versions.
-_PRODUCE, _FETCH, _LIST_OFFSETS = 0, 1, 2
+_PRODUCE_KEY, _FETCH_KEY, _LIST_OFFSETS_KEY = 0, 1, 2
 
 
 def _lacking(api_key: int) -> Callable[..., Request]:
@@ -169,7 +172,7 @@ api_versions = _lacking(18)
 
 def _head(api: Api, count: int | None = None) -> bytes:
     """The request's id, and where it has one its count."""
-    if api in (PRODUCE, OFFSETS):
+    if api in (PRODUCE, FETCH, OFFSETS):
         return struct.pack(">h", api.key)
     if count is None or count > MOST_PARTS:
         raise LocalError(f"{api.name} of {count} partitions: one request of 0.7 takes {MOST_PARTS}")

@@ -200,3 +200,25 @@ def test_links_are_kept_by_purpose_and_replaced_when_broken_or_moved():
         assert links.link(here, "produce").broken is None
         links.drop(here, "produce")
         links.close()
+
+
+@pytest.mark.parametrize("how", ["closed", "reset", "closed behind bytes that nobody read"])
+def test_the_other_sides_end_is_seen_without_a_reply(how: str):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        link = Link(Broker(1, "127.0.0.1", server.getsockname()[1]), "me")
+        assert not link.closed_by_peer()  # not open yet
+        link.send(requests.produce(D, 0, 1000, {TP: [entry(b"v")]}))
+        other, _ = server.accept()
+        other.recv(1000)
+        assert not link.closed_by_peer()
+        if how == "reset":
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        elif how != "closed":
+            other.send(b"bytes")
+        other.close()
+        until = time.monotonic() + 5
+        while not link.closed_by_peer() and time.monotonic() < until:
+            time.sleep(0.001)
+        assert link.closed_by_peer()
+        link.close()
+        assert link.closed_by_peer()

@@ -50,6 +50,12 @@ def live() -> dict[str, Any]:
 
 def exchanges() -> list[Exchange]:
     return [
-        Exchange(row["name"], bytes.fromhex(row["request_hex"]), bytes.fromhex(row["response_hex"]), row["note"])
+        Exchange(row["name"], _whole(row["request_hex"]), bytes.fromhex(row["response_hex"]), row["note"])
         for row in live()["exchanges"]
     ]
+
+
+def _whole(text: str) -> bytes:
+    """A frame; where it was written down with dots its last byte is repeated up to its size."""
+    data = bytes.fromhex(text.removesuffix("..."))
+    return data.ljust(4 + int.from_bytes(data[:4], "big"), data[-1:]) if text.endswith("...") else data
