@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from groundwork.crew import Crew, CrewDeath, Event, Lock, connect, now, sleep, wait_any
@@ -35,6 +36,8 @@ from mirrormaker.look import (
     nothing_matches,
     same_cluster,
 )
+from mirrormaker.offsetmap.keeping import Keeper
+from mirrormaker.offsetmap.recording import Ends
 from mirrormaker.options import Source
 from mirrormaker.origin import Origin
 from mirrormaker.pipeline import Settings
@@ -56,6 +59,7 @@ RETRY_S = 0.5
 FIRST_ASSIGNMENT_S = 60.0  # READY is not held back for longer: a foreign claim may block one partition for ever
 DRAIN_S = 9.0  # what the operator may rely on is 10 s
 ZOOKEEPER_S = 6.0  # one try to reach a ZooKeeper
+STATE_FOLDER = "STATE_DIRECTORY"  # what systemd sets for StateDirectory=
 
 
 class Refused(Exception):
@@ -185,11 +189,33 @@ class Daemon:
                 log.warning(
                     "%s", sentence := nothing_matches(source, self._configuration.mirror), extra={"key": sentence}
                 )
+        self._open_maps()
         for origin in self.origins:
             self._within(deadline, f"source {origin.name}", partial(origin.start, self._configuration.mirror))
         settled_by = now() + FIRST_ASSIGNMENT_S
         while not all(origin.settled for origin in self.origins) and now() < settled_by:
             sleep(0.05)
+
+    def _open_maps(self) -> None:
+        mirror = self._configuration.mirror
+        folder = mirror.map_folder or os.environ.get(STATE_FOLDER, "").partition(":")[0]
+        if not folder:
+            return
+        ends: Ends = {}
+        for origin in self.origins:
+            try:
+                keeper = Keeper(
+                    Path(folder),
+                    origin.name,
+                    origin.source.group_id,
+                    mirror.map_every_messages,
+                    mirror.map_max_bytes,
+                    ends,
+                )
+            except ConsumerError as exc:
+                raise Refused(exits.CONFIGURATION, f"source {origin.name}: {exc}") from exc
+            origin.forwarder.keeper = keeper
+            self._crew.spawn(f"offset-map-{origin.name}", keeper.run, mirror.map_every_ms / 1000)
 
     def _look_at_target_zookeeper(self) -> None:
         """With a new answer of the brokers each time: right after a restart the one before may be of old addresses."""
@@ -253,6 +279,9 @@ class Daemon:
         if left:
             log.warning("%d parts were not acknowledged in time; they are sent again after the next start", left)
         self._crew.stop(1.0)
+        for origin in self.origins:
+            if origin.forwarder.keeper is not None:
+                origin.forwarder.keeper.close()
 
     def _on_term(self) -> None:
         """SIGTERM or ctrl-C: stop fetching, wait for what is in flight, commit, release, leave, exit 0 within 10 s.

@@ -131,6 +131,21 @@ class Mirror(Options):
         least=0,
     )  # fmt: skip
     status_interval_ms: int = option("status.interval.ms", 10000, "time between two status lines", "ms", least=100)
+    map_folder: str = option(
+        "offset.map.folder",
+        "",
+        "folder of the offset maps, a file a source; without: the state folder that systemd gives, else none is kept",
+    )
+    map_every_messages: int = option(
+        "offset.map.every.messages", 1000, "offsets of a target partition between two entries of its map", least=1
+    )
+    map_every_ms: int = option(
+        "offset.map.every.ms", 10000, "time until what was acknowledged is written down and synced", "ms", least=100
+    )
+    map_max_bytes: int = option(
+        "offset.map.max.bytes", 16 << 20, "a larger map loses half its older entries, and precision for old positions",
+        "bytes", least=1 << 16,
+    )  # fmt: skip
 
     def problems(self) -> Iterable[str]:
         if bool(self.whitelist) == bool(self.blacklist):

@@ -41,7 +41,16 @@ class Origin:
     def start(self, mirror: Mirror) -> None:
         """Join the group and carry its streams.  Raises Unreachable (try again), ChrootMissing, ConsumerError."""
         release, died = self.source.version, self._crew.died
-        self._connector = ConsumerConnector(self.source, "caller", release, log_event, self._on_fence, died)
+        keeper = self.forwarder.keeper
+        self._connector = ConsumerConnector(
+            self.source,
+            "caller",
+            release,
+            log_event,
+            self._on_fence,
+            died,
+            before_commit=keeper.before_commit if keeper is not None else lambda positions: None,
+        )
         streams = self._connector.create_message_streams_by_filter(mirror.topics, mirror.num_streams)
         for stream in streams:
             self._crew.spawn(f"carry-{self.name}-{stream.name}", carry, stream.sets(), self.forwarder.take)

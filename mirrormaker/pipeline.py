@@ -22,6 +22,8 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Ticket, TopicPartition
 from mirrormaker.handler import Handler, handled
+from mirrormaker.offsetmap.keeping import Keeper
+from mirrormaker.offsetmap.recording import Following
 from mirrormaker.routes import Choice, HandlerFailed, Output, RouteFacts, Step, choose, pass_through, reencode
 from mirrormaker.targets import OUT_OF_REACH, SourceTopic, TargetTopics, TopicMissing
 from producer.partitioners import byte_array_partitioner
@@ -36,6 +38,9 @@ class Share(Protocol):
     """The consumer's side of a set: who owns its partition, and what is done of it."""
 
     def ticket(self, resume_at: int, parts: int = 1) -> Ticket: ...
+    @property
+    def stint(self) -> object: ...
+    def holds(self) -> bool: ...
 
 
 class Sends(Protocol):
@@ -93,6 +98,7 @@ class Forwarder:
         self.name = name
         self.waiting: dict[str, str] = {}
         self.topics: dict[str, Topic] = {}
+        self.keeper: Keeper | None = None  # of the offset map, where one is kept
         self.dropped = 0  # messages a handler gave nothing back for
         self._settings = settings
         self._targets = targets
@@ -176,20 +182,33 @@ class Forwarder:
 
     def _forward(self, fetched: MessageSet, share: Share, topic: Topic) -> None:
         at = fetched.start
+        following = self._follow(fetched, share, topic)
         try:
             for step in self._steps(fetched, topic):
-                self._submit(step, share)
+                self._submit(step, share, following)
                 at = step.resume_at
         except (RemoteError, LocalError) as reason:
             # Nothing after it may ever count as done: the ticket that fails stands for all the rest of the set.
             share.ticket(fetched.resume_at).failed(reason, at)
         self._ended_at[fetched.tp] = fetched.resume_at
 
-    def _submit(self, step: Step, share: Share) -> None:
+    def _follow(self, fetched: MessageSet, share: Share, topic: Topic) -> Following | None:
+        if self.keeper is None:
+            return None
+        keeps = topic.choice.partitioning == "identity" and self._settings.handler is None
+        others = () if keeps else [TopicPartition(fetched.topic, n) for n in range(topic.target_partitions)]
+        return self.keeper.follow(fetched, share.stint, share.holds, keeps, others)
+
+    def _submit(self, step: Step, share: Share, following: Following | None) -> None:
         if not step.parts:
             share.ticket(step.resume_at).done()
             return
         ticket = share.ticket(step.resume_at, len(step.parts))
+        if following is not None and self.keeper is not None:
+            tickets = self.keeper.tickets(step.parts, ticket, following, step.resume_at)
+            for part, mapped in zip(step.parts, tickets, strict=True):
+                self._sender.submit(part, mapped)
+            return
         for part in step.parts:
             self._sender.submit(part, ticket)
 

@@ -1,0 +1,138 @@
+"""The offset map of one source while it is mirrored: what is recorded goes to the file, in time.
+
+A disk that refuses stops the map, not the mirror: that is told, tried again, and once it works every partition begins a
+new stint, so that nothing is claimed of what was not written.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from groundwork.crew import sleep
+from kafkawire.model import MessageSet, Part, Ticket, TopicPartition
+from mirrormaker.offsetmap.recording import Ends, Following, Recording
+from mirrormaker.offsetmap.tickets import MappedTicket, mapped
+from mirrormaker.offsetmap.writing import MapWriter
+from zkconsumer.offsettranslate.entries import OffsetMap, Record
+from zkconsumer.offsettranslate.text import Header
+
+log = logging.getLogger(__name__)
+SUFFIX = ".offsetmap"
+
+
+def file_of(folder: Path, source: str) -> Path:
+    """The map of a source."""
+    return folder / f"{source.replace('/', '_')}{SUFFIX}"
+
+
+class Keeper:
+    """One source's map.  ends: shared by the keepers of all sources of a mirror.
+
+    Raises ConsumerError when the file cannot be opened, is another mirror's, or makes no sense.
+    """
+
+    def __init__(self, folder: Path, source: str, group: str, every: int, max_bytes: int, ends: Ends) -> None:
+        self.path = file_of(folder, source)
+        self._writer = MapWriter(self.path, Header(source, group), max_bytes)
+        self._recording = Recording(every, ends, self._write)
+        self._stints: dict[TopicPartition, tuple[object, Following]] = {}
+        self._failing = False
+
+    @property
+    def map(self) -> OffsetMap:
+        """What was in the file when it was opened."""
+        return self._writer.map
+
+    def follow(
+        self,
+        fetched: MessageSet,
+        stint: object,
+        still: Callable[[], bool],
+        keeps: bool,
+        targets: Sequence[TopicPartition] = (),
+    ) -> Following:
+        """Whom to tell of the parts of a set; another stint object than before begins another stint."""
+        known = self._stints.get(fetched.tp)
+        if known is None or known[0] is not stint:
+            following = self._recording.begin(fetched.tp, fetched.start, _ms(), keeps, still, targets)
+            known = self._stints[fetched.tp] = (stint, following)
+        return known[1]
+
+    def tickets(
+        self, parts: tuple[Part, ...], ticket: Ticket, following: Following, resume_at: int
+    ) -> list[MappedTicket]:
+        """A ticket for each part of a step."""
+        return mapped(parts, ticket, following, resume_at)
+
+    def before_commit(self, positions: Mapping[TopicPartition, int]) -> None:
+        """What a commit is about to say is on the disk when this returns, or the disk's refusal was told."""
+        self._recording.committing(positions.items(), _ms())
+        self._sync()
+
+    def run(self, every_s: float) -> None:
+        """Write down what is acknowledged, now and then; in a greenlet of its own."""
+        while True:
+            sleep(every_s)
+            if self._failing:
+                self._begin_anew()
+            self._recording.settled()
+            self._sync()
+            if self._writer.too_large:
+                self._cut()
+
+    def close(self) -> None:
+        """All that is acknowledged is on the disk, or the disk's refusal was told."""
+        self._recording.settled()
+        try:
+            self._writer.close()
+        except OSError as why:
+            self._refused(why)
+
+    def _write(self, records: Sequence[Record]) -> None:
+        if self._failing:
+            return
+        try:
+            self._writer.append(records)
+        except OSError as why:
+            self._refused(why)
+
+    def _sync(self) -> None:
+        try:
+            self._writer.sync()
+        except OSError as why:
+            self._refused(why)
+
+    def _cut(self) -> None:
+        before = self._writer.size
+        try:
+            self._writer.cut(lambda: sleep(0))
+        except OSError as why:
+            self._refused(why)
+        else:
+            log.info("offset map %s: cut from %d to %d bytes", self.path, before, self._writer.size)
+
+    def _refused(self, why: OSError) -> None:
+        if not self._failing:
+            sentence = "offset map %s cannot be written: %s; mirroring goes on, and the map has a hole from here"
+            log.error(sentence, self.path, why.strerror or why)
+        self._failing = True
+
+    def _begin_anew(self) -> None:
+        """A line that was cut short by the refusal must not be followed by others: it is cut off first."""
+        self._failing = False
+        try:
+            self._writer.mend()
+        except OSError as why:
+            self._failing = True
+            log.debug("offset map %s still cannot be written: %s", self.path, why)
+            return
+        self._recording.restart(_ms())
+        if not self._failing:
+            log.info("offset map %s is written again", self.path)
+
+
+def _ms() -> int:
+    return int(time.time() * 1000)

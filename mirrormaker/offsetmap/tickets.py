@@ -1,0 +1,73 @@
+"""A part's ticket that also tells the offset map where the part was stored."""
+
+from __future__ import annotations
+
+from kafkawire.model import Part, Ticket, TopicPartition
+from mirrormaker.offsetmap.recording import Following
+
+
+class MappedTicket:
+    """One part of `ticket`, which may have others (kafkawire.model.Ticket, producer.outcomes.Placing).
+
+    position: of the source, where the part ends; None: others for its partition lie before the same position.
+    counted: the part's count is that of its messages also where it is a wrapper.
+    """
+
+    __slots__ = ("_base", "_counted", "_end", "_following", "_lacking", "_position", "_target", "_ticket")
+
+    def __init__(
+        self, ticket: Ticket, following: Following, target: TopicPartition, position: int | None, counted: bool
+    ) -> None:
+        self._ticket = ticket
+        self._following = following
+        self._target = target
+        self._position = position
+        self._counted = counted
+        self._base: tuple[int, bool] | None = None
+        self._end = (0, False)
+        self._lacking = False  # of a piece of it the broker did not say where it is
+        following.submitted(target)
+
+    def may_send(self) -> bool:
+        return self._ticket.may_send()
+
+    def placed(self, count: int, offset: int | None, exact: bool) -> None:
+        """The next piece of it is stored; usually it is one."""
+        if offset is None:
+            self._lacking = True
+            return
+        if self._base is None:
+            self._base = (offset, exact)
+        self._end = (offset + count, exact and self._counted)
+
+    def reached(self, resume_at: int) -> None:
+        self._ticket.reached(resume_at)
+
+    def done(self) -> None:
+        base = None if self._lacking else self._base
+        self._following.acknowledged(
+            self._target, base, self._end, self._position
+        )  # first: done() may let it be committed
+        self._ticket.done()
+
+    def failed(self, reason: Exception, resume_at: int | None) -> None:
+        self._following.failed()
+        self._ticket.failed(reason, resume_at)
+
+
+def mapped(parts: tuple[Part, ...], ticket: Ticket, following: Following, resume_at: int) -> list[MappedTicket]:
+    """A ticket for each part of a step that ends at resume_at.
+
+    Parts that name their own end are entries as they came from the source, where nobody counted what a wrapper holds.
+    """
+    last = {part.tp: n for n, part in enumerate(parts)}
+    return [
+        MappedTicket(
+            ticket,
+            following,
+            part.tp,
+            resume_at if last[part.tp] == n else None,
+            counted=not part.codec or part.resume_at is None,
+        )
+        for n, part in enumerate(parts)
+    ]

@@ -1,0 +1,147 @@
+"""The file of an offset map while a mirror writes it: append, sync, and cut to a bound.
+
+    append   in the page cache at once: it survives kill -9 of this process
+    sync     on the disk: on a timer and before each commit, so that no power cut leaves a commit without its map
+    cut      once larger than max_bytes, half the entries go (thinning.py), in steps that let others run; what is
+             appended meanwhile is copied over before the new file takes the old one's place
+
+One process writes a map (a lock, which the kernel takes back from the dead).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mirrormaker.offsetmap.thinning import thinned
+from zkconsumer.errors import ConsumerError
+from zkconsumer.offsettranslate.entries import OffsetMap, Record
+from zkconsumer.offsettranslate.mapfile import LINES_AT_ONCE, read_map
+from zkconsumer.offsettranslate.text import Header, header_line, line_of
+
+
+class MapInUse(ConsumerError):
+    """Another process writes this map, or it is of another flow."""
+
+
+class MapWriter:
+    """path's folder must exist.  OSError: the disk refused; what was appended since the last sync may be lost."""
+
+    def __init__(self, path: Path, header: Header, max_bytes: int) -> None:
+        self.path = path
+        self._header = header
+        self._max_bytes = max_bytes
+        self._unsynced = False
+        self._cutting = False
+        self._file = self._locked()
+        self.map, self.size = self._opened()
+
+    def _locked(self) -> int:
+        try:
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as why:
+            raise ConsumerError(f"offset map {self.path} cannot be opened: {why.strerror}") from why
+        lock = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            os.close(file)
+            raise MapInUse(
+                f"offset map {self.path} is written by another process: give each mirror a folder of its own "
+                "(offset.map.folder)"
+            ) from None
+        self._lock = lock
+        return file
+
+    def _opened(self) -> tuple[OffsetMap, int]:
+        """What is there, after a torn end was cut off."""
+        there = read_map(self.path)
+        if there.header is not None and there.header != self._header:
+            raise MapInUse(
+                f"offset map {self.path} is of source {there.header.source}, group {there.header.group}, not of "
+                f"{self._header.source}, {self._header.group}: move it away, or set another offset.map.folder"
+            )
+        os.ftruncate(self._file, there.length)
+        size = there.length
+        if there.header is None:
+            size += self._write(header_line(self._header))
+            self._unsynced = True
+            self.sync()
+            _sync_folder(self.path.parent)
+        return there.map, size
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Add records; after kill -9 they are there."""
+        self.size += self._write("".join(map(line_of, records)))
+        self._unsynced = True
+
+    def sync(self) -> None:
+        """What was appended is on the disk when this returns."""
+        if self._unsynced:
+            os.fdatasync(self._file)
+            self._unsynced = False
+
+    def mend(self) -> None:
+        """After the disk refused: cut off a line that was cut short, and see whether it takes more now."""
+        os.ftruncate(self._file, self.size)
+        self._unsynced = True
+        self.sync()
+
+    @property
+    def too_large(self) -> bool:
+        return self.size > self._max_bytes and not self._cutting
+
+    def cut(self, pause: Callable[[], object]) -> None:
+        """Thin the map out until it is half its bound.  pause() is called now and then, and may let others append."""
+        self._cutting = True
+        try:
+            self._cut(pause)
+        finally:
+            self._cutting = False
+
+    def _cut(self, pause: Callable[[], object]) -> None:
+        there = read_map(self.path, pause)
+        records = thinned(there.map, self._max_bytes / 2 / max(1, there.length))
+        beside = self.path.with_name(f"{self.path.name}.new")
+        new = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        size = os.write(new, header_line(self._header).encode())
+        for first in range(0, len(records), LINES_AT_ONCE):
+            size += _write_all(new, "".join(map(line_of, records[first : first + LINES_AT_ONCE])).encode())
+            pause()
+        os.fdatasync(new)
+        since = os.pread(self._file, self.size - there.length, there.length)  # nothing waits from here on
+        size += _write_all(new, since)
+        os.fdatasync(new)
+        os.replace(beside, self.path)
+        _sync_folder(self.path.parent)
+        os.close(self._file)
+        self._file, self.size = new, size
+
+    def close(self) -> None:
+        """Sync and let go.  Raises OSError."""
+        try:
+            self.sync()
+        finally:
+            os.close(self._file)
+            os.close(self._lock)
+
+    def _write(self, text: str) -> int:
+        return _write_all(self._file, text.encode())
+
+
+def _write_all(file: int, data: bytes) -> int:
+    at = 0
+    while at < len(data):
+        at += os.write(file, data[at:])
+    return at
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)  # the name itself
+    finally:
+        os.close(file)
