@@ -13,8 +13,11 @@ Source: kafka.server.KafkaRequestHandlers and kafka.api of 0.7.2.
 
 from __future__ import annotations
 
+import logging
+import os
 import struct
 from dataclasses import dataclass
+from typing import NoReturn
 
 from localkafka.seven import entries
 from localkafka.seven.entries import Refused, TooLarge
@@ -96,7 +99,10 @@ class Handler:
                 continue
             except (IllegalTopic, WrongPartition) as error:
                 raise Refused(str(error)) from error
-            log.append(part.data[:size], messages)
+            try:
+                log.append(part.data[:size], messages)
+            except OSError as error:
+                _halt(f"{part.topic}/{partition}: {error}")
 
     def _fetch(self, wanted: Wanted) -> Answer:
         try:
@@ -127,6 +133,12 @@ class Handler:
         found = self._logs.empty_offsets(time_ms) if log is None else log.offsets_before(time_ms, most)
         data = INT32.pack(len(found)) + b"".join(map(INT64.pack, found))
         return Answer(HEAD.pack(2 + len(data), NO_ERROR) + data)
+
+
+def _halt(why: str) -> NoReturn:
+    """Nothing may be served, or called cleanly stopped, once a log could not be written."""
+    logging.getLogger(__name__).error("Halting due to unrecoverable I/O error while handling producer request: %s", why)
+    os._exit(1)
 
 
 def _promised(answer: Answer) -> int:
