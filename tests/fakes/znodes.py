@@ -77,7 +77,7 @@ class FakeTransaction:
         return Answer([answer.error or answer.value for answer in answers])
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeZookeeper:
     filled: Mapping[str, bytes] = field(default_factory=dict)
     now_ms: int = 1_000_000
