@@ -1,4 +1,4 @@
-"""The 0.7 nodes: what an original wrote is read, and what we write is what it writes (recorded, or TopicCount 0.7.2)."""
+"""The 0.7 nodes: what an original wrote is read, what we write is what it writes (as recorded, or by TopicCount)."""
 
 from __future__ import annotations
 
