@@ -332,7 +332,8 @@ class Producer:
     @property
     def pool(self) -> dict[int, bool]:
         """Brokers by id that there is a connection for, and whether it is up; with zookeeper.connect: all that live."""
-        return self._hub.call(lambda: self._feeder.pool) if self._started and not self._closed else {}
+        live = self._started and not (self._closed or self._forked)
+        return self._hub.call(lambda: self._feeder.pool) if live else {}
 
     @property
     def sizes(self) -> dict[str, TopicSizes]:

@@ -1,7 +1,7 @@
 """Where messages without a key go: four ways to choose among the partitions that have a leader.
 
 batch         one random partition a round (queue.buffering.max.ms, or a full batch): requests are large, and all
-              partitions get their share within seconds
+              partitions get their share within seconds; never the last one again, which may wait for its answer
 sticky        one random partition until topic.metadata.refresh.interval.ms is over or it has no leader any more,
               as 0.8's producer (DefaultEventHandler.getPartition; KAFKA-1017 is why)
 random        each message, as 0.7's
@@ -31,7 +31,7 @@ class Unkeyed:
         self._rng = rng or random.Random()
         self._now = now
         self._chosen: dict[str, tuple[PartitionId, float]] = {}  # sticky: and until when
-        self._next: dict[str, int] = {}
+        self._next: dict[str, int] = {}  # where the last one went
 
     def choose(self, topic: str, led: Sequence[PartitionId]) -> PartitionId:
         """One of led, which is not empty."""
@@ -42,7 +42,16 @@ class Unkeyed:
             number = self._rng.randrange(len(led)) if number is None else number + 1
             self._next[topic] = number
             return led[number % len(led)]
+        if self._way == "batch" and len(led) > 1:
+            return self._another(topic, led)
         return self._rng.choice(led)
+
+    def _another(self, topic: str, led: Sequence[PartitionId]) -> PartitionId:
+        last = self._next.get(topic, -1)
+        number = self._rng.randrange(len(led) - (0 <= last < len(led)))
+        number += 0 <= last <= number
+        self._next[topic] = number
+        return led[number]
 
     def _sticky(self, topic: str, led: Sequence[PartitionId]) -> PartitionId:
         chosen, until = self._chosen.get(topic, (None, 0.0))

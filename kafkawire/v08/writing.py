@@ -16,6 +16,7 @@ _ENTRY = struct.Struct(">qiI")
 _HEAD_V0 = struct.Struct(">BBi")  # what the checksum covers: magic, attributes, key length, and then the rest
 _HEAD_V1 = struct.Struct(">BBqi")
 _INT32 = struct.Struct(">i")
+_KEYLESS = struct.Struct(">qiI10s")  # an entry of v0 without key up to its value
 
 
 def encode(messages: Iterable[Row], codec: int = 0, magic: int = 0) -> bytes:
@@ -72,23 +73,24 @@ def _head(magic: int, attributes: int, key: Bytes | None, value: Bytes | None, s
 
 
 def _plain_v0(rows: Iterable[Row]) -> bytes:
-    """The same for what a producer of 0.8 sends most: without key, a head is the same for all values of one length."""
+    """What a producer of 0.8 sends: mostly without key, and then a head is the same for all values of one length."""
     out: list[Bytes] = []
-    heads: dict[int, tuple[int, bytes, int]] = {}  # by length of the value: size, head, its checksum
-    crc32, pack = zlib.crc32, _ENTRY.pack
+    heads: dict[int, tuple[int, int, bytes]] = {}  # by length of the value: size, checksum of the head, head
+    crc32, pack, add = zlib.crc32, _KEYLESS.pack, out.append
     try:
         for offset, key, value, _ in rows:
             if key is None and value is not None:
                 found = heads.get(len(value))
                 if found is None:
                     head = _head(0, 0, None, value, None)
-                    found = heads[len(value)] = 4 + len(head) + len(value), head, crc32(head)
-                size, head, crc = found
-                out += (pack(offset, size, crc32(value, crc)), head, value)
+                    found = heads[len(value)] = 4 + len(head) + len(value), crc32(head), head
+                size, crc, head = found
+                add(pack(offset, size, crc32(value, crc), head))
+                add(value)
             else:
                 head = _head(0, 0, key, value, None)
                 value = b"" if value is None else value
-                out += (pack(offset, 4 + len(head) + len(value), crc32(value, crc32(head))), head, value)
+                out += (_ENTRY.pack(offset, 4 + len(head) + len(value), crc32(value, crc32(head))), head, value)
     except struct.error as exc:
         raise _unfit(0, exc) from exc
     return b"".join(out)

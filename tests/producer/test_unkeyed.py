@@ -19,6 +19,13 @@ def test_random_and_batch_use_all_partitions_evenly():
         assert min(found.values()) > 800
 
 
+def test_batch_never_takes_the_last_one_again_where_there_is_another():
+    chooser = Unkeyed("batch", 600, random.Random(1))
+    assert all(before != after for before, after in pairwise(chooser.choose("t", LED) for _ in range(500)))
+    assert {chooser.choose("t", LED[:2]) for _ in range(50)} == {0, 1}  # two have lost their leaders
+    assert {chooser.choose("t", [3]) for _ in range(5)} == {3}
+
+
 def test_round_robin_takes_the_next_one_topic_by_topic():
     chooser = Unkeyed("round-robin", 600, random.Random(1))
     first = [chooser.choose("t", LED) for _ in range(8)]
