@@ -57,7 +57,10 @@ def find(data: Bytes, begin: int, end: int, magic: int) -> Alike | None:
 def hop(buffer: Bytes, at: int, magic: int, limit: int) -> tuple[int, int]:
     """Past entries that are alike, none of fewer than eight, begun before `limit`.  Else as Kernels.hop07."""
     entries = 0
-    while at < limit:
+    while at + HEAD.size < limit:
+        behind = at + LOG_OVERHEAD + HEAD.unpack_from(buffer, at)[0]
+        if buffer[at : at + 5] != buffer[behind : behind + 5]:
+            break  # the usual answer where sizes differ
         piece = bytes(buffer[at : min(limit, at + _PIECE)])
         same = find(piece, 0, len(piece), magic)
         if same is None:

@@ -14,7 +14,7 @@ from kafkawire.model import MessageSet, Run
 from kafkawire.primitives import Bytes
 from kafkawire.v07.layout import LENGTH, LOG_OVERHEAD
 from kafkawire.v07.reading import within
-from kafkawire.v07.scanning import hop
+from kafkawire.v07.scanning import AGAIN, hop
 from kafkawire.v07.wrappers import Wrapper, opened, wrapper
 
 
@@ -109,11 +109,13 @@ def _cut(buffer: memoryview, run: Run, most_bytes: int) -> Iterator[Run]:
     """A plain run as runs of at most most_bytes, or of a single entry."""
     first = run.resume_at - run.end
     while run.end - run.begin > most_bytes:
-        at, entries, until = run.begin, 0, run.begin + most_bytes
+        at = again = run.begin
+        entries, until = 0, run.begin + most_bytes
         view = buffer[: min(run.end, until)]
         while True:
-            at, more = hop(view, at, run.magic, until)
-            entries += more
+            if at >= again:
+                at, more = hop(view, at, run.magic, until)
+                entries, again = entries + more, at if more else at + AGAIN
             after = at + LOG_OVERHEAD + LENGTH.unpack_from(buffer, at)[0]
             if entries and after > until:
                 break

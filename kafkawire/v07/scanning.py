@@ -5,6 +5,8 @@ An entry has no offset of its own: its position in the log is that of the set an
 
 from __future__ import annotations
 
+import struct
+
 from kafkawire.columns import ready
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Run
@@ -14,13 +16,15 @@ from kafkawire.v07.alike import hop as hop_alike
 from kafkawire.v07.layout import CODEC as CODEC
 from kafkawire.v07.layout import ENTRY_OVERHEAD as ENTRY_OVERHEAD
 from kafkawire.v07.layout import HEAD as HEAD
-from kafkawire.v07.layout import LENGTH
+from kafkawire.v07.layout import LEAST, LENGTH
 from kafkawire.v07.layout import LOG_OVERHEAD as LOG_OVERHEAD
 from kafkawire.v07.layout import MAGIC_0 as MAGIC_0
 from kafkawire.v07.layout import MAGIC_1 as MAGIC_1
 from kafkawire.v07.layout import nonsense as nonsense
 
+_START = struct.Struct(">iH")  # length, magic and attributes in one
 _SMALLEST = ENTRY_OVERHEAD[MAGIC_0]
+_LEAST = LEAST[MAGIC_1]
 _WORTH = 4096  # bytes: for less a call of the quicker loops costs more than it saves
 AGAIN = 8 * _WORTH  # bytes until the next try where it saved nothing
 
@@ -31,28 +35,33 @@ def scan(buffer: Bytes, start: int) -> Scan:
     A cut last entry is no damage.  One whose first bytes make no sense is, cut or not: who fetches from a position
     inside an entry reads such bytes, and must not be told to fetch two gigabytes.
     """
-    unpack, total = HEAD.unpack_from, len(buffer)
+    unpack, total, overhead = _START.unpack_from, len(buffer), LOG_OVERHEAD
     at = begin = entries = plain = again = 0
+    usual = -1  # magic and attributes of the entry before, where the next one may be taken by them
     runs: list[Run] = []
     damage = None
     while at + _SMALLEST <= total:
-        length, magic, attributes = unpack(buffer, at)
-        end = at + LOG_OVERHEAD + length
-        damage = nonsense(at, length, magic, start)
+        length, kind = unpack(buffer, at)
+        end = at + overhead + length
+        if kind == usual and length >= _LEAST and end <= total and at < again:
+            entries += 1
+            at = end
+            continue
+        damage = nonsense(at, length, kind >> 8, start)
         if damage is not None or end > total:
             break
-        codec, form = (attributes & CODEC, MAGIC_1) if magic else (0, MAGIC_0)
+        codec, form = (kind & CODEC, MAGIC_1) if kind >> 8 else (0, MAGIC_0)
         if entries and (codec or form != plain):
             runs.append(Run(begin, at, 0, plain, entries, start + at))
             begin, entries = at, 0
         if codec:
             runs.append(Run(at, end, codec, form, 1, start + end))
-            begin = end
+            begin, usual = end, -1
         else:
-            plain, entries = form, entries + 1
+            plain, entries, usual = form, entries + 1, kind if form == MAGIC_1 else -1
         at = end
-        if entries and at >= again and total - at > _WORTH:
-            at, more = hop(buffer, at, plain, total)
+        if entries and at >= again:
+            at, more = hop(buffer, at, plain, total) if total - at > _WORTH else (at, 0)
             entries, again = entries + more, at if more else at + AGAIN
     else:
         damage = _short_tail(buffer, at, start)
