@@ -15,10 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from kafkawire import neighbours
 from kafkawire.v08.scanning import ENTRY_OVERHEAD, FEW, HEAD, LEAST, LOG_OVERHEAD, alike
 
 _INT32 = struct.Struct(">i")
 _KIND = (8, 9, 10, 11, 16, 17)  # bytes of size, magic and attributes
+_CRC_AT = 12
+_LOWER = range(4, 8)  # bytes of an offset
+_MANY = 32  # entries: for less it is quicker to look at each checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +40,6 @@ class Alike:
     @property
     def end(self) -> int:
         return self.begin + self.count * self.step
-
-    @property
-    def places(self) -> tuple[int, int, int]:
-        """Where the key begins and ends, and where the value begins."""
-        return self.key_at, self.value_at - 4, self.value_at
 
 
 def find(data: bytes, begin: int, end: int, magic: int) -> Alike | None:
@@ -65,19 +64,30 @@ def find(data: bytes, begin: int, end: int, magic: int) -> Alike | None:
     return Alike(begin, count, step, key_at, key_size, value_at, value_size) if count >= FEW else None
 
 
-def rows(data: bytes, found: Alike) -> Iterator[tuple[int, int, bytes]]:
+def rows(data: bytes, found: Alike) -> Iterator[tuple[int, bytes, bytes]]:
+    """(offset, key, value) of each; empty for null."""
+    key, value = max(0, found.key_size), max(0, found.value_size)
+    return _struct(f">q{found.key_at - 8}x{key}s4x{value}s").iter_unpack(memoryview(data)[found.begin : found.end])
+
+
+def covered(data: bytes, found: Alike) -> Iterator[tuple[int, int, bytes]]:
     """(offset, checksum, what it covers) of each."""
     return _struct(f">q4xI{found.step - 16}s").iter_unpack(memoryview(data)[found.begin : found.end])
 
 
+def are_right(data: bytes, found: Alike) -> bool:
+    """Whether all their checksums are."""
+    if found.count >= _MANY:
+        return neighbours.are_right(data, found.begin, found.step, found.count, _CRC_AT, _LOWER)
+    return all(zlib.crc32(body) == crc for _, crc, body in covered(data, found))
+
+
 def offsets(data: bytes, found: Alike, check_crcs: bool) -> list[int] | None:
     """Their offsets; None: a checksum is wrong."""
-    if not check_crcs:
-        view = memoryview(data)[found.begin : found.end]
-        return [offset for (offset,) in _struct(f">q{found.step - 8}x").iter_unpack(view)]
-    crc32 = zlib.crc32
-    right = [offset for offset, crc, body in rows(data, found) if crc32(body) == crc]
-    return right if len(right) == found.count else None
+    if check_crcs and not are_right(data, found):
+        return None
+    view = memoryview(data)[found.begin : found.end]
+    return [offset for (offset,) in _struct(f">q{found.step - 8}x").iter_unpack(view)]
 
 
 def timestamps(data: bytes, found: Alike) -> list[int]:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 
 from kafkawire.errors import CorruptMessage, RemoteError
-from kafkawire.model import Message, MessageSet, PartitionId, Run
+from kafkawire.model import Message, MessageSet, PartitionId, Run, made
 from kafkawire.primitives import Bytes
-from kafkawire.v08.alike import Alike, find, rows
+from kafkawire.v08.alike import are_right, find, rows
 from kafkawire.v08.indexing import PIECE_BYTES
 from kafkawire.v08.scanning import AGAIN, ENTRY_OVERHEAD, LOG_APPEND_TIME, LOG_OVERHEAD, LOWEST, Scan
 from kafkawire.v08.wrappers import OPEN_LIMIT, Wrapper, opened, wrapper
@@ -67,26 +67,30 @@ def _plain_v0(
     """
     topic, partition, start, check = walk.topic, walk.partition, walk.start, walk.check_crcs
     unpack, unpack_int32, crc32 = _V0.unpack_from, _INT32.unpack_from, zlib.crc32
-    crc_from, log_overhead = CRC_FROM, LOG_OVERHEAD  # locals are quicker than globals
+    crc_from, log_overhead, new = CRC_FROM, LOG_OVERHEAD, object.__new__  # locals are quicker than globals
     one_by_one = at  # up to here they are not alike
+    key: bytes | None
+    value: bytes | None
     while at + _SMALLEST <= end:
         if at >= one_by_one:
             same = find(data, at, end, 0)
-            if same is not None:
-                key_from, key_to, value_from = (place - crc_from for place in same.places)
+            if same is not None and (not check or are_right(data, same)):
                 keyed, valued = same.key_size >= 0, same.value_size >= 0
-                for offset, crc, body in rows(data, same):
+                for offset, key, value in rows(data, same):
                     offset += shift
-                    if offset < start:
-                        continue
-                    if check and crc32(body) != crc:
-                        raise _first_bad_crc(walk, data, same, base, shift)
-                    key = body[key_from:key_to] if keyed else None
-                    value = body[value_from:] if valued else None
-                    yield Message(topic, partition, offset, key, value, None, None, None, offset + 1)
+                    if offset >= start:
+                        message = new(Message)  # made() without a call
+                        message.topic = topic
+                        message.partition = partition
+                        message.offset = offset
+                        message.key = key if keyed else None
+                        message.value = value if valued else None
+                        message.resume_at = offset + 1
+                        message.timestamp_ms = message.timestamp_type = message.headers = message.handed = None
+                        yield message
                 at = one_by_one = same.end
                 continue
-            one_by_one = at + AGAIN
+            one_by_one = at + AGAIN if same is None else same.end  # what is damaged there is found one by one
         offset, size, crc, key_size, value_size = unpack(data, at)
         offset += shift
         after = at + log_overhead + size
@@ -112,7 +116,7 @@ def _plain_v0(
             value = None
         else:
             raise CorruptMessage(f"a value of {value_size} bytes where {after - value_at} are", base + at, offset)
-        yield Message(topic, partition, offset, key, value, None, None, None, offset + 1)
+        yield made(topic, partition, offset, key, value, None, None, offset + 1)
         at = after
     return at
 
@@ -153,22 +157,13 @@ def _plain_v1(
         stamped = (attributes & LOG_APPEND_TIME) >> 3
         if appended_ms is not None:
             timestamp, stamped = appended_ms, 1
-        yield Message(topic, partition, offset, key, value, timestamp, stamped, None, offset + 1)
+        yield made(topic, partition, offset, key, value, timestamp, stamped, offset + 1)
         at = after
     return at
 
 
 _Plain = Callable[[Walk, bytes, int, int, int, int, int | None], Generator[Message, None, int]]
 _PLAIN: tuple[_Plain, _Plain] = (_plain_v0, _plain_v1)
-
-
-def _first_bad_crc(walk: Walk, data: bytes, same: Alike, base: int, shift: int) -> CorruptMessage:
-    """The error of the first of them, from the start of the walk on, that is damaged."""
-    ats = range(same.begin, same.end, same.step)
-    for at, (offset, crc, body) in zip(ats, rows(data, same), strict=True):
-        if offset + shift >= walk.start and zlib.crc32(body) != crc:
-            return bad_crc(data, at, at + same.step, base, offset + shift, crc)
-    raise AssertionError("no checksum is wrong")
 
 
 def bad_crc(data: bytes, at: int, after: int, base: int, offset: int, stored: int) -> CorruptMessage:

@@ -287,7 +287,7 @@ def test_one_flipped_bit_inside_a_wrapper_is_told_alike(
     magic=st.integers(0, 1),
     key=st.one_of(st.none(), st.binary(max_size=3)),
     value=st.one_of(st.none(), st.binary(max_size=9)),
-    count=st.integers(8, 30),
+    count=st.integers(8, 60),
     others=st.lists(st.tuples(st.integers(0, 30), st.binary(max_size=9)), max_size=3),
     flips=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 7)), max_size=2),
     start=st.integers(0, 12),
