@@ -32,7 +32,6 @@ class _Pair:
     position: int
     low: int | None = None
     high: int | None = None
-    outstanding: int = 0
     inside: bool = False
     written: Entry | None = None
 
@@ -55,10 +54,6 @@ class Following:
         self._owner = owner
         self.pairs: dict[TopicPartition, _Pair] = {}
 
-    def submitted(self, target: TopicPartition) -> None:
-        """A part for that partition is on its way."""
-        self._pair(target).outstanding += 1
-
     def acknowledged(
         self,
         target: TopicPartition,
@@ -73,7 +68,6 @@ class Following:
         part ends; None: other parts for this partition lie before the same position.
         """
         pair = self._pair(target)
-        pair.outstanding -= 1
         known = base is not None and self.holds()
         if base is not None and known:
             self._owner.came_to(target, end[0])
@@ -101,10 +95,11 @@ class Following:
         found: list[Record] = []
         for target, pair in self.pairs.items():
             end = ends.get(target)
-            if end is not None and not pair.outstanding and self.holds():
+            if end is not None and self.holds():
                 known = pair.written.low if pair.written is not None else 0
                 if pair.written is None or end - known >= every:
-                    pair.low = end if pair.low is None else max(pair.low, end)  # all of ours that comes is sent later
+                    # A partition has one request on its way at most: what is not acknowledged comes to lie behind.
+                    pair.low = end if pair.low is None else max(pair.low, end)
             entry = pair.entry(self.source, target)
             if entry is not None:
                 pair.written = entry

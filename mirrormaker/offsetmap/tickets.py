@@ -26,7 +26,6 @@ class MappedTicket:
         self._base: tuple[int, bool] | None = None
         self._end = (0, False)
         self._lacking = False  # of a piece of it the broker did not say where it is
-        following.submitted(target)
 
     def may_send(self) -> bool:
         return self._ticket.may_send()

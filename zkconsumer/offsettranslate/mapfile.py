@@ -8,13 +8,15 @@ Nonsense before lines that make sense is MapDamaged.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsettranslate.entries import OffsetMap, Record, gathered
 from zkconsumer.offsettranslate.text import Header, MapDamaged, read_header, read_line
+
+LINES_AT_ONCE = 2000  # some milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +32,19 @@ class MapFile:
         return gathered(self.records)
 
 
-def read_map(path: str | os.PathLike[str]) -> MapFile:
-    """A map as it is now, also while a mirror writes it.  Raises ConsumerError, MapDamaged."""
+def read_map(path: str | os.PathLike[str], pause: Callable[[], object] = lambda: None) -> MapFile:
+    """A map as it is now, also while a mirror writes it.  Raises ConsumerError, MapDamaged.
+
+    pause() is called now and then, where others are to run meanwhile.
+    """
     try:
         data = Path(path).read_bytes()
     except OSError as why:
         raise ConsumerError(f"offset map {path} cannot be read: {why.strerror}") from why
-    return understood(data, str(path))
+    return understood(data, str(path), pause)
 
 
-def understood(data: bytes, name: str) -> MapFile:
+def understood(data: bytes, name: str, pause: Callable[[], object] = lambda: None) -> MapFile:
     """The same from bytes; name is for the message."""
     header: Header | None = None
     records: list[Record] = []
@@ -47,6 +52,8 @@ def understood(data: bytes, name: str) -> MapFile:
     bad: tuple[int, str] | None = None  # the first line without sense, and why
     for number, line in enumerate(_lines(data), start=1):
         at += len(line) + 1
+        if not number % LINES_AT_ONCE:
+            pause()
         try:
             text = line.decode()
             record = read_line(text) if header is not None else None

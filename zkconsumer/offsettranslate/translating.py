@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from kafkawire.model import TopicPartition
 from zkconsumer.migration.snapshot import in_order
 from zkconsumer.offsetplan.wanted import Bounds, Problem
-from zkconsumer.offsettranslate.entries import Entry, OffsetMap, Stint
+from zkconsumer.offsettranslate.entries import OffsetMap, Stint
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,23 +169,35 @@ def _span(stints: Sequence[Stint], facts: Facts, source: TopicPartition, target:
     log = facts.source.get(source)
     stint = _stint_of(stints, source, at, None if log is None else log[1])
     all_read = log is not None and at >= log[1]
-    entries = [entry for each in stints for entry in each.entries.get(target, ())]
-    begin = max((entry.low for entry in entries if entry.position <= at), default=None)
+    begin, number = _begin(stints, target, at)
     if begin is None:
-        if all_read or (log is not None and stint.reached >= log[1] and not entries):
+        copied = log is not None and stint.reached >= log[1]
+        if all_read or (copied and not any(target in each.entries for each in stints)):
             return _Span(end, end)  # nothing of it is in there that was not read, and what comes is sent later
         raise _Refused(
             f"of source partition {source} the group has not read all, and where what it has not read lies in this one "
             "is not written down yet; try again when the mirror has copied it"
         )
-    until = _until(entries, at, begin, end)
-    return _Span(end, end) if all_read else _Span(begin, until)
+    if all_read:
+        return _Span(end, end)
+    highs = [
+        entry.high
+        for each in stints[number:]
+        for entry in each.entries.get(target, ())
+        if entry.position >= at and entry.low >= begin and entry.high is not None
+    ]
+    return _Span(begin, min(highs, default=end))
 
 
-def _until(entries: Iterable[Entry], at: int, begin: int, end: int) -> int:
-    """Before which everything lies that was read: of the stint that counts, or a later one."""
-    highs = [entry.high for entry in entries if entry.position >= at and entry.low >= begin and entry.high is not None]
-    return min(highs, default=end)
+def _begin(stints: Sequence[Stint], target: TopicPartition, at: int) -> tuple[int | None, int]:
+    """The largest low that is true for the position, and the newest stint that says so: it repeated, before that
+    offset or from it on, what earlier ones had sent."""
+    best, number = None, 0
+    for n, stint in enumerate(stints):
+        for entry in stint.entries.get(target, ()):
+            if entry.position <= at and (best is None or entry.low >= best):
+                best, number = entry.low, n
+    return best, number
 
 
 def _stint_of(stints: Sequence[Stint], source: TopicPartition, at: int, end: int | None) -> Stint:

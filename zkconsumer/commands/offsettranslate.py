@@ -1,0 +1,178 @@
+"""`zkconsumer offsets translate`: a group's positions of one cluster as positions of the cluster it was mirrored to.
+
+1  the map, then where the target's logs end, then the group's positions and where the source's logs end: in this order
+   nothing is taken for read, or for copied, that was not
+2  offsettranslate.translating: a position and a bound for each target partition, or why not
+3  the plan, and its way into the stores, as every command that writes positions does it (offsetedit)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+
+from groundwork.output import EXIT, fail, write
+from kafkawire.model import TopicPartition
+from zkconsumer.commands.common import tell
+from zkconsumer.commands.editoptions import Edit, edit_options, stores_named, tell_some, world_of
+from zkconsumer.commands.offsetedit import carry, plan_rows
+from zkconsumer.commands.offsetlook import BROKERS, FILE, known, tell_odd
+from zkconsumer.commands.options import (
+    brokers_option,
+    group_name,
+    group_option,
+    kafka_version_option,
+    zookeeper_option,
+)
+from zkconsumer.commands.sourceoptions import Source, source_options
+from zkconsumer.groupworld.logbounds import log_bounds
+from zkconsumer.groupworld.look import look
+from zkconsumer.groupworld.stores import counts, held_by, stores_of, who_is_there
+from zkconsumer.groupworld.world import Cluster, World, read_cluster
+from zkconsumer.migration.snapshot import GroupSnapshot
+from zkconsumer.offsetplan.changes import Change, plan_changes
+from zkconsumer.offsetplan.wanted import Bounds, Problem, Wanted
+from zkconsumer.offsets.store import Unknown
+from zkconsumer.offsettranslate.entries import OffsetMap, merged
+from zkconsumer.offsettranslate.mapfile import read_map
+from zkconsumer.offsettranslate.translating import Facts, Safe, translated
+from zkconsumer.session.access import ZooKeeper
+
+PLAN = ("group", "topic", "partition", "store", "before", "after", "repeats", "action")
+Rows = dict[TopicPartition, Safe | Problem]
+
+
+@click.command("translate")
+@click.option(
+    "--map",
+    "maps",
+    multiple=True,
+    required=True,
+    type=FILE,
+    help="A mirror's offset map; one --map for each mirror of its group.",
+)
+@group_option(help="The group, as it is called on the source cluster.")
+@click.option("--to-group", metavar="GROUP", callback=group_name, help="Its name on the target; without: the same.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="This topic of the target only; repeatable.")
+@source_options
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@kafka_version_option
+@edit_options
+def translate_command(
+    maps: tuple[Path, ...],
+    group: str,
+    to_group: str | None,
+    topics: tuple[str, ...],
+    source: Source,
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    kafka_version: str,
+    edit: Edit,
+) -> None:
+    """Move a group to the cluster that its topics are mirrored to: its positions there, by the mirror's offset map.
+
+    --source is the cluster it reads now, -z and -b are the one that is written.  It reads every message there that it
+    had not read, and at most `repeats` of a partition twice.  Stop the group first.
+
+    zkconsumer offsets translate --map orders.offsetmap --source ZK1 -z ZK2 --group billing --execute
+    """
+    with (
+        world_of(zookeeper, brokers, kafka_version) as target,
+        world_of(source.zookeeper, source.brokers, source.version) as origin,
+    ):
+        mine = to_group or group
+        cluster = read_cluster(target)
+        rows = _translated(target, cluster, origin, group, _maps(maps), source, topics, edit.force_active)
+        found = look(target, [mine], cluster, also={mine: list(rows)})[mine]
+        tell_odd([found])
+        if not known(target, found):
+            tell(f"group {mine} is not known yet on the target: it would be a new one")
+        changes = _changes(target, cluster, found, rows, edit)
+        carry(target, cluster, {mine: found}, changes, edit, show=partial(_show, rows))
+
+
+def _maps(paths: Iterable[Path]) -> OffsetMap:
+    return merged(read_map(path).map for path in paths)
+
+
+def _translated(
+    target: World,
+    cluster: Cluster,
+    origin: World,
+    group: str,
+    offsets: OffsetMap,
+    source: Source,
+    topics: Sequence[str],
+    force: bool,
+) -> Rows:
+    """A row for each target partition that the group's partitions feed."""
+    there = {topic: [TopicPartition(topic, p) for p in ps] for topic, ps in cluster.partitions.items()}
+    fed = {tp.topic for _, tp in offsets.pairs()} | {tp.topic for tp in offsets.stints}
+    ends = log_bounds(target, cluster, [tp for topic in fed for tp in there.get(topic, ())])
+    read, logs = _read(origin, group, offsets, source, force)
+    rows = translated(offsets, Facts(ends, logs, read), there)
+    chosen = {tp: row for tp, row in rows.items() if not topics or tp.topic in topics}
+    if not chosen:
+        fail(f"nothing that group {group} reads is in the map, or not for --topic", EXIT["refused"])
+    return chosen
+
+
+def _read(
+    origin: World, group: str, offsets: OffsetMap, source: Source, force: bool
+) -> tuple[dict[TopicPartition, int], Mapping[TopicPartition, Bounds]]:
+    """The group's positions on the source of topics that the map knows, and the bounds of those logs."""
+    cluster = read_cluster(origin)
+    mapped = {tp.topic for tp in offsets.stints}
+    wanted = [TopicPartition(topic, p) for topic in mapped for p in cluster.partitions.get(topic, ())]
+    found = look(origin, [group], cluster, also={group: wanted})[group]
+    tell_odd([found])
+    if not known(origin, found):
+        fail(f"group {group} is not known on the source cluster", EXIT["not found"])
+    active = who_is_there(found)
+    if active is not None and not force:
+        fail(f"on the source cluster {active}; stop it first, or give --force-active", EXIT["refused"])
+    stores = stores_named(source.store) or stores_of(found, origin.session is not None)
+    at = {tp: counts(found, tp, stores) for tp in found.partitions() if tp.topic in mapped}
+    unread = [f"{tp}: {each.reason}" for tp, each in at.items() if isinstance(each, Unknown)]
+    if unread:
+        tell_some(unread)
+        fail(f"{len(unread)} positions of group {group} on the source cannot be read", EXIT["refused"])
+    others = sorted({tp.topic for tp in found.partitions() if _has_position(found, tp)} - mapped)
+    if others:
+        tell(f"topics that the map does not know are left out: {', '.join(others)}")
+    return {tp: each for tp, each in at.items() if isinstance(each, int)}, found.bounds
+
+
+def _has_position(found: GroupSnapshot, tp: TopicPartition) -> bool:
+    """Whether either store of the source holds a position."""
+    return any(isinstance(held_by(found, tp, store), int) for store in ("kafka", "zookeeper"))
+
+
+def _changes(target: World, cluster: Cluster, found: GroupSnapshot, rows: Rows, edit: Edit) -> list[Change]:
+    stores = edit.stores or stores_of(found, target.session is not None)
+    after: dict[TopicPartition, Wanted | Problem] = {
+        tp: row if isinstance(row, Problem) else Wanted(row.position, _note(tp, row)) for tp, row in rows.items()
+    }
+    before = {tp: {store: held_by(found, tp, store) for store in stores} for tp in after}
+    existing = {tp for tp in after if cluster.has(tp)}
+    return plan_changes(found.group, after, before, found.bounds, existing, stores, edit.out_of_range)
+
+
+def _note(tp: TopicPartition, safe: Safe) -> str:
+    return f"{tp}: {safe.note}" if safe.note else ""
+
+
+def _show(rows: Rows, changes: Sequence[Change], output: str) -> None:
+    """The plan, with the bound of what is read twice."""
+    shown = []
+    for change in changes:
+        row = rows[change.tp]
+        repeats = row.repeats if isinstance(row, Safe) else None
+        shown += [(*each[:6], repeats, each[6]) for each in plan_rows([change])]
+    write(shown, PLAN, output)
+    total = sum(row.repeats for row in rows.values() if isinstance(row, Safe))
+    tell(f"at most {total} messages of {len(rows)} partitions are read twice")
