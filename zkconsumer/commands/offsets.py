@@ -2,6 +2,7 @@
 
 get | export | diff                                    look: nothing is changed, nothing is created
 set | reset | import | delete | copy-group             write: the plan first (commands.offsetedit)
+translate                                              the same for a group that moves to another cluster
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from zkconsumer.commands.offsetlook import (
     snapshots,
     tell_odd,
 )
+from zkconsumer.commands.offsettranslate import translate_command
 from zkconsumer.commands.offsetwrite import copy_command, delete_command, import_command, reset_command, set_command
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.groupworld.commits import commit_times
@@ -48,7 +50,7 @@ def offsets() -> None:
     """Positions of groups, in ZooKeeper and in Kafka: look at them, change them, save them and put them back."""
 
 
-for _each in (set_command, reset_command, import_command, delete_command, copy_command):
+for _each in (set_command, reset_command, import_command, delete_command, copy_command, translate_command):
     offsets.add_command(_each)
 
 
