@@ -59,6 +59,7 @@ class Cluster07:
         counts = partitions if isinstance(partitions, Mapping) else dict.fromkeys(range(brokers), partitions)
         if not counts:
             raise LocalKafkaError("a 0.7 cluster of no brokers: at least one is needed")
+        make = node_of(kind)
         self.kind = kind
         self.version = version
         self.keep = keep
@@ -69,7 +70,6 @@ class Cluster07:
         alone = "/kafka" if self._owns_server else f"/seven-{uuid.uuid4().hex[:8]}"
         self._chroot = alone if chroot is None else chroot
         self._clients: list[KazooClient] = []
-        make = node_of(kind)
         self.nodes: list[Node07] = [
             make(
                 self.folder / f"broker-{broker}",
