@@ -46,10 +46,14 @@ def read_partitions(zk: Any, znodes: CountedZnodes, topics: Iterable[str]) -> di
     return found
 
 
-def read_leaders(zk: Any, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
-    """Each partition's own broker; None while that is not registered."""
-    live = set(children(zk, "/brokers/ids")) if tps else set()
-    return {tp: _broker(tp) if str(_broker(tp)) in live else None for tp in tps}
+def read_leaders(zk: Any, znodes: CountedZnodes, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
+    """Each partition's own broker; None while that is not registered, or says it has none of that number: asked for
+    such a one it closes the connection."""
+    live = set(children(zk, znodes.BROKERS)) if tps else set()
+    paths = {tp: znodes.count_path(tp.topic, b) for tp in tps if (b := _broker(tp)) is not None and str(b) in live}
+    nodes = read(zk, dict.fromkeys(paths.values()))
+    counts = {tp: znodes.count(nodes[path], str(tp)) for tp, path in paths.items() if path in nodes}
+    return {tp: _broker(tp) if _index(tp) < counts.get(tp, 0) else None for tp in tps}
 
 
 def view(brokers: Mapping[int, Broker], partitions: Mapping[str, Mapping[PartitionId, Sequence[int]]]) -> ClusterView:
@@ -63,3 +67,7 @@ def view(brokers: Mapping[int, Broker], partitions: Mapping[str, Mapping[Partiti
 
 def _broker(tp: TopicPartition) -> int | None:
     return tp.partition.broker if isinstance(tp.partition, BrokerPartition) else None
+
+
+def _index(tp: TopicPartition) -> int:
+    return tp.partition.index if isinstance(tp.partition, BrokerPartition) else 0

@@ -84,7 +84,7 @@ def read_leaders(zk: Any, znodes: Any, tps: Iterable[TopicPartition]) -> dict[To
     """Leader's id of each partition; None: no leader now, or no such node (the controller has yet to write it)."""
     wanted = list(tps)
     if znodes.PARTITIONS_BY_BROKER:
-        return counted.read_leaders(zk, wanted)
+        return counted.read_leaders(zk, znodes, wanted)
     states = _read_states(zk, znodes, wanted)
     return {tp: states[tp][0] if tp in states else None for tp in wanted}
 

@@ -35,12 +35,14 @@ from kafkawire.groupnodes import owner as owner
 from kafkawire.groupnodes import owners as owners
 from kafkawire.groupnodes import thread_ids as thread_ids
 from kafkawire.model import Broker, TopicPartition
-from kafkawire.nodetext import document, is_int, json_object
+from kafkawire.nodetext import document, is_int, json_object, text_of
 
 PARTITIONS_BY_BROKER = False  # a topic has a list of its own
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
+
+_SEVEN = re.compile(r"[^\s:{]+:[^\s:]+:[0-9]+")  # what a broker of 0.7 registers
 
 
 # Paths ---------------------------------------------------------------------------------------------------------------
@@ -64,6 +66,8 @@ def state_path(tp: TopicPartition) -> str:
 def broker(broker_id: int, text: str | bytes) -> Broker:
     """A live broker's plain address.  Raises NodeError when it has none (only TLS or SASL listeners)."""
     where = f"broker {broker_id}"
+    if _SEVEN.fullmatch(text_of(text, where)):
+        raise NodeError(f"{where}: its node holds creatorId:host:port: is this a cluster of 0.7 (--kafka-version 0.7)?")
     node = json_object(text, where)
     host, port = node.get("host"), node.get("port")
     if isinstance(host, str) and host and is_int(port) and 0 < port < 65536:
@@ -78,6 +82,8 @@ def broker(broker_id: int, text: str | bytes) -> Broker:
 
 def topic(text: str | bytes, where: str = "topic") -> dict[int, list[int]]:
     """Replicas (broker ids, the preferred leader first) by partition, in order of partitions; there may be gaps."""
+    if not text.strip():
+        raise NodeError(f"{where}: its node is empty: is this a cluster of 0.7 (--kafka-version 0.7)?")
     partitions = json_object(text, where).get("partitions")
     if not isinstance(partitions, dict):
         raise NodeError(f"{where}: no 'partitions' in its node")
