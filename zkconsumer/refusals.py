@@ -98,9 +98,12 @@ class MetadataTooLong(LocalError):
 class MessageTooLarge(LocalError):
     """The first message wanted does not fit into what was asked for."""
 
-    def __init__(self, tp: TopicPartition, position: int, broker: Broker, max_bytes: int, needed: int) -> None:
+    def __init__(
+        self, tp: TopicPartition, position: int, broker: Broker, max_bytes: int, needed: int, helps: str = ""
+    ) -> None:
         size = f"needs at least {needed} bytes" if needed else "needs more bytes"
-        super().__init__(f"{tp} at {position} on {broker}: the message {size}, max_bytes is {max_bytes}; raise it")
+        what = f"{tp} at {position} on {broker}: the message {size}, max_bytes is {max_bytes}; raise it"
+        super().__init__(what + (f"; {helps}" if helps else ""))
         self.tp = tp
         self.position = position
         self.needed = needed
@@ -109,9 +112,11 @@ class MessageTooLarge(LocalError):
 class Damaged(CorruptMessage):
     """The first entry wanted is no entry; everything before it was handed out."""
 
-    def __init__(self, tp: TopicPartition, position: int, broker: Broker, damage: CorruptMessage) -> None:
+    def __init__(
+        self, tp: TopicPartition, position: int, broker: Broker, damage: CorruptMessage, helps: str = ""
+    ) -> None:
         super().__init__(damage.why, damage.position, damage.offset)
-        self.args = (f"{tp} at {position} on {broker}: {damage}",)
+        self.args = (f"{tp} at {position} on {broker}: {damage}" + (f"; {helps}" if helps else ""),)
         self.tp = tp
 
 

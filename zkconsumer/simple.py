@@ -8,6 +8,9 @@
                 ...
             position = message_set.resume_at
 
+Kafka 0.7: release="0.7.2"; a partition is the broker's own number (or a BrokerPartition), positions are bytes and only
+the starts of entries are positions, a fetch never waits, and there is no metadata: ZooKeeper knows who has what.
+
 Partitions are read from their leader: NotLeader says when this broker is none, topic_metadata(None) who is.  Everything
 that goes wrong is a kafkawire.errors.WireError: a Refused (zkconsumer.refusals) with topic, partition, offset and
 broker for an error code, LinkLost when the connection broke; the next call then connects anew.
@@ -22,8 +25,8 @@ from typing import Any
 from kafkawire.cluster.metadata import read_reply
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Store, dialect
-from kafkawire.errors import LocalError, RemoteError, WireError
-from kafkawire.model import Broker, MessageSet, TopicPartition
+from kafkawire.errors import LinkLost, LocalError, RemoteError, WireError
+from kafkawire.model import Broker, BrokerPartition, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.requests import CONSUMER, FetchedPartition
 from zkconsumer.coordinator import Coordinator
@@ -33,6 +36,8 @@ from zkconsumer.refusals import Damaged, MessageTooLarge, refusal
 DEBUGGING = -2  # replica id: any replica answers, not only the leader
 EARLIEST, LATEST = -2, -1
 FETCH_BYTES = 1024 * 1024
+LEAST_BYTES = 4  # of a fetch: the size of a message; 0.7 answers less with nothing, for ever
+INSIDE = "a position inside a message looks like this too: earliest() and latest() are no such"
 NO_ID = -1  # the broker's id is not known from its address
 
 
@@ -42,6 +47,7 @@ class SimpleConsumer:
     timeout_ms bounds each silence of the broker, and with `retries` and `backoff_ms` how long a moving coordinator is
     waited for.  debugging=True reads from any replica, not only the leader: fetches go up to the high watermark,
     latest() tells the end of that replica's own log.
+    broker_id is needed for nothing but to be named in errors, and in the partitions of 0.7.
     """
 
     def __init__(
@@ -54,8 +60,9 @@ class SimpleConsumer:
         debugging: bool = False,
         retries: int = 10,
         backoff_ms: int = 1000,
+        broker_id: int = NO_ID,
     ) -> None:
-        self.broker = Broker(NO_ID, host, port)
+        self.broker = Broker(broker_id, host, port)
         self._dialect = dialect(release)
         self._links = Links(client_id, timeout_ms=timeout_ms)
         self._timeout_ms = timeout_ms
@@ -70,13 +77,13 @@ class SimpleConsumer:
     def fetch(
         self,
         topic: str,
-        partition: int,
+        partition: PartitionId,
         position: int,
         max_bytes: int = FETCH_BYTES,
         max_wait_ms: int = 100,
         min_bytes: int = 1,
     ) -> MessageSet:
-        """The messages from offset `position` on, as many as fit; an empty set when none came within max_wait_ms.
+        """The messages from `position` on, as many as fit; an empty set when none came within max_wait_ms.
 
         Raises OffsetOutOfRange, NotLeader, UnknownPartition or another Refused; MessageTooLarge; Damaged; LinkLost.
         """
@@ -102,12 +109,26 @@ class SimpleConsumer:
                 f"max_wait_ms {max_wait_ms} must be below timeout_ms {self._timeout_ms}: "
                 "an answer that may be late looks like a lost broker"
             )
+        if max_bytes < LEAST_BYTES:
+            raise LocalError(f"max_bytes {max_bytes}: not even the size of a message fits into less than {LEAST_BYTES}")
         if not positions:
             return {}
-        wanted = [(tp, at, max_bytes) for tp, at in positions.items()]
+        wanted = [(self._own(tp), at, max_bytes) for tp, at in positions.items()]
         request = self._dialect.requests.fetch(self._dialect, max_wait_ms, min_bytes, wanted, self._replica_id)
         rows = {row.tp: row for row in self._call(request, "fetch")}
-        return {tp: self._fetched(tp, at, rows.get(tp), max_bytes) for tp, at in positions.items()}
+        return {tp: self._fetched(tp, at, rows.get(self._own(tp)), max_bytes) for tp, at in positions.items()}
+
+    def multifetch(
+        self, positions: Mapping[TopicPartition, int], max_bytes: int = FETCH_BYTES
+    ) -> dict[TopicPartition, MessageSet | WireError]:
+        """fetch_many by its name of 0.7, whose brokers answer at once."""
+        return self.fetch_many(positions, max_bytes)
+
+    def _own(self, tp: TopicPartition) -> TopicPartition:
+        """As a request names it: a number is one of this broker's own where partitions belong to brokers."""
+        if self._dialect.partitions_by_broker and isinstance(tp.partition, int):
+            return TopicPartition(tp.topic, BrokerPartition(self.broker.id, tp.partition))
+        return tp
 
     def _fetched(
         self, tp: TopicPartition, position: int, row: FetchedPartition | None, max_bytes: int
@@ -121,25 +142,38 @@ class SimpleConsumer:
         )
         if scan.runs or len(row.buffer) == scan.end:
             return message_set  # type: ignore[no-any-return]
-        if scan.damage is not None:
-            return Damaged(tp, position, self.broker, scan.damage)
-        return MessageTooLarge(tp, position, self.broker, max_bytes, scan.needed)
+        damage = scan.damage or self._dialect.messages.cut_short(row.buffer, scan, position, max_bytes)
+        helps = INSIDE if self._dialect.position_unit == "bytes" else ""
+        if damage is not None:
+            return Damaged(tp, position, self.broker, damage, helps)
+        return MessageTooLarge(tp, position, self.broker, max_bytes, scan.needed, helps)
 
     # ---- offsets by time ---------------------------------------------------------------------------------------
 
     def offsets_before(self, tp: TopicPartition, time_ms: int, max_offsets: int = 1) -> list[int]:
-        """Offsets for a time in ms since the epoch, newest first; -1 is the end of the log, -2 its beginning.
+        """Positions for a time in ms since the epoch, newest first; -1 is the end of the log, -2 its beginning.
 
         Up to 0.10.0: first offsets of log segments written before that time, by the files' modification times, at most
         max_offsets; often none.  From 0.10.1 on: the one message that has this timestamp or a later one, if any.
         """
-        request = self._dialect.requests.list_offsets(self._dialect, {tp: time_ms}, max_offsets, self._replica_id)
-        reply = self._call(request, "offsets by time")
+        asked = self._own(tp)
+        request = self._dialect.requests.list_offsets(self._dialect, {asked: time_ms}, max_offsets, self._replica_id)
+        try:
+            reply = self._call(request, "offsets by time")
+        except LinkLost as lost:
+            if not self._dialect.refuses_by_closing:
+                raise
+            hint = "a broker of this release closes the connection when it has no such partition"
+            raise LinkLost(f"{tp}: {lost}; {hint}") from lost
         for topic in reply["topics"]:
             for row in topic["partitions"]:
-                if TopicPartition(topic["topic"], row["partition"]) == tp:
+                if TopicPartition(topic["topic"], row["partition"]) == asked:
                     return self._offsets(tp, row)
         raise self._left_out(tp)
+
+    def get_offsets_before(self, topic: str, partition: PartitionId, time_ms: int, max_offsets: int = 1) -> list[int]:
+        """offsets_before by its name of 0.7 (getOffsetsBefore)."""
+        return self.offsets_before(TopicPartition(topic, partition), time_ms, max_offsets)
 
     def earliest(self, tp: TopicPartition) -> int:
         """The first offset that the log still holds."""
