@@ -25,6 +25,7 @@ from zkconsumer.group.assignor import java_order
 from zkconsumer.offsets.store import Committed
 from zkconsumer.offsets.zookeeper import position
 from zkconsumer.session.zksession import ZkSession
+from zkconsumer.topicnodes import read_topic_nodes
 
 Tell = Callable[[str], object]
 
@@ -91,7 +92,7 @@ class GroupRow:
 
     @property
     def lag(self) -> int | None:
-        """Messages from the committed position to the end of the log; below 0 where it lies beyond the end."""
+        """Messages, of 0.7 bytes, from the committed position to the end of the log; below 0 where it lies beyond."""
         if not isinstance(self.committed, int) or self.end is None:
             return None
         return self.end - self.committed
@@ -129,11 +130,9 @@ def read_group(session: ZkSession, dialect: Dialect, group: str) -> GroupNodes:
     partitions: dict[str, list[PartitionId]] = {}
     owned: list[TopicPartition] = []
     committed: list[TopicPartition] = []
-    nodes = session.read([dialect.znodes.topic_path(topic) for topic in topics])
+    there = read_topic_nodes(session, dialect, topics)
     for topic in sorted(topics):
-        path = dialect.znodes.topic_path(topic)
-        node = nodes[path]
-        partitions[topic] = dialect.in_order(dialect.znodes.topic(node.data, path)) if node is not None else []
+        partitions[topic] = there.get(topic, [])
         owned += _listed(session, dialect, topic, dialect.znodes.owners(group, topic))
         committed += _listed(session, dialect, topic, dialect.znodes.offsets(group, topic))
     held = session.read([dialect.znodes.owner(group, tp) for tp in owned])

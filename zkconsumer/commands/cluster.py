@@ -20,7 +20,7 @@ from kafkawire.cluster.zookeeper import read_topics, read_view
 from kafkawire.dialects import dialect
 from kafkawire.errors import error_info
 from kafkawire.model import TopicPartition
-from zkconsumer.commands.common import link_pool, reaching
+from zkconsumer.commands.common import link_pool, must_tell, reaching
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.groups import no_brokers
 from zkconsumer.session.access import ZooKeeper
@@ -82,6 +82,7 @@ def brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version: 
 
 def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_version: str) -> ClusterView:
     """All topics and brokers.  Ends the command with a sentence when that cannot be read."""
+    must_tell(brokers, kafka_version)
     if (zookeeper is None) == (not brokers):
         raise click.UsageError("give one of -z (ZooKeeper) and -b (brokers)")
     if zookeeper is not None:

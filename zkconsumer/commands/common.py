@@ -2,6 +2,7 @@
 
     with reaching(zookeeper, kafka_version) as reach: ...    a ZooKeeper session and links to brokers, closed after it
     with link_pool() as links: ...                            brokers alone, for -b
+    must_tell(brokers, kafka_version)                         -b is refused for 0.7
     with clear_errors(): ...                                  what we raise on purpose: one sentence and its exit code
     tell(text)                                                to stderr
 
@@ -55,6 +56,15 @@ class Reach:
     session: ZkSession
     links: Links
     dialect: Dialect
+
+
+def must_tell(brokers: Sequence[tuple[str, int]], kafka_version: str) -> None:
+    """Refuse -b where brokers do not know their own cluster (click.UsageError)."""
+    if brokers and not dialect(kafka_version).describes_itself:
+        raise click.UsageError(
+            f"-b: brokers of Kafka {kafka_version} do not tell what there is and who has it; ZooKeeper does: give -z"
+            " alone"
+        )
 
 
 @contextmanager
@@ -123,3 +133,9 @@ def quiet(level: str = "error") -> None:
 def tell(text: str) -> None:
     """Beside the data: on stderr."""
     click.echo(text, err=True)
+
+
+def tell_unit(dialect: Dialect) -> None:
+    """What positions and lags that were just printed count, where it is not messages."""
+    if dialect.position_unit == "bytes":
+        tell("positions, ends and lag are bytes of the logs (0.7 counts no messages)")

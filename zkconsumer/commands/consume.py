@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from functools import partial
 
 import click
 
 from groundwork.output import EXIT, fail, failing
 from kafkawire.cluster.topics import check_name
+from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_topics
+from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
 from kafkawire.groupnodes import CONSUMERS
-from zkconsumer.commands.common import CODES, TIMEOUT_MS, clear_errors, quiet, reaching, tell
+from kafkawire.model import PartitionId
+from zkconsumer.commands.cluster import read_cluster
+from zkconsumer.commands.common import CODES, TIMEOUT_MS, clear_errors, must_tell, quiet, reaching, tell
 from zkconsumer.commands.console import Console
 from zkconsumer.commands.options import (
     brokers_option,
@@ -28,6 +33,7 @@ from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 from zkconsumer.groups import no_brokers
+from zkconsumer.offsetplan.spelling import WrongUsage, parse_partition
 from zkconsumer.session.access import ZooKeeper
 
 Address = tuple[str, int]
@@ -42,6 +48,13 @@ def _topic(ctx: click.Context, param: click.Parameter, name: str | None) -> str 
     return name
 
 
+def _partition(ctx: click.Context, param: click.Parameter, text: str | None) -> PartitionId | None:
+    try:
+        return None if text is None else parse_partition(text)
+    except WrongUsage as e:
+        raise click.UsageError(f"--partition: {e}", ctx) from None
+
+
 @click.command()
 @zookeeper_option(required=False)
 @brokers_option("Brokers to ask instead of ZooKeeper; with --partition only: a group lives in ZooKeeper.")
@@ -49,7 +62,9 @@ def _topic(ctx: click.Context, param: click.Parameter, name: str | None) -> str 
 @click.option("--topic", callback=_topic, help="Topic to read.")
 @click.option("--whitelist", metavar="REGEX", help="Read every topic whose whole name matches.")
 @click.option("--blacklist", metavar="REGEX", help="Leave out topics whose whole name matches; beside a whitelist too.")
-@click.option("--partition", type=click.IntRange(min=0), help="Read this partition only, without a group.")
+@click.option(
+    "--partition", metavar="N", callback=_partition, help="Read this partition only (0.7: as 1-0), without a group."
+)
 @click.option("--offset", metavar="N|smallest|largest", help="Where to begin, with --partition.")
 @click.option("--num.streams", "num_streams", type=click.IntRange(min=1), default=1, help="Streams (thread ids).")
 @click.option("--from-beginning", is_flag=True, help="Where nothing is committed, start at the smallest offset.")
@@ -67,7 +82,7 @@ def consume(
     topic: str | None,
     whitelist: str | None,
     blacklist: str | None,
-    partition: int | None,
+    partition: PartitionId | None,
     offset: str | None,
     num_streams: int,
     from_beginning: bool,
@@ -90,10 +105,15 @@ def consume(
         if topic is None:
             raise click.UsageError("--partition needs --topic")
         start = _start(offset, from_beginning)
+        must_tell(brokers, kafka_version)
         with failing({NoSuchPartition: EXIT["not found"], **CODES}):
+            dialect(kafka_version).znode(partition)  # LocalError where it is no partition of such a release
             found = _brokers(zookeeper, brokers, kafka_version)
+            look = None
+            if zookeeper is not None and not dialect(kafka_version).describes_itself:
+                look = partial(_look_at, zookeeper, kafka_version)
             quiet("warning")
-            reader = OnePartition(found, topic, partition, start, kafka_version, TIMEOUT_MS)
+            reader = OnePartition(found, topic, partition, start, kafka_version, TIMEOUT_MS, look)
             reader.run(printing, max_messages, timeout_ms)
         return
     if offset is not None:
@@ -108,15 +128,16 @@ def consume(
         "zookeeper.connect": zookeeper.connect,
         **zookeeper.access.options(),
         "auto.offset.reset": "smallest" if from_beginning else "largest",
+        "kafka.version": kafka_version,
         **given,
         "group.id": group or own,
     }
     with clear_errors():
         config = load_consumer(ConsumerConfig, values, "command line", jvm=True)
         at = ZooKeeper(config.zookeeper_connect, config.access)
-        there = _look(at, wanted, kafka_version)
+        there = _look(at, wanted, config.version)
         quiet("warning")  # from here on what is wrong with the cluster passes, or not
-        console = Console(config, wanted, num_streams, kafka_version)
+        console = Console(config, wanted, num_streams, config.version)
         with removed_after(at, own, there) if own else nullcontext():
             console.run(printing, max_messages, timeout_ms)
 
@@ -172,6 +193,11 @@ def _brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version:
         if not found:
             raise ConsumerError(no_brokers(reach.session) or f"no broker at {zookeeper} has a plain address")
     return [(broker.host, broker.port) for broker in found.values()]
+
+
+def _look_at(zookeeper: ZooKeeper, kafka_version: str) -> ClusterView:
+    """Who has which partition, as ZooKeeper says now: a short session a look, for one who reads without a hub."""
+    return read_cluster(zookeeper, (), kafka_version)
 
 
 def _properties(given: tuple[str, ...]) -> dict[str, str]:

@@ -15,7 +15,7 @@ import click
 from groundwork.output import EXIT, fail, run_command
 from zkconsumer.commands import pipes
 from zkconsumer.commands.common import tell
-from zkconsumer.commands.dropinrows import checker_rows, describe_table, new_offsets
+from zkconsumer.commands.dropinrows import byte_rows, checker_rows, describe_table, new_offsets
 from zkconsumer.commands.editoptions import Edit, dry_run_option, force_option, undo_dir_option, usage_errors, world_of
 from zkconsumer.commands.groupedit import delete_groups
 from zkconsumer.commands.offsetedit import carry, refuse_active
@@ -246,14 +246,16 @@ def offset_checker(
 ) -> None:
     """ConsumerOffsetChecker: positions, ends of logs, lag and owners of a group.
 
-    Of a group with two stores the larger position is printed, which is where its members would begin.
+    Of a group with two stores the larger position is printed, which is where its members would begin.  With
+    --kafka-version 0.7 it prints what 0.7's prints.
     """
     with world_of(zookeeper, (), kafka_version) as world:
         found, cluster = snapshots(world, [group], False)
         topics = None if topic is None else [name for name in topic.split(",") if name]
-        for line in checker_rows(found[group], topics):
+        in_bytes = world.dialect.position_unit == "bytes"
+        for line in (byte_rows if in_bytes else checker_rows)(found[group], topics):
             click.echo(line)
-        if broker_info:
+        if broker_info or in_bytes:
             click.echo("BROKER INFO")
             for broker in sorted(cluster.brokers.values(), key=lambda each: each.id):
                 click.echo(f"{broker.id} -> {broker.host}:{broker.port}")

@@ -1,4 +1,4 @@
-"""Rows as Kafka's tools print them: ConsumerGroupCommand (2.x) and ConsumerOffsetChecker (0.8.2)."""
+"""Rows as Kafka's tools print them: ConsumerGroupCommand (2.x) and ConsumerOffsetChecker (0.8.2, and that of 0.7)."""
 
 from __future__ import annotations
 
@@ -77,3 +77,24 @@ def checker_rows(each: GroupSnapshot, topics: Collection[str] | None) -> Iterato
             "unknown" if behind is None else behind,
             each.owners.get(tp, "none"),
         )
+
+
+def byte_rows(each: GroupSnapshot, topics: Collection[str] | None) -> Iterator[str]:
+    """The lines of 0.7's ConsumerOffsetChecker: a paragraph for each partition that has a position, in bytes."""
+    for tp in sorted(each.zookeeper, key=lambda tp: (tp.topic, str(tp.partition))):
+        there = each.in_zookeeper(tp)
+        if (topics is not None and tp.topic not in topics) or not isinstance(there, int):
+            continue
+        yield f"{each.group},{tp.topic},{tp.partition} (Group,Topic,BrokerId-PartitionId)"
+        yield f"{'Owner = ':>20}{each.owners.get(tp, 'null')}"
+        yield from _bytes("Consumer offset", there)
+        if tp in each.bounds:
+            _, end = each.bounds[tp]
+            yield from _bytes("Log size", end)
+            yield from _bytes("Consumer lag", end - there)
+            yield ""
+
+
+def _bytes(what: str, count: int) -> Iterator[str]:
+    yield f"{f'{what} = ':>20}{count}"
+    yield f"{'= ':>20}{count:,} ({count / 1024**3:,.2f}G)"

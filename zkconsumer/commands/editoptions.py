@@ -14,7 +14,7 @@ import click
 from groundwork.output import EXIT, fail
 from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import dialect
-from zkconsumer.commands.common import link_pool, reaching, tell
+from zkconsumer.commands.common import link_pool, must_tell, reaching, tell
 from zkconsumer.commands.options import execute_option, output_option
 from zkconsumer.groupworld.stores import BOTH
 from zkconsumer.groupworld.world import World
@@ -63,6 +63,7 @@ def edit_options(command: F) -> F:
         policy: OutOfRangePolicy = "clamp" if clamp else "skip" if skip_out_of_range else "refuse"
         with usage_errors():
             kept = parse_duration(retention) if retention is not None else None
+        must_keep(stores_named(store), others["kafka_version"])
         edit = Edit(execute, dry_run, force_active, policy, stores_named(store), undo_dir, kept, output)
         return command(*args, edit=edit, **others)
 
@@ -105,6 +106,15 @@ def stores_named(store: str | None) -> tuple[StoreName, ...] | None:
     return None if store is None else BOTH if store == "both" else tuple(s for s in BOTH if s == store)
 
 
+def must_keep(stores: tuple[StoreName, ...] | None, kafka_version: str) -> None:
+    """Refuse a store that brokers of this release do not have (click.UsageError)."""
+    if stores and "kafka" in stores and not dialect(kafka_version).keeps_offsets:
+        raise click.UsageError(
+            f"--store: brokers of Kafka {kafka_version} keep no offsets, ZooKeeper has them all; `zkconsumer offsets"
+            " translate` takes a group's positions to another cluster"
+        )
+
+
 @contextmanager
 def usage_errors() -> Iterator[None]:
     """What makes no sense whatever the stores hold ends with the usage code; so does a file nobody can read.
@@ -123,6 +133,7 @@ def world_of(
     zookeeper: ZooKeeper | None, brokers: Sequence[tuple[str, int]], kafka_version: str, needs_zookeeper: bool = False
 ) -> Iterator[World]:
     """The stores that -z and -b reach; what WrongUsage and FileUnclear say in the block ends it with the usage code."""
+    must_tell(brokers, kafka_version)
     if zookeeper is None and (not brokers or needs_zookeeper):
         raise click.UsageError("-z (ZooKeeper) is missing" if needs_zookeeper else "-z (ZooKeeper) or -b is missing")
     said: set[str] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from groundwork.output import EXIT, fail, write
-from zkconsumer.commands.common import reaching, tell
+from zkconsumer.commands.common import must_tell, reaching, tell, tell_unit
 from zkconsumer.commands.groupedit import delete_command, rename_command
 from zkconsumer.commands.groupstores import beside_kafka, both_rows, kafka_groups, read_both
 from zkconsumer.commands.options import (
@@ -57,6 +57,7 @@ def list_command(zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_ver
     With -b also those that Kafka has: by ListGroups from 0.9 on, and by what __consumer_offsets holds (which is all
     that tells of them on 0.8.2).
     """
+    must_tell(brokers, kafka_version)
     with reaching(zookeeper, kafka_version) as reach:
         rows = list_groups(reach.session, reach.dialect)
         if not rows and (hint := no_brokers(reach.session)):
@@ -81,6 +82,7 @@ def describe_command(
     A row for each store that holds a position, and how long ago it was written.
     A thread that has nothing to read, because its topic has fewer partitions than threads, is a row without partition.
     """
+    must_tell(brokers, kafka_version)
     with reaching(zookeeper, kafka_version) as reach:
         world = World(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
         nodes, held = read_both(world, group)
@@ -93,6 +95,7 @@ def describe_command(
     for each in idle:
         tell(str(each))
     write([*shown, *idle_rows(idle)], COLUMNS, output)
+    tell_unit(world.dialect)
 
 
 @groups.command("members")

@@ -17,7 +17,7 @@ import click
 
 from groundwork.crew import sleep
 from groundwork.output import EXIT, fail, write
-from zkconsumer.commands.common import Reach, at_interrupt, reaching, tell
+from zkconsumer.commands.common import Reach, at_interrupt, must_tell, reaching, tell, tell_unit
 from zkconsumer.commands.groups import COLUMNS, LEADERS, partition_row
 from zkconsumer.commands.options import (
     brokers_option,
@@ -46,7 +46,7 @@ TOTALS = ("group", "members", "partitions", "lag", "unknown")
     metavar="SECONDS",
     help="Look again after so many seconds (5), until ctrl-C or SIGTERM.",
 )
-@click.option("--threshold", type=click.IntRange(min=0), help="Exit with 6 when a group's lag is more messages.")
+@click.option("--threshold", type=click.IntRange(min=0), help="Exit with 6 when a group's lag is more (0.7: bytes).")
 @kafka_version_option
 @output_option()
 def lag(
@@ -60,8 +60,11 @@ def lag(
 ) -> None:
     """Print how many messages are committed by nobody yet: of each group, or of each partition of one.
 
+    Of Kafka 0.7 bytes of the logs are counted: nobody knows how many messages they hold.
+
     With --threshold: exit code 6 when a group is further behind, 4 when none is but some lag is not known.
     """
+    must_tell(brokers, kafka_version)
     with reaching(zookeeper, kafka_version) as reach:
         if watch is None:
             code = _look(reach, group, brokers, threshold, output)
@@ -90,21 +93,24 @@ def _look(
     names = [group] if group is not None else [each.group for each in list_groups(reach.session, reach.dialect)]
     if not names and (hint := no_brokers(reach.session)):
         fail(hint, EXIT["runtime"])
+    unit = reach.dialect.position_unit
     nodes = [read_group(reach.session, reach.dialect, name) for name in names]
     rows = describe(reach.session, reach.links, reach.dialect, nodes, brokers, tell)
     totals = [(each.group, len(each.members), len(rows[each.group]), *total(rows[each.group])) for each in nodes]
     if group is not None:
         _print([partition_row(row) for row in rows[group]], COLUMNS, output, looks)
-        tell(f"group {group}: {totals[0][3]} messages behind, in {totals[0][2]} partitions, {totals[0][4]} unknown")
+        tell(f"group {group}: {totals[0][3]} {unit} behind, in {totals[0][2]} partitions, {totals[0][4]} unknown")
     else:
         _print(totals, TOTALS, output, looks)
+        tell_unit(reach.dialect)
     if threshold is None:
         return EXIT["done"]
-    return verdict([(name, behind, unknown) for name, _, _, behind, unknown in totals], threshold)
+    return verdict([(name, behind, unknown) for name, _, _, behind, unknown in totals], threshold, unit)
 
 
 def total(rows: Sequence[GroupRow]) -> tuple[int, int]:
-    """Messages behind, of the partitions where that is known; how many have a position, and no known lag.
+    """How far behind (messages, 0.7: bytes), of the partitions where that is known; how many have a position, and no
+    known lag.
 
     A position beyond the end of its log (below 0 in its row) takes nothing off what the others are behind.
     """
@@ -112,9 +118,9 @@ def total(rows: Sequence[GroupRow]) -> tuple[int, int]:
     return sum(known), sum(row.lag is None and row.committed is not NONE for row in rows)
 
 
-def verdict(totals: Sequence[tuple[str, int, int]], threshold: int) -> int:
+def verdict(totals: Sequence[tuple[str, int, int]], threshold: int, unit: str = "messages") -> int:
     """The exit code for (group, lag, unknown) of each group; who is over, or not known, is told."""
-    over = [f"group {name} is {behind} messages behind" for name, behind, _ in totals if behind > threshold]
+    over = [f"group {name} is {behind} {unit} behind" for name, behind, _ in totals if behind > threshold]
     for each in over:
         tell(f"{each}, more than {threshold}")
     if over:

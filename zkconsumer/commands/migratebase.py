@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 import click
 
 from groundwork.output import EXIT, fail, failing
+from kafkawire.dialects import dialect
 from zkconsumer.commands.common import at_interrupt, reaching, tell
 from zkconsumer.commands.options import brokers_option, group_name, kafka_version_option, zookeeper_option
 from zkconsumer.errors import ConsumerError
@@ -206,6 +207,12 @@ def clear_refusals() -> Iterator[None]:
 @contextmanager
 def on_ground(zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_version: str) -> Iterator[Ground]:
     """A session and links; what fails in the block ends the command in a sentence, and ctrl-C says how to go on."""
+    if dialect(kafka_version).position_unit == "bytes":
+        fail(
+            f"Kafka {kafka_version} keeps no offsets, and its positions are bytes: there is no Kafka storage to migrate"
+            " to; `zkconsumer offsets translate` takes a group to a newer cluster",
+            EXIT["refused"],
+        )
     teller = Teller()
     with reaching(zookeeper, kafka_version) as reach, clear_refusals(), at_interrupt(AGAIN):
         yield Ground(World(reach.session, reach.links, reach.dialect, tuple(brokers), teller), teller)

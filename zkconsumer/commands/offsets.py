@@ -14,9 +14,10 @@ import click
 
 from groundwork.output import EXIT, fail, write
 from kafkawire.dialects import Store as StoreName
+from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
-from zkconsumer.commands.common import tell
-from zkconsumer.commands.editoptions import store_option, stores_named, usage_errors, world_of
+from zkconsumer.commands.common import clear_errors, tell, tell_unit
+from zkconsumer.commands.editoptions import must_keep, store_option, stores_named, usage_errors, world_of
 from zkconsumer.commands.offsetedit import shown
 from zkconsumer.commands.offsetlook import (
     BROKERS,
@@ -77,12 +78,14 @@ def get_command(
     """
     if not groups:
         raise click.UsageError("--group is missing")
+    must_keep(stores_named(store), kafka_version)
     with world_of(zookeeper, brokers, kafka_version) as world:
         found, cluster = snapshots(world, groups, regex)
         tell_odd(found.values())
         ages = commit_times(world, cluster, next(iter(found.values()))) if len(found) == 1 else {}
         rows = [row for each in found.values() for row in position_rows(each, stores_named(store) or BOTH, ages)]
     write(rows, GET, output)
+    tell_unit(world.dialect)
 
 
 @offsets.command("export")
@@ -106,6 +109,7 @@ def export_command(
     json has everything, also what each store holds; csv is what kafka-consumer-groups --from-file reads, zk-export what
     ImportZkOffsets reads (of ZooKeeper's positions, without --store).
     """
+    must_keep(stores_named(store), kafka_version)
     with world_of(zookeeper, brokers, kafka_version) as world:
         found, _ = snapshots(world, groups, regex)
         chosen = stores_named(store) or (("zookeeper",) if output == "zk-export" else None)
@@ -115,7 +119,8 @@ def export_command(
     left_out = unsayable(file, kind)
     if left_out:
         tell(f"{len(left_out)} partitions without a position are left out, which {output} cannot say")
-    click.echo(write_offsets(file, kind), nl=False)
+    with clear_errors():
+        click.echo(write_offsets(file, kind), nl=False)
 
 
 @offsets.command("diff")
@@ -147,6 +152,11 @@ def diff_command(
         with usage_errors():
             left, right = (file_positions(path, topic, groups) for path in files)
     else:
+        must_keep(stores_named(store), kafka_version)
+        if not files and not dialect(kafka_version).keeps_offsets:
+            raise click.UsageError(
+                f"brokers of Kafka {kafka_version} keep no offsets: give one or two files to compare"
+            )
         with world_of(zookeeper, brokers, kafka_version) as world:
             left, right = _with_stores(world, files, topic, groups, regex, stores_named(store))
     keys = sorted({*left, *right}, key=lambda key: (key[0], in_order(key[1])))

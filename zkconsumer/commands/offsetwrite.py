@@ -23,6 +23,7 @@ from zkconsumer.commands.options import (
     zookeeper_option,
 )
 from zkconsumer.commands.resetkind import reset_kind, reset_options
+from zkconsumer.groupworld.borders import on_borders
 from zkconsumer.groupworld.logbounds import at_time
 from zkconsumer.groupworld.look import look
 from zkconsumer.groupworld.stores import counts, held_by, stores_of
@@ -32,7 +33,7 @@ from zkconsumer.offsetfiles.model import SavedRow
 from zkconsumer.offsetplan.changes import Change, OutOfRangePolicy, plan_changes
 from zkconsumer.offsetplan.spelling import Chosen, WrongUsage, existing, parse_assignments, parse_partitions
 from zkconsumer.offsetplan.undo import by_store, texts
-from zkconsumer.offsetplan.wanted import FromRows, Problem, Reset, Wanted, asked_time, wanted
+from zkconsumer.offsetplan.wanted import FromRows, Problem, Reset, ShiftBy, Wanted, asked_time, wanted
 from zkconsumer.offsets.store import NONE, Committed
 from zkconsumer.session.access import ZooKeeper
 
@@ -311,13 +312,20 @@ def _tell_unknown(world: World, found: GroupSnapshot, may_be_new: bool) -> None:
 def _changes(
     world: World, cluster: Cluster, found: GroupSnapshot, kind: Reset, tps: Sequence[TopicPartition], edit: Edit
 ) -> list[Change]:
+    if isinstance(kind, ShiftBy) and world.dialect.position_unit == "bytes":
+        raise WrongUsage(
+            "--shift-by counts messages, and positions of 0.7 are bytes: nobody can tell where the message that many"
+            " before begins; use --to-earliest, --to-latest, --to-datetime, or a position that was committed once"
+        )
     stores = edit.stores or stores_of(found, world.session is not None)
     committed: dict[TopicPartition, Committed] = {tp: counts(found, tp, stores) for tp in tps}
     time_ms = asked_time(kind, world.clock_ms())
     by_time = at_time(world, cluster, tps, time_ms) if time_ms is not None else None
     after = wanted(kind, tps, committed, found.bounds, by_time, time_ms)
     before = {tp: {store: held_by(found, tp, store) for store in stores} for tp in after}
-    return plan_changes(found.group, after, before, found.bounds, _existing(cluster, after), stores, edit.out_of_range)
+    exist, policy = _existing(cluster, after), edit.out_of_range
+    changes = plan_changes(found.group, after, before, found.bounds, exist, stores, policy)
+    return on_borders(world, cluster, changes, policy)
 
 
 def _put_back(
@@ -349,7 +357,7 @@ def _by_store(
     for store, after in wanted_by.items():
         before = {tp: {store: held_by(found, tp, store)} for tp in after}
         changes += plan_changes(found.group, after, before, found.bounds, _existing(cluster, after), (store,), policy)
-    return changes
+    return on_borders(world, cluster, changes, policy)
 
 
 def _existing(cluster: Cluster, tps: Iterable[TopicPartition]) -> set[TopicPartition]:

@@ -14,9 +14,10 @@ from typing import BinaryIO, TypeVar
 import click
 
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
-from kafkawire.model import Broker, MessageSet, TopicPartition
+from kafkawire.model import Broker, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.commands import pipes
 from zkconsumer.commands.printing import Printing
@@ -42,25 +43,30 @@ class Stop(Exception):
 
 
 class OnePartition:
-    """Reads a partition from `start`: an offset, smallest or largest.  brokers: any of the cluster."""
+    """Reads a partition from `start`: a position, smallest or largest.
+
+    brokers: any of the cluster, who are asked who leads it.  look: says so in their place, where brokers do not know.
+    """
 
     def __init__(
         self,
         brokers: Sequence[tuple[str, int]],
         topic: str,
-        partition: int,
+        partition: PartitionId,
         start: int | str,
         release: str,
         timeout_ms: int,
+        look: Callable[[], ClusterView] | None = None,
     ) -> None:
         self._tp = TopicPartition(topic, partition)
-        self._number = partition
         self._start = start
         self._release = release
+        self._waits = dialect(release).waits_for_data
         self._timeout_ms = timeout_ms
         self._met = False  # the partition was there once: when it is not, it is on its way back
         self._links = Links("zkconsumer", timeout_ms=timeout_ms)
-        self._cluster = MetadataSource(brokers, dialect(release), self._links)
+        cluster = MetadataSource(brokers, dialect(release), self._links)
+        self._look: Callable[[], ClusterView] = look or (lambda: cluster.read(None))
         self._consumer: SimpleConsumer | None = None
         self._max_bytes = FETCH_BYTES
 
@@ -106,6 +112,8 @@ class OnePartition:
             position = fetched.resume_at
             if timeout_ms is not None and (time.monotonic() - since) * 1000 >= timeout_ms:
                 return
+            if not fetched.runs and not self._waits:
+                time.sleep(WAIT_MS / 1000)
 
     def _begin(self) -> int:
         if isinstance(self._start, int):
@@ -115,7 +123,7 @@ class OnePartition:
     def _fetch(self, position: int) -> MessageSet:
         while True:
             try:
-                return self._ask(lambda at: at.fetch(self._tp.topic, self._number, position, self._max_bytes, WAIT_MS))
+                return self._ask(lambda at: at.fetch(*self._tp, position, self._max_bytes, WAIT_MS))
             except MessageTooLarge as e:
                 if self._max_bytes >= MOST_BYTES:
                     raise
@@ -148,16 +156,18 @@ class OnePartition:
 
     def _lead(self) -> SimpleConsumer:
         leader = self._leader()
-        return SimpleConsumer(leader.host, leader.port, self._release, "zkconsumer", self._timeout_ms)
+        host, port = leader.host, leader.port
+        return SimpleConsumer(host, port, self._release, "zkconsumer", self._timeout_ms, broker_id=leader.id)
 
     def _leader(self) -> Broker:
         """All topics are asked for: asking by name may create the topic."""
-        view = self._cluster.read(None)
+        view = self._look()
         partitions = view.topics.get(self._tp.topic)
         if partitions is None and self._tp.topic not in view.errors and not self._met:
             raise NoSuchPartition(f"topic {self._tp.topic} does not exist; zkconsumer topics lists those there are")
         if partitions is not None and self._tp.partition not in partitions and not self._met:
-            raise NoSuchPartition(f"{self._tp}: the topic has {len(partitions)} partitions, from 0 on")
+            there = ", ".join(map(str, view.partitions(self._tp.topic)))
+            raise NoSuchPartition(f"{self._tp}: the topic has {len(partitions)} partitions, {there or 'none now'}")
         leader = view.leader(self._tp)
         if leader is None:
             raise _NoLeader(f"{self._tp} has no leader now")

@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.requests import Request
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC, group_partition
 from zkconsumer.groupworld.exchange import exchange
-from zkconsumer.groupworld.world import Cluster, World
+from zkconsumer.groupworld.world import Cluster, World, leaders_again
 from zkconsumer.migration.snapshot import KafkaRow
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.refusals import refusal
@@ -188,8 +187,4 @@ def _by_coordinator(
 
 
 def _refreshed(world: World, cluster: Cluster, view: ClusterView) -> ClusterView:
-    addresses = [(broker.host, broker.port) for broker in cluster.brokers.values()]
-    try:
-        return MetadataSource(addresses, world.dialect, world.links).read(None)
-    except Unreachable:
-        return view
+    return leaders_again(world, cluster) or view

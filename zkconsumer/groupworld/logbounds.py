@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.v08 import apis
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
 from zkconsumer.groupworld.exchange import exchange
-from zkconsumer.groupworld.world import Cluster, World
+from zkconsumer.groupworld.world import Cluster, World, leaders_again
 from zkconsumer.offsetplan.wanted import TimeAnswer
 
 PER_REQUEST = 2000
@@ -49,11 +48,7 @@ def ask_leaders(world: World, cluster: Cluster, tps: Iterable[TopicPartition], t
     rows = _ask(world, view, wanted, time_ms)
     left = [tp for tp in wanted if tp not in rows or rows[tp][0] in ELSEWHERE]
     if left and cluster.brokers:
-        addresses = [(broker.host, broker.port) for broker in cluster.brokers.values()]
-        try:
-            view = MetadataSource(addresses, world.dialect, world.links).read(None)
-        except Unreachable:
-            return rows  # told where it matters: these have no row
+        view = leaders_again(world, cluster) or ClusterView()  # nobody: told where it matters, these have no row
         rows |= _ask(world, view, left, time_ms)
     return rows
 

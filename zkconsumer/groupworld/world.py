@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from groundwork.crew import now, sleep
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import TOPICS, read_brokers
+from kafkawire.cluster.zookeeper import TOPICS, read_brokers, read_view
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Broker, PartitionId, TopicPartition
@@ -27,6 +27,7 @@ from zkconsumer.errors import OtherCluster
 from zkconsumer.groupworld.nodes import read_nodes
 from zkconsumer.migration.snapshot import TopicRow
 from zkconsumer.session.zksession import ZkSession
+from zkconsumer.topicnodes import read_topic_nodes
 
 Tell = Callable[[str], object]
 
@@ -105,7 +106,7 @@ def read_cluster(world: World) -> Cluster:
     session = world.session
     brokers = session.ask("read brokers", read_brokers, world.dialect.znodes) if session is not None else {}
     topics = _topics(world, session) if session is not None else {}
-    view = _view(world, brokers)
+    view = _view(world, brokers, topics)
     if session is not None and world.bootstrap:
         _must_be_one(session.connect, brokers, view.brokers)
     for topic in {*view.topics, *view.errors} - topics.keys():
@@ -137,6 +138,10 @@ def brokers_of(world: World, cluster: Cluster) -> list[Broker]:
 def _topics(world: World, session: ZkSession) -> dict[str, TopicRow]:
     names = sorted(session.children(TOPICS) or ())
     nodes = read_nodes(session, [f"{TOPICS}/{name}" for name in names])
+    if world.dialect.partitions_by_broker:
+        counted = read_topic_nodes(session, world.dialect, names)
+        there = {name: node for name in counted if (node := nodes[f"{TOPICS}/{name}"]) is not None}
+        return {name: TopicRow(tuple(counted[name]), node.czxid, node.ctime_ms) for name, node in there.items()}
     found = {}
     for name in names:
         node = nodes[f"{TOPICS}/{name}"]
@@ -151,13 +156,26 @@ def _topics(world: World, session: ZkSession) -> dict[str, TopicRow]:
     return found
 
 
-def _view(world: World, brokers: Mapping[int, Broker]) -> ClusterView:
+def leaders_again(world: World, cluster: Cluster) -> ClusterView | None:
+    """Who leads what now, where somebody led what they should not; None: nobody answers."""
+    if world.session is not None and not world.dialect.describes_itself:
+        return world.session.ask("read partitions", read_view, world.dialect.znodes, list(cluster.topics))
+    addresses = [(broker.host, broker.port) for broker in cluster.brokers.values()]
+    try:
+        return MetadataSource(addresses, world.dialect, world.links).read(None)
+    except Unreachable:
+        return None
+
+
+def _view(world: World, brokers: Mapping[int, Broker], topics: Iterable[str]) -> ClusterView:
     addresses = list(world.bootstrap) or [(broker.host, broker.port) for broker in brokers.values()]
     if not addresses:
         assert world.session is not None, "without ZooKeeper brokers are named"
         where = f"no brokers are registered under {world.session.connect}: is the chroot missing, or wrong?"
         world.tell(f"{where}  Ends of logs and offsets in Kafka cannot be asked for")
         return ClusterView()
+    if world.session is not None and not world.dialect.describes_itself:
+        return world.session.ask("read partitions", read_view, world.dialect.znodes, list(topics))
     try:
         return MetadataSource(addresses, world.dialect, world.links).read(None)
     except Unreachable as why:
