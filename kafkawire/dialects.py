@@ -48,7 +48,10 @@ class Dialect:
     masks_hashes: bool  # its producer's default partitioner takes h & 0x7fffffff, not |h| (KAFKA-1469)
     strategies: frozenset[str]  # ways to assign partitions that all members of a group know
     relaxed_roundrobin: bool  # that strategy passes over threads that do not read a topic; before, it refused them
+    negates_hashes: bool  # that partitioner takes |h|, and is left with a negative number for the smallest int32
     has_keys: bool  # messages carry a key
+    has_nulls: bool  # a message may be without a value
+    measures_payload: bool  # message.max.bytes is held against the payload alone, not against the whole entry
     answers_produce: bool  # a produce request can be acknowledged; else nobody learns what became of it
     waits_for_data: bool  # a fetch waits on the broker (max wait, min bytes); else an empty answer comes at once
     describes_itself: bool  # brokers tell brokers and partitions (Metadata); else only ZooKeeper knows
@@ -170,7 +173,10 @@ def _rows() -> dict[str, Dialect]:
         masks_hashes=True,
         strategies=frozenset({"range"}),
         relaxed_roundrobin=False,
+        negates_hashes=False,
         has_keys=True,
+        has_nulls=True,
+        measures_payload=False,
         answers_produce=True,
         waits_for_data=True,
         describes_itself=True,
@@ -219,7 +225,10 @@ def _rows_of_07() -> list[Dialect]:
         masks_hashes=False,
         strategies=frozenset({"range"}),
         relaxed_roundrobin=False,
+        negates_hashes=True,
         has_keys=False,
+        has_nulls=False,
+        measures_payload=True,
         answers_produce=False,
         waits_for_data=False,
         describes_itself=False,

@@ -21,9 +21,15 @@ if TYPE_CHECKING:
     from kafkawire.errors import CorruptMessage
 
 
+ANY = -1  # as an index of 0.7: any partition of the broker
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class BrokerPartition:
-    """A partition id of 0.7: the broker and the index on it; str() is the znode's name."""
+    """A partition id of 0.7: the broker and the index on it; str() is the znode's name.
+
+    index ANY: the broker picks one of its partitions; only for what is produced.
+    """
 
     broker: int
     index: int

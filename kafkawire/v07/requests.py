@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kafkawire.bodies import MAX_REPLY_BYTES, Body
 from kafkawire.errors import LocalError, RemoteError
+from kafkawire.model import ANY as ANY
 from kafkawire.model import BrokerPartition, TopicPartition
 from kafkawire.primitives import utf8
 from kafkawire.requests import CONSUMER as CONSUMER
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from kafkawire.buffers import Buffers
     from kafkawire.dialects import Dialect
 
-ANY = -1  # as an index, in a Produce: the broker picks one of its partitions
 MOST_PARTS = 0x7FFF  # partitions in one request: the count is an int16
 
 _PARTITION = struct.Struct(">i")
@@ -141,6 +141,16 @@ def list_offsets(
         [head + _string(tp.topic) + _ASKED.pack(_index(tp), time, max_offsets)] for tp, time in times.items()
     ]
     return Request(OFFSETS, bodies, list(times))
+
+
+def barrier(d: Dialect, tp: TopicPartition) -> Request:
+    """What tp's broker answers only once it has handled everything before it on this link without closing it.
+
+    A broker handles the requests of a connection strictly in order, and closes it on a produce request that it refuses.
+    The answer proves no more: neither that it is on a disk, nor that what is too large was kept.
+    """
+    broker = tp.partition.broker if isinstance(tp.partition, BrokerPartition) else _index(tp)
+    return list_offsets(d, {TopicPartition(tp.topic, BrokerPartition(broker, 0)): -1})  # each broker has that one
 
 
 # What 0.8 calls them, in Dialect.versions.
