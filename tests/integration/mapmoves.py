@@ -1,0 +1,102 @@
+"""Groups that move to the cluster their topic is mirrored to, while the mirror goes on: what they read there."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from localkafka.client import ClusterClient
+from localkafka.logends import log_end_offsets
+from localkafka.waiting import wait_until
+from tests.integration.mirroring import Mirror
+from tests.integration.readers import Reader, committed, wait_for_messages
+
+VALUE = re.compile(rb"(\S+)/(\d+) #(\d+) ")
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a group read after its move.  bounds, repeats: of each target partition, as printed and as counted."""
+
+    lacking: int
+    bounds: dict[int, int]
+    repeats: dict[int, int]
+
+
+def mark(value: bytes | None) -> tuple[int, int]:
+    """A message's partition and number at the source."""
+    found = VALUE.match(value or b"")
+    assert found is not None, value
+    return int(found[2]), int(found[3])
+
+
+def map_of(mirror: Mirror) -> Path:
+    return mirror.file.parent / "state" / "dc1.offsetmap"
+
+
+def mapped(folder: Path) -> dict[str, object]:
+    """Options of a mirror that keeps a map below the folder."""
+    (folder / "state").mkdir(exist_ok=True)
+    return {"offset.map.folder": str(folder / "state"), "offset.map.every.messages": 200}
+
+
+def translate(mirror: Mirror, group: str, undo: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    argv = ["offsets", "translate", "--map", str(map_of(mirror)), "--group", group, "-o", "json"]
+    argv += ["--source", mirror.source.zookeeper, "-z", mirror.target.zookeeper, "--undo-dir", str(undo), *more]
+    command = [sys.executable, "-m", "zkconsumer.commands.main", *argv]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def translated(mirror: Mirror, group: str, undo: Path, timeout_s: float = 30) -> dict[int, int]:
+    """Translate, again while the map is not written that far yet; the bound of each target partition."""
+    until = time.monotonic() + timeout_s
+    while True:
+        done = translate(mirror, group, undo, "--execute")
+        if done.returncode == 0:
+            rows = json.loads(done.stdout)
+            return {row["partition"]: row["repeats"] for row in rows}
+        assert done.returncode == 3, done.stderr
+        assert time.monotonic() < until, done.stderr
+        assert "let the mirror run" in done.stderr or "try again when" in done.stderr, done.stderr
+        time.sleep(0.3)
+
+
+def part_read(cluster: ClusterClient, topic: str, group: str, rng: random.Random, most: int) -> dict[int, int]:
+    """A group reads some of a topic and stops; its positions."""
+    with Reader(cluster.zookeeper, group, {topic: 1}, fetch_message_max_bytes=16384) as reader:
+        wait_for_messages(rng.randrange(1, most), reader)
+        reader.stop()
+    return committed(cluster, group, topic)
+
+
+def moved(mirror: Mirror, topic: str, group: str, read: dict[int, int], undo: Path) -> Moved:
+    """Translate the group and let it read on the target until it has everything the source has now."""
+    bounds = translated(mirror, group, undo)
+    ends = {int(str(tp.partition)): end for tp, end in log_end_offsets(mirror.source, [topic]).items()}
+    wanted = {(p, n) for p, end in ends.items() for n in range(read.get(p, 0), end)}
+    with Reader(mirror.target.zookeeper, group, {topic: 1}) as reader:
+        wait_until(lambda: len(reader.got) >= len(wanted), 60, lambda: f"{len(wanted)}, have {len(reader.got)}")
+        ends_there = log_end_offsets(mirror.target, [topic])
+        wait_until(
+            lambda: all(row.position == ends_there[row.tp] for row in reader.connector.status()), 30, "all to be read"
+        )
+        time.sleep(0.2)
+        reader.stop()
+    got = [(int(str(each.tp.partition)), mark(each.value)) for each in reader.got]
+    repeats = Counter(p for p, (source, number) in got if number < read.get(source, 0))
+    return Moved(len(wanted - {each for _, each in got}), bounds, {p: repeats[p] for p in bounds})
+
+
+def check(found: Moved) -> None:
+    assert found.lacking == 0
+    over = {p: (count, found.bounds[p]) for p, count in found.repeats.items() if count > found.bounds[p]}
+    assert not over, f"more read twice than promised, by target partition: {over}"
