@@ -85,12 +85,12 @@ class Server:
 
     def _accept(self) -> None:
         try:
-            link, _ = self._listener.accept()
+            link, peer = self._listener.accept()
         except OSError:
             return  # it is gone again
         link.setblocking(False)
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.connections.add(Connection(link, self))
+        self.connections.add(Connection(link, "{}:{}".format(*peer), self))
 
     # what connections need
 
@@ -124,8 +124,9 @@ class Connection:
     closed    by the client, by what it sent, or behind a broken answer
     """
 
-    def __init__(self, link: socket.socket, server: Server) -> None:
+    def __init__(self, link: socket.socket, peer: str, server: Server) -> None:
         self.link = link
+        self.peer = peer
         self.events = 0
         self._server = server
         self._received = bytearray()
@@ -142,7 +143,7 @@ class Connection:
                 self._read()
             self._serve()
         except (Refused, OSError) as error:
-            log.info("closing the connection of %s: %s", self.link, error)
+            log.info("closing the connection of %s: %s", self.peer, error)
             self.close()
 
     def close(self) -> None:

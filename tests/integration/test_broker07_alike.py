@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from localkafka.errors import LocalKafkaError
 from localkafka.seven import entries
 from localkafka.seven.client import Closed, Seven, frame
 from localkafka.seven.node import Broker07, Node07, OriginalBroker07
@@ -150,14 +151,16 @@ def play(pair: Pair, seed: int, requests: int) -> None:
         data = b"".join(request(draw) for _ in range(draw.choice((1, 1, 1, 2, 4))))
         ours, original = pair.ask(data)
         assert ours == original, f"seed {seed}, request {number}: {data.hex()}"
-        if number % 500 == 499:
-            again(pair, draw)
+        if number % 500 == 499 and not again(pair, draw):
+            break
     ours, original = pair.files()
     assert ours == original
 
 
-def again(pair: Pair, draw: random.Random) -> None:
-    """Kill both, hurt the same tail of both, and start them again."""
+def again(pair: Pair, draw: random.Random) -> bool:
+    """Kill both, hurt the same tail of both, and start them again: both do, or neither.  An unknown magic in the tail
+    is a reason not to; another is an empty wrapper before a roll, which nobody counts as unflushed: the next segment
+    is then named by too small a position."""
     pair.hang_up()
     for broker in pair:
         broker.kill()
@@ -165,11 +168,23 @@ def again(pair: Pair, draw: random.Random) -> None:
     assert ours == original
     tail = damaged(draw, entries.plain([b"tail"] * draw.randrange(3)))
     name = draw.choice(sorted({path.rpartition("/")[0] for path in ours}))
+    topic, _, partition = name.rpartition("-")
     for broker in pair:
-        topic, _, partition = name.rpartition("-")
         with broker.segments(topic, int(partition))[-1].open("ab") as file:
             file.write(tail)
+    ours_starts, original_starts = [starts(broker) for broker in pair]
+    assert ours_starts == original_starts
+    return ours_starts
+
+
+def starts(broker: Node07) -> bool:
+    try:
         broker.restart()
+    except LocalKafkaError as error:
+        if "ended at start" not in str(error):
+            raise
+        return False
+    return True
 
 
 def test_random_requests_get_the_same_bytes_and_leave_the_same_files(pair: Pair) -> None:
