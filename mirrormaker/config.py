@@ -11,7 +11,7 @@ by name; acks 0 is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from groundwork.java import read_properties
 from groundwork.options import OptionError, Options, given, load, warnings_of
+from kafkawire.dialects import dialect
 from mirrormaker.files import ConfigError as ConfigError
 from mirrormaker.files import read_bytes, read_yaml
 from mirrormaker.options import File, Mirror, Source, Target
@@ -129,6 +130,7 @@ def _checked(
         at = f"{file}: source {source.name}"
         warnings += [f"{at}: {sentence}" for sentence in _overruled(source)]
         notes += [f"{at}: {sentence}" for sentence in _unsafe(source)]
+        problems += [f"{at}: {sentence}" for sentence in _mismatched(source, target, mirror)]
         if loops(source.zookeeper_connect, target.zookeeper):
             problems.append(
                 f"{at}: zookeeper.connect and target.zookeeper.connect name the same cluster "
@@ -139,6 +141,28 @@ def _checked(
         raise ConfigError(problems)
     ready = tuple(_as_run(source, mirror) for source in named)
     return Configuration(ready, target, mirror, tuple(warnings), tuple(notes))
+
+
+def _mismatched(source: Source, target: Target, mirror: Mirror) -> Iterator[str]:
+    """What cannot be mirrored, whatever the rest says: sentences."""
+    here, there = dialect(source.version), dialect(target.version)
+    if here.has_keys and not there.has_keys:
+        yield (
+            f"version {source.version} into target.version {target.version} is refused: keys and null values have no "
+            "place in Kafka 0.7; a mirror goes from 0.7 to 0.7 or to any later release"
+        )
+        return
+    if source.broker_partitions and not here.partitions_by_broker:
+        yield f"'broker.partitions' numbers partitions of 0.7; those of {source.version} have numbers of their own"
+    elif source.broker_partitions and there.partitions_by_broker:
+        yield f"'broker.partitions' has no use: partitions of target.version {target.version} have no numbers"
+    elif source.broker_partitions and mirror.partitioning == "key":
+        yield "'broker.partitions' has no use where mirror.partitioning is key"
+    elif mirror.partitioning == "identity" and here.partitions_by_broker and not source.broker_partitions:
+        yield (
+            f"mirror.partitioning identity: partitions of version {source.version} have no numbers to be kept; give "
+            "'broker.partitions' (such as 0:2,1:3), or leave it auto: all of a source partition goes to one partition"
+        )
 
 
 def _read_twice(sources: Sequence[Source]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import ClassVar
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import Options, Secret, option
 from kafkawire.model import TopicPartition
+from mirrormaker.placing import Numbering, numbering
 from producer.config import ProducerConfig, release
 from zkconsumer import accessoptions
 from zkconsumer.config import ConsumerConfig
@@ -49,6 +50,11 @@ class Source(ConsumerConfig):
         choices=("park",),
     )
     version: str = option("version", "0.8.2", "Kafka release of the brokers", kind=release)
+    broker_partitions: Numbering = option(  # noqa: RUF009  # a Numbering never changes
+        "broker.partitions", Numbering(),
+        "of a source of 0.7: partitions by broker, 0:2,1:3; the target's are then numbered, one broker after the other",
+        kind=numbering,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

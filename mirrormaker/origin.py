@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from groundwork.crew import Crew
 from kafkawire.cluster.zookeeper import read_partitions
+from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from mirrormaker.options import Mirror, Source
 from mirrormaker.pipeline import Forwarder, Settings, carry
@@ -36,7 +37,10 @@ class Origin:
         self._crew = crew
         self._on_fence = on_fence
         self._connector: ConsumerConnector | None = None
-        self.forwarder = Forwarder(source.name, settings, targets, self._topic, sender, crew)
+        self._speaks = dialect(source.version)
+        self.forwarder = Forwarder(
+            source.name, settings, targets, self._topic, sender, crew, self._speaks, source.broker_partitions
+        )
 
     def start(self, mirror: Mirror) -> None:
         """Join the group and carry its streams.  Raises Unreachable (try again), ChrootMissing, ConsumerError."""
@@ -102,7 +106,8 @@ class Origin:
         found = self._connector.ask(f"partitions of {name}", read_partitions, [name]).get(name)
         if not found:
             raise ConsumerError(f"source topic {name} is not in ZooKeeper (deleted?)")
-        return SourceTopic(len(found), max(len(replicas) for replicas in found.values()))
+        replication = 0 if self._speaks.partitions_by_broker else max(len(replicas) for replicas in found.values())
+        return SourceTopic(self.source.broker_partitions.total or len(found), replication)
 
 
 def total_done(before: dict[TopicPartition, int], rows: list[PartitionStatus]) -> tuple[int, dict[TopicPartition, int]]:

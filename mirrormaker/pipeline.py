@@ -21,16 +21,28 @@ from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Ticket, TopicPartition
-from mirrormaker.handler import Handler, handled
+from mirrormaker.handler import Handler, Sent, handled
 from mirrormaker.offsetmap.keeping import Keeper
 from mirrormaker.offsetmap.recording import Following
-from mirrormaker.routes import Choice, HandlerFailed, Output, RouteFacts, Step, choose, pass_through, reencode
+from mirrormaker.placing import Numbering, by_source
+from mirrormaker.routes import (
+    Choice,
+    HandlerFailed,
+    Output,
+    Pair,
+    RouteFacts,
+    Step,
+    choose,
+    pass_through,
+    reencode,
+)
 from mirrormaker.targets import OUT_OF_REACH, SourceTopic, TargetTopics, TopicMissing
 from producer.partitioners import byte_array_partitioner
 from zkconsumer.errors import Closed
 
 log = logging.getLogger(__name__)
 
+NOT_NUMBERED = Numbering()
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0  # between looks at a target topic that is not ready
 
 
@@ -75,7 +87,7 @@ class Topic:
     """A topic whose target is ready."""
 
     choice: Choice
-    target_partitions: int
+    targets: Sequence[PartitionId]  # of the target, in order
     source: SourceTopic
     codec: int | None = None  # None: as the source has it
 
@@ -83,6 +95,7 @@ class Topic:
 class Forwarder:
     """Takes fetched sets of one source and submits their parts.
 
+    speaks: the source's dialect; None: the target's.  numbering: of its partitions, where they have no numbers.
     waiting: topics that are not ready, with the sentence that says why.
     """
 
@@ -94,6 +107,8 @@ class Forwarder:
         source_topic: Callable[[str], SourceTopic],
         sender: Sends,
         crew: Crew,
+        speaks: Dialect | None = None,
+        numbering: Numbering = NOT_NUMBERED,
     ) -> None:
         self.name = name
         self.waiting: dict[str, str] = {}
@@ -105,6 +120,8 @@ class Forwarder:
         self._source_topic = source_topic
         self._sender = sender
         self._crew = crew
+        self._speaks = speaks or settings.dialect
+        self._numbering = numbering
         self._held: dict[str, deque[tuple[MessageSet, Share]]] = {}
         self._others: dict[str, Topic] = {}  # topics a handler sends to
         self._ended_at: dict[TopicPartition, int] = {}  # where the last set of a partition ended: the next is aligned
@@ -172,11 +189,15 @@ class Forwarder:
 
     def _look(self, name: str) -> Topic:
         source = self._source_topic(name)
-        partitions = self._targets.prepare(name, source)
+        targets = self._targets.prepare(name, source)
         asked = self._settings.codec if name in (self._settings.compressed_topics or (name,)) else ""
-        partitioning, handler = self._settings.partitioning, self._settings.handler_name
-        facts = RouteFacts(name, source.partitions, partitions, partitioning, handler, asked)
-        return Topic(choose(facts), partitions, source, CODECS[asked] if asked else None)
+        facts = self._facts(name, source, len(targets), self._settings.handler_name, asked)
+        return Topic(choose(facts), targets, source, CODECS[asked] if asked else None)
+
+    def _facts(self, name: str, source: SourceTopic, targets: int, handler: str = "", codec: str = "") -> RouteFacts:
+        settings = self._settings
+        pair = Pair(self._speaks, settings.dialect, self._numbering)
+        return pair.facts(name, source.partitions, targets, settings.partitioning, handler, codec)
 
     # ---- a set ------------------------------------------------------------------------------------------------
 
@@ -195,8 +216,12 @@ class Forwarder:
     def _follow(self, fetched: MessageSet, share: Share, topic: Topic) -> Following | None:
         if self.keeper is None:
             return None
-        keeps = topic.choice.partitioning == "identity" and self._settings.handler is None
-        others = () if keeps else [TopicPartition(fetched.topic, n) for n in range(topic.target_partitions)]
+        kept = topic.choice.partitioning == "identity" and not self._numbering
+        keeps = kept and self._settings.handler is None
+        ids = topic.targets
+        if topic.choice.partitioning == "source" and self._settings.handler is None:
+            ids = [by_source(fetched.partition, ids)]
+        others = () if keeps else [TopicPartition(fetched.topic, n) for n in ids]
         return self.keeper.follow(fetched, share.stint, share.holds, keeps, others)
 
     def _submit(self, step: Step, share: Share, following: Following | None) -> None:
@@ -216,7 +241,7 @@ class Forwarder:
         settings = self._settings
         if topic.choice.route == "pass-through":
             aligned = self._ended_at.get(fetched.tp) == fetched.start
-            target = self._same_partition(fetched.topic, fetched.partition, topic)
+            target = self._partition(fetched.topic, fetched.partition, None, topic)
             yield from pass_through(fetched, target, settings.dialect, settings.message_max_bytes, aligned)
             return
         outputs = partial(self._outputs, topic)
@@ -227,16 +252,22 @@ class Forwarder:
     def _outputs(self, topic: Topic, message: Message) -> Sequence[Output]:
         handler = self._settings.handler
         if handler is None:
-            tp = self._partition(message.topic, message, message.key, topic)
+            tp = self._partition(message.topic, message.partition, message.key, topic)
             return (Output(tp, message.key, message.value, message.timestamp_ms),)
         source_topic = message.topic  # a handler may change the message it was given
         sent = handled(handler, message)
         if not sent:
             self.dropped += 1
-        return [
-            Output(self._partition(s.topic, message, s.key, self._target(s.topic, source_topic, topic)), *s[1:])
-            for s in sent
-        ]
+        return [self._output(one, message, self._target(one.topic, source_topic, topic)) for one in sent]
+
+    def _output(self, sent: Sent, message: Message, topic: Topic) -> Output:
+        if not self._settings.dialect.has_keys and (sent.key is not None or sent.value is None):
+            what = "a key" if sent.key is not None else "no value"
+            raise HandlerFailed(
+                f"{message.topic}/{message.partition} at {message.offset}: message.handler gave back {what}: "
+                f"messages of Kafka {self._settings.dialect.release} have a value and no key"
+            )
+        return Output(self._partition(sent.topic, message.partition, sent.key, topic), *sent[1:])
 
     def _target(self, name: str, source_topic: str, topic: Topic) -> Topic:
         """The target of a message that a handler sent to another topic; prepared when it is first met."""
@@ -244,30 +275,40 @@ class Forwarder:
             return topic
         while name not in self._others:
             try:
-                partitions = self._targets.prepare(name, topic.source)
+                targets = self._targets.prepare(name, topic.source)
             except (TopicMissing, LocalError) as exc:
                 raise HandlerFailed(f"message.handler sent a message of {source_topic} to {name}: {exc}") from exc
             except OUT_OF_REACH as exc:
                 log.warning("source %s: topic %s, which message.handler sends to, waits: %s", self.name, name, exc)
                 sleep(RETRY_MAX_S)
             else:
-                facts = RouteFacts(name, topic.source.partitions, partitions, self._settings.partitioning)
-                self._others[name] = Topic(choose(facts), partitions, topic.source)
+                self._others[name] = Topic(choose(self._facts(name, topic.source, len(targets))), targets, topic.source)
         return self._others[name]
 
-    def _partition(self, name: str, message: Message, key: bytes | None, topic: Topic) -> TopicPartition:
+    def _partition(self, name: str, partition: PartitionId, key: bytes | None, topic: Topic) -> TopicPartition:
+        """Where a message of a source partition goes."""
         if topic.choice.partitioning == "identity":
-            return self._same_partition(name, message.partition, topic)
-        if key is None:
+            return self._same_partition(name, partition, topic)
+        if topic.choice.partitioning == "source" or key is None:
             # Messages without a key keep their order: all those of a source partition go to one target partition.
-            number = message.partition if isinstance(message.partition, int) else message.partition.index
-            return TopicPartition(name, number % topic.target_partitions)
-        return TopicPartition(name, byte_array_partitioner(key, topic.target_partitions))
+            return TopicPartition(name, by_source(partition, topic.targets))
+        return TopicPartition(name, topic.targets[byte_array_partitioner(key, len(topic.targets))])
 
     def _same_partition(self, name: str, partition: PartitionId, topic: Topic) -> TopicPartition:
-        if isinstance(partition, int) and partition < topic.target_partitions:
-            return TopicPartition(name, partition)
+        number = self._numbering.number(partition)
+        if number is None:
+            raise NoSuchPartition(
+                f"{name}/{partition}: broker.partitions {self._numbering} gives it no number: name its broker, with as "
+                "many partitions as it has, behind those that are there"
+            )
+        if number in topic.targets:
+            return TopicPartition(name, number)
+        has = f"the target topic has {len(topic.targets)} partitions"
+        if self._numbering:
+            raise NoSuchPartition(
+                f"{name}/{partition}: broker.partitions makes it {number}, {has}: add partitions to it"
+            )
         raise NoSuchPartition(
-            f"{name}/{partition}: the target topic has {topic.target_partitions} partitions and mirror.partitioning is "
-            "identity: add partitions to it, or set mirror.partitioning to auto or key"
+            f"{name}/{partition}: {has} and mirror.partitioning is identity: add partitions to it, or set "
+            "mirror.partitioning to auto or key"
         )

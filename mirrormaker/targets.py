@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -21,12 +21,14 @@ from kafkawire.cluster import topics
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_partitions
 from kafkawire.errors import LocalError, WireError, error_info
+from kafkawire.model import PartitionId
 from zkconsumer.errors import ConsumerError
 
 log = logging.getLogger(__name__)
 
 BEING_CREATED = 5  # LeaderNotAvailable: what a 0.8 broker answers while it creates the topic that was named
 FRESH_S = 1.0  # a look at all topics serves every topic that is asked for within that time
+REPLICATION = 3  # of a topic whose source has no replicas at all, where the target has so many brokers
 LEADERS_S = 10.0  # how long leaders of a new topic are waited for; the sender would wait as well, but louder
 OUT_OF_REACH = (WireError, ConsumerError, KazooException)  # try again later
 
@@ -36,7 +38,7 @@ class TopicMissing(Exception):
 
 
 class SourceTopic(NamedTuple):
-    """What a source says about a topic."""
+    """What a source says about a topic.  replication 0: its partitions have no replicas (0.7)."""
 
     partitions: int
     replication: int
@@ -71,19 +73,19 @@ class TargetTopics:
         self._seen_at: float | None = None
         self._warned: set[str] = set()
 
-    def prepare(self, topic: str, source: SourceTopic) -> int:
-        """The partition count of a target topic, which is created where it is missing.
+    def prepare(self, topic: str, source: SourceTopic) -> Sequence[PartitionId]:
+        """The partitions of a target topic, which is created where it is missing.
 
         Raises TopicMissing; and what ZooKeeper and the brokers raise while they are out of reach: try again then.
         """
         with self._lock:
             partitions = self._all().partitions(topic)
             if partitions:
-                return len(partitions)
+                return range(len(partitions))
             if self._zookeeper is None:
-                return self._by_name(topic)
+                return range(self._by_name(topic))
             with self._zookeeper() as zk:
-                return self._through_zookeeper(zk, topic, source)
+                return range(self._through_zookeeper(zk, topic, source))
 
     def look(self) -> ClusterView:
         """All topics and brokers of the target, now."""
@@ -101,7 +103,7 @@ class TargetTopics:
         if there is not None:
             return len(there)
         brokers = sorted(read_brokers(zk, self._znodes))
-        replication = self._replication or min(source.replication, len(brokers)) or 1
+        replication = self._replication or min(source.replication or REPLICATION, len(brokers)) or 1
         try:
             assignment = topics.assign(brokers, source.partitions, replication, random.randrange(len(brokers) or 1))
             created = topics.create(zk, topic, assignment)

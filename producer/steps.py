@@ -8,7 +8,8 @@ resume_at.  Steps of a set ascend, and the last one ends where the set ends.
 
 What may be forwarded unchanged is the table of wire-protocol.md §4.3:
     a wrapper travels by itself (two in one set are merged into one by the target, and then measured)
-    a wrapper that begins before the wanted position is opened and only its wanted part sent
+    a wrapper that begins before the wanted position is opened and only its wanted part sent (positions that are bytes
+    are entry borders: there no wrapper is ever opened)
     magic 1 goes to a magic 1 target only, and only without the LogAppendTime bit, which brokers refuse
 """
 
@@ -54,8 +55,9 @@ def pass_through(
     if dialect.measures_whole_set:
         limit = min(limit, message_max_bytes - BATCH_OVERHEAD)
     start = fetched.start
+    within = dialect.position_unit == "messages" and not aligned
     for number, run in enumerate(fetched.runs):
-        may_begin_before = number == 0 and run.codec and not aligned
+        may_begin_before = number == 0 and run.codec and within
         if must_rewrite(fetched, run, dialect) or (may_begin_before and _begins_before(one_run(fetched, run, start))):
             yield from _rewritten(one_run(fetched, run, start), target, dialect, message_max_bytes)
         elif run.codec or run.end - run.begin <= limit:
@@ -123,6 +125,7 @@ def reencode(
     """The messages of a set as outputs() turns them, grouped by target partition, each group in order.
 
     codec None: neighbours that share a codec at the source share it at the target, as far as it knows it.
+    Messages that share a position (those of a wrapper of 0.7) are in one step, or in none.
     A corrupt message or a failing handler raises only after everything before it was yielded.
     """
     gathered = _Gathered(dialect, message_max_bytes)
@@ -134,12 +137,17 @@ def reencode(
             gathered.codec = wanted
         try:
             for message in one_run(fetched, run, start).messages():
+                if message.resume_at <= message.offset:  # not the last at its position
+                    gathered.inside += outputs(message)
+                    continue
+                gathered.border()
                 for output in outputs(message):
                     gathered.add(output)
                 gathered.resume_at = message.resume_at
                 if gathered.full:
                     yield from gathered.step()
         except (RemoteError, HandlerFailed):
+            gathered.inside.clear()
             yield from gathered.step()
             raise
         start = gathered.resume_at = run.resume_at
@@ -162,6 +170,13 @@ class _Gathered:
     reached: int | None = None  # resume_at of the step before
     by_partition: dict[TopicPartition, list[Output]] = field(default_factory=dict)
     size: int = 0
+    inside: list[Output] = field(default_factory=list)  # at the position that the last step comes to: not to be split
+
+    def border(self) -> None:
+        """The last message at the position of `inside` is reached."""
+        for output in self.inside:
+            self.add(output)
+        self.inside.clear()
 
     def add(self, output: Output) -> None:
         self.by_partition.setdefault(output.tp, []).append(output)

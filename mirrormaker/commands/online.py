@@ -24,7 +24,7 @@ from mirrormaker.look import (
     same_cluster,
 )
 from mirrormaker.options import Mirror, Source, Target
-from mirrormaker.routes import RouteFacts, choose
+from mirrormaker.routes import Pair, choose
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
 
@@ -81,16 +81,17 @@ def source_rows(source: Source, mirror: Mirror, target: Target, view: ClusterVie
     if not seen.topics:
         click.echo(f"warning: {nothing_matches(source, mirror)}", err=True)
     return [
-        _row(source.name, name, count, len(view.partitions(name)), mirror, target)
-        for name, count in seen.topics.items()
+        _row(source, name, count, len(view.partitions(name)), mirror, target) for name, count in seen.topics.items()
     ]
 
 
-def _row(source: str, topic: str, here: int, there: int, mirror: Mirror, target: Target) -> dict[str, Any]:
+def _row(source: Source, topic: str, here: int, there: int, mirror: Mirror, target: Target) -> dict[str, Any]:
+    pair = Pair(dialect(source.version), dialect(target.version), source.broker_partitions)
+    wanted = source.broker_partitions.total or here
     codec = target.codec if target.codec != "none" and topic in (target.compressed_topics or (topic,)) else ""
-    facts = RouteFacts(topic, here, there or here, mirror.partitioning, mirror.handler, codec)
+    facts = pair.facts(topic, wanted, there or wanted, mirror.partitioning, mirror.handler, codec)
     if there:
         shown: object = there
     else:
-        shown = f"missing, created with {here}" if target.zookeeper else "missing, auto-creation decides"
-    return dict(zip(COLUMNS, (source, topic, here, shown, str(choose(facts))), strict=True))
+        shown = f"missing, created with {wanted}" if target.zookeeper else "missing, auto-creation decides"
+    return dict(zip(COLUMNS, (source.name, topic, here, shown, str(choose(facts))), strict=True))

@@ -68,12 +68,12 @@ class Targets:
         self.counts = counts
         self.asked: list[str] = []
 
-    def prepare(self, topic: str, source: SourceTopic) -> int:
+    def prepare(self, topic: str, source: SourceTopic) -> range:
         self.asked.append(topic)
         sleep(0)
         if topic not in self.counts:
             raise TopicMissing(f"target topic {topic} does not exist")
-        return self.counts[topic]
+        return range(self.counts[topic])
 
 
 @pytest.fixture

@@ -269,9 +269,32 @@ def test_what_a_handler_drops_still_moves_the_position_on() -> None:
         (RouteFacts("t", 4, 4, handler="a:b"), "re-encode: message.handler a:b sees every message", "identity"),
         (RouteFacts("t", 4, 4, codec="gzip"), "re-encode: compression.codec gzip is asked for", "identity"),
         (
-            RouteFacts("t", 4, 4, same_generation=False),
+            RouteFacts("t", 4, 4, shared_format=False),
             "re-encode: source and target do not share a message format",
             "identity",
+        ),
+        (
+            RouteFacts("t", 4, 4, by_broker=True, shared_format=False),
+            "re-encode: source and target do not share a message format; all of a source partition goes to one "
+            "partition, which follows from its name",
+            "source",
+        ),
+        (
+            RouteFacts("t", 5, 5, by_broker=True, shared_format=False, numbering="0:2,1:3"),
+            "re-encode: source and target do not share a message format; partitions are numbered by "
+            "broker.partitions 0:2,1:3",
+            "identity",
+        ),
+        (
+            RouteFacts("t", 5, 5, by_broker=True, shared_format=False, handler="a:b", partitioning="key"),
+            "re-encode: message.handler a:b sees every message; a key decides where message.handler makes one, else "
+            "all of a source partition goes to one partition",
+            "key",
+        ),
+        (
+            RouteFacts("t", 5, 9, by_broker=True),
+            "pass-through: same format; all of a source partition goes to one partition, which follows from its name",
+            "source",
         ),
     ],
 )

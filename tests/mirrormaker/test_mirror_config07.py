@@ -1,0 +1,74 @@
+"""Mirrors out of 0.7 and into it: what is refused before anything is started, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mirrormaker.config import ConfigError, Configuration, from_yaml
+
+
+def written(folder: Path, source: str = "", target: str = "", mirror: str = "") -> Configuration:
+    path = folder / "m.yaml"
+    path.write_text(
+        f"sources:\n- {{zookeeper.connect: 'zk1:2181/src', group.id: g{source}}}\n"
+        f"target: {{metadata.broker.list: 'k:9092', target.zookeeper.connect: 'zk1:2181/dst'{target}}}\n"
+        f"mirror: {{whitelist: 'a.*'{mirror}}}\n"
+    )
+    return from_yaml(path)
+
+
+def problems(folder: Path, source: str = "", target: str = "", mirror: str = "") -> list[str]:
+    with pytest.raises(ConfigError) as wrong:
+        written(folder, source, target, mirror)
+    return wrong.value.problems
+
+
+def test_a_source_of_0_7_is_named_by_its_version_alone(tmp_path: Path) -> None:
+    [source] = written(tmp_path, ", version: 0.7").sources  # in YAML a number
+    assert (source.version, source.broker_partitions.total) == ("0.7", 0)
+    [source] = written(tmp_path, ", version: 0.7.2, broker.partitions: '0:2,1:3'").sources
+    assert str(source.broker_partitions) == "0:2,1:3"
+
+
+def test_nothing_is_mirrored_back_into_0_7(tmp_path: Path) -> None:
+    assert problems(tmp_path, target=", target.version: 0.7.2") == [
+        "m.yaml: source source: version 0.8.2 into target.version 0.7.2 is refused: keys and null values have no place "
+        "in Kafka 0.7; a mirror goes from 0.7 to 0.7 or to any later release"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "mirror", "sentence"),
+    [
+        (", broker.partitions: '0:2'", "", "", "'broker.partitions' numbers partitions of 0.7; those of 0.8.2 have"),
+        (
+            ", version: 0.7.2, broker.partitions: '0:2'",
+            ", target.version: 0.7.2",
+            "",
+            "'broker.partitions' has no use: partitions of target.version 0.7.2 have no numbers",
+        ),
+        (
+            ", version: 0.7.2, broker.partitions: '0:2'",
+            "",
+            ", partitioning: key",
+            "'broker.partitions' has no use where mirror.partitioning is key",
+        ),
+        (
+            ", version: 0.7.2",
+            "",
+            ", partitioning: identity",
+            "mirror.partitioning identity: partitions of version 0.7.2 have no numbers to be kept; give",
+        ),
+    ],
+)
+def test_numbers_that_do_not_fit_are_told(tmp_path: Path, source: str, target: str, mirror: str, sentence: str) -> None:
+    [problem] = problems(tmp_path, source, target, mirror)
+    assert problem.startswith(f"m.yaml: source source: {sentence}")
+
+
+def test_a_numbering_that_makes_no_sense_names_what_is_expected(tmp_path: Path) -> None:
+    [problem] = problems(tmp_path, ", version: 0.7.2, broker.partitions: 'x'")
+    assert "broker.partitions" in problem
+    assert "0:2,1:3" in problem
