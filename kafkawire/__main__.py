@@ -1,6 +1,7 @@
-"""`python -m kafkawire decode …`: any frame or message set as one JSON document; `--version -v`: what runs here.
+"""`python -m kafkawire decode …`: any frame, message set or segment file as one JSON document; `encode`: the way back;
+`--version -v`: what runs here.
 
-Exit codes: 0 decoded; 1 the bytes make no sense (stderr says where); 2 the command line does not.
+Exit codes: 0 done; 1 the bytes, or the document, make no sense (stderr says where); 2 the command line does not.
 """
 
 from __future__ import annotations
@@ -11,20 +12,26 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
-from kafkawire import columns
-from kafkawire.dialects import DIALECTS
-from kafkawire.errors import WireError
-from kafkawire.v08.apis import APIS, Api
-from kafkawire.v08.document import Document, request_document, response_document, set_document
-from kafkawire.v08.messages import LOWEST
+from kafkawire import columns, generations
+from kafkawire.documents import log_document
+from kafkawire.errors import LocalError, WireError
+from kafkawire.generations import Decoded, Generation
 
-LINES = ("0.8", "0.10")  # release lines named without their third number
+T = TypeVar("T")
+
+KINDS = ("request", "response", "message-set", "log")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}\s*)+")
 _DECIMALS = re.compile(r"(?:<<|\[)?\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*)*(?:>>|\])?")
+_BASE = re.compile(r"\d{20}")
+
+_protocol = click.option("--protocol", required=True, help="Release the bytes come from: 0.7, 0.8, 0.8.2, 0.10 …")
+_kind = click.option("--kind", required=True, type=click.Choice(KINDS))
+_api = click.option("--api", help="Which response: metadata, fetch, list_offsets …; a request says so itself.")
+_version = click.option("--version", type=click.IntRange(min=0), help="Version of the api; a request says so itself.")
 
 
 @click.group(
@@ -45,41 +52,75 @@ def main(ctx: click.Context, show_version: bool, verbose: bool) -> None:
 
 
 @main.command()
-@click.option("--protocol", required=True, help="Release the bytes come from: 0.8, 0.8.2, 0.9, 0.10 …")
-@click.option("--kind", required=True, type=click.Choice(["request", "response", "message-set"]))
-@click.option("--api", "api_name", help="Which response: metadata, fetch, list_offsets …; a request says so itself.")
-@click.option("--version", type=click.IntRange(min=0), help="Version of the api; a request says so itself.")
+@_protocol
+@_kind
+@_api
+@_version
 @click.option("--framed", is_flag=True, help="The bytes begin with the size of the frame.")
-@click.option("--start-offset", type=int, default=LOWEST, help="Leave out messages before this offset.")
+@click.option(
+    "--start-offset",
+    type=int,
+    help="Leave out messages before this offset; in 0.7: position of the first byte (else 0, or a segment's name).",
+)
 @click.argument("data", metavar="HEX|-|FILE")
 def decode(
-    protocol: str, kind: str, api_name: str | None, version: int | None, framed: bool, start_offset: int, data: str
+    protocol: str, kind: str, api: str | None, version: int | None, framed: bool, start_offset: int | None, data: str
 ) -> None:
     """Print the bytes decoded, as one JSON document.
 
     They are hex, a decimal list such as <<0,0,0,3>>, - for standard input, or an existing file; the latter two hold
-    either of those texts, or raw bytes.  A file whose name reads as hex is given as ./NAME.
+    either of those texts, or raw bytes.  A file whose name reads as hex is given as ./NAME.  A log is a segment file of
+    a broker, raw: 0.7's .kafka or the .log of later ones.
     """
-    _known_protocol(protocol)
-    octets = _octets(data)
-    api = _api(api_name)
-    if kind == "message-set":
-        if framed:
-            raise click.UsageError("--framed: a message set has no frame")
-        decoded = _guarded(lambda: set_document(octets, start_offset))
+    spoken = _usage(lambda: generations.generation(protocol))
+    _fits(kind, framed, api, version)
+    start = spoken.lowest if start_offset is None else start_offset
+    if kind == "log":
+        decoded = _log(spoken, data, start_offset)
+    elif kind == "message-set":
+        octets = _octets(data)
+        decoded = _guarded(lambda: spoken.message_set(octets, start))
     elif kind == "request":
-        decoded = _guarded(lambda: request_document(octets, framed, start_offset))
-        _as_announced(decoded[0], api, version)
+        octets = _octets(data)
+        decoded = _guarded(lambda: spoken.request(octets, framed, start))
+        _usage(lambda: spoken.asked(decoded[0], api, version))
     else:
-        if api is None or version is None:
-            raise click.UsageError("a response does not say what it answers: give --api and --version")
-        if version > api.newest:
-            raise click.UsageError(f"--version {version}: {api.name} is known in versions 0 to {api.newest}")
-        decoded = _guarded(lambda: response_document(octets, framed, api, version, start_offset))
+        answer, octets = _usage(lambda: spoken.answer(api, version)), _octets(data)
+        decoded = _guarded(lambda: answer.decode(octets, framed, start))
     document, damage = decoded
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     if damage is not None:
         _fail(damage)
+
+
+@main.command()
+@_protocol
+@_kind
+@_api
+@_version
+@click.option("--framed", is_flag=True, help="Put the size of the frame in front.")
+@click.option("--raw", is_flag=True, help="Write the bytes themselves, not hex.")
+@click.argument("source", metavar="FILE|-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+def encode(
+    protocol: str, kind: str, api: str | None, version: int | None, framed: bool, raw: bool, source: str
+) -> None:
+    """Print the bytes of a document that decode printed, or that was written like one, as hex.
+
+    What follows from the rest is computed and may be left out: sizes, counts, positions, checksums (where one is given
+    it has to be right).  Compressed messages are compressed anew.
+    """
+    spoken = _usage(lambda: generations.generation(protocol))
+    _fits(kind, framed, api, version)
+    if kind in ("message-set", "log"):
+        made = _guarded(lambda: spoken.set_bytes(_document(source)))
+    elif kind == "request":
+        document = _guarded(lambda: _document(source))
+        made = _guarded(lambda: spoken.request_bytes(document, framed))
+        _usage(lambda: spoken.asked(document, api, version))
+    else:
+        answer = _usage(lambda: spoken.answer(api, version))
+        made = _guarded(lambda: answer.encode(_document(source), framed))
+    click.echo(made if raw else made.hex(), nl=not raw)
 
 
 def _print_version(verbose: bool) -> None:
@@ -91,9 +132,26 @@ def _print_version(verbose: bool) -> None:
             raise click.UsageError(str(exc)) from None
 
 
-def _guarded(decode: Callable[[], tuple[Document, WireError | None]]) -> tuple[Document, WireError | None]:
+def _fits(kind: str, framed: bool, api: str | None, version: int | None) -> None:
+    """Options that say nothing about a set are mistakes."""
+    if kind in ("message-set", "log"):
+        given = {"--framed": framed, "--api": api is not None, "--version": version is not None}
+        for name, there in given.items():
+            if there:
+                raise click.UsageError(f"{name}: a {kind.replace('-', ' ')} has no frame, and no api")
+
+
+def _usage(look: Callable[[], T]) -> T:
+    """What the options say, or a mistake on the command line."""
     try:
-        return decode()
+        return look()
+    except LocalError as exc:
+        raise click.UsageError(str(exc)) from None
+
+
+def _guarded(work: Callable[[], T]) -> T:
+    try:
+        return work()
     except WireError as exc:
         _fail(exc)
 
@@ -103,45 +161,62 @@ def _fail(damage: WireError) -> NoReturn:
     sys.exit(1)
 
 
-def _known_protocol(text: str) -> None:
-    known = [*LINES, *DIALECTS]
-    if text not in known and not any(text.startswith(f"{name}.") for name in DIALECTS):
-        raise click.UsageError(f"--protocol {text}: known are {', '.join(known)}")
+# ---- what is read ----------------------------------------------------------------------------------------------
 
 
-def _api(name: str | None) -> Api | None:
-    """The api of a name in any spelling: list_offsets, list-offsets, ListOffsets."""
-    if name is None:
-        return None
-    plain = re.sub(r"[-_]", "", name).lower()
-    for api in APIS.values():
-        if api.name.lower() == plain:
-            return api
-    raise click.UsageError(f"--api {name}: known are {', '.join(snake(api.name) for api in APIS.values())}")
+def _log(spoken: Generation, name: str, start_offset: int | None) -> Decoded:
+    path = Path(name)
+    if name == "-":
+        octets = sys.stdin.buffer.read()
+        base = None
+    else:
+        octets = _file(path)
+        base = int(path.stem) if _BASE.fullmatch(path.stem) else None
+        others = {".kafka", ".log"} - {spoken.suffix}
+        if path.suffix in others:
+            raise click.UsageError(f"{name}: segments of this release end in {spoken.suffix}")
+    start = _usage(lambda: spoken.log_start(base, start_offset))
+    first = start if base is None else base
+    return log_document(lambda data: spoken.message_set(data, start), octets, first)
 
 
-def snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+def _document(source: str) -> Any:
+    """JSON, strictly: a name given twice is a mistake, not the last of them.  LocalError, one sentence."""
+    octets = sys.stdin.buffer.read() if source == "-" else _file(Path(source))
+    name = "standard input" if source == "-" else source
+    try:
+        return json.loads(octets, object_pairs_hook=_once, parse_constant=_no_number)
+    except (ValueError, RecursionError) as exc:
+        raise LocalError(f"{name} is no JSON document: {exc}") from None
 
 
-def _as_announced(document: Document, api: Api | None, version: int | None) -> None:
-    """A request names its api and version; what the command line says must agree."""
-    if api is not None and api.key != document["api_key"]:
-        raise click.UsageError(f"--api {api.name}: the request says it is {APIS[document['api_key']].name}")
-    if version is not None and version != document["api_version"]:
-        raise click.UsageError(f"--version {version}: the request says it is {document['api_version']}")
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} is given twice")
+    return made
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
 
 
 def _octets(data: str) -> bytes:
     if data == "-":
         return _text_or_raw(sys.stdin.buffer.read())
     octets = _from_text(data)
-    if octets is not None:
-        return octets
+    return _text_or_raw(_file(Path(data), data)) if octets is None else octets
+
+
+def _file(path: Path, data: str | None = None) -> bytes:
     try:
-        return _text_or_raw(Path(data).read_bytes())
+        return path.read_bytes()
     except (OSError, ValueError) as exc:  # ValueError: a path with a null byte
-        raise click.UsageError(f"{data[:80]!r} is no hex, no decimal list and no file that can be read: {exc}") from exc
+        what = f"{str(path)!r} is no file that can be read"
+        if data is not None:
+            what = f"{data[:80]!r} is no hex, no decimal list and no file that can be read"
+        raise click.UsageError(f"{what}: {exc}") from exc
 
 
 def _text_or_raw(octets: bytes) -> bytes:

@@ -10,17 +10,16 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kafkawire.compression import CODEC_NAMES, LZ4, SNAPPY, is_xerial
-from kafkawire.errors import CorruptMessage, LeftOver, RemoteError, Truncated
+from kafkawire.compression import LZ4, SNAPPY, is_xerial
+from kafkawire.documents import Document, codec_name, ends, framed_reader, text_or_hex
+from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.model import Message, MessageSet, Run
-from kafkawire.primitives import INT16, INT32, Reader
+from kafkawire.primitives import INT16, INT32
 from kafkawire.v08 import apis
 from kafkawire.v08.apis import Api
 from kafkawire.v08.messages import LOG_OVERHEAD, LOWEST, Wrapper, message_set, wrapper
-from kafkawire.v08.scanning import Scan
 from kafkawire.v08.schema import nullable_string
 
-Document = dict[str, Any]
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 _ENTRY = struct.Struct(">qiIBB")  # offset, size, crc, magic, attributes
@@ -31,7 +30,7 @@ def request_document(data: bytes, framed: bool, start: int = LOWEST) -> tuple[Do
 
     Raises Truncated, LeftOver, RemoteError, and LocalError for an api or version we have no table for.
     """
-    reader = _framed(data, "request", framed)
+    reader = framed_reader(data, "request", framed)
     api = apis.api(reader.integer(INT16))
     version = api.known(reader.integer(INT16))
     reader.what = f"{api.name} v{version} request"
@@ -46,24 +45,11 @@ def response_document(
     data: bytes, framed: bool, api: Api, version: int, start: int = LOWEST
 ) -> tuple[Document, RemoteError | None]:
     """A response from its correlation id on; see request_document."""
-    reader = _framed(data, f"{api.name} v{api.known(version)} response", framed)
+    reader = framed_reader(data, f"{api.name} v{api.known(version)} response", framed)
     head: Document = {"correlation_id": reader.integer(INT32)}
     fields = api.reply.read(reader, version)
     reader.finish()
     return _plain(head | fields, start)
-
-
-def _framed(data: bytes, what: str, framed: bool) -> Reader:
-    reader = Reader(data, what)
-    if framed:
-        size = reader.integer(INT32)
-        if size < 0:
-            raise RemoteError(f"{what} at byte 0: a frame of {size} bytes")
-        if size > reader.left:
-            raise Truncated(f"{what} ends too early: a frame of {size} bytes, {reader.left} there")
-        if size < reader.left:
-            raise LeftOver(f"{what} at byte {reader.at + size}", reader.left - size)
-    return reader
 
 
 def _plain(fields: Mapping[str, Any], start: int) -> tuple[Document, RemoteError | None]:
@@ -111,7 +97,7 @@ def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Documen
                 before = len(messages)
                 messages.extend(_message(message, {}) for message in _of(whole, run).messages())
                 if len(found.runs) > 1:
-                    outer |= {"position": run.begin, "holds": _holds(messages[before:])}
+                    outer |= {"position": run.begin, "holds": _holds(messages, before)}
             else:
                 messages.extend(_plain_entries(whole, run))
         damage = found.damage
@@ -121,24 +107,14 @@ def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Documen
     if wrappers:
         out |= {"wrapper": wrappers[0]} if len(found.runs) == 1 else {"wrappers": wrappers}
     out["messages"] = messages
-    return out | _ends(found, len(data), damage), damage
+    return out | ends(found, len(data), damage), damage
 
 
-def _holds(messages: list[Document]) -> Document:
-    """Which of the set's messages stood in one of its wrappers."""
-    ends = {"first_offset": messages[0]["offset"], "last_offset": messages[-1]["offset"]} if messages else {}
-    return {"messages": len(messages)} | ends
-
-
-def _ends(found: Scan, total: int, damage: CorruptMessage | None) -> Document:
-    if damage is not None:
-        return {"valid_bytes": damage.position, "result": f"{damage.why.partition(',')[0]} at offset {damage.offset}"}
-    out: Document = {"valid_bytes": found.end, "ignored_tail_bytes": total - found.end}
-    if found.needed:
-        out["needed_bytes"] = found.needed
-    if found.end:
-        out["next_fetch_offset"] = found.resume_at
-    return out
+def _holds(messages: list[Document], begin: int) -> Document:
+    """Which of the set's messages stood in one of its wrappers: those from the number `begin` on."""
+    offsets = [message["offset"] for message in messages[begin:]]
+    bounds = {"first_offset": offsets[0], "last_offset": offsets[-1]} if offsets else {}
+    return {"messages": len(offsets), "from": begin} | bounds
 
 
 def _plain_entries(whole: MessageSet, run: Run) -> Iterator[Document]:
@@ -162,21 +138,12 @@ def _message(message: Message, extra: Mapping[str, Any]) -> Document:
     if message.timestamp_ms is not None:
         out["timestamp"] = message.timestamp_ms
         out["timestamp_type"] = TIMESTAMP_TYPES[message.timestamp_type or 0]
-    return out | _text_or_hex("key", message.key) | _text_or_hex("value", message.value)
-
-
-def _text_or_hex(name: str, value: bytes | None) -> Document:
-    if value is None:
-        return {name: None}
-    try:
-        return {f"{name}_utf8": value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_hex": value.hex()}
+    return out | text_or_hex("key", message.key) | text_or_hex("value", message.value)
 
 
 def _wrapper(outer: Wrapper) -> Document:
     out: Document = {"offset": outer.offset, "magic": outer.magic, "attributes": outer.attributes}
-    out |= {"codec": CODEC_NAMES.get(outer.codec, str(outer.codec)), "crc32": f"{outer.crc:08x}"}
+    out |= {"codec": codec_name(outer.codec), "crc32": f"{outer.crc:08x}"}
     if outer.timestamp is not None:
         out["timestamp"] = outer.timestamp
         out["timestamp_type"] = TIMESTAMP_TYPES[0 if outer.appended_ms is None else 1]

@@ -27,7 +27,7 @@ def encode(messages: Iterable[Row], codec: int = 0, magic: int = 0) -> bytes:
     None and below 0 are -1 in v1; v0 has none.  LocalError for a format or codec there is not, or an entry over 2 GiB.
     """
     if not codec:
-        return _entries(messages, magic)
+        return entries(messages, magic)
     rows = list(messages)
     return wrap(rows, codec, magic, range(len(rows)))
 
@@ -40,11 +40,12 @@ def wrap(rows: list[Row], codec: int, magic: int, relative: Iterable[int]) -> by
     if magic == 1:
         inner = [(number, key, value, stamp) for number, (_, key, value, stamp) in zip(relative, rows, strict=True)]
     newest = max(-1 if stamp is None else stamp for _, _, _, stamp in rows)
-    value = compression.compress(codec, _entries(inner, magic), magic)
-    return _entries([(rows[-1][0], None, value, newest)], magic, codec)
+    value = compression.compress(codec, entries(inner, magic), magic)
+    return entries([(rows[-1][0], None, value, newest)], magic, codec)
 
 
-def _entries(rows: Iterable[Row], magic: int, attributes: int = 0) -> bytes:
+def entries(rows: Iterable[Row], magic: int, attributes: int = 0) -> bytes:
+    """One entry each, all with these attributes.  LocalError as encode() has it."""
     if magic not in (0, 1):
         raise LocalError(f"message format v{magic} is not written here")
     if magic == 0 and not attributes:

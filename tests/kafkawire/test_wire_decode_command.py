@@ -107,7 +107,7 @@ def test_a_wrapper_among_plain_entries_says_what_it_holds() -> None:
     assert "wrapper" not in decoded
     [wrapper] = decoded["wrappers"]
     assert (wrapper["offset"], wrapper["codec"], wrapper["position"]) == (6, "gzip", len(plain))
-    assert wrapper["holds"] == {"messages": 2, "first_offset": 5, "last_offset": 6}
+    assert wrapper["holds"] == {"messages": 2, "from": 1, "first_offset": 5, "last_offset": 6}
     assert [message["offset"] for message in decoded["messages"]] == [4, 5, 6, 7]
 
 
@@ -115,8 +115,8 @@ def test_several_wrappers_each_say_what_they_hold() -> None:
     first = encode([(0, None, b"a", None), (1, None, b"b", None)], 1)
     decoded = document(decode(*SET, (first + encode([(2, None, b"c", None)], 2)).hex()))
     assert [(each["position"], each["holds"]) for each in decoded["wrappers"]] == [
-        (0, {"messages": 2, "first_offset": 0, "last_offset": 1}),
-        (len(first), {"messages": 1, "first_offset": 2, "last_offset": 2}),
+        (0, {"messages": 2, "from": 0, "first_offset": 0, "last_offset": 1}),
+        (len(first), {"messages": 1, "from": 2, "first_offset": 2, "last_offset": 2}),
     ]
 
 
@@ -197,10 +197,10 @@ def test_a_command_line_that_makes_no_sense_exits_2(arguments: list[str], said: 
 
 
 def test_an_unknown_protocol_names_the_known_ones() -> None:
-    for protocol in ("0.7", "4.1", "9"):
+    for protocol in ("0.6", "4.1", "9"):
         result = decode(*SET, "00", protocol=protocol)
         assert result.exit_code == 2
-        assert f"--protocol {protocol}: known are 0.8, 0.10, 0.8.0" in result.stderr
+        assert f"--protocol {protocol}: known are 0.7, 0.8, 0.10, 0.7.0" in result.stderr
     for protocol in ("0.8", "0.8.2", "0.8.2.2", "0.9", "0.10", "0.10.1"):
         assert decode(*SET, named("v0_null_key").data.hex(), protocol=protocol).exit_code == 0
 

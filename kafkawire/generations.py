@@ -1,0 +1,180 @@
+"""What the commands ask of the generation of a release: its documents and the way back, one object each.
+
+request, response, message_set      bytes -> (document, damage)
+request_bytes, response_bytes, …    document -> bytes
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from kafkawire.dialects import DIALECTS
+from kafkawire.documents import Document
+from kafkawire.errors import LocalError, WireError
+from kafkawire.v07 import document as document07
+from kafkawire.v07 import layout
+from kafkawire.v07 import writedocument as write07
+from kafkawire.v08 import document as document08
+from kafkawire.v08 import messages as messages08
+from kafkawire.v08 import writedocument as write08
+from kafkawire.v08.apis import APIS, Api
+
+Decoded = tuple[Document, WireError | None]
+LINES = ("0.7", "0.8", "0.10")  # release lines named without their third number
+
+
+class Answer(Protocol):
+    """Responses to one request, which they do not name."""
+
+    def decode(self, data: bytes, framed: bool, start: int) -> Decoded: ...
+
+    def encode(self, document: Any, framed: bool) -> bytes: ...
+
+
+class Generation(Protocol):
+    """suffix: of its segment files; lowest: the start that leaves nothing out."""
+
+    suffix: ClassVar[str]
+    lowest: ClassVar[int]
+
+    def request(self, data: bytes, framed: bool, start: int) -> Decoded: ...
+
+    def message_set(self, data: bytes, start: int) -> Decoded: ...
+
+    def log_start(self, base: int | None, start: int | None) -> int:
+        """Where a segment's set begins, by the number in its name and by what was asked.  LocalError: unknown."""
+
+    def request_bytes(self, document: Any, framed: bool) -> bytes: ...
+
+    def set_bytes(self, document: Any) -> bytes: ...
+
+    def answer(self, api: str | None, version: int | None) -> Answer:
+        """To what is asked by --api and --version.  LocalError, in words of the options."""
+
+    def asked(self, document: Document, api: str | None, version: int | None) -> None:
+        """A request says what it asks: LocalError where the options say something else."""
+
+
+def generation(release: str) -> Generation:
+    """That of a release.  LocalError with the known ones."""
+    for name, row in DIALECTS.items():
+        if f"{release}.".startswith(f"{name}.") or (release in LINES and name.startswith(f"{release}.")):
+            return _V07() if row.position_unit == "bytes" else _V08()
+    raise LocalError(f"--protocol {release}: known are {', '.join((*LINES, *DIALECTS))}")
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def plain(name: str) -> str:
+    """A name in any spelling: list_offsets, list-offsets, ListOffsets."""
+    return re.sub(r"[-_]", "", name).lower()
+
+
+class _V07:
+    suffix: ClassVar[str] = ".kafka"
+    lowest: ClassVar[int] = layout.LOWEST
+
+    def request(self, data: bytes, framed: bool, start: int) -> Decoded:
+        return document07.request_document(data, framed, start)
+
+    def message_set(self, data: bytes, start: int) -> Decoded:
+        return document07.set_document(data, start)
+
+    def log_start(self, base: int | None, start: int | None) -> int:
+        found = base if start is None else start
+        if found is None:
+            raise LocalError("a segment of 0.7 is named by its first position (20 digits): --start-offset gives it")
+        return found
+
+    def request_bytes(self, document: Any, framed: bool) -> bytes:
+        return write07.request_bytes(document, framed)
+
+    def set_bytes(self, document: Any) -> bytes:
+        return write07.set_bytes(document)
+
+    def answer(self, api: str | None, version: int | None) -> Answer:
+        if version is not None:
+            raise LocalError("--version: requests and responses of Kafka 0.7 have none")
+        if api is None:
+            raise LocalError("a response does not say what it answers: give --api")
+        if plain(api) not in document07.RESPONSES:
+            raise LocalError(f"--api {api}: answered in Kafka 0.7 are {', '.join(document07.RESPONSES)}")
+        return _Answer07(plain(api))
+
+    def asked(self, document: Document, api: str | None, version: int | None) -> None:
+        if version is not None:
+            raise LocalError("--version: requests and responses of Kafka 0.7 have none")
+        name = document07.REQUESTS[document["request_id"]]
+        if api is not None and plain(api) != name:
+            raise LocalError(f"--api {api}: the request says it is {name}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer07:
+    api: str
+
+    def decode(self, data: bytes, framed: bool, start: int) -> Decoded:
+        return document07.response_document(data, framed, self.api, start)
+
+    def encode(self, document: Any, framed: bool) -> bytes:
+        return write07.response_bytes(document, framed, self.api)
+
+
+class _V08:
+    suffix: ClassVar[str] = ".log"
+    lowest: ClassVar[int] = messages08.LOWEST
+
+    def request(self, data: bytes, framed: bool, start: int) -> Decoded:
+        return document08.request_document(data, framed, start)
+
+    def message_set(self, data: bytes, start: int) -> Decoded:
+        return document08.set_document(data, start)
+
+    def log_start(self, base: int | None, start: int | None) -> int:
+        return self.lowest if start is None else start
+
+    def request_bytes(self, document: Any, framed: bool) -> bytes:
+        return write08.request_bytes(document, framed)
+
+    def set_bytes(self, document: Any) -> bytes:
+        return write08.set_bytes(document)
+
+    def answer(self, api: str | None, version: int | None) -> Answer:
+        found = _api(api)
+        if found is None or version is None:
+            raise LocalError("a response does not say what it answers: give --api and --version")
+        if version > found.newest:
+            raise LocalError(f"--version {version}: {found.name} is known in versions 0 to {found.newest}")
+        return _Answer08(found, version)
+
+    def asked(self, document: Document, api: str | None, version: int | None) -> None:
+        found = _api(api)
+        if found is not None and found.key != document["api_key"]:
+            raise LocalError(f"--api {found.name}: the request says it is {APIS[document['api_key']].name}")
+        if version is not None and version != document["api_version"]:
+            raise LocalError(f"--version {version}: the request says it is {document['api_version']}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer08:
+    api: Api
+    version: int
+
+    def decode(self, data: bytes, framed: bool, start: int) -> Decoded:
+        return document08.response_document(data, framed, self.api, self.version, start)
+
+    def encode(self, document: Any, framed: bool) -> bytes:
+        return write08.response_bytes(document, framed, self.api, self.version)
+
+
+def _api(name: str | None) -> Api | None:
+    if name is None:
+        return None
+    for api in APIS.values():
+        if api.name.lower() == plain(name):
+            return api
+    raise LocalError(f"--api {name}: known are {', '.join(snake(api.name) for api in APIS.values())}")
