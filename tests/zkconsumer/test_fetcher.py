@@ -6,6 +6,7 @@ import math
 import queue
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 import pytest
 
@@ -13,7 +14,7 @@ from groundwork.crew import Crew, Event, connect, now, sleep
 from groundwork.handover import Handover
 from kafkawire.dialects import dialect
 from kafkawire.errors import CorruptMessage
-from kafkawire.model import Broker, TopicPartition
+from kafkawire.model import Broker, Message, TopicPartition
 from kafkawire.net.links import Links
 from tests.fakes.broker import Close, Fail, FakeCluster, entry
 from zkconsumer.errors import ConsumerTimeout, MessageTooLarge, OutOfRange
@@ -29,16 +30,21 @@ from zkconsumer.stream import Stream
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
+class Ported(Protocol):
+    ports: dict[int, int]
+
+
 class Fetching:
-    """A fetcher at work on a fake broker, and what it told."""
+    """A fetcher at work on a broker, and what it told.  cluster: what has the ports of brokers by id."""
 
     def __init__(
         self,
-        cluster: FakeCluster,
+        cluster: Ported,
         fetch_bytes: int = 4096,
         most_bytes: int = 8192,
         corrupt: str = "park",
         hooks: Hooks = NO_HOOKS,
+        release: str = "0.8.2",
     ) -> None:
         self.events: list[ConsumerEvent] = []
         self.sent_home: list[tuple[TopicPartition, str]] = []
@@ -53,7 +59,7 @@ class Fetching:
         self.fetcher = Fetcher(
             Broker(1, "127.0.0.1", cluster.ports[1]),
             self.links,
-            dialect("0.8.2"),
+            dialect(release),
             FetchPlan(fetch_bytes, most_bytes),
             self.budget,
             max_wait_ms=20,
@@ -65,6 +71,7 @@ class Fetching:
             corrupt=corrupt,
             hooks=hooks,
             spawn=self.crew.spawn,
+            empty_pause_s=0.05,
         )
         self.crew.spawn("fetcher", self.fetcher.run)
 
@@ -99,10 +106,14 @@ class Fetching:
             sleep(0.005)
 
     def values(self) -> list[bytes | None]:
+        return [message.value for message in self.messages()]
+
+    def messages(self) -> list[Message]:
+        """Those that are there now."""
         found = []
         try:
             while True:
-                found.append(next(self.stream).value)
+                found.append(next(self.stream))
         except ConsumerTimeout:
             return found
 

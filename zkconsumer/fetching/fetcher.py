@@ -123,12 +123,9 @@ class Fetcher:
             try:
                 self._locate()
                 self._land()
-                brought = self._fetch_once()
-                if brought is None:
+                if not self._fetch_once():
                     due = self._plan.wake_at(now())
                     self._wake.wait(timeout=IDLE_S if due is None else min(IDLE_S, max(0.0, due - now())))
-                elif not brought and not self._dialect.waits_for_data:
-                    self._wake.wait(timeout=self._empty_pause_s)
             except LinkLost as e:
                 self._give_up(list(self.cursors.values()), str(e))
                 self._wake.wait(timeout=IDLE_S)
@@ -141,12 +138,12 @@ class Fetcher:
 
     # fetching -----------------------------------------------------------------------------------------------------
 
-    def _fetch_once(self) -> int | None:
-        """One fetch: how many bytes it brought.  None: nothing can be asked for now."""
+    def _fetch_once(self) -> bool:
+        """One fetch.  False: nothing can be asked for now."""
         self._plan.follow(self.cursors.values())
         asked, reserved = self._afford(self._plan.next(self._budget.free, now()))
         if not asked:
-            return None
+            return False
         epochs = {tp: (self.cursors[tp], self.cursors[tp].epoch) for tp, _, _ in asked}
         request = self._dialect.requests.fetch(self._dialect, self._max_wait_ms, self._min_bytes, asked)
         try:
@@ -167,9 +164,17 @@ class Fetcher:
                 self._refusal(cursor, position, fetched.error)
             else:
                 self._take(cursor, position, size, fetched)
+        if not self._dialect.waits_for_data and not any(len(fetched.buffer) for fetched in reply):
+            self._pause([tp for tp, _, _ in asked])
         if any(fetched.high_watermark is None for fetched in reply):
             self._look_at_ends()
-        return sum(len(fetched.buffer) for fetched in reply)
+        return True
+
+    def _pause(self, tps: Iterable[TopicPartition]) -> None:
+        """Ask for these no sooner.  By the plan, not by sleeping: a fetch gives the bytes back that it reserved, which
+        wakes us, and partitions that come meanwhile need not wait."""
+        for tp in tps:
+            self._plan.back_off(tp, now() + self._empty_pause_s)
 
     def _afford(self, wanted: list[Asked]) -> tuple[list[Asked], list[tuple[Cursor, int]]]:
         """What fits the lanes of their streams; the bytes are reserved until the reply is there."""
