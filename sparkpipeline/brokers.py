@@ -16,15 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 
 from kafkawire.buffers import Buffers
-from kafkawire.cluster.metadata import MetadataSource
-from kafkawire.cluster.metadata import Unreachable as NobodyAnswers
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect, dialect
-from kafkawire.model import Broker, TopicPartition
+from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
 from kafkawire.v08 import apis
 from sparkpipeline.access import ClusterAccess
+from sparkpipeline.clusterviews import FromBrokers, FromDriver, ViewSource
 from sparkpipeline.errors import NoLeader, PipelineError, UnknownPartition, Unreachable
 from sparkpipeline.listing import Times, asked, offset_of
 from sparkpipeline.protocol import resolve_release as resolve_release
@@ -39,7 +38,10 @@ _UNKNOWN = 3  # a topic's error in Metadata
 
 
 class Brokers:
-    """known: leaders that the planner found; believed until `afresh` is asked for.  buffers: as Links takes them."""
+    """known: leaders that the planner found; believed until `afresh` is asked for.  buffers: as Links takes them.
+
+    source: of views, where the brokers do not describe themselves and more than access says can be known.
+    """
 
     def __init__(
         self,
@@ -47,14 +49,20 @@ class Brokers:
         known: Mapping[TopicPartition, Broker] | None = None,
         sleep: Callable[[float], object] = time.sleep,
         buffers: Buffers | None = None,
+        source: ViewSource | None = None,
     ) -> None:
         self.access = access
         self.dialect: Dialect = dialect(access.release)
         self.links = Links(access.client_id, timeout_ms=access.socket_timeout_ms, buffers=buffers)
-        self._metadata = MetadataSource(access.bootstrap, self.dialect, self.links)
         self._known = dict(known or {})
+        self._source = source or self._source_of(access)
         self._view: ClusterView | None = None
         self._sleep = sleep
+
+    def _source_of(self, access: ClusterAccess) -> ViewSource:
+        if self.dialect.describes_itself:
+            return FromBrokers(access, self.dialect, self.links)
+        return FromDriver((*access.brokers, *self._known.values()))
 
     # ---- where ---------------------------------------------------------------------------------------------------
 
@@ -114,7 +122,7 @@ class Brokers:
         found, left = self._exact(times) if by_message else ({}, dict(times))
         if not left:
             return found
-        at = self._ask(left, BY_SEGMENT)
+        at = self._ask(left, BY_SEGMENT if by_message else self.dialect)
         ends = self.latest(left)  # asked after the times: what was the end then may have moved since
         starts = self.earliest([tp for tp in left if at[tp] is None])
         for tp in left:
@@ -149,10 +157,10 @@ class Brokers:
         """A cluster that was there before is waited for like a leader; one that never was may be a wrong address."""
         for _ in self.attempts(self.access.election_ms / 1000 if self._view is not None else 0):
             try:
-                return self._metadata.read(None)
-            except NobodyAnswers as nobody:
+                return self._source.read()
+            except Unreachable as nobody:
                 why = nobody
-        raise Unreachable(f"{why}; is the list of brokers right, and protocol={self.access.release}?") from why
+        raise why
 
     def attempts(self, seconds: float = 0) -> Iterator[int]:
         """The numbers of the tries: 0 at once, 1 at once after it, the others after longer and longer waits.
@@ -188,7 +196,9 @@ class Brokers:
 
 
 def _unknown(view: ClusterView, tp: TopicPartition) -> bool:
-    """Whether there is none, as opposed to one without a leader."""
+    """Whether there is none, as opposed to one without a leader.  Of a broker that is away nobody knows its own."""
+    if isinstance(tp.partition, BrokerPartition) and tp.partition.broker not in view.brokers:
+        return False
     return tp.partition not in view.topics.get(tp.topic, {}) and view.errors.get(tp.topic) in (None, _UNKNOWN)
 
 
@@ -201,6 +211,8 @@ def _leaderless(view: ClusterView, missing: list[TopicPartition], tries: int) ->
         known = view.partitions(tp.topic)
         has = f"the topic has partitions {known[0]} to {known[-1]}" if known else "the cluster has no such topic"
         return UnknownPartition(f"{has}{more}; nothing is created by asking", **where)
+    if isinstance(tp.partition, BrokerPartition):
+        return NoLeader(f"its broker, {tp.partition.broker}, is not registered{more}: is it down?", **where)
     partition = view.topics.get(tp.topic, {}).get(tp.partition)
     if partition is not None and partition.leader is not None:
         return NoLeader(f"its leader, broker {partition.leader}, is not among the live brokers{more}", **where)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Kafka08DataSource(DataSource):
-    """Topics of Kafka 0.8 to 0.10 (and later, as far as they answer such clients)."""
+    """Topics of Kafka 0.7 to 0.10 (and later, as far as they answer such clients)."""
 
     _has_reader = False
 
@@ -39,7 +39,8 @@ class Kafka08DataSource(DataSource):
 
     def schema(self) -> str:
         """The columns of a query that names none.  Raises OptionRefused: so a wrong option is told at load()."""
-        return schema_text(SourceOptions.of(self.options, streaming=None).include_headers)
+        known = SourceOptions.of(self.options, streaming=None)
+        return schema_text(known.include_headers, known.by_broker)
 
     def reader(self, schema: StructType) -> Kafka08Reader:
         from sparkpipeline.source.batch import Kafka08Reader

@@ -13,7 +13,7 @@ from kafkawire.requests import Request
 from kafkawire.v08 import apis
 from sparkpipeline.errors import OptionRefused, Unreachable
 
-SHORT = {"0.8": "0.8.2", "0.9": "0.9", "0.10": "0.10.0"}
+SHORT = {"0.7": "0.7.2", "0.8": "0.8.2", "0.9": "0.9", "0.10": "0.10.0"}
 ASKING = dialect("0.10.0")  # the first release that answers ApiVersions
 OLD = dialect("0.8.2")
 NEWER = (  # api, its highest version is at least this, then the cluster is at least that release
@@ -21,7 +21,7 @@ NEWER = (  # api, its highest version is at least this, then the cluster is at l
     (apis.FETCH, 4, "0.11"),
     (apis.LIST_OFFSETS, 1, "0.10.1"),
 )
-HELPS = "one of auto, 0.8, 0.9, 0.10, or a release such as 0.10.1"
+HELPS = "one of auto, 0.7, 0.8, 0.9, 0.10, or a release such as 0.10.1"
 
 
 def resolve_release(
@@ -46,14 +46,15 @@ def resolve_release(
             return _found(broker, client_id, timeout_ms)
         except LinkLost as lost:
             tried.append(str(lost))
-    raise Unreachable(f"no broker of the cluster answers: {'; '.join(tried) or 'no broker is known'}")
+    raise Unreachable(
+        f"no broker of the cluster answers: {'; '.join(tried) or 'no broker is known'} (of Kafka 0.7 none ever would:"
+        " protocol=0.7 with zookeeper.connect reads it)"
+    )
 
 
 def _named(protocol: str) -> str:
     """Raises OptionRefused."""
     name = SHORT.get(protocol, protocol)
-    if name == "0.7" or name.startswith("0.7."):
-        raise OptionRefused("0.7 cannot be read yet; this release reads 0.8 to 0.10 and newer", option="protocol")
     try:
         dialect(name)
     except LocalError as unknown:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kafkawire.model import Broker, PartitionId, TopicPartition
+from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
 from sparkpipeline.errors import OptionRefused
 
 _FIELDS = {"topic", "partition", "start", "until"}
@@ -14,7 +15,7 @@ _FIELDS = {"topic", "partition", "start", "until"}
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """The messages of one partition with start <= offset < until.
+    """The messages of one partition with start <= offset < until; offsets are bytes of the log in 0.7.
 
     leader is where the planner found the partition; a task asks again when that broker does not lead it (any more).
     """
@@ -31,7 +32,7 @@ class OffsetRange:
 
     @property
     def count(self) -> int:
-        """Offsets in it: how many messages it holds at most."""
+        """Offsets in it: how many messages it holds at most, and in 0.7 how many bytes."""
         return self.until - self.start
 
     def __str__(self) -> str:
@@ -40,8 +41,22 @@ class OffsetRange:
 
 def ranges_text(ranges: Iterable[OffsetRange]) -> str:
     """The value of the option offsetRanges: a JSON list of {topic, partition, start, until}, in the order given."""
-    rows = [{"topic": r.topic, "partition": r.partition, "start": r.start, "until": r.until} for r in ranges]
-    return json.dumps(rows)
+    return json.dumps([
+        {"topic": r.topic, "partition": partition_key(r.partition), "start": r.start, "until": r.until} for r in ranges
+    ])  # fmt: skip
+
+
+def partition_of(key: object) -> PartitionId:
+    """A partition id of what JSON has for it: a number, also as text, or "broker-index" of 0.7.  Raises ValueError."""
+    if isinstance(key, int) and not isinstance(key, bool):
+        return key
+    broker, dash, index = str(key).partition("-")
+    return BrokerPartition(int(broker), int(index)) if dash else int(broker)
+
+
+def partition_key(partition: PartitionId) -> int | str:
+    """The other way."""
+    return partition if isinstance(partition, int) else str(partition)
 
 
 def parse_ranges(text: str) -> list[OffsetRange]:
@@ -62,11 +77,20 @@ def _range(number: int, row: object) -> OffsetRange:
             option="offsetRanges",
         )
     topic, partition, start, until = row["topic"], row["partition"], row["start"], row["until"]
-    numbers = all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in (partition, start, until))
+    numbers = all(_is_number(n) for n in (start, until)) and (_is_number(partition) or _is_pair(partition))
     if not isinstance(topic, str) or not topic or not numbers:
         raise OptionRefused(
             f"entry {number} needs a topic and numbers from 0 on: {json.dumps(row)}", option="offsetRanges"
         )
     if start > until:
         raise OptionRefused(f"entry {number} begins at {start}, behind its end {until}", option="offsetRanges")
-    return OffsetRange(topic, partition, start, until)
+    return OffsetRange(topic, partition_of(partition), start, until)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_pair(value: object) -> bool:
+    """broker-index, of 0.7."""
+    return isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}-[0-9]{1,9}", value) is not None

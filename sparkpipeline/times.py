@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkawire.errors import LinkLost
 from kafkawire.model import MessageSet, TopicPartition
+from kafkawire.requests import FetchedPartition
 from sparkpipeline.errors import CorruptData, MessageTooLarge, NoLeader, OffsetOutOfRange, Refused
 from zkconsumer.refusals import OffsetOutOfRange as Gone
 from zkconsumer.refusals import refusal
@@ -43,7 +44,7 @@ def _sets(brokers: Brokers, tp: TopicPartition, at: int, until: int) -> Iterator
     """Consecutive sets from `at` on, until one reaches `until` or the log ends."""
     size = FETCH_BYTES
     while at < until:
-        row = _fetched(brokers, tp, at, size)
+        row = fetched(brokers, tp, at, size)
         message_set, scan = brokers.dialect.messages.message_set(
             tp.topic, tp.partition, at, row.buffer, row.high_watermark
         )
@@ -60,13 +61,16 @@ def _sets(brokers: Brokers, tp: TopicPartition, at: int, until: int) -> Iterator
             size = min(max(size * 2, scan.needed), MOST_FETCH_BYTES)
 
 
-def _fetched(brokers: Brokers, tp: TopicPartition, at: int, size: int) -> Any:
-    """One fetch, asked again of another leader where that may help."""
+def fetched(brokers: Brokers, tp: TopicPartition, at: int, size: int) -> FetchedPartition:
+    """One fetch of at most `size` bytes, asked again of another leader where that may help.
+
+    Raises OffsetOutOfRange, Refused, NoLeader, and as Brokers.leader."""
     d = brokers.dialect
     afresh, why = False, ""
     for _ in brokers.attempts(brokers.access.election_ms / 1000):
         broker = brokers.leader(tp, afresh)
         try:
+            row: FetchedPartition
             (row,) = brokers.link(broker, PURPOSE).call(d.requests.fetch(d, 0, 0, [(tp, at, size)]))
         except LinkLost as lost:
             afresh, why = True, str(lost)

@@ -85,7 +85,10 @@ def bootstrap_of(zk: KazooClient) -> tuple[tuple[str, int], ...]:
     """The addresses of the brokers that are registered now, by id.  Raises Unreachable when there is none."""
     brokers = read_brokers(zk, znodes)
     if not brokers:
-        raise Unreachable(f"no broker with a plain address is registered in ZooKeeper at {_where(zk)}")
+        raise Unreachable(
+            f"no broker with a plain address is registered in ZooKeeper at {_where(zk)} (those of Kafka 0.7 are read"
+            " with protocol=0.7)"
+        )
     return tuple((broker.host, broker.port) for _, broker in sorted(brokers.items()))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkawire.columns import Columns
+from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LibraryMissing
 from kafkawire.model import MessageSet
 from sparkpipeline.access import ClusterAccess
@@ -67,10 +68,11 @@ class Reading:
 
     def _hashed(self, piece: Piece, read: Read) -> Iterator[Hashed]:
         rng, options = piece.range, self.options[piece.side]
+        spoken = dialect(self.access[piece.side].release)
         sets = read(rng, self.access[piece.side], options)
         try:
             for message_set in sets:
-                for columns in _columns(message_set, options):
+                for columns in _columns(spoken, message_set, options):
                     found = hashed(columns, rng.start, rng.until, HAS_NUMPY)
                     _check_times(piece, found)
                     yield found
@@ -83,9 +85,9 @@ class Reading:
                 sets.close()
 
 
-def _columns(message_set: MessageSet, options: ReadOptions) -> Iterator[Columns]:
+def _columns(spoken: Dialect, message_set: MessageSet, options: ReadOptions) -> Iterator[Columns]:
     try:
-        yield from forms.pieces(message_set, options.check_crcs, options.batch_bytes)
+        yield from forms.pieces(spoken, message_set, options.check_crcs, options.batch_bytes)
     except LibraryMissing as missing:
         where = {"topic": message_set.topic, "partition": message_set.partition, "offset": message_set.start}
         raise CodecMissing(str(missing), **where) from None

@@ -13,18 +13,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafkawire.model import TopicPartition
+from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.audit.comparing import CHANGED, Difference, Scope, from_sums, unequal
 from sparkpipeline.audit.figures import MASK, Figures
 from sparkpipeline.audit.job import Found, Sides
 from sparkpipeline.audit.matching import DUPLICATE, FOREIGN, LOST, SOURCE, TARGET
 from sparkpipeline.audit.pieces import dealt, pieces, size_for
+from sparkpipeline.audit.sides import BY_BROKER, refuse_by_broker
 from sparkpipeline.audit.windows import Windows, label
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, UnknownPartition
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.opening import normal_base, open_files
-from sparkpipeline.ranges import OffsetRange, ranges_text
+from sparkpipeline.ranges import OffsetRange, partition_of, ranges_text
 from sparkpipeline.source.cluster import access_of
 from sparkpipeline.source.options import SourceOptions
 
@@ -52,6 +53,7 @@ def compare_files(
     normal = normal_base(base)
     loaded = loaded_by(Ledger(open_files(normal, spark), normal), topics)
     known = SourceOptions.of({**source, "subscribe": ",".join(sorted({tp.topic for tp in loaded.bounds}))}, False)
+    refuse_by_broker(known)
     access = access_of(known)
     with Brokers(access) as brokers:
         bounds = _still_there(brokers, loaded.bounds, tell)
@@ -93,6 +95,8 @@ def loaded_by(ledger: Ledger, topics: Collection[str]) -> Loaded:
     if missing or not positions:
         what = f"nothing of {', '.join(missing)}" if missing else "nothing"
         raise OptionRefused(f"{what} was loaded below {ledger.base}", option="--files")
+    if any(isinstance(partition_of(key), BrokerPartition) for topic in wanted for key in positions[topic]):
+        raise OptionRefused(BY_BROKER, option="--files")
     starts: dict[TopicPartition, int] = {}
     paths = []
     for path in ledger.live_files():

@@ -18,6 +18,10 @@ from sparkpipeline.source.batch import read_options
 from sparkpipeline.source.cluster import access_of
 from sparkpipeline.source.options import SourceOptions
 
+BY_BROKER = (
+    "an audit compares partitions and offsets that both sides have, and those of Kafka 0.7 are its own; compare counts"
+    " and values of two loads in SQL instead"
+)
 ELSEWHERE = (  # what options of reading say that an audit is told otherwise, or that makes no sense in one
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
     "endingOffsetsByTimestamp", "offsetRanges", "assign",
@@ -39,7 +43,14 @@ class Side:
         if wrong:
             raise OptionRefused("an audit is told by --topics, --from and --to what it compares", option=wrong[0])
         known = SourceOptions.of(options, streaming=False)
+        refuse_by_broker(known)
         return Side(known, access_of(known))
+
+
+def refuse_by_broker(options: SourceOptions) -> None:
+    """Raises OptionRefused for a cluster whose partitions belong to brokers: no other has such, nor such offsets."""
+    if options.by_broker:
+        raise OptionRefused(BY_BROKER, option="protocol")
 
 
 def reading(sides: Mapping[str, Side]) -> Reading:

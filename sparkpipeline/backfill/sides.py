@@ -35,6 +35,12 @@ class Sides:
     def of(request: Request, source_release: str | None = None, target_release: str | None = None) -> Sides:
         """releases: as planned; None: found out now.  Raises OptionRefused, Unreachable, Refused."""
         source_options = SourceOptions.of(_fixed(request.source, source_release), streaming=False)
+        if source_options.by_broker:
+            raise OptionRefused(
+                "a backfill goes on where offsets of both clusters say, and those of Kafka 0.7 are bytes; mirrormaker"
+                " copies topics of 0.7, and keeps a map of their offsets",
+                option="protocol",
+            )
         target_options = SinkOptions.of(_fixed(request.target, target_release))
         return Sides(
             source_options,

@@ -23,7 +23,7 @@ from sparkpipeline.load.executing import FOLDERS, Observed
 from sparkpipeline.load.footers import Footer
 from sparkpipeline.load.names import StagedName, staged_name
 from sparkpipeline.load.plans import HourRule, LoadPlan
-from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.ranges import OffsetRange, partition_key
 
 COLUMNS = "key binary, value binary, offset bigint, timestamp timestamp, timestampType int"  # what is read back
 
@@ -99,7 +99,7 @@ class RangeCount:
         rng = self.range
         return {
             "topic": rng.topic,
-            "partition": rng.partition if isinstance(rng.partition, int) else str(rng.partition),
+            "partition": partition_key(rng.partition),
             "start": rng.start,
             "until": rng.until,
             "rows": self.rows,

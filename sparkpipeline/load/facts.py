@@ -26,6 +26,7 @@ from sparkpipeline.load.executing import Observed
 from sparkpipeline.load.names import Hour
 from sparkpipeline.load.plans import Gap, LoadPlan, Positions, flat, nested
 from sparkpipeline.load.rewinding import hour_ms
+from sparkpipeline.ranges import partition_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,5 +117,4 @@ def batch_facts(
 
 
 def _gap(gap: Gap) -> dict[str, Any]:
-    partition = gap.partition if isinstance(gap.partition, int) else str(gap.partition)
-    return {"topic": gap.topic, "partition": partition, "start": gap.start, "until": gap.until}
+    return {"topic": gap.topic, "partition": partition_key(gap.partition), "start": gap.start, "until": gap.until}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kafkawire.model import PartitionId, TopicPartition
 from sparkpipeline.ledger.model import DATA, generation
-from sparkpipeline.load.plans import partition_of
+from sparkpipeline.ranges import partition_of
 
 _STAGED = re.compile(
     r"topic=(?P<topic>[^/]+)/p=(?P<partition>[^/]+)/date=(?P<date>[^/]+)/hour=(?P<hour>\d\d)/"

@@ -20,10 +20,11 @@ from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.job import LoadOutcome, LoadWork, Tell, Watch, at_work, open_ledger, rule_of, run, unwatched
 from sparkpipeline.load.names import final_name
 from sparkpipeline.load.options import LoadConfig, Storage
-from sparkpipeline.load.plans import REWIND, LoadPlan, Positions, partition_of
+from sparkpipeline.load.plans import REWIND, LoadPlan, Positions
 from sparkpipeline.load.rewinding import Rewind, loaded_files, rewind
 from sparkpipeline.load.starting import init_plan, of_group, taken_over
 from sparkpipeline.positions import read_group
+from sparkpipeline.ranges import partition_of
 
 
 @dataclass(frozen=True, slots=True)

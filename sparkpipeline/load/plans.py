@@ -11,14 +11,15 @@ A partition's key in JSON is its number as text; of 0.7, whose partitions belong
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kafkawire.model import BrokerPartition, PartitionId, TopicPartition
+from kafkawire.model import PartitionId, TopicPartition
 from sparkpipeline.errors import LedgerDamaged
 from sparkpipeline.ledger.model import Plan
-from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.ranges import OffsetRange, partition_key, partition_of
+from sparkpipeline.source.offsets import in_order as in_order
 
 LOAD, REWIND, COMPACT, INIT = "load", "rewind", "compact", "init"
 KINDS = (LOAD, REWIND, COMPACT, INIT)
@@ -100,18 +101,10 @@ class LoadPlan:
         return self.ranges[begin : begin + self.tasks[number]]
 
 
-def partition_of(key: object) -> PartitionId:
-    """A partition id of its JSON.  Raises ValueError."""
-    if isinstance(key, int) and not isinstance(key, bool):
-        return key
-    broker, dash, index = str(key).partition("-")
-    return BrokerPartition(int(broker), int(index)) if dash else int(broker)
-
-
 def nested(values: Positions) -> dict[str, dict[str, int]]:
     """{"orders": {"0": 17}} of {orders/0: 17}."""
     found: dict[str, dict[str, int]] = {}
-    for tp in sorted(values, key=_order):
+    for tp in in_order(values):
         found.setdefault(tp.topic, {})[str(tp.partition)] = values[tp]
     return found
 
@@ -123,24 +116,9 @@ def flat(values: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
     }
 
 
-def in_order(tps: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """By topic, then by partition number."""
-    return sorted(tps, key=_order)
-
-
-def _order(tp: TopicPartition) -> tuple[str, int, int]:
-    if isinstance(tp.partition, BrokerPartition):
-        return tp.topic, tp.partition.broker, tp.partition.index
-    return tp.topic, tp.partition, 0
-
-
 def _range_row(rng: OffsetRange) -> dict[str, Any]:
-    return {"topic": rng.topic, "partition": _id(rng.partition), "start": rng.start, "until": rng.until}
+    return {"topic": rng.topic, "partition": partition_key(rng.partition), "start": rng.start, "until": rng.until}
 
 
 def _gap_row(gap: Gap) -> dict[str, Any]:
-    return {"topic": gap.topic, "partition": _id(gap.partition), "start": gap.start, "until": gap.until}
-
-
-def _id(partition: PartitionId) -> int | str:
-    return partition if isinstance(partition, int) else str(partition)
+    return {"topic": gap.topic, "partition": partition_key(gap.partition), "start": gap.start, "until": gap.until}

@@ -7,6 +7,7 @@ into one at once, the rest is repeated by Arrow.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from kafkawire.buffers import Buffers
 from kafkawire.columns import Column
 from kafkawire.gathering import Field, checksums, gather
+from kafkawire.model import BrokerPartition, PartitionId
 from kafkawire.primitives import Bytes
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.pieces import Piece
@@ -31,6 +33,8 @@ TYPES: dict[str, Any] = {
     "offset": pa.int64(),
     "timestamp": MICROS,
     "timestampType": pa.int32(),
+    "broker": pa.int32(),
+    "innerIndex": pa.int32(),
     "headers": pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     "rowNumber": pa.int64(),
     "valueCrc": pa.int64(),
@@ -121,8 +125,34 @@ def _repeated(name: str, of: Callable[[Piece], object]) -> Callable[[Pieces, Rea
 
 
 def _row_numbers(pieces: Pieces, options: ReadOptions) -> Any:
-    one = pa.scalar(1, pa.int64())
-    return _joined([pc.cumulative_sum(pa.repeat(one, len(piece)), start=piece.first_row - 1) for piece in pieces])
+    return _joined([_numbers(piece.first_row, len(piece)) for piece in pieces])
+
+
+def _numbers(first: int, count: int) -> Any:
+    return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=first - 1)
+
+
+def _index(partition: PartitionId) -> int:
+    return partition.index if isinstance(partition, BrokerPartition) else partition
+
+
+def _broker(partition: PartitionId) -> int | None:
+    return partition.broker if isinstance(partition, BrokerPartition) else None
+
+
+def _inner_indexes(pieces: Pieces, options: ReadOptions) -> Any:
+    """Messages of one entry have its offset; columns hold whole entries, but a piece may begin inside one."""
+    return _joined([_within_entries(piece) for piece in pieces])
+
+
+def _within_entries(piece: Piece) -> Any:
+    offsets = piece.columns.offsets
+    begin = bisect_left(offsets, offsets[piece.since])
+    ends = pc.run_end_encode(_int64([offsets[begin : piece.until]])).run_ends
+    begins = pa.concat_arrays([pa.array([0], ends.type), ends[:-1]])
+    firsts = pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, begins))
+    rows = _numbers(0, piece.until - begin)
+    return pc.subtract(rows, firsts.cast(pa.int64())).slice(piece.since - begin).cast(pa.int32())
 
 
 def _headers(pieces: Pieces, options: ReadOptions) -> Any:
@@ -155,7 +185,9 @@ _MAKERS: dict[str, Callable[[Pieces, ReadOptions], Any]] = {
     "key": lambda pieces, _: _blobs(pieces, Field.KEY),
     "value": lambda pieces, _: _blobs(pieces, Field.VALUE),
     "topic": _repeated("topic", lambda piece: piece.range.topic),
-    "partition": _repeated("partition", lambda piece: piece.range.partition),
+    "partition": _repeated("partition", lambda piece: _index(piece.range.partition)),
+    "broker": _repeated("broker", lambda piece: _broker(piece.range.partition)),
+    "innerIndex": _inner_indexes,
     "offset": _offsets,
     "timestamp": _timestamps,
     "timestampType": _timestamp_types,

@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import Any
 
 from kafkawire.columns import Columns
+from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import CorruptMessage, LibraryMissing
 from kafkawire.gathering import ascending
 from kafkawire.model import MessageSet
@@ -31,31 +32,34 @@ def read_ranges(
     A batch has options.batch_bytes of keys and values and options.batch_rows rows at most; small ranges share one.
     Raises as read_sets, and CorruptData and CodecMissing for what a set holds.
     """
+    spoken = dialect(access.release)
     with closing(read_many(ranges, access, options)) as sets:
-        for pieces in grouped(_pieces(sets, ranges, options), options.batch_bytes, options.batch_rows):
+        for pieces in grouped(_pieces(spoken, sets, ranges, options), options.batch_bytes, options.batch_rows):
             yield record_batch(pieces, options)
 
 
 def _pieces(
-    sets: Iterator[tuple[int, MessageSet]], ranges: Sequence[OffsetRange], options: ReadOptions
+    spoken: Dialect, sets: Iterator[tuple[int, MessageSet]], ranges: Sequence[OffsetRange], options: ReadOptions
 ) -> Iterator[Piece]:
     """The rows of each set that are within its range, as small as a batch may be."""
     current, rows = -1, 0
     for number, message_set in sets:
         rows = rows if number == current else 0
         current = number
-        for piece in _within(ranges[number], message_set, rows, options):
+        for piece in _within(spoken, ranges[number], message_set, rows, options):
             rows += len(piece)
             yield from piece.cut(options.batch_bytes, options.batch_rows)
 
 
-def _within(rng: OffsetRange, message_set: MessageSet, rows: int, options: ReadOptions) -> Iterator[Piece]:
+def _within(
+    spoken: Dialect, rng: OffsetRange, message_set: MessageSet, rows: int, options: ReadOptions
+) -> Iterator[Piece]:
     """The rows of a set before the range's end, about a batch at a time: what is copied is then still in a cache.
 
     Raises CorruptData where damage stands before the range's end, CodecMissing.
     """
     reached = message_set.start
-    for columns in _columns(rng, message_set, options):
+    for columns in _columns(spoken, rng, message_set, options):
         whole = Piece(rng, columns, 0, len(columns), rows)
         if len(whole) and (columns.offsets[0] < reached or not ascending(whole.part)):
             raise CorruptData("offsets go back within a fetched set", **_where(rng, message_set.start))
@@ -68,9 +72,9 @@ def _within(rng: OffsetRange, message_set: MessageSet, rows: int, options: ReadO
         reached, rows = columns.resume_at, rows + len(piece)
 
 
-def _columns(rng: OffsetRange, message_set: MessageSet, options: ReadOptions) -> Iterator[Columns]:
+def _columns(spoken: Dialect, rng: OffsetRange, message_set: MessageSet, options: ReadOptions) -> Iterator[Columns]:
     try:
-        yield from forms.pieces(message_set, options.check_crcs, options.batch_bytes)
+        yield from forms.pieces(spoken, message_set, options.check_crcs, options.batch_bytes)
     except LibraryMissing as missing:
         helps = "install it on every executor: what --py-files carries are Python files"
         raise CodecMissing(f"{missing}; {helps}", **_where(rng, message_set.start)) from None

@@ -5,13 +5,15 @@ nothing, and the log goes on past it    twice, then it is a gap (compaction).  0
                                         after it has read: what it told the first time, the second answer has seen
 nothing, and the log ends before until  waited for as long as options.patience_ms, then data is lost
 bytes, but no whole message             the fetch grows up to options.fetch_bytes_cap
+
+Where positions are bytes (0.7) just those up to until are asked for, and a range that ends inside an entry is an error.
 """
 
 from __future__ import annotations
 
 import logging
-from types import ModuleType
 
+from kafkawire.dialects import Dialect
 from kafkawire.model import Broker, MessageSet
 from kafkawire.requests import FetchedPartition
 from sparkpipeline.errors import CorruptData, DataLoss, MessageTooLarge, PipelineError
@@ -45,12 +47,13 @@ class Sizes:
 class Cursor:
     """One range on its way.  lost counts offsets skipped because they were gone, by options.fail_on_data_loss."""
 
-    def __init__(self, rng: OffsetRange, options: ReadOptions, messages: ModuleType, sizes: Sizes, now: float) -> None:
+    def __init__(self, rng: OffsetRange, options: ReadOptions, spoken: Dialect, sizes: Sizes, now: float) -> None:
         self.range = rng
         self.position = rng.start
         self.lost = 0
         self._options = options
-        self._messages = messages
+        self._messages = spoken.messages
+        self._exact = spoken.position_unit == "bytes"
         self._sizes = sizes
         self._grown = 0  # bytes that a message of this range was seen to need
         self._seen_end = -1  # the log's end, as the last answer told it
@@ -62,7 +65,9 @@ class Cursor:
 
     @property
     def bytes(self) -> int:
-        """What to ask for: not much more than is left of the range."""
+        """What to ask for: not much more than is left of the range; nothing more, where positions are bytes."""
+        if self._exact:
+            return min(max(self._options.fetch_bytes, self._grown), self.range.until - self.position)
         left = max(LEAST_BYTES, self._sizes.of(self.range.until - self.position))
         return max(min(self._options.fetch_bytes, left), self._grown)
 
@@ -84,8 +89,11 @@ class Cursor:
             self._sizes.seen(found)
             self.move(found.resume_at, now)
             return found
-        if scan.damage is not None:
-            raise CorruptData(str(scan.damage), **self.where(broker, offset=scan.damage.offset))
+        damage = scan.damage
+        if damage is None and self._exact:
+            damage = self._messages.cut_short(answer.buffer, scan, self.position, asked_bytes)
+        if damage is not None:
+            raise CorruptData(f"{damage}{self._begins_inside()}", **self.where(broker, offset=damage.offset))
         if len(answer.buffer):
             self._grow(asked_bytes, scan.needed, broker)
         else:
@@ -98,7 +106,19 @@ class Cursor:
         self._moved_at = now
         self._seen_end = -1
 
+    def _begins_inside(self) -> str:
+        """What may be wrong with the first bytes of a range of bytes."""
+        if not self._exact or self.position != self.range.start:
+            return ""
+        return f"; an offset of this cluster is the byte at which an entry begins: is {self.position} one?"
+
     def _grow(self, asked: int, needed: int, broker: Broker) -> None:
+        if self._exact and asked >= self.range.until - self.position:
+            raise CorruptData(
+                f"the range ends at {self.range.until}, inside an entry of {needed} bytes: a range of this cluster ends"
+                " where an entry does",
+                **self.where(broker, offset=self.position),
+            )
         cap = self._options.fetch_bytes_cap
         if asked >= cap:
             size = f"has {needed} bytes" if needed else "is larger than that"
@@ -115,7 +135,7 @@ class Cursor:
         elif end < until and self.out_of_patience(now):
             why = DataLoss(
                 f"the log ends before the range does, and nothing came for {self._options.patience_ms / 1000:g} s: "
-                f"what was there is lost (an unclean leader election, or a topic made anew); {SKIPS}",
+                f"what was there is lost (an unclean leader election, a disk, or a topic made anew); {SKIPS}",
                 **self.where(broker, requested=self.position, until=until, latest=end),
             )
             self.lose(until, why, now)

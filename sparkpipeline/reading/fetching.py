@@ -73,8 +73,8 @@ class Fetching:
         self._options = options
         self._sleep = sleep
         self._now = now
-        sizes, messages, began = Sizes(), brokers.dialect.messages, now()
-        self._cursors = [Cursor(rng, options, messages, sizes, began) for rng in ranges]
+        sizes, began = Sizes(), now()
+        self._cursors = [Cursor(rng, options, brokers.dialect, sizes, began) for rng in ranges]
         self._asked: _Asked | None = None
         self._answers: dict[Cursor, _Answer] = {}  # of ranges whose turn has not come
         self._failures = 0  # one after the other
@@ -103,7 +103,10 @@ class Fetching:
             self._refused(cursor, answer)
             return None
         self._failures = 0
-        return cursor.take(answer.row, answer.to.bytes, answer.broker, self._now())
+        found = cursor.take(answer.row, answer.to.bytes, answer.broker, self._now())
+        if not len(answer.row.buffer) and not cursor.done and not self._brokers.dialect.waits_for_data:
+            self._sleep(self._options.max_wait_ms / 1000)
+        return found
 
     # ---- asking ------------------------------------------------------------------------------------------------
 

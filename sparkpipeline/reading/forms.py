@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from kafkawire import columns
 from kafkawire.columns import Columns
+from kafkawire.dialects import Dialect
 from kafkawire.model import MessageSet
-from kafkawire.v08.messages import pieces_by
 
 LOAD_AFTER_BYTES = 32 << 20
 
@@ -24,15 +24,19 @@ class _Process:
     def __init__(self) -> None:
         self.bytes = 0
 
-    def pieces(self, message_set: MessageSet, check_crcs: bool, most_bytes: int) -> Iterator[Columns]:
+    def pieces(self, spoken: Dialect, message_set: MessageSet, check_crcs: bool, most_bytes: int) -> Iterator[Columns]:
         self.bytes += len(message_set.buffer)
         wanted = self.bytes > LOAD_AFTER_BYTES or os.environ.get("KAFKAWIRE_KERNELS") == "numba"
-        return pieces_by(columns.compiled() if wanted else columns.ready(), message_set, check_crcs, most_bytes)
+        kernels = columns.compiled() if wanted else columns.ready()
+        found: Iterator[Columns] = spoken.messages.pieces_by(kernels, message_set, check_crcs, most_bytes)
+        return found
 
 
 _PROCESS = _Process()
 
 
-def pieces(message_set: MessageSet, check_crcs: bool, most_bytes: int) -> Iterator[Columns]:
-    """As MessageSet.pieces, of about most_bytes.  Raises LibraryMissing, and LocalError for KAFKAWIRE_KERNELS."""
-    return _PROCESS.pieces(message_set, check_crcs, most_bytes)
+def pieces(spoken: Dialect, message_set: MessageSet, check_crcs: bool, most_bytes: int) -> Iterator[Columns]:
+    """As MessageSet.pieces, of about most_bytes; spoken: to the brokers that it is of.
+
+    Raises LibraryMissing, and LocalError for KAFKAWIRE_KERNELS."""
+    return _PROCESS.pieces(spoken, message_set, check_crcs, most_bytes)

@@ -17,6 +17,7 @@ from kafkawire.dialects import dialect
 from producer.config import ProducerConfig, brokers, codec
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.optionnames import OptionNames
+from sparkpipeline.protocol import resolve_release
 
 WHERE = "kafka08 sink"
 MOST_INT = (1 << 31) - 1
@@ -182,9 +183,11 @@ class SinkOptions(Options):
         """The options of a query; names in any case.  Raises OptionRefused, naming option and value."""
         values = NAMES.taken(SinkOptions, options)
         try:
-            return load(SinkOptions, values, WHERE, jvm=True)
+            found = load(SinkOptions, values, WHERE, jvm=True)
         except OptionError as exc:
             raise OptionRefused("; ".join(exc.problems)) from None
+        _check_answers(found.protocol)
+        return found
 
     def problems(self) -> Iterable[str]:
         if not self.bootstrap and not self.zookeeper_connect:
@@ -215,3 +218,13 @@ class SinkOptions(Options):
             batch_bytes=self.batch_bytes, queue_bytes=self.queue_bytes, message_max_bytes=self.message_max_bytes,
             request_bytes=self.request_bytes, reconnect_ms=self.reconnect_ms, client_id=self.client_id, version=release,
         )  # fmt: skip
+
+
+def _check_answers(protocol: str) -> None:
+    """A sink promises at least once, and so needs brokers that say what they stored.  Raises OptionRefused."""
+    if protocol != "auto" and not dialect(resolve_release(protocol, ())).answers_produce:
+        raise OptionRefused(
+            f"brokers of Kafka {protocol} acknowledge nothing, so that nobody could tell whether a row is stored; write"
+            " to 0.8 or later",
+            option="protocol",
+        )

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,9 +14,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.access import ClusterAccess
+from sparkpipeline.borders import Borders, cut_at_borders, needs_borders
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import Fallback, ReadOptions
-from sparkpipeline.source.cluster import access_of, group_positions
+from sparkpipeline.source.cluster import access_of, brokers_of, group_positions
 from sparkpipeline.source.options import Limits, SourceOptions
 from sparkpipeline.source.planning import AVERAGE_BYTES, LEAST_BYTES, plan
 from sparkpipeline.source.schema import columns_of
@@ -61,6 +63,7 @@ def partitions_of(ranges: Sequence[OffsetRange], options: SourceOptions, brokers
         pack_bytes=limits.pack_bytes,
         cores=os.cpu_count() or 1,
         sizes=sampled(led, brokers.access) if _sizes_matter(led, limits) else {},
+        aligned=partial(cut_at_borders, border=Borders(brokers)) if needs_borders(brokers) else list,
     )
     now_ms = time.time_ns() // 1_000_000
     return [RangesPartition(task, brokers.access, now_ms) for task in tasks]
@@ -123,14 +126,12 @@ class Kafka08Reader(DataSourceReader):
     def of(options: Mapping[str, str], schema: StructType) -> Kafka08Reader:
         """Raises OptionRefused."""
         known = SourceOptions.of(options, streaming=False)
-        return Kafka08Reader(known, columns_of(schema, known.include_headers, known.offset_ranges is not None))
+        ranges_given = known.offset_ranges is not None
+        return Kafka08Reader(known, columns_of(schema, known.include_headers, ranges_given, known.by_broker))
 
     def partitions(self) -> list[RangesPartition]:
         """Asked once for each DataFrame that is loaded: what is made of it all reads the same ranges."""
-        from sparkpipeline.brokers import Brokers
-
-        access = access_of(self.options)
-        with Brokers(access) as brokers:
+        with brokers_of(self.options, access_of(self.options)) as brokers:
             return partitions_of(self._ranges(brokers), self.options, brokers)
 
     def _ranges(self, brokers: Brokers) -> Sequence[OffsetRange]:

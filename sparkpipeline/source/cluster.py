@@ -7,19 +7,31 @@ tasks import goes without.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from sparkpipeline.access import ClusterAccess
+from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import Refused
 from sparkpipeline.protocol import resolve_release
 from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.releaserules import AUTO
+
+if TYPE_CHECKING:
+    from sparkpipeline.registry import Registry
 
 Positions = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int | None]]  # None: it has none
 
 
 def access_of(options: SourceOptions) -> ClusterAccess:
     """How tasks reach the cluster.  Raises Unreachable, OptionRefused, Refused."""
-    bootstrap = options.bootstrap or _bootstrap(options)
+    registry = _registry(options)
+    brokers = options.brokers if registry is None else registry.brokers()
+    if registry is None:
+        bootstrap = options.bootstrap or tuple((one.host, one.port) for one in brokers) or _bootstrap(options)
+    else:
+        bootstrap = tuple((one.host, one.port) for one in brokers)
     return ClusterAccess(
         bootstrap,
         resolve_release(options.protocol, bootstrap, options.client_id, options.socket_timeout_ms),
@@ -27,7 +39,22 @@ def access_of(options: SourceOptions) -> ClusterAccess:
         options.socket_timeout_ms,
         options.retries,
         options.retry_interval_ms,
+        brokers,
     )
+
+
+def brokers_of(options: SourceOptions, access: ClusterAccess) -> Brokers:
+    """The driver's links to the cluster; whoever asks for them closes them."""
+    return Brokers(access, source=_registry(options))
+
+
+def _registry(options: SourceOptions) -> Registry | None:
+    """Where brokers do not describe themselves, and ZooKeeper was named."""
+    if options.protocol == AUTO or dialect(options.protocol).describes_itself or options.zookeeper_connect is None:
+        return None
+    from sparkpipeline.registry import Registry
+
+    return Registry(options, dialect(options.protocol))
 
 
 def group_positions(options: SourceOptions, access: ClusterAccess) -> Positions:

@@ -24,6 +24,7 @@ from dataclasses import replace
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
+from sparkpipeline.borders import Borders, ends_at_borders, needs_borders
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import DataLoss, UnknownPartition
 from sparkpipeline.ranges import OffsetRange
@@ -66,6 +67,7 @@ class Following:
         self._frozen: dict[TopicPartition, int] | None = None
         self._gone: set[TopicPartition] = set()  # told already
         self._patience = Patience(options.min_offsets_per_trigger, options.max_trigger_delay_ms / 1000)
+        self._border = Borders(brokers)
         self._sizes: dict[TopicPartition, float] = {}
         self._sized_s = -math.inf
 
@@ -124,12 +126,12 @@ class Following:
         options = self.options
         if options.max_offsets_per_trigger is None and options.max_bytes_per_trigger is None:
             return end
-        full = self._with_new(begin, end)
+        full, whole = self._with_new(begin, end), end
         if options.max_offsets_per_trigger is not None:
             end = shared(full, end, options.max_offsets_per_trigger)
         if options.max_bytes_per_trigger is not None:
             end = shared_bytes(full, end, self._measured(full, end), options.max_bytes_per_trigger)
-        return end
+        return ends_at_borders(full, end, whole, self._border) if needs_borders(self.brokers) else end
 
     def _measured(self, begin: At, end: At) -> dict[TopicPartition, float]:
         """Average bytes of an offset, of those that have any; sampled now and then."""
@@ -197,7 +199,12 @@ class Following:
                 " read there stays unread",
                 left_out[0],
             )
-        if deleted:
+        if deleted and self.brokers.dialect.partitions_by_broker:
+            self._lost(
+                f"{_names(deleted)} there, and went with the broker: what was not read is read once it is back",
+                deleted[0],
+            )
+        elif deleted:
             self._lost(f"{_names(deleted)} deleted: what was not read of it is gone", deleted[0])
         self._gone |= set(gone)
         for tp in in_order(end.keys() & begin.keys()):
@@ -216,14 +223,20 @@ class Following:
         Raises DataLoss as ends; with AvailableNow also where something of it is not there any more.
         """
         full = self._with_new(begin, end)
-        new = [tp for tp in end if tp not in begin and full[tp] > 0]
-        for tp in in_order(new):
-            self._lost(f"the new partition begins at {full[tp]} instead of 0: what was before is gone", tp)
+        self._check_new([tp for tp in end if tp not in begin and full[tp] > 0], full)
         self._check_loss(full, end, "the batch was to end")
         found = [OffsetRange(tp.topic, tp.partition, full[tp], end[tp]) for tp in in_order(end) if full[tp] < end[tp]]
         if self._frozen is not None:
             self._check_frozen(found)
         return found
+
+    def _check_new(self, new: Iterable[TopicPartition], full: At) -> None:
+        """A partition that came with its broker may have been away, and be old: nothing of it was ever promised."""
+        for tp in in_order(new):
+            if self.brokers.dialect.partitions_by_broker:
+                log.warning("%s came with its broker: it is read from its first offset on, %d", tp, full[tp])
+            else:
+                self._lost(f"the new partition begins at {full[tp]} instead of 0: what was before is gone", tp)
 
     def _with_new(self, begin: At, end: At) -> dict[TopicPartition, int]:
         """Begins of all partitions that have an end: new ones begin at their first offset."""

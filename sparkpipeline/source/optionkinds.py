@@ -12,6 +12,7 @@ from sparkpipeline.ranges import OffsetRange, parse_ranges
 from zkconsumer import optionkinds
 
 brokers = optionkinds.brokers
+numbered_brokers = optionkinds.numbered_brokers
 text = optionkinds.text
 
 _DELAY_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60000, "min": 60000, "h": 3600000, "d": 86400000}
@@ -23,7 +24,7 @@ def any_text(raw: object) -> str:
 
 
 def protocol(raw: object) -> str:
-    """auto, or the release that is meant.  0.7 has its place here and is refused yet, by OptionRefused."""
+    """auto, or the release that is meant.  Raises OptionRefused, which has a sentence of its own."""
     name = str(raw).strip().lower()
     return name if name == "auto" else resolve_release(name, ())
 

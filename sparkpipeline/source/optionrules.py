@@ -13,6 +13,7 @@ from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.optionnames import OptionNames
 from sparkpipeline.source.offsets import EARLIEST, LATEST, Bound, Fixed, Offsets, Times, in_order
+from sparkpipeline.source.releaserules import check_release
 
 if TYPE_CHECKING:
     from sparkpipeline.source.options import SourceOptions
@@ -96,7 +97,8 @@ def check(options: SourceOptions, given: frozenset[str], streaming: bool | None)
         _check_ranges(given, streaming)
     else:
         _ = options.subscription
-    if not options.bootstrap and options.zookeeper_connect is None:
+    check_release(options, given)
+    if not options.bootstrap and not options.brokers and options.zookeeper_connect is None:
         raise OptionRefused(
             "host:port of some brokers is needed, or zookeeper.connect", option="kafka.bootstrap.servers"
         )

@@ -16,12 +16,15 @@ from typing import ClassVar, Literal, cast
 
 from groundwork import zkoptions
 from groundwork.options import OptionError, Options, Secret, given, load, option, specs, warnings_of
+from kafkawire.dialects import dialect
+from kafkawire.model import Broker
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.source import optionkinds as kinds
 from sparkpipeline.source import optionrules as rules
 from sparkpipeline.source.offsets import Bound, bound_of
 from sparkpipeline.source.planning import PACK_BYTES
+from sparkpipeline.source.releaserules import AUTO
 from sparkpipeline.source.subscription import Subscription
 
 WHERE = "kafka08"
@@ -56,7 +59,8 @@ class SourceOptions(Options):
         "zookeeper.connect",
         None,
         "the cluster's ZooKeeper, host:port,host:port/chroot: instead of kafka.bootstrap.servers, and for a group that"
-        " keeps its offsets there; only the driver asks it",
+        " keeps its offsets there; only the driver asks it.  Needed for Kafka 0.7, whose brokers and partitions nobody"
+        " else knows",
         old="kafka.zookeeper.connect",
         kind=kinds.text,
     )
@@ -75,10 +79,18 @@ class SourceOptions(Options):
     zookeeper_ssl_key: str | None = zkoptions.key("zookeeper")
     zookeeper_ssl_key_password: Secret | None = zkoptions.key_password("zookeeper")  # noqa: RUF009  # a Secret never changes
     zookeeper_ssl_verify: bool = zkoptions.verify("zookeeper")
+    brokers: tuple[Broker, ...] = option(
+        "kafka.broker.list",
+        (),
+        "of Kafka 0.7, where ZooKeeper cannot be reached: the brokers of the partitions that assign or offsetRanges"
+        " names, id:host:port,id:host:port",
+        kind=kinds.numbered_brokers,
+    )
     protocol: str = option(
         "protocol",
         "auto",
-        "what the brokers speak: auto asks one; 0.8, 0.9, 0.10 or a release such as 0.8.2.2 say it",
+        "what the brokers speak: auto asks one; 0.8, 0.9, 0.10 or a release such as 0.8.2.2 say it.  0.7 must be said:"
+        " its brokers do not answer",
         kind=kinds.protocol,
     )
     client_id: str = option("kafka.client.id", "sparkpipeline", "how the brokers' logs name us", kind=kinds.text)
@@ -287,6 +299,11 @@ class SourceOptions(Options):
     def for_tasks(self) -> SourceOptions:
         """The same without passwords: what is pickled for tasks, which never ask ZooKeeper."""
         return replace(self, zookeeper_auth=None, zookeeper_ssl_key_password=None)
+
+    @property
+    def by_broker(self) -> bool:
+        """Whether partitions belong to brokers, so that a row has to name both."""
+        return self.protocol != AUTO and dialect(self.protocol).partitions_by_broker
 
     @property
     def subscription(self) -> Subscription:

@@ -8,7 +8,7 @@ partitions would pay 1,000 times.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -25,6 +25,11 @@ Sizes = Mapping[TopicPartition, float]  # average bytes of a message
 _NO_SIZES: Sizes = MappingProxyType({})
 
 
+def _as_cut(pieces: Sequence[OffsetRange]) -> Sequence[OffsetRange]:
+    """Where every offset is a message's, a range may be cut anywhere."""
+    return pieces
+
+
 def plan(
     ranges: Sequence[OffsetRange],
     *,
@@ -34,6 +39,7 @@ def plan(
     pack_bytes: int = PACK_BYTES,
     cores: int = 1,
     sizes: Sizes = _NO_SIZES,
+    aligned: Callable[[Sequence[OffsetRange]], Sequence[OffsetRange]] = _as_cut,
 ) -> list[Task]:
     """The tasks; empty ranges get none.
 
@@ -42,8 +48,9 @@ def plan(
     max_bytes       most bytes of a task, by `sizes`
     pack_bytes      small ranges share a task up to so many; 0: a task for each range, in their order
     cores           packing leaves so many tasks where each still has LEAST_BYTES
+    aligned         moves the cuts of a range to where it can be cut (offsets that are bytes)
     """
-    pieces = divided(_within(ranges, max_bytes, sizes), min_partitions, max_records)
+    pieces = aligned(divided(_within(ranges, max_bytes, sizes), min_partitions, max_records))
     if not pack_bytes:
         return [(piece,) for piece in pieces]
     return packed(pieces, sizes, min(pack_bytes, max_bytes or pack_bytes), max_records, min_partitions or 1, cores)

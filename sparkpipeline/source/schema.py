@@ -2,6 +2,10 @@
 
 A user may ask for fewer of them, in any order (`.schema("value binary, offset bigint")`): what is not asked for is not
 carried to the JVM.  With offsetRanges two more may be asked for, which the loader counts with.
+
+Kafka 0.7, whose partitions belong to brokers and whose offsets are the bytes at which entries begin, has two more:
+broker, which tells partition 0 of one broker from that of another, and innerIndex, which tells the messages of one
+compressed entry apart, 0, 1, 2 ..
 """
 
 from __future__ import annotations
@@ -23,18 +27,24 @@ COLUMNS = {
     "timestampType": "int",
 }
 HEADERS = {"headers": "array<struct<key:string,value:binary>>"}  # with includeHeaders
+BY_BROKER = {"broker": "int", "innerIndex": "int"}  # where partitions belong to brokers: Kafka 0.7
 COUNTED = {"rowNumber": "bigint", "valueCrc": "bigint"}  # 0, 1, 2 .. within a range; CRC-32 of the value, or null
 
 
-def schema_text(include_headers: bool = False) -> str:
+def schema_text(include_headers: bool = False, by_broker: bool = False) -> str:
     """The schema as DDL: what a query gets that asks for nothing else."""
-    columns = {**COLUMNS, **HEADERS} if include_headers else COLUMNS
-    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    return ", ".join(f"{name} {kind}" for name, kind in _columns(include_headers, by_broker).items())
 
 
-def columns_of(schema: StructType, include_headers: bool, ranges_given: bool) -> tuple[str, ...]:
+def _columns(include_headers: bool, by_broker: bool) -> dict[str, str]:
+    return {**COLUMNS, **(BY_BROKER if by_broker else {}), **(HEADERS if include_headers else {})}
+
+
+def columns_of(
+    schema: StructType, include_headers: bool, ranges_given: bool, by_broker: bool = False
+) -> tuple[str, ...]:
     """The columns that a query reads, in its order.  Raises OptionRefused where they are not columns of ours."""
-    known = {**COLUMNS, **(HEADERS if include_headers else {}), **(COUNTED if ranges_given else {})}
+    known = {**_columns(include_headers, by_broker), **(COUNTED if ranges_given else {})}
     for field in schema.fields:
         _check(field.name, field.dataType.simpleString(), field.nullable, known)
     names = tuple(field.name for field in schema.fields)
@@ -50,6 +60,8 @@ def _check(name: str, kind: str, nullable: bool, known: dict[str, str]) -> None:
             helps = "; headers need includeHeaders=true"
         elif name in COUNTED:
             helps = f"; {name} needs offsetRanges"
+        elif name in BY_BROKER:
+            helps = f"; {name} needs protocol=0.7"
         raise OptionRefused(f"the source has no column {name!r}, it has {', '.join(known)}{helps}", option="schema")
     if kind != known[name]:
         raise OptionRefused(f"column {name!r} is {known[name]}, not {kind}: cast it in the query", option="schema")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kafkawire.dialects import dialect
 from kafkawire.errors import LibraryMissing
 from kafkawire.model import MessageSet, TopicPartition
 from sparkpipeline.access import ClusterAccess
@@ -20,8 +21,11 @@ OVERHEAD = 26  # of an entry in format v0
 def sampled(ranges: Sequence[OffsetRange], access: ClusterAccess) -> dict[TopicPartition, float]:
     """Average bytes of an offset by partition: the first messages of each topic's largest range, opened.
 
-    Never raises: what is wrong with a partition is told by whoever reads it.
+    Where offsets are bytes there is nothing to measure.  Never raises: what is wrong with a partition is told by
+    whoever reads it.
     """
+    if dialect(access.release).position_unit == "bytes":
+        return {rng.tp: 1.0 for rng in ranges}
     largest: dict[str, OffsetRange] = {}
     for rng in ranges:
         if rng.count > 0 and (rng.topic not in largest or rng.count > largest[rng.topic].count):

@@ -41,7 +41,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         """Raises OptionRefused."""
         self.options = SourceOptions.of(options, streaming=True)
-        self.columns = columns_of(schema, self.options.include_headers, False)
+        self.columns = columns_of(schema, self.options.include_headers, False, self.options.by_broker)
         self._following: Following | None = None
         if not ADMISSION:
             _refuse_limits(self.options)
@@ -95,12 +95,13 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _followed(self) -> Following:
         if self._following is None:
-            from sparkpipeline.brokers import Brokers
-            from sparkpipeline.source.cluster import access_of, group_positions
+            from sparkpipeline.source.cluster import access_of, brokers_of, group_positions
             from sparkpipeline.source.following import Following
 
             access = access_of(self.options)
-            self._following = Following(self.options, Brokers(access), group_positions(self.options, access))
+            self._following = Following(
+                self.options, brokers_of(self.options, access), group_positions(self.options, access)
+            )
         return self._following
 
 

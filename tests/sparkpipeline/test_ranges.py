@@ -2,12 +2,19 @@
 
 import pytest
 
+from kafkawire.model import BrokerPartition
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, code_in, sentence_in
 from sparkpipeline.ranges import OffsetRange, parse_ranges, ranges_text
 
 
 def test_ranges_come_back_from_their_text_in_order():
     ranges = [OffsetRange("b", 1, 5, 9), OffsetRange("a", 0, 0, 0)]
+    assert parse_ranges(ranges_text(ranges)) == ranges
+
+
+def test_ranges_of_0_7_name_broker_and_index():
+    ranges = [OffsetRange("a", BrokerPartition(1, 0), 0, 75), OffsetRange("a", BrokerPartition(0, 2), 5, 9)]
+    assert '"partition": "1-0"' in ranges_text(ranges)
     assert parse_ranges(ranges_text(ranges)) == ranges
 
 
@@ -19,6 +26,8 @@ def test_ranges_come_back_from_their_text_in_order():
         ('[{"topic": "t"}]', "entry 0 is not an object"),
         ('[{"topic": "t", "partition": 0, "start": -1, "until": 4}]', "numbers from 0 on"),
         ('[{"topic": "t", "partition": 0, "start": true, "until": 4}]', "numbers from 0 on"),
+        ('[{"topic": "t", "partition": "1", "start": 0, "until": 4}]', "numbers from 0 on"),
+        ('[{"topic": "t", "partition": "1-x", "start": 0, "until": 4}]', "numbers from 0 on"),
         ('[{"topic": "t", "partition": 0, "start": 5, "until": 4}]', "behind its end 4"),
     ],
 )

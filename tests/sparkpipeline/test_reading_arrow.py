@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from kafkawire import columns, compression
 from kafkawire.columns import Columns
+from kafkawire.dialects import dialect
 from kafkawire.kernels import Kernels, load
 from kafkawire.v08 import messages as m
 from kafkawire.v08.indexing import index_by
@@ -29,6 +30,7 @@ ALL = (*COLUMNS, "headers", "rowNumber", "valueCrc")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RANGE = OffsetRange("größe", 3, 0, 1 << 40)
 Blob = bytes | None
+OLD = dialect("0.8.2")
 
 
 @pytest.fixture(scope="module")
@@ -137,11 +139,12 @@ def test_types_are_those_that_pyspark_makes_of_the_schema() -> None:
     kinds = {
         "key": BinaryType(), "value": BinaryType(), "topic": StringType(), "partition": IntegerType(),
         "offset": LongType(), "timestamp": TimestampType(), "timestampType": IntegerType(),
+        "broker": IntegerType(), "innerIndex": IntegerType(),
         "headers": ArrayType(header), "rowNumber": LongType(), "valueCrc": LongType(),
     }  # fmt: skip
     assert list(kinds) == list(TYPES)
     of_spark = to_arrow_schema(StructType([StructField(name, kind) for name, kind in kinds.items()]), timezone="UTC")
-    assert of_spark.equals(schema(ALL))
+    assert of_spark.equals(schema(tuple(kinds)))
 
 
 def test_pieces_end_before_an_offset_and_fit_the_bounds_they_are_cut_to(compiled: Kernels) -> None:
@@ -166,13 +169,13 @@ def test_the_compiled_form_is_loaded_once_enough_was_read(monkeypatch: pytest.Mo
     monkeypatch.delenv("KAFKAWIRE_KERNELS", raising=False)
     whole = m.message_set("t", 0, 0, memoryview(m.encode([(0, None, b"x" * 14, None)])), -1)[0]
     for _ in range(3):
-        assert [found.values() for found in forms.pieces(whole, True, 1 << 20)] == [[b"x" * 14]]
+        assert [found.values() for found in forms.pieces(OLD, whole, True, 1 << 20)] == [[b"x" * 14]]
     asked = [name for n, name in enumerate(asked) if name == "compiled" or n == 0]
     assert asked == ["ready", "compiled"], "forty bytes a set, and after a hundred it is loaded"
     monkeypatch.setattr(forms, "_PROCESS", forms._Process())
     monkeypatch.setenv("KAFKAWIRE_KERNELS", "numba")
     del asked[:]
-    list(forms.pieces(whole, True, 1 << 20))
+    list(forms.pieces(OLD, whole, True, 1 << 20))
     assert "compiled" in asked
 
 

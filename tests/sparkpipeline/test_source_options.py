@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkawire.model import TopicPartition
+from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.source import reference
 from sparkpipeline.source.offsets import Fixed, Offsets, Time
@@ -96,8 +96,8 @@ def test_rows_of_transactions_are_not_shown_as_if_they_were_committed():
         ("startingOffsetsByTimestampStrategy", "newest", "expected one of error, latest"),
         ("timestampFallback", "now", "expected one of none, null, plan"),
         ("kafka.bootstrap.servers", "b1", "host:port"),
-        ("protocol", "0.7", "0.7 cannot be read yet"),
-        ("protocol", "0.7.2", "0.7 cannot be read yet"),
+        ("protocol", "0.7", "option=kafka.bootstrap.servers: brokers of Kafka 0.7.2 tell nothing of each other"),
+        ("kafka.broker.list", "0:b:9092", "option=kafka.broker.list: is for brokers of Kafka 0.7"),
         ("protocol", "eight", "unknown Kafka release"),
         ("maxTriggerDelay", "soon", "such as 15m"),
         ("zookeeper.auth", "digest:me", "is ***, expected digest:USER:PASSWORD"),
@@ -109,6 +109,51 @@ def test_rows_of_transactions_are_not_shown_as_if_they_were_committed():
 )
 def test_a_value_that_cannot_be_meant_is_refused(name, value, says):
     refused(says, **{name: value})
+
+
+SEVEN = {"protocol": "0.7", "zookeeper.connect": "zk:2181", "subscribe": "t"}
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"zookeeper.connect": None}, "option=zookeeper.connect: is needed: brokers of Kafka 0.7.2 tell nothing"),
+        ({"kafka.broker.list": "0:b:9092"}, "option=kafka.broker.list: goes without zookeeper.connect"),
+        ({"zookeeper.connect": None, "kafka.broker.list": "0:b:1"}, "name those in assign or offsetRanges"),
+        ({"zookeeper.connect": None, "kafka.broker.list": "b:1"}, "expected id:host:port"),
+        ({"maxRecordsPerPartition": "5"}, "counts messages, and offsets of Kafka 0.7.2 are bytes: use maxBytesPerPart"),
+        ({"kafka.offsets.storage": "dual", "kafka.group.id": "g"}, "keep no offsets: only ZooKeeper has them"),
+        ({"strictCompat": "true"}, "strictCompat refuses what Spark's kafka format does not have: protocol"),
+    ],
+)
+def test_what_brokers_of_0_7_cannot_is_refused(more, says):
+    given = {name: value for name, value in {**SEVEN, **more}.items() if value is not None}
+    with pytest.raises(OptionRefused) as caught:
+        SourceOptions.of(given, False)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger"])
+def test_a_stream_of_0_7_counts_bytes_and_no_messages(name):
+    start = {**SEVEN, "startingOffsets": "earliest"}
+    with pytest.raises(OptionRefused, match=rf"option={name}: counts messages, and offsets of Kafka 0.7.2 are bytes"):
+        SourceOptions.of({**start, name: "5"}, True)
+    assert SourceOptions.of({**start, "maxBytesPerTrigger": "5000"}, True).max_bytes_per_trigger == 5000
+
+
+def test_partitions_of_0_7_are_named_by_broker_and_index():
+    at = '{"t":{"0-0":-2,"0-1":75,"1-0":-2}}'
+    options = SourceOptions.of({**SEVEN, "startingOffsets": at}, False)
+    assert options.by_broker
+    bound = options.bound_of_start(Fixed.EARLIEST)
+    assert bound == Offsets(
+        {TopicPartition("t", BrokerPartition(b, i)): n for b, i, n in ((0, 0, -2), (0, 1, 75), (1, 0, -2))}
+    )
+    listed = SourceOptions.of(
+        {"protocol": "0.7", "kafka.broker.list": "0:b:1,1:c:2", "assign": '{"t":["0-0","1-3"]}'}, False
+    )
+    assert [str(tp) for tp in listed.subscription.assigned] == ["t/0-0", "t/1-3"]
+    assert [broker.id for broker in listed.brokers] == [0, 1]
 
 
 def test_a_password_is_never_quoted():

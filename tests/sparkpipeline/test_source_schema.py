@@ -15,7 +15,7 @@ from pyspark.sql.types import (
 
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.reading.arrow import schema as arrow_schema
-from sparkpipeline.source.schema import COLUMNS, COUNTED, HEADERS, columns_of, schema_text
+from sparkpipeline.source.schema import BY_BROKER, COLUMNS, COUNTED, HEADERS, columns_of, schema_text
 
 TYPES = {"binary": BinaryType(), "string": StringType(), "int": IntegerType(), "bigint": LongType(),
          "timestamp": TimestampType()}  # fmt: skip
@@ -23,7 +23,11 @@ HEADER = ArrayType(StructType([StructField("key", StringType()), StructField("va
 
 
 def struct(*names, **changed):
-    kinds = {name: TYPES[kind] for name, kind in {**COLUMNS, **COUNTED}.items()} | {"headers": HEADER} | changed
+    kinds = (
+        {name: TYPES[kind] for name, kind in {**COLUMNS, **BY_BROKER, **COUNTED}.items()}
+        | {"headers": HEADER}
+        | changed
+    )
     return StructType([StructField(name, kinds[name]) for name in names])
 
 
@@ -35,11 +39,18 @@ def test_the_columns_are_those_of_sparks_kafka_format():
 
 
 def test_batches_have_exactly_the_types_that_spark_makes_of_the_schema():
-    names = (*COLUMNS, *HEADERS, *COUNTED)
+    names = (*COLUMNS, *BY_BROKER, *HEADERS, *COUNTED)
     expected = to_arrow_schema(struct(*names), timezone="UTC")
     for name in names:
         assert arrow_schema((name,)).field(0).equals(expected.field(name)), name
         assert expected.field(name).nullable
+
+
+def test_partitions_of_brokers_have_two_columns_more():
+    assert schema_text(by_broker=True) == f"{schema_text()}, broker int, innerIndex int"
+    assert columns_of(struct("innerIndex", "value"), False, False, True) == ("innerIndex", "value")
+    with pytest.raises(OptionRefused, match=r"innerIndex needs protocol=0\.7"):
+        columns_of(struct("innerIndex", "value"), False, False)
 
 
 def test_fewer_columns_may_be_asked_for_in_any_order():

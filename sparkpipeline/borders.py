@@ -1,0 +1,186 @@
+"""Where ranges may be cut whose offsets are bytes (0.7): only where an entry begins, which no broker tells.
+
+    near    a few megabytes behind a place that is known: entries are hopped over from there
+    far     bytes are fetched, and what looks like an entry by its checksum is followed from entry to entry.  It may be
+            one inside another (a payload that holds entries as they are, a wrapper that could not be compressed): but
+            whoever leaves the entry around it is where entries begin, and after as many bytes as the largest entry
+            has one has left it
+    ends    of segments: none goes on in the next one
+
+An entry that is larger than that could hide a whole chain of others.  Then a range is cut inside of it; whoever reads
+the range says so, and nothing of it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from kafkawire.columns import Columns
+from kafkawire.errors import LibraryMissing
+from kafkawire.model import MessageSet, Scan, TopicPartition
+from kafkawire.requests import FetchedPartition
+from sparkpipeline.brokers import Brokers
+from sparkpipeline.errors import CodecMissing, CorruptData, DataLoss
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.times import fetched
+
+LARGEST = 1 << 20  # bytes of an entry: brokers of 0.7.2 take 1,000,000, unless max.message.size says otherwise
+NEAR = 4 << 20
+MOST_BYTES = 64 << 20  # of a fetch
+
+Border = Callable[[TopicPartition, int, int, int], int]
+
+
+class Borders:
+    """Call it: the first offset that is found at or behind `at` where an entry begins; `until`, where there is none
+    before it.  known <= at and until: such places themselves.
+
+    largest: what no entry is larger than.
+    """
+
+    def __init__(self, brokers: Brokers, largest: int = LARGEST) -> None:
+        self._brokers = brokers
+        self._largest = largest
+
+    def __call__(self, tp: TopicPartition, known: int, at: int, until: int) -> int:
+        """Raises OffsetOutOfRange, DataLoss, CorruptData, CodecMissing, NoLeader, and what asking a leader raises."""
+        if at >= until:
+            return until
+        if at - known <= max(NEAR, self._largest):
+            return min(self._walked(tp, known, at), until)
+        return min(self._synced(tp, at, until), until)
+
+    # ---- near ----------------------------------------------------------------------------------------------------
+
+    def _walked(self, tp: TopicPartition, position: int, at: int) -> int:
+        size = self._largest
+        while position < at:
+            found, scan = self._set(tp, position, self._fetched(tp, position, size).buffer)
+            if not scan.runs:
+                size = self._larger(tp, position, size, scan.needed)
+                continue
+            if found.resume_at >= at:
+                return _first_at(found, position, at)
+            position, size = found.resume_at, self._largest
+        return position
+
+    def _larger(self, tp: TopicPartition, position: int, size: int, needed: int) -> int:
+        """What to fetch where not even one entry came."""
+        if size >= MOST_BYTES or needed <= size:
+            raise CorruptData(
+                "no entry begins here, or one that is larger than any fetch: where to cut the range cannot be told",
+                topic=tp.topic, partition=tp.partition, offset=position,
+            )  # fmt: skip
+        return min(MOST_BYTES, needed)
+
+    # ---- far -----------------------------------------------------------------------------------------------------
+
+    def _synced(self, tp: TopicPartition, at: int, until: int) -> int:
+        size = 2 * self._largest
+        while True:
+            wanted = min(size, until - at)
+            row = self._fetched(tp, at, wanted)
+            found = self._chain_end(tp, at, row)
+            if found is not None:
+                return found
+            if len(row.buffer) < wanted:
+                return at + len(row.buffer)  # the end of a segment
+            if wanted == until - at or size >= MOST_BYTES:
+                return until
+            size *= 2
+
+    def _chain_end(self, tp: TopicPartition, at: int, row: FetchedPartition) -> int | None:
+        """The first border that can be trusted in these bytes."""
+        since: int | None = 0
+        while since is not None:
+            begin: int | None = self._brokers.dialect.messages.next_border(row.buffer, since)
+            if begin is None:
+                return None
+            found, _ = self._set(tp, at + begin, row.buffer[begin:])
+            columns = self._columns(found)
+            behind = at + begin + self._largest
+            trusted = next((offset for offset in columns.offsets if offset >= behind), columns.resume_at)
+            if trusted >= behind:
+                return trusted
+            reached = columns.resume_at
+            broken = columns.damage is not None or self._leads_nowhere(tp, reached, row.buffer[reached - at :])
+            since = reached - at + 1 if broken else None
+        return None
+
+    def _leads_nowhere(self, tp: TopicPartition, position: int, tail: memoryview) -> bool:
+        """Whether what follows a chain is no entry, and not just the beginning of one."""
+        _, scan = self._set(tp, position, tail)
+        return scan.damage is not None or scan.needed > self._largest
+
+    def _columns(self, found: MessageSet) -> Columns:
+        try:
+            return found.index()
+        except LibraryMissing as missing:
+            where = {"topic": found.topic, "partition": found.partition, "offset": found.start}
+            raise CodecMissing(f"{missing}; install it where the driver runs, too", **where) from None
+
+    # ---- bytes ---------------------------------------------------------------------------------------------------
+
+    def _fetched(self, tp: TopicPartition, position: int, size: int) -> FetchedPartition:
+        row = fetched(self._brokers, tp, position, size)
+        if not len(row.buffer):
+            raise DataLoss("the log ends before a range that was to be cut", topic=tp.topic, partition=tp.partition,
+                           requested=position)  # fmt: skip
+        return row
+
+    def _set(self, tp: TopicPartition, position: int, buffer: memoryview) -> tuple[MessageSet, Scan]:
+        found: tuple[MessageSet, Scan] = self._brokers.dialect.messages.message_set(
+            tp.topic, tp.partition, position, buffer, None
+        )
+        return found
+
+
+def _first_at(found: MessageSet, position: int, at: int) -> int:
+    """The first border of a set at or behind `at`, which is not behind its end."""
+    for run in found.runs:
+        if position >= at:
+            return position
+        if run.resume_at >= at:
+            part = None if run.codec else found.before(run, at)
+            return run.resume_at if part is None else part.resume_at
+        position = run.resume_at
+    return position
+
+
+def needs_borders(brokers: Brokers) -> bool:
+    """Whether offsets are bytes, so that not every one of them is a message's."""
+    return bool(brokers.dialect.position_unit == "bytes")
+
+
+def ends_at_borders(
+    begin: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    log_end: Mapping[TopicPartition, int],
+    border: Border,
+) -> dict[TopicPartition, int]:
+    """Ends of ranges, moved on to where an entry begins; those that are a log's end already, or a begin, stay."""
+    return {
+        tp: at if at in (begin[tp], log_end[tp]) else border(tp, begin[tp], at, log_end[tp]) for tp, at in end.items()
+    }
+
+
+def cut_at_borders(pieces: Iterable[OffsetRange], border: Border) -> list[OffsetRange]:
+    """Ranges of which some follow each other, cut from one, in order: each cut moved on to where an entry begins.  What
+    has nothing left is left out."""
+    found: list[OffsetRange] = []
+    listed = list(pieces)
+    ends = {rng.tp: max(other.until for other in listed if other.tp == rng.tp) for rng in listed}
+    begins = {(rng.tp, rng.start) for rng in listed}
+    moved: dict[tuple[TopicPartition, int], int] = {}
+    for rng in sorted(listed, key=lambda one: one.start):
+        start = moved.get((rng.tp, rng.start), rng.start)
+        cut = (rng.tp, rng.until)
+        if cut in begins:
+            moved[cut] = max(start, border(rng.tp, start, rng.until, ends[rng.tp]))
+    for rng in listed:
+        start = moved.get((rng.tp, rng.start), rng.start)
+        until = moved.get((rng.tp, rng.until), rng.until)
+        if start < until:
+            found.append(replace(rng, start=start, until=until))
+    return found
