@@ -66,6 +66,11 @@ class Origin:
         return f"source {self.name}: ZooKeeper silent for {silent_s:.0f} s" if silent_s else ""
 
     @property
+    def counts_bytes(self) -> bool:
+        """Positions and lag of this source are bytes."""
+        return self._speaks.position_unit == "bytes"
+
+    @property
     def settled(self) -> bool:
         """The group's first assignment is made, as far as this member knows."""
         return self._connector is not None and self._connector.settled

@@ -2,6 +2,7 @@
 
     41,200 msg/s, 4.1 MB/s, lag 1,204, in flight 3.1 MB, 12 partitions; parked 1: orders/3: ...; waiting 1: news: ...
 
+Where a source counts positions in bytes (0.7) so does its lag: "lag 3.1 MB", or "lag 1,204 + 3.1 MB" beside others.
 On a terminal the line is rewritten in place and log lines go above it; elsewhere it is a log line now and then.
 """
 
@@ -26,12 +27,17 @@ class Still(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The mirror at one moment.  messages and bytes: totals that the target acknowledged; lag None: not known yet."""
+    """The mirror at one moment.  messages and bytes: totals that the target acknowledged.
+
+    lag: in messages, of the sources that count so; None: not known yet, of any source.  lag_bytes: of those that count
+    bytes; None: there are none.
+    """
 
     at: float  # seconds of a monotonic clock
     messages: int = 0
     bytes: int = 0
     lag: int | None = None
+    lag_bytes: int | None = None
     in_flight_bytes: int = 0
     owned: int = 0
     parked: tuple[Still, ...] = ()
@@ -44,15 +50,23 @@ def status_line(before: Snapshot, this: Snapshot) -> str:
     seconds = max(this.at - before.at, 1e-9)
     rate = (this.messages - before.messages) / seconds
     megabytes = (this.bytes - before.bytes) / seconds / 1e6
-    lag = "unknown" if this.lag is None else f"{this.lag:,}"
     line = (
-        f"{rate:,.0f} msg/s, {megabytes:,.1f} MB/s, lag {lag}, in flight {this.in_flight_bytes / 1e6:,.1f} MB, "
+        f"{rate:,.0f} msg/s, {megabytes:,.1f} MB/s, lag {_lag(this)}, in flight {this.in_flight_bytes / 1e6:,.1f} MB, "
         f"{this.owned:,} partition{'' if this.owned == 1 else 's'}"
     )
     for word, still in (("parked", this.parked), ("waiting", this.waiting)):
         if still:
             line += f"; {word} {len(still)}: {_named(still)}"
     return f"{line}; {this.trouble}" if this.trouble else line
+
+
+def _lag(this: Snapshot) -> str:
+    if this.lag is None:
+        return "unknown"
+    if this.lag_bytes is None:
+        return f"{this.lag:,}"
+    in_bytes = f"{this.lag_bytes / 1e6:,.1f} MB" if this.lag_bytes >= 1e5 else f"{this.lag_bytes:,} B"
+    return f"{this.lag:,} + {in_bytes}" if this.lag else in_bytes
 
 
 def _named(still: Sequence[Still]) -> str:

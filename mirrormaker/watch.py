@@ -42,21 +42,28 @@ class Watch:
         """The mirror now."""
         rows = self._count()
         lags = [row.lag for row in rows]
-        known = [lag for lag in lags if lag is not None]
+        by_bytes = [origin.counts_bytes for origin in self._origins]
         trouble = "; ".join(origin.trouble for origin in self._origins if origin.trouble)
         # Without its ZooKeeper a source soon owns nothing, and nothing has no lag: that must not read as all is well.
         blind = bool(trouble) or not all(origin.settled or origin.partitions() for origin in self._origins)
         return Snapshot(
             at=now(),
-            messages=self._messages,
+            # How many messages lie between two bytes nobody knows: then those are counted that the target took.
+            messages=self._sender.counters.messages if any(by_bytes) else self._messages,
             bytes=self._sender.counters.bytes,
-            lag=sum(known) if len(known) == len(lags) and not blind else None,
+            lag=None if None in lags or blind else self._lag(False),
+            lag_bytes=self._lag(True) if any(by_bytes) else None,
             in_flight_bytes=self._sender.bytes_pending,
             owned=len(rows),
             parked=tuple(Still(str(row.tp), row.parked) for row in rows if row.parked is not None),
             waiting=tuple(still for origin in self._origins for still in origin.waiting()),
             trouble=trouble,
         )
+
+    def _lag(self, in_bytes: bool) -> int:
+        """Of the sources that count so; what is not known counts for nothing."""
+        origins = [origin for origin in self._origins if origin.counts_bytes == in_bytes]
+        return sum(row.lag or 0 for origin in origins for row in origin.partitions())
 
     def _count(self) -> list[PartitionStatus]:
         """Everything owned; what is done since the last look is counted."""

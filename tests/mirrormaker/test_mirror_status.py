@@ -2,6 +2,8 @@
 
 import io
 
+import pytest
+
 from mirrormaker.status import Snapshot, StatusLine, Still, status_line
 
 
@@ -56,3 +58,13 @@ def test_a_file_gets_plain_log_lines() -> None:
     shown = StatusLine(file)
     shown.write("owned orders/3\n")
     assert (shown.rewrites, file.getvalue()) == (False, "owned orders/3\n")
+
+
+@pytest.mark.parametrize(
+    ("lag", "lag_bytes", "shown"),
+    [(0, 3_100_000, "3.1 MB"), (1204, 3_100_000, "1,204 + 3.1 MB"), (0, 0, "0 B"), (0, 99_999, "99,999 B"),
+     (5, None, "5"), (None, 7, "unknown")],
+)  # fmt: skip
+def test_a_lag_in_bytes_says_so(lag: int | None, lag_bytes: int | None, shown: str) -> None:
+    line = status_line(Snapshot(at=0.0), Snapshot(at=1.0, lag=lag, lag_bytes=lag_bytes))
+    assert f", lag {shown}, in flight" in line

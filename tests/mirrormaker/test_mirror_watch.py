@@ -23,6 +23,7 @@ class Origin:
     still: list[Still] = field(default_factory=list)
     name: str = "dc1"
     settled: bool = True
+    counts_bytes: bool = False
 
     def partitions(self) -> list[PartitionStatus]:
         return self.rows
@@ -32,7 +33,7 @@ class Origin:
 
 
 def watch(origin: Origin, pending: int = 0) -> Watch:
-    sender = SimpleNamespace(bytes_pending=pending, counters=SimpleNamespace(bytes=0))
+    sender = SimpleNamespace(bytes_pending=pending, counters=SimpleNamespace(bytes=0, messages=7))
     made = Watch([origin], sender, StatusLine(io.StringIO()), Systemd({}, 1), 1.0)  # type: ignore[list-item,arg-type]
     assert made.stalled(0.0) is False
     return made
@@ -85,3 +86,12 @@ def test_the_snapshot_names_what_stands_still() -> None:
     assert snapshot.parked == (Still("t/0", "corrupt"),)
     assert snapshot.waiting == (Still("n", "missing"),)
     assert (snapshot.lag, snapshot.owned, snapshot.in_flight_bytes) == (None, 2, 7)
+
+
+def test_a_lag_in_bytes_is_told_as_such_and_messages_are_those_the_target_took() -> None:
+    in_bytes = Origin([replace(ROW, lag=3_100_000), replace(ROW, partition=1, lag=4)], counts_bytes=True)
+    snapshot = watch(in_bytes).snapshot()
+    assert (snapshot.lag, snapshot.lag_bytes, snapshot.messages) == (0, 3_100_004, 7)
+    assert watch(Origin()).snapshot().lag_bytes is None
+    in_bytes.rows.append(replace(ROW, partition=2, lag=None))
+    assert watch(in_bytes).snapshot().lag is None
