@@ -21,7 +21,6 @@ import importlib.util
 import logging
 import os
 import stat
-import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkawire.errors import CorruptMessage, LocalError
+from kafkawire.neighbours import column
 from kafkawire.primitives import Bytes
 
 if TYPE_CHECKING:
@@ -77,26 +77,24 @@ def cut(data: Bytes, starts: Column, sizes: Column) -> list[bytes | None]:
         of_one_size = quick.cut(data, starts, sizes)
         if of_one_size is not None:
             return of_one_size
-    if isinstance(starts, range) and sizes and sizes[0] >= 0:
-        return _evenly_cut(bytes(data), starts, sizes[0])  # such starts are those of entries that are all alike
-    # Lists are walked faster than memoryviews, bytes sliced faster, and most topics have no nulls, or nothing but
-    # nulls, as keys.
-    starts, sizes = as_list(starts), as_list(sizes)
-    data = bytes(data)
-    if sizes and min(sizes) >= 0:
-        return [data[at : at + size] for at, size in zip(starts, sizes, strict=True)]
-    if not sizes or max(sizes) < 0:
+    # Most topics have no nulls, or nothing but nulls, as keys.
+    sizes = as_list(sizes)
+    if sizes.count(-1) == len(sizes):
         return [None] * len(sizes)
+    if isinstance(starts, range) and sizes[0] >= 0:
+        return _evenly_cut(data, starts, sizes[0])  # such starts are those of entries that are all alike
+    starts, data = as_list(starts), bytes(data)  # lists are walked faster than memoryviews, bytes sliced faster
+    if min(sizes) >= 0:
+        return [data[at : at + size] for at, size in zip(starts, sizes, strict=True)]
     return [data[at : at + size] if size >= 0 else None for at, size in zip(starts, sizes, strict=True)]
 
 
-def _evenly_cut(data: bytes, starts: range, size: int) -> list[bytes | None]:
+def _evenly_cut(data: Bytes, starts: range, size: int) -> list[bytes | None]:
     """Equal slices at equal distances."""
     view = memoryview(data)[starts[0] : starts[-1] + size]
-    each = struct.Struct(f"{size}s{starts.step - size}x")
-    cut: list[bytes | None] = [value for (value,) in each.iter_unpack(view[: (len(starts) - 1) * starts.step])]
-    cut.append(bytes(view[-size:]) if size else b"")
-    return cut
+    found = column(f"{size}s{starts.step - size}x", view[: (len(starts) - 1) * starts.step])
+    found.append(bytes(view[-size:]) if size else b"")
+    return found
 
 
 def as_list(column: Column) -> list[int]:

@@ -73,8 +73,10 @@ class Kernels:
         """Slices of one size, in a third of the time slices take; None where that does not help, or sizes differ."""
         every = np.asarray(sizes)
         size = int(every[0]) if len(every) else 0
-        if size <= 0 or (every != size).any():
+        if size == 0 or (every != size).any():
             return None
+        if size < 0:
+            return [None] * len(every)
         places = np.asarray(starts)
         step = int(places[1] - places[0]) if len(places) > 1 else size
         if (np.diff(places) == step).all():

@@ -86,14 +86,12 @@ def offsets(data: bytes, found: Alike, check_crcs: bool) -> list[int] | None:
     """Their offsets; None: a checksum is wrong."""
     if check_crcs and not are_right(data, found):
         return None
-    view = memoryview(data)[found.begin : found.end]
-    return [offset for (offset,) in _struct(f">q{found.step - 8}x").iter_unpack(view)]
+    return neighbours.column(f"q{found.step - 8}x", memoryview(data)[found.begin : found.end])
 
 
 def timestamps(data: bytes, found: Alike) -> list[int]:
     """Theirs, of format v1."""
-    view = memoryview(data)[found.begin : found.end]
-    return [stamp for (stamp,) in _struct(f">18xq{found.step - 26}x").iter_unpack(view)]
+    return neighbours.column(f"18xq{found.step - 26}x", memoryview(data)[found.begin : found.end])
 
 
 _struct = lru_cache(maxsize=256)(struct.Struct)
