@@ -10,8 +10,18 @@ import threading
 
 LEAST_BYTES = 128 << 10  # smaller ones the allocator keeps at hand
 KEEP_BYTES = 64 << 20
+HEAP_BYTES = 2 << 20  # what readers make of a piece of a set, twice
 _MOST = 64  # buffers: looking through them must cost less than it saves
 _STEP = 64 << 10
+
+
+def let_heap_stand() -> None:
+    """Have the allocator keep HEAP_BYTES of what was freed at the end of its heap, for what is read next.
+
+    glibc gives back what is more than twice the largest block that was ever mapped by itself and freed, and maps blocks
+    from 128 KB on: so the values of each piece of a set would come in fresh memory.
+    """
+    bytes(HEAP_BYTES // 2)  # mapped, touched by nobody, freed
 
 
 class Buffers:
@@ -25,6 +35,7 @@ class Buffers:
         self.keep_bytes = keep_bytes
         self._kept: list[bytearray] = []  # least recently given out first
         self._lock = threading.Lock()
+        let_heap_stand()
 
     def take(self, size: int) -> memoryview:
         """size bytes of no particular content."""
