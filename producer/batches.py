@@ -95,8 +95,11 @@ class Batches:
         queue = self._queues.get(tp)
         return queue.pieces[0] if queue and queue.pieces and queue.flying is None else None
 
-    def due(self, now: float, mine: Callable[[TopicPartition], bool]) -> list[Batch]:
+    def due(self, now: float, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> list[Batch]:
         """What one request carries now, of partitions that are `mine`: all of it counts as in flight from here on.
+
+        alone: where only one suspect at a time can be told from others (a broker that does not answer), whether nothing
+        else is on its way: a piece that was refused then goes by itself, and else not at all.
 
         Partitions take turns: who went goes to the end of the line.  Empty when nothing is due.
         """
@@ -109,6 +112,9 @@ class Batches:
             self._drop_unwanted(tp, queue)
             if not queue.pieces or not self._is_due(queue, now):
                 continue
+            suspect = alone is not None and queue.pieces[0].refusals > 0
+            if suspect and (batches or not alone):
+                continue
             batch = Batch(tp, self._take(queue, room if batches else self.limits.request_bytes))
             if not batch.pieces:
                 break  # no room left in this request; the others come with the next
@@ -117,6 +123,8 @@ class Batches:
             self.bytes_in_flight += batch.size
             room -= batch.size
             self._queues[tp] = self._queues.pop(tp)
+            if suspect:
+                break
         return batches
 
     def is_due(self, now: float, mine: Callable[[TopicPartition], bool]) -> bool:

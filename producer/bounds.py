@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from kafkawire.dialects import Dialect
+from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from producer.batches import Limits
-from producer.config import ProducerConfig
+from producer.config import MESSAGE_MAX, ProducerConfig
 from producer.outcomes import Patience
 
 REPLY_GRACE_MS = 5000  # a broker answers error 7 after request.timeout.ms; only then is silence a broken link
+
+
+PAYLOAD_MAX = 1000000  # max.message.size of 0.7, where nothing else is given
+
+
+def largest_entry(message_max_bytes: int, dialect: Dialect) -> int:
+    """Most bytes of one entry.  Where just the payload is measured the head comes on top, and the default is 0.7's."""
+    if not dialect.measures_payload:
+        return message_max_bytes
+    payload = PAYLOAD_MAX if message_max_bytes == MESSAGE_MAX else message_max_bytes
+    return payload + ENTRY_OVERHEAD[dialect.magic]
 
 
 def limits_of(config: ProducerConfig, dialect: Dialect) -> Limits:
@@ -17,7 +28,7 @@ def limits_of(config: ProducerConfig, dialect: Dialect) -> Limits:
         batch_count=config.batch_messages,
         linger_s=config.linger_ms / 1000,
         request_bytes=config.request_bytes,
-        max_message_bytes=config.message_max_bytes,
+        max_message_bytes=largest_entry(config.message_max_bytes, dialect),
         one_wrapper_per_set=dialect.one_wrapper_per_set,
         measures_whole_set=dialect.measures_whole_set,
     )

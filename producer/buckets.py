@@ -37,12 +37,18 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Messages of a producer since it began: sent = acked + failed + pending."""
+    """Messages of a producer since it began: sent = acked + failed + pending.
+
+    unacknowledged: those of acked that were only sent, and that nobody acknowledges (acks 0; Kafka 0.7 without
+    confirm).  maybe_lost: those of them whose link broke before their broker gave another sign of life.
+    """
 
     sent: int = 0
     acked: int = 0
     failed: int = 0
     pending_bytes: int = 0
+    unacknowledged: int = 0
+    maybe_lost: int = 0
 
     @property
     def pending(self) -> int:
@@ -71,7 +77,7 @@ class Buckets:
         self.route: Callable[[str], Route | None] = self._routes.get  # called for each message
         self._round: list[Bucket] = []  # in the order they were opened
         self._pending = self._bytes = 0
-        self._sent = self._acked = self._failed = 0
+        self._sent = self._acked = self._failed = self._unacknowledged = 0
         self._told: list[Exception] = []  # the first failure since failures() was asked
         self._told_count = 0
         self._closed: Exception | None = None
@@ -191,6 +197,7 @@ class Buckets:
             self._pending -= count
             if verdict.error is None:
                 self._acked += count
+                self._unacknowledged += 0 if verdict.sure else count
             else:
                 self._failed += count
                 self._told_count += count
@@ -222,7 +229,7 @@ class Buckets:
     @property
     def counts(self) -> Counts:
         with self.lock:
-            return Counts(self._sent, self._acked, self._failed, self._bytes)
+            return Counts(self._sent, self._acked, self._failed, self._bytes, self._unacknowledged)
 
     def failures(self) -> tuple[int, Exception | None]:
         """Messages not stored since this was asked last, and the first reason."""

@@ -7,13 +7,29 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from groundwork import zkoptions
-from groundwork.options import CLASS, Options, Secret, option
+from groundwork.options import CLASS, Options, Secret, given, option
 from groundwork.zkaccess import Access, tls_problems
 from kafkawire.cluster.fixed import parse_addresses, parse_brokers
 from kafkawire.compression import CODECS
-from kafkawire.dialects import dialect
+from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LocalError
+from kafkawire.model import Broker
 from producer.unkeyed import WAYS
+
+NO_CONFIRM, BY_OFFSETS = "none", "offsets"  # confirm
+MESSAGE_MAX = 1000012  # of a broker that was told nothing else
+
+
+class Addresses(tuple[tuple[str, int], ...]):
+    """Of brokers whose ids are known as well (0.7's broker.list)."""
+
+    brokers: tuple[Broker, ...]
+
+    def __new__(cls, brokers: Iterable[Broker]) -> Addresses:
+        listed = tuple(brokers)
+        made = super().__new__(cls, ((broker.host, broker.port) for broker in listed))
+        made.brokers = listed
+        return made
 
 
 def brokers(raw: object) -> tuple[tuple[str, int], ...]:
@@ -21,7 +37,7 @@ def brokers(raw: object) -> tuple[tuple[str, int], ...]:
     text = str(raw)
     try:
         if all(entry.count(":") == 2 and "[" not in entry for entry in text.split(",")):
-            return tuple((broker.host, broker.port) for broker in parse_brokers(text).values())
+            return Addresses(parse_brokers(text).values())
         return tuple(parse_addresses(text))
     except LocalError as exc:
         raise ValueError(f"host:port, several separated by commas ({exc})") from exc
@@ -175,8 +191,14 @@ class ProducerConfig(Options):
         old="queue.enqueueTimeout.ms",
     )  # fmt: skip
     message_max_bytes: int = option(
-        "message.max.bytes", 1000012, "the brokers' message.max.bytes: no message may be larger", "bytes",
+        "message.max.bytes", MESSAGE_MAX, "the brokers' message.max.bytes: no message may be larger", "bytes",
         old="max.message.size", least=1024,
+    )  # fmt: skip
+    confirm: str = option(
+        "confirm", NO_CONFIRM,
+        "for Kafka 0.7, which acknowledges nothing. offsets: a message counts as stored once a request for offsets "
+        "behind it on the same connection was answered, and is sent again otherwise; none: once it is sent",
+        choices=(NO_CONFIRM, BY_OFFSETS),
     )  # fmt: skip
     max_in_flight: int = option(
         "max.in.flight", 5, "requests to one broker that wait for an answer, on different partitions", least=1
@@ -231,8 +253,30 @@ class ProducerConfig(Options):
     )
 
     @property
+    def listed(self) -> tuple[Broker, ...]:
+        """The brokers of metadata.broker.list; those without an id are numbered by their place."""
+        if isinstance(self.brokers, Addresses):
+            return self.brokers.brokers
+        return tuple(Broker(number, host, port) for number, (host, port) in enumerate(self.brokers))
+
+    @property
     def sync(self) -> bool:
         return self.type == "sync"
+
+    def _unanswered_problems(self, spoken: Dialect) -> Iterable[str]:
+        """What a release that answers no produce request cannot do, and what only such a one needs."""
+        called = f"Kafka {spoken.release}"
+        if spoken.answers_produce:
+            if self.confirm != NO_CONFIRM:
+                yield f"confirm is for releases that acknowledge nothing; {called} does: see request.required.acks"
+            return
+        if "request.required.acks" in given(self):
+            yield f"{called} acknowledges nothing: leave request.required.acks out, and see confirm"
+        if self.partitioner != "default" and not self.zookeeper_connect:
+            yield (
+                f"partitioner.class needs zookeeper.connect: of a broker list alone {called} has no partitions to "
+                "choose from, and keys are ignored"
+            )
 
     @property
     def access(self) -> Access:
@@ -268,5 +312,6 @@ class ProducerConfig(Options):
                 "callback.handler and event.handler stand behind the queue: producer.type must be async for them, and "
                 "is sync"
             )
+        yield from self._unanswered_problems(dialect(self.version))
         if CODECS[self.codec] not in dialect(self.version).codecs:
             yield f"compression.codec {self.codec} is not known to Kafka {self.version}"

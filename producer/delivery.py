@@ -16,14 +16,19 @@ from kafkawire.model import PartitionId, TopicPartition
 
 Row = tuple[bytes | None, bytes | None, int | None]  # key, value, timestamp in ms
 Listener = Callable[["Delivery"], object]
+NOT_ACKNOWLEDGED = "sent, not acknowledged"
 Called = list[tuple[Listener, "Delivery"]]  # who is to be called, and with what
 
 
 class Stored(NamedTuple):
-    """Where a message is.  offset None: the broker did not say (acks 0)."""
+    """Where a message is.  offset None: the broker did not say.
+
+    Not acknowledged: it was sent, and nobody tells what became of it (acks 0; Kafka 0.7 without confirm).
+    """
 
     tp: TopicPartition
     offset: int | None
+    acknowledged: bool = True
 
 
 class Flag(Protocol):
@@ -41,6 +46,7 @@ class Verdict(NamedTuple):
     end: int
     offset: int | None  # of the message at begin
     error: Exception | None
+    sure: bool = True  # False: sent, and not acknowledged by anybody
 
 
 class Bucket:
@@ -163,11 +169,18 @@ class Delivery:
         if verdict.error is not None:
             raise verdict.error
         offset = None if verdict.offset is None else verdict.offset + self._number - verdict.begin
-        return Stored(self.tp, offset)
+        return Stored(self.tp, offset, verdict.sure)
+
+    @property
+    def state(self) -> str:
+        """pending; stored; failed; or "sent, not acknowledged", where nobody tells more."""
+        verdict = self._bucket.verdict(self._number)
+        if verdict is None:
+            return "pending"
+        return "failed" if verdict.error is not None else "stored" if verdict.sure else NOT_ACKNOWLEDGED
 
     def __repr__(self) -> str:
-        state = "pending" if not self.done else "failed" if self.error is not None else "stored"
-        return f"<Delivery to {self.tp}: {state}>"
+        return f"<Delivery to {self.tp}: {self.state}>"
 
 
 class Deliveries(Sequence[Delivery]):

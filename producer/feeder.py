@@ -8,22 +8,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from groundwork.crew import Crew, Event, connect, now, sleep
-from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import BrokerError
 from kafkawire.net.links import Links
+from producer.bounds import largest_entry
 from producer.buckets import Buckets, Route
 from producer.config import ProducerConfig
 from producer.delivery import Bucket, Called, Verdict
 from producer.errors import Closed, Undeliverable
 from producer.outcomes import NEVER, Counters
 from producer.rows import codec_of, limit_of, parts
-from producer.sender import Sender
+from producer.sender import SIGN_OF_LIFE_S, Sender
 from producer.sizes import Sizes
+from producer.sources import source_of
 
 if TYPE_CHECKING:
     from producer.zookeeper import ZookeeperSource
@@ -47,6 +48,7 @@ class Feeder:
         self._call = call
         self._tickets: set[_Ticket] = set()
         self._view: ClusterView | None = None  # the one that routes were made from
+        self._largest = largest_entry(config.message_max_bytes, dialect)
         self.sizes = Sizes()
 
     def start(self) -> None:
@@ -55,8 +57,8 @@ class Feeder:
         self._armed = Event()
         self._room = Event()
         self._links = Links(config.client_id, connect, config.request_timeout_ms)
-        self._zookeeper = self._source()
-        source = self._zookeeper or MetadataSource(config.brokers, self._dialect, self._links)
+        source = source_of(config, self._dialect, self._links)
+        self._zookeeper = cast("ZookeeperSource", source) if config.zookeeper_connect else None
         live = None if self._zookeeper is None else self._live
         quick = replace(config, linger_ms=0)  # messages waited for company in their buckets
         self._sender = Sender(source, quick, self._crew, connect, log.warning, by_name=True, live=live)
@@ -64,21 +66,6 @@ class Feeder:
             self._zookeeper.changed = self._sender.leaders.ask
         self._sender.start()
         self._crew.spawn("linger", self._linger)
-
-    def _source(self) -> ZookeeperSource | None:
-        config = self._config
-        if not config.zookeeper_connect:
-            return None
-        from producer.zookeeper import ZookeeperSource  # here: who has a list of brokers needs no kazoo
-
-        return ZookeeperSource(
-            config.zookeeper_connect,
-            config.zookeeper_session_ms,
-            config.zookeeper_connection_ms,
-            config.access,
-            self._dialect,
-            self._links,
-        )
 
     def _live(self) -> frozenset[int]:
         assert self._zookeeper is not None
@@ -122,7 +109,7 @@ class Feeder:
     def _submit(self, bucket: Bucket) -> None:
         config, tp = self._config, bucket.tp
         codec = codec_of(config, tp.topic)
-        limit = limit_of(self._dialect, codec, config.batch_bytes, config.message_max_bytes)
+        limit = limit_of(self._dialect, codec, config.batch_bytes, self._largest)
         rows, sizes = bucket.rows, bucket.sizes
         at = 0
         for part in parts(tp, rows, self._dialect, codec, limit, sizes):
@@ -159,7 +146,7 @@ class Feeder:
     def _route(self, topic: str, view: ClusterView) -> Route:
         ids = view.partitions(topic)
         led = [partition for partition in ids if view.topics[topic][partition].leader is not None]
-        most = UNBOUNDED if codec_of(self._config, topic) else self._config.message_max_bytes
+        most = UNBOUNDED if codec_of(self._config, topic) else self._largest
         return Route(topic, ids, led or ids, ENTRY_OVERHEAD[self._dialect.magic], most, {})
 
     def _tried(self, tries: int) -> bool:
@@ -183,6 +170,7 @@ class Feeder:
             self._alive()
             if now() >= deadline:
                 return self._buckets.counts.pending
+        self._sender.proven(max(0.0, min(SIGN_OF_LIFE_S, deadline - now())))
         self._alive()
         return 0
 
@@ -248,8 +236,8 @@ class _Ticket:
     def reached(self, resume_at: int) -> None:
         raise AssertionError(f"a part without source positions cannot have reached {resume_at}")
 
-    def stored(self, count: int, offset: int | None) -> None:
-        self._settle(count, offset, None)
+    def stored(self, count: int, offset: int | None, sure: bool) -> None:
+        self._settle(count, offset, None, sure)
 
     def skipped(self, reason: Exception) -> None:
         self._settle(1, None, reason)
@@ -260,7 +248,7 @@ class _Ticket:
     def failed(self, reason: Exception, resume_at: int | None) -> None:
         self._settle(self.end - self.at, None, reason)
 
-    def _settle(self, count: int, offset: int | None, error: Exception | None) -> None:
+    def _settle(self, count: int, offset: int | None, error: Exception | None, sure: bool = True) -> None:
         begin, self.at = self.at, min(self.at + count, self.end)
         if begin < self.at:
-            self._feeder.settled(self, Verdict(begin, self.at, offset, error))
+            self._feeder.settled(self, Verdict(begin, self.at, offset, error, sure))

@@ -48,19 +48,22 @@ class Promise:
     def delivery(self) -> Delivery:
         return Delivery(self.bucket, 0)
 
-    def settle(self, offset: int | None, error: Exception | None, tp: TopicPartition | None = None) -> Called | None:
+    def settle(
+        self, offset: int | None, error: Exception | None, tp: TopicPartition | None = None, sure: bool = True
+    ) -> Called | None:
         """Who is to be called; None: it was settled before."""
         with self.bucket.lock:
             if self.bucket.verdicts:
                 return None
             self.bucket.tp = tp or self.bucket.tp
-            called = self.bucket.settle(Verdict(0, 1, offset, error))
+            called = self.bucket.settle(Verdict(0, 1, offset, error, sure))
         return called if self._listener is None else [(self._listener, self.delivery), *called]
 
     def __call__(self, delivery: Delivery) -> Called:
         """As the listener of the message that was made of the item, in the hub: who is to be called."""
-        offset = None if delivery.error is not None else delivery.result(0).offset
-        return self.settle(offset, delivery.error, delivery.tp) or []
+        stored = None if delivery.error is not None else delivery.result(0)
+        offset, sure = (None, True) if stored is None else (stored.offset, stored.acknowledged)
+        return self.settle(offset, delivery.error, delivery.tp, sure) or []
 
 
 class CallbackHandler:

@@ -1,6 +1,7 @@
 """Numbers of producers for Prometheus, through prometheus-client's registry; off unless metrics.enable is set.
 
     producer_messages_sent_total, _acked_total, _failed_total       sent = acked + failed + pending
+    producer_messages_unacknowledged_total, _maybe_lost_total       of acked: only sent; and what may be lost of that
     producer_messages_pending, producer_bytes_pending
     producer_requests_total, producer_retries_total
     producer_unknown_outcomes_total         batches whose answer never came: sent again, and perhaps stored twice
@@ -58,7 +59,7 @@ class ProducerMetrics:
         """What a scrape gets of it."""
         look, client = self._look(), [self._client]
         counts = look.counts
-        for name in ("sent", "acked", "failed", "pending"):
+        for name in ("sent", "acked", "failed", "pending", "unacknowledged", "maybe_lost"):
             families[f"producer_messages_{name}"].add_metric(client, getattr(counts, name))
         families["producer_bytes_pending"].add_metric(client, counts.pending_bytes)
         if look.counters is not None:
@@ -85,6 +86,8 @@ def _families() -> Families:
             core.CounterMetricFamily("producer_messages_sent", "Messages queued.", labels=client),
             core.CounterMetricFamily("producer_messages_acked", "Messages stored.", labels=client),
             core.CounterMetricFamily("producer_messages_failed", "Messages not stored.", labels=client),
+            core.CounterMetricFamily("producer_messages_unacknowledged", "Of acked: only sent.", labels=client),
+            core.CounterMetricFamily("producer_messages_maybe_lost", "Sent; then the link broke.", labels=client),
             core.GaugeMetricFamily("producer_messages_pending", "Messages not settled yet.", labels=client),
             core.GaugeMetricFamily("producer_bytes_pending", "Bytes not settled yet.", labels=client),
             core.CounterMetricFamily("producer_requests", "Requests sent.", labels=client),

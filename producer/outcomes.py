@@ -19,9 +19,10 @@ from kafkawire.model import Broker, TopicPartition
 from producer.batches import Batches
 from producer.errors import TooLarge, Undeliverable
 from producer.pieces import Batch, Item, Piece, before, position, split_into
-from producer.troubles import Troubles, why_waiting
+from producer.troubles import Troubles, away, why_waiting
 from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes
 
+TOO_LARGE = 10  # MessageSizeTooLarge
 NEVER = frozenset({17, 29})  # metadata errors of a topic that waiting does not cure
 
 
@@ -36,8 +37,11 @@ class Skipping(Protocol):
 class Counting(Protocol):
     """A ticket that hears of its messages as they are stored, in order; done() or failed() comes after."""
 
-    def stored(self, count: int, offset: int | None) -> None:
-        """The next `count` messages; offset: of the first of them, None where the broker did not say."""
+    def stored(self, count: int, offset: int | None, sure: bool) -> None:
+        """The next `count` messages; offset: of the first of them, None where the broker did not say.
+
+        Not sure: they were sent, and nobody acknowledges them.
+        """
         ...
 
 
@@ -74,6 +78,7 @@ class Counters:
     retries: int = 0
     unknown: int = 0
     failed: int = 0
+    maybe_lost: int = 0  # messages that count as sent, and whose link broke before it gave another sign of life
     errors: Counter[int] = field(default_factory=Counter)
 
 
@@ -114,8 +119,26 @@ class Outcomes:
         self.counters.unknown += 1
         self._again(batch, reason, now, Verdict.AGAIN)
 
-    def stored(self, batch: Batch, now: float, base_offset: int = -1) -> None:
-        """base_offset: of its first message; negative: nobody said."""
+    def suspect(self, batch: Batch, reason: LinkLost, now: float) -> None:
+        """The link was closed when it was this one's turn: a broker that does not answer refuses in this way.
+
+        Or it died just then: it takes several times in a row until the batch is given up.
+        """
+        self.counters.unknown += 1
+        said = f"{batch.tp}: its broker closed the link when this was sent, as it does with what it refuses ({reason})"
+        self._check(batch, Undeliverable(said), str(batch.tp), now)
+
+    def oversize(self, batch: Batch, broker: Broker, now: float) -> None:
+        """It was not sent, because the broker would drop it without a word."""
+        self._split(batch, TOO_LARGE, broker, now)
+
+    def maybe_lost(self, count: int, reason: LinkLost) -> None:
+        """So many messages were sent and are not acknowledged by anybody; then their link broke."""
+        self.counters.maybe_lost += count
+        self._events(f"{reason}; {count} messages that were sent over it before may be lost")
+
+    def stored(self, batch: Batch, now: float, base_offset: int = -1, sure: bool = True) -> None:
+        """base_offset: of its first message; negative: nobody said.  Not sure: nobody acknowledges it."""
         self._batches.settled(batch)
         self.counters.messages += batch.count
         self.counters.bytes += batch.size
@@ -124,7 +147,7 @@ class Outcomes:
         for piece in batch.pieces:
             ticket, offset = piece.item.ticket, base_offset if base_offset >= 0 else None
             if isinstance(ticket, Counting) and not piece.item.over:
-                ticket.stored(piece.part.count, offset)
+                ticket.stored(piece.part.count, offset, sure)
             elif isinstance(ticket, Placing) and not piece.item.over:
                 ticket.placed(piece.part.count, offset, exact)
             base_offset += piece.part.count if base_offset >= 0 else 0
@@ -266,7 +289,7 @@ class Outcomes:
         if head is None:
             return False
         code = view.errors.get(tp.topic, 0)
-        known = tp.partition in view.topics.get(tp.topic, {})
+        known = tp.partition in view.topics.get(tp.topic, {}) or away(tp, view)
         if code in NEVER:
             self._end(head.item, BrokerError(code, str(tp)), head.item.reached)
             return False

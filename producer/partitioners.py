@@ -70,6 +70,8 @@ def default_partitioner_07(key: object, partitions: int) -> int:
 
 def default_of(dialect: Dialect) -> Callable[[object, int], int]:
     """What kafka.producer.DefaultPartitioner is in that release."""
+    if dialect.negates_hashes:
+        return default_partitioner_07
     return masking_partitioner if dialect.masks_hashes else default_partitioner
 
 

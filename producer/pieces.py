@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 
 from kafkawire.errors import CorruptMessage
-from kafkawire.model import Part, Ticket, TopicPartition
+from kafkawire.model import Part, Run, Ticket, TopicPartition
 
 
 @dataclass(eq=False, slots=True)
@@ -43,6 +43,14 @@ class Piece:
     def size(self) -> int:
         return len(self.part.entries)
 
+    def exceeds(self, limit: int, messages: ModuleType) -> bool:
+        """Whether one of its entries is larger than that; messages: of the dialect."""
+        if self.size <= limit:
+            return False
+        run = Run(0, self.size, self.part.codec, self.part.magic, self.part.count, self.size)
+        view = memoryview(self.part.entries)
+        return any(cut.end - cut.begin > limit for cut in messages.READER.cut(view, run, limit))
+
 
 @dataclass(eq=False, slots=True)
 class Batch:
@@ -62,6 +70,11 @@ class Batch:
     @property
     def tries(self) -> int:
         return max(piece.tries for piece in self.pieces)
+
+    @property
+    def refused(self) -> bool:
+        """Whether anything in it was refused the last time."""
+        return any(piece.refusals for piece in self.pieces)
 
     def buffers(self) -> list[bytes | memoryview]:
         return [piece.part.entries for piece in self.pieces]

@@ -45,8 +45,14 @@ class Plugins:
             if config.key_encoder
             else self._encode
         )
+        spoken = dialect(config.version)
+        if partitioner is not None and not (spoken.describes_itself or config.zookeeper_connect):
+            raise LocalError(
+                f"a partitioner needs zookeeper.connect: of a broker list alone Kafka {spoken.release} has no "
+                "partitions to choose from, and keys are ignored"
+            )
         self._partition = partitioner or (
-            default_of(dialect(config.version))
+            default_of(spoken)
             if config.partitioner == DEFAULT
             else loaded("partitioner.class", config.partitioner, PARTITIONERS, "partition")
         )

@@ -29,6 +29,7 @@ from groundwork.crew import Event, now
 from groundwork.hub import OwnThread, Which, pick_hub
 from groundwork.options import load
 from kafkawire.dialects import dialect
+from kafkawire.errors import LinkLost
 from kafkawire.model import PartitionId
 from producer import forks
 from producer.buckets import Buckets, Counts, chunks
@@ -101,6 +102,7 @@ class Producer:
         self._metrics = ProducerMetrics(config.client_id, self._look) if config.metrics_enable else None
         self._starting = threading.Lock()
         self._started = self._closed = self._forked = False
+        self._told_lost = 0  # of counts.maybe_lost
         self._resting = True  # not started, closed or forked: send() has to look
         forks.watch(self)
 
@@ -280,11 +282,18 @@ class Producer:
     def _report(self, left: int, timeout_s: float) -> None:
         failed, first = self._buckets.failures()
         failed -= left if self._closed else 0  # close() has failed those that are left, too
-        if failed <= 0 and not left:
+        lost = self.counts.maybe_lost - self._told_lost
+        self._told_lost += lost
+        if failed <= 0 and not left and not lost:
             return
         told = f"{failed} messages were not stored; the first reason: {first}" if failed > 0 else ""
+        gone = ""
+        if lost:
+            gone = f"{lost} messages may be lost: they were sent, nobody acknowledges them, and their connection broke"
         late = f"{left} messages are not acknowledged after {timeout_s:g} s" if left else ""
-        raise SendFailed("; ".join(filter(None, (told, late))), first or TimeoutError(late))
+        raise SendFailed(
+            "; ".join(filter(None, (told, late, gone))), first or (TimeoutError(late) if late else LinkLost(gone))
+        )
 
     def _at_exit(self) -> None:
         """In the hub, when the interpreter ends."""
@@ -311,6 +320,8 @@ class Producer:
     def counts(self) -> Counts:
         """Messages so far: sent = acked + failed + pending."""
         counts = self._buckets.counts
+        if self._started and self._feeder.counters.maybe_lost:
+            counts = replace(counts, maybe_lost=self._feeder.counters.maybe_lost)
         if self._front is None:
             return counts
         queue = self._front.queue

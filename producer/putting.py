@@ -17,7 +17,7 @@ from kafkawire.model import PartitionId
 from producer.buckets import Buckets, Route
 from producer.config import ProducerConfig
 from producer.delivery import Deliveries, Delivery, Listener, Row
-from producer.errors import PartitionerFailed, QueueFull, Undeliverable
+from producer.errors import NotSent, PartitionerFailed, QueueFull, Undeliverable
 from producer.feeder import STEP_S, Feeder
 from producer.messages import check_topic
 from producer.plugins import Plugins
@@ -31,6 +31,10 @@ class Putting:
     ) -> None:
         self._config = config
         self._stamped = dialect.magic > 0
+        self._keys, self._nulls = dialect.has_keys, dialect.has_nulls
+        self._release, self._payload_only = dialect.release, dialect.measures_payload
+        # Of a list of brokers that describe nothing there is no partition to choose from: keys are ignored (as in 0.7).
+        self._chooses = dialect.describes_itself or bool(config.zookeeper_connect)
         self._plugins = plugins
         self._buckets = buckets
         self._hub = hub
@@ -50,15 +54,17 @@ class Putting:
         route = self._buckets.route(topic) or self._route(topic)
         plugins = self._plugins
         data = value if type(value) is bytes and plugins.takes_bytes else plugins.encoded(topic, value)
+        if data is None and not self._nulls:
+            raise self._null(topic)
         size = route.overhead + (len(data) if data is not None else 0)
         name: bytes | None = None
-        if key is not None:
+        if key is not None and self._keys:
             name = plugins.encoded_key(topic, key)
             size += len(name) if name is not None else 0
         if partition is not None or key is not None or partition_key is not None:
             partition = self._choose(route, key if partition_key is None else partition_key, partition)
         if size > route.most:
-            raise self._too_large(topic, size)
+            raise self._too_large(route, size)
         row = (name, data, self._stamp() if self._stamped else None)
         delivery = self._buckets.put(route, partition, row, size, listener)
         if delivery is not None:
@@ -71,20 +77,26 @@ class Putting:
     def put_values(self, topic: str, values: list[Any], deliveries: Deliveries) -> None:
         """Messages without keys, all to one partition.  Raises as Producer.send()."""
         route = self._route(topic)
-        data = self._plugins.encoded_all(topic, values)
+        data = self._encoded_all(topic, values)
         rows: list[Row] = list(zip(repeat(None), data, repeat(self._stamp())))
         self._put_all(route, None, rows, [route.overhead + len(value or b"") for value in data], deliveries)
 
     def put_pairs(self, topic: str, values: list[Any], keys: list[Any], deliveries: Deliveries) -> None:
         """Messages with keys (None: without one), as many of these.  Raises as Producer.send()."""
         route = self._route(topic)
-        self._put_keyed(route, self._plugins.encoded_all(topic, values), keys, deliveries)
+        self._put_keyed(route, self._encoded_all(topic, values), keys, deliveries)
+
+    def _encoded_all(self, topic: str, values: list[Any]) -> Sequence[bytes | None]:
+        data = self._plugins.encoded_all(topic, values)
+        if not self._nulls and None in data:
+            raise self._null(topic)
+        return data
 
     def _put_all(
         self, route: Route, partition: PartitionId | None, rows: list[Row], sizes: list[int], deliveries: Deliveries
     ) -> None:
         if max(sizes) > route.most:
-            raise self._too_large(route.topic, max(sizes))
+            raise self._too_large(route, max(sizes))
         deadline = self._deadline()
         while rows:
             done = self._buckets.put_many(route, partition, rows, sizes, deliveries)
@@ -97,7 +109,7 @@ class Putting:
     def _put_keyed(self, route: Route, data: Sequence[bytes | None], keys: list[Any], deliveries: Deliveries) -> None:
         """Message by message: neighbours may go to different partitions, and deliveries keep the order given."""
         for value, key in zip(data, keys, strict=True):
-            name = None if key is None else self._plugins.encoded_key(route.topic, key)
+            name = None if key is None or not self._keys else self._plugins.encoded_key(route.topic, key)
             partition = None if key is None else self._choose(route, key, None)
             size = route.overhead + len(name or b"") + len(value or b"")
             self._put_all(route, partition, [(name, value, self._stamp())], [size], deliveries)
@@ -109,8 +121,11 @@ class Putting:
             route = self._hub.call(self._feeder.until_known, topic)
         return route
 
-    def _choose(self, route: Route, key: Any, partition: PartitionId | None) -> PartitionId:
+    def _choose(self, route: Route, key: Any, partition: PartitionId | None) -> PartitionId | None:
+        """None: that of messages without a key.  Raises PartitionerFailed."""
         ids = route.ids
+        if partition is None and not self._chooses:
+            return None
         if partition is not None:
             if partition not in ids:
                 raise PartitionerFailed(f"{route.topic}/{partition}: topic {route.topic} has {len(ids)} partitions")
@@ -120,9 +135,15 @@ class Putting:
     def _stamp(self) -> int | None:
         return int(time.time() * 1000) if self._stamped else None
 
-    def _too_large(self, topic: str, size: int) -> Undeliverable:
-        most = self._config.message_max_bytes
-        return Undeliverable(f"{topic}: a message of {size} bytes is larger than message.max.bytes ({most})")
+    def _too_large(self, route: Route, size: int) -> Undeliverable:
+        head = route.overhead if self._payload_only else 0
+        most = route.most - head
+        return Undeliverable(
+            f"{route.topic}: a message of {size - head} bytes is larger than message.max.bytes ({most})"
+        )
+
+    def _null(self, topic: str) -> NotSent:
+        return NotSent(f"topic {topic}: a message of Kafka {self._release} cannot be null; nothing was sent")
 
     def _deadline(self) -> float | None:
         wait_s = self._config.enqueue_timeout_ms / 1000

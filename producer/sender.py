@@ -25,6 +25,8 @@ from producer.lane import Lane, Shared
 from producer.leaders import Leaders, Metadata
 from producer.outcomes import Counters, Outcomes
 
+SIGN_OF_LIFE_S = 1.0  # at the end, for brokers that never answer
+
 
 def nothing(_: str) -> None:
     """Events nobody wants to hear of."""
@@ -62,6 +64,7 @@ class Sender:
         self._live = live
         self._empty = Event()
         self._empty.set()
+        self._moved = Event()
         self._started = self._closed = False
 
     @property
@@ -117,6 +120,17 @@ class Sender:
         self._settled()
         return bool(self._empty.wait(timeout_s))
 
+    def proven(self, timeout_s: float) -> bool:
+        """Until each broker that never answers has shown a sign of life after all that was sent to it, or its link is
+        over and what may be lost is counted; False: not within the time."""
+        until = now() + timeout_s
+        while any(lane.unproved for lane in self._lanes.values()):
+            self._moved.clear()
+            if now() >= until:
+                return False
+            self._moved.wait(until - now())
+        return True
+
     def drop(self, unwanted: Callable[[Part, Ticket], bool]) -> int:
         """Forget the parts that are unwanted, and tell how many; their tickets are told nothing.
 
@@ -133,6 +147,7 @@ class Sender:
     def close(self, timeout_s: float) -> int:
         """Flush within the time, then end; how many parts are left.  Their tickets are told nothing."""
         self.flush(timeout_s)
+        self.proven(SIGN_OF_LIFE_S)
         self._closed = True
         self.leaders.close()
         for lane in self._lanes.values():
@@ -182,6 +197,7 @@ class Sender:
 
     def _settled(self) -> None:
         """Something is over: others may go, or all of it is done."""
+        self._moved.set()
         if self._batches:
             self._wake_all()
         else:

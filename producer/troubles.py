@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, LinkLost, error_info
-from kafkawire.model import TopicPartition
+from kafkawire.model import BrokerPartition, TopicPartition
 
 
 @dataclass(slots=True)
@@ -47,12 +47,22 @@ class Troubles:
             )
 
 
+def away(tp: TopicPartition, view: ClusterView) -> bool:
+    """Whether tp belongs to a broker that is not there now: its partitions come back with it."""
+    if not isinstance(tp.partition, BrokerPartition):
+        return False
+    there = view.topics.get(tp.topic, {})
+    return not any(isinstance(p, BrokerPartition) and p.broker == tp.partition.broker for p in there)
+
+
 def why_waiting(tp: TopicPartition, view: ClusterView) -> str:
     """What the target lacks, by its view, for tp to flow; and what helps."""
     if tp.topic not in view.topics:
         code = view.errors.get(tp.topic, 0)
         said = f" ({error_info(code).name})" if code else ""
         return f"{tp}: the target has no topic {tp.topic}{said}; create it there"
+    if isinstance(tp.partition, BrokerPartition) and away(tp, view):
+        return f"{tp}: broker {tp.partition.broker} is not there, and the partition is its own"
     partitions = view.partitions(tp.topic)
     if tp.partition not in partitions:
         return f"{tp}: the target's topic {tp.topic} has {len(partitions)} partitions; add partitions there"

@@ -4,7 +4,9 @@
     a topic, or partitions, appear    watched at /brokers/topics and at each topic that is produced to
     a leader changes                  the next answer says so, and the states are read anew
 
-A topic that ZooKeeper does not know is asked for by name at a broker, which creates it where brokers do that.
+A topic that ZooKeeper does not know is asked for by name at a broker, which creates it where brokers do that.  Where
+partitions belong to brokers (0.7), such a topic has partition 0 of each live broker: they create it when something
+comes.  What was begun so is kept beside what the brokers then register, as the original's running producer keeps it.
 Everything here belongs to one hub.
 """
 
@@ -22,9 +24,10 @@ from groundwork.crew import deadline, kazoo_handler, tls_context
 from groundwork.tls import TlsUnusable
 from groundwork.zkaccess import Access
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
-from kafkawire.cluster.view import ClusterView
+from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.cluster.zookeeper import BROKERS, TOPICS, read_topics, read_view
 from kafkawire.errors import LocalError, WireError
+from kafkawire.model import BrokerPartition
 from kafkawire.net.links import Links
 
 if TYPE_CHECKING:
@@ -65,6 +68,7 @@ class ZookeeperSource:
         self._trouble = ""  # why the last connection was not made
         self._zk: Any = None
         self._watched: set[str] = set()
+        self._new: dict[str, frozenset[int]] = {}  # topics and the brokers that had not registered them
         self._closed = False
 
     def read(self, topics: Sequence[str] | None) -> ClusterView:
@@ -82,8 +86,25 @@ class ZookeeperSource:
         except (KazooException, TimeoutError) as exc:
             raise ZookeeperAway(f"ZooKeeper at {self._connect}: {type(exc).__name__}: {exc}") from exc
         self.brokers = frozenset(view.brokers)
+        if self.dialect.partitions_by_broker:
+            return self._with_new(names if topics is not None else list(self._new), view)
         missing = [name for name in names if not view.topics.get(name)]
         return view.merged(self._named(missing, view)) if missing else view
+
+    def _with_new(self, topics: Sequence[str], view: ClusterView) -> ClusterView:
+        """The view, and in it partition 0 of live brokers for topics that no broker has registered, or had not."""
+        if not view.brokers:
+            raise Unreachable(f"no broker is registered in ZooKeeper at {self._connect}")
+        for topic in topics:
+            if not view.topics.get(topic):
+                self._new[topic] = self._new.get(topic, frozenset()) | self.brokers
+        begun = {
+            topic: {BrokerPartition(b, 0): PartitionView(b, (b,), (b,)) for b in sorted(brokers & self.brokers)}
+            for topic, brokers in self._new.items()
+            if topic in topics
+        }
+        kept = {topic: {**partitions, **view.topics.get(topic, {})} for topic, partitions in begun.items()}
+        return ClusterView(view.brokers, {**view.topics, **kept}, view.errors)
 
     def _named(self, topics: Sequence[str], view: ClusterView) -> ClusterView:
         """What a broker says of topics that ZooKeeper does not have: naming them may create them."""
@@ -132,9 +153,14 @@ class ZookeeperSource:
                 zk.ChildrenWatch(path, self._listener())
         for topic in topics:
             path = f"{TOPICS}/{topic}"
-            if path not in self._watched:
+            if path in self._watched:
+                continue
+            if not self.dialect.partitions_by_broker:
                 self._watched.add(path)
                 zk.DataWatch(path, self._listener())
+            elif zk.exists(path) is not None:  # until then the list of topics tells
+                self._watched.add(path)
+                zk.ChildrenWatch(path, self._listener())
 
     def _listener(self) -> Callable[..., bool]:
         calls = 0

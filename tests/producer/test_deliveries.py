@@ -37,7 +37,10 @@ def test_a_delivery_tells_where_its_message_is_stored(codec: str):
 
 def test_without_acknowledgements_nobody_knows_the_offset():
     with FakeCluster({"t": 1}) as cluster, Producer(config_of(cluster, acks=0)) as producer:
-        assert producer.send("t", b"v").result(WAIT_S) == Stored(T0, None)
+        delivery = producer.send("t", b"v")
+        assert delivery.result(WAIT_S) == Stored(T0, None, acknowledged=False)
+        assert delivery.state == "sent, not acknowledged"
+        assert (producer.counts.acked, producer.counts.unacknowledged) == (1, 1)
 
 
 def test_a_delivery_that_failed_has_the_reason_and_the_message():
