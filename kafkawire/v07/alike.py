@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from kafkawire import neighbours
 from kafkawire.neighbours import FEW, alike
 from kafkawire.primitives import Bytes
 from kafkawire.v07.layout import CODEC, ENTRY_OVERHEAD, HEAD, LOG_OVERHEAD, MAGIC_1, nonsense
 
+_MANY = 32  # entries: for less, one checksum over all of them costs more than it saves
 _PIECE = 128 << 10  # bytes looked at at once: they stay in the processor's cache
 
 
@@ -69,17 +70,18 @@ def hop(buffer: Bytes, at: int, magic: int, limit: int) -> tuple[int, int]:
     return at, entries
 
 
-def rows(data: Bytes, found: Alike) -> Iterator[tuple[int, bytes]]:
-    """(checksum, payload) of each."""
-    return _struct(found.overhead - 4, found.value_size).iter_unpack(memoryview(data)[found.begin : found.end])
+def values(data: Bytes, found: Alike) -> list[bytes]:
+    """Their payloads."""
+    return neighbours.column(f"{found.overhead}x{found.value_size}s", memoryview(data)[found.begin : found.end])
 
 
-def are_right(data: Bytes, found: Alike) -> bool:
+def are_right(data: bytes, found: Alike) -> bool:
     """Whether all their checksums are."""
-    crc32 = zlib.crc32
-    return not [crc for crc, value in rows(data, found) if crc32(value) != crc]
+    crc_at = found.overhead - 4
+    if found.count >= _MANY:
+        return neighbours.are_right(data, found.begin, found.step, found.count, crc_at)
+    crc32, rows = zlib.crc32, _struct(f">{crc_at}xI{found.value_size}s")
+    return all(crc32(value) == crc for crc, value in rows.iter_unpack(memoryview(data)[found.begin : found.end]))
 
 
-@lru_cache(maxsize=256)
-def _struct(crc_at: int, size: int) -> struct.Struct:
-    return struct.Struct(f">{crc_at}xI{size}s")
+_struct = lru_cache(maxsize=256)(struct.Struct)

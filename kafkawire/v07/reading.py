@@ -10,9 +10,9 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from kafkawire.errors import CorruptMessage, RemoteError
-from kafkawire.model import Message, MessageSet, PartitionId, Run
+from kafkawire.model import Message, MessageSet, PartitionId, Run, made
 from kafkawire.primitives import Bytes
-from kafkawire.v07.alike import find, rows
+from kafkawire.v07.alike import are_right, find, values
 from kafkawire.v07.layout import ENTRY_OVERHEAD, HEADS, LENGTH, LOG_OVERHEAD
 from kafkawire.v07.scanning import AGAIN
 from kafkawire.v07.wrappers import OPEN_LIMIT, Wrapper, opened, wrapper
@@ -62,22 +62,29 @@ def _plain(walk: Walk, data: bytes, magic: int, base: int, first: int) -> Genera
     """
     topic, partition, start, check = walk.topic, walk.partition, walk.start, walk.check_crcs
     unpack, crc32, overhead = HEADS[magic].unpack_from, zlib.crc32, ENTRY_OVERHEAD[magic]
+    new = object.__new__
     at, end, one_by_one = 0, len(data), 0  # up to the last they are not alike
     while at + overhead <= end:
         if at >= one_by_one:
             same = find(data, at, end, magic)
-            if same is not None:
+            if same is not None and (not check or are_right(data, same)):
                 here, step = first + at, same.step
-                for crc, value in rows(data, same):
+                for value in values(data, same):
                     behind = here + step
                     if behind > start:
-                        if check and crc32(value) != crc:
-                            raise bad_crc(value, crc, base + here - first, here)
-                        yield Message(topic, partition, here, None, value, None, None, None, behind)
+                        message = new(Message)  # made() without a call
+                        message.topic = topic
+                        message.partition = partition
+                        message.offset = here
+                        message.value = value
+                        message.resume_at = behind
+                        message.key = message.timestamp_ms = message.timestamp_type = None
+                        message.headers = message.handed = None
+                        yield message
                     here = behind
                 at = one_by_one = same.end
                 continue
-            one_by_one = at + AGAIN
+            one_by_one = at + AGAIN if same is None else same.end  # what is damaged there is found one by one
         length, crc = unpack(data, at)
         after = at + LOG_OVERHEAD + length
         if after > end:
@@ -86,7 +93,7 @@ def _plain(walk: Walk, data: bytes, magic: int, base: int, first: int) -> Genera
             value = data[at + overhead : after]
             if check and crc32(value) != crc:
                 raise bad_crc(value, crc, base + at, first + at)
-            yield Message(topic, partition, first + at, None, value, None, None, None, first + after)
+            yield made(topic, partition, first + at, None, value, None, None, first + after)
         at = after
     return at
 
@@ -120,7 +127,7 @@ def opened_messages(walk: Walk, buffer: Bytes, run: Run) -> Iterator[Message]:
 
 
 def _inner(walk: Walk, at: int, value: bytes, resume_at: int) -> Message:
-    return Message(walk.topic, walk.partition, at, None, value, None, None, None, resume_at)
+    return made(walk.topic, walk.partition, at, None, value, None, None, resume_at)
 
 
 def within(damage: RemoteError, wrapper_at: int, offset: int) -> CorruptMessage:
@@ -138,7 +145,15 @@ def _inside(walk: Walk, outer: Wrapper, depth: int, left: list[int]) -> Iterator
             yield from _inside(walk, wrapper(data, run.begin, run.end, walk.check_crcs), depth + 1, left)
             continue
         at, unpack, overhead = run.begin, HEADS[run.magic].unpack_from, ENTRY_OVERHEAD[run.magic]
+        one_by_one = at
         while at < run.end:
+            if at >= one_by_one:
+                same = find(data, at, run.end, run.magic)
+                if same is not None and (not walk.check_crcs or are_right(data, same)):
+                    yield from values(data, same)
+                    at = one_by_one = same.end
+                    continue
+                one_by_one = at + AGAIN if same is None else same.end
             length, crc = unpack(data, at)
             after = at + LOG_OVERHEAD + length
             value = data[at + overhead : after]

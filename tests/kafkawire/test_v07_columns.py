@@ -201,3 +201,21 @@ def test_what_gathers_columns_takes_those_of_0_7(compiled: Kernels) -> None:
         gathered = gather_by(form, [Part(found, 0, 500)], Field.VALUE)
         assert (bytes(gathered.data), gathered.nulls) == (b"".join(values), 0)
         assert gather_by(form, [Part(found, 0, 500)], Field.KEY).nulls == 500
+
+
+@pytest.mark.parametrize("magic", [-1, -2])
+@pytest.mark.parametrize("size", [0, 1, 9])
+def test_any_bit_among_many_that_are_alike_is_found(compiled: Kernels, magic: int, size: int) -> None:
+    """Neighbours are checked by one checksum over all of them."""
+    data = encode([row(b"%0*d" % (size, n) if size else b"") for n in range(40)], 0, magic)
+    step = len(data) // 40
+    for at in range(len(data)):
+        if at % step < 7 + magic:
+            continue  # length, magic, attributes: no checksum covers them
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << at % 8
+        whole = message_set("t", ID, 0, memoryview(damaged), None)[0]
+        for form in (compiled, None):
+            found = index_by(form, whole)
+            assert (len(found), found.resume_at) == (at // step, at // step * step)
+        assert sum(1 for _ in until_damage(whole)) == at // step

@@ -15,6 +15,7 @@ from kafkawire.errors import CorruptMessage, LocalError, UnknownMagic
 from kafkawire.model import BrokerPartition, Message, MessageSet, Part, Run, TopicPartition
 from kafkawire.v07 import messages as m
 from kafkawire.v07.messages import Row, Scan, check, encode, message_set, scan, split
+from tests.kafkawire.wire_vectors07 import exchanges
 
 ID = BrokerPartition(1, 0)
 TP = TopicPartition("t", ID)
@@ -463,3 +464,20 @@ def test_overheads_are_by_format() -> None:
         assert len(encode([row(b"abc")], 0, magic)) == m.ENTRY_OVERHEAD[magic] + 3
     assert fetched(entry(b"a", magic=0)).format == -2
     assert fetched(entry(b"a", magic=0) + entry(b"b")).format == -1
+
+
+@pytest.mark.parametrize(
+    ("name", "offsets", "values"),
+    [
+        ("fetch_plain", [15, 25, 41], [b"hello", b"", "wörld".encode()]),
+        ("fetch_gzip", [0, 0, 59], [b"g1", b"g2", b"g3"]),
+        ("fetch_snappy", [0, 0, 65], [b"s1", b"s2", b"s3"]),
+    ],
+)
+def test_an_original_s_answers_are_read_as_its_own_iterator_read_them(
+    name: str, offsets: list[int], values: list[bytes]
+) -> None:
+    (exchange,) = (each for each in exchanges() if each.name == name)
+    found = read(exchange.response[6:])
+    assert [message.resume_at for message in found] == offsets
+    assert [message.value for message in found] == values
