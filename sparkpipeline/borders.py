@@ -27,6 +27,7 @@ from sparkpipeline.times import fetched
 
 LARGEST = 1 << 20  # bytes of an entry: brokers of 0.7.2 take 1,000,000, unless max.message.size says otherwise
 NEAR = 4 << 20
+LOOK_BYTES = 64 << 10
 MOST_BYTES = 64 << 20  # of a fetch
 
 Border = Callable[[TopicPartition, int, int, int], int]
@@ -50,6 +51,16 @@ class Borders:
         if at - known <= max(NEAR, self._largest):
             return min(self._walked(tp, known, at), until)
         return min(self._synced(tp, at, until), until)
+
+    def begins(self, tp: TopicPartition, at: int) -> bool:
+        """Whether an entry begins there, as far as its checksum and what follows it tell.  Raises as __call__."""
+        size = LOOK_BYTES
+        while True:
+            buffer = self._fetched(tp, at, size).buffer
+            found: int | None = self._brokers.dialect.messages.next_border(buffer)
+            if found == 0 or found is not None or len(buffer) < size or size >= MOST_BYTES:
+                return found == 0
+            size *= 4
 
     # ---- near ----------------------------------------------------------------------------------------------------
 

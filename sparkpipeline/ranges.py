@@ -59,6 +59,11 @@ def partition_key(partition: PartitionId) -> int | str:
     return partition if isinstance(partition, int) else str(partition)
 
 
+def unit_of(partition: PartitionId) -> str:
+    """What the difference of two offsets of it is, for people."""
+    return "bytes" if isinstance(partition, BrokerPartition) else "messages"
+
+
 def parse_ranges(text: str) -> list[OffsetRange]:
     """The ranges of such a list.  Raises OptionRefused, naming the entry."""
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from groundwork.javaregex import to_python
 from kafkawire.cluster.view import ClusterView
-from kafkawire.model import TopicPartition
+from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import NoLeader, UnknownPartition
@@ -17,8 +17,10 @@ from sparkpipeline.load.options import LoadConfig
 from sparkpipeline.load.planning import Log
 from sparkpipeline.load.plans import Positions, in_order
 from sparkpipeline.protocol import resolve_release
+from sparkpipeline.registry import Registry
 from sparkpipeline.zookeeper import bootstrap_of, zookeeper_of
 
+Addresses = tuple[tuple[str, int], ...]
 INTERNAL = "__consumer_offsets"  # no pattern chooses it
 
 
@@ -46,18 +48,38 @@ def connected(config: LoadConfig) -> Iterator[Cluster]:
         with _reached(config, config.bootstrap, None) as cluster:
             yield cluster
         return
-    with zookeeper_of(config) as zk, _reached(config, config.bootstrap or bootstrap_of(zk), zk) as cluster:
-        yield cluster
+    with zookeeper_of(config) as zk:
+        spoken = config.spoken
+        if spoken is not None and not spoken.describes_itself:
+            with _registered(config, Registry(config, spoken), zk) as cluster:
+                yield cluster
+            return
+        with _reached(config, config.bootstrap or bootstrap_of(zk), zk) as cluster:
+            yield cluster
 
 
 @contextmanager
-def _reached(config: LoadConfig, bootstrap: tuple[tuple[str, int], ...], zk: Any | None) -> Iterator[Cluster]:
+def _registered(config: LoadConfig, registry: Registry, zk: Any) -> Iterator[Cluster]:
+    """Brokers that tell nothing of each other, as ZooKeeper knows them."""
+    brokers = registry.brokers()
+    access = _access(config, tuple((one.host, one.port) for one in brokers), registry.spoken.release, brokers)
+    with Brokers(access, source=registry) as links:
+        yield Cluster(access, links, zk)
+
+
+@contextmanager
+def _reached(config: LoadConfig, bootstrap: Addresses, zk: Any | None) -> Iterator[Cluster]:
     release = resolve_release(config.protocol, bootstrap, config.client_id, config.socket_timeout_ms)
-    access = ClusterAccess(
-        bootstrap, release, config.client_id, config.socket_timeout_ms, config.retries, config.retry_interval_ms
-    )
+    access = _access(config, bootstrap, release)
     with Brokers(access) as brokers:
         yield Cluster(access, brokers, zk)
+
+
+def _access(config: LoadConfig, bootstrap: Addresses, release: str, brokers: tuple[Broker, ...] = ()) -> ClusterAccess:
+    return ClusterAccess(
+        bootstrap, release, config.client_id, config.socket_timeout_ms, config.retries, config.retry_interval_ms,
+        brokers,
+    )  # fmt: skip
 
 
 def look(config: LoadConfig, brokers: Brokers, positions: Positions) -> Looked:

@@ -7,15 +7,19 @@
 Per range, rows are what both of the last say, offsets lie inside of it, and nothing is missing between start and until;
 all ranges together have the row numbers and checksums that the reader saw.  The first difference is a Mismatch, and
 nothing is committed.
+
+Where offsets are bytes (0.7) they do not count rows.  There the reader says how many bytes of the log its rows cover,
+and all ranges together must have as many as the rows cover: a message that is left out would be missing there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
+from kafkawire.model import BrokerPartition
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import FileInfo
 from sparkpipeline.load.eventtime import own_time
@@ -56,7 +60,7 @@ class StagedFile:
 @dataclass(frozen=True, slots=True)
 class RangeCount:
     """What came of a range.  lost: offsets at its beginning that were deleted between plan and read; gaps: all offsets
-    without a message."""
+    without a message, which of bytes says nothing but what is lost."""
 
     range: OffsetRange
     files: tuple[StagedFile, ...]
@@ -67,8 +71,17 @@ class RangeCount:
         return sum(file.back.rows for file in self.files)
 
     @property
+    def of_bytes(self) -> bool:
+        return isinstance(self.range.partition, BrokerPartition)
+
+    @property
     def gaps(self) -> int:
-        return self.range.count - self.rows
+        return self.lost if self.of_bytes else self.range.count - self.rows
+
+    @property
+    def lacks(self) -> int:
+        """Offsets before its first row."""
+        return (self.range.until if self.first is None else self.first) - self.range.start
 
     @property
     def bytes(self) -> int:
@@ -187,8 +200,21 @@ def counted(
     if by_place:
         odd = next(iter(by_place.values()))[0]
         raise Mismatch("was staged and belongs to no range of the plan", file=odd.path)
+    if seen.covered is not None:
+        found = _covered(found, seen.covered, may_lose)
     _check_sums(found, seen)
     return found
+
+
+def _covered(counts: Sequence[RangeCount], covered: int, may_lose: bool) -> list[RangeCount]:
+    """The same with what was deleted before it was read, where that may be.  Raises Mismatch for anything else that the
+    rows do not cover."""
+    wanted = sum(count.range.count for count in counts)
+    if covered == wanted:
+        return list(counts)
+    if may_lose and covered + sum(count.lacks for count in counts) == wanted:
+        return [replace(count, lost=count.lacks) for count in counts]
+    raise Mismatch(f"the ranges have {wanted} bytes, and the rows that were read cover {covered} of them")
 
 
 def _checked(rng: OffsetRange, files: tuple[StagedFile, ...], compacted: bool, may_lose: bool) -> RangeCount:
@@ -197,7 +223,9 @@ def _checked(rng: OffsetRange, files: tuple[StagedFile, ...], compacted: bool, m
     first, last = count.first, count.last
     if first is not None and last is not None and not rng.start <= first <= last < rng.until:
         raise Mismatch(f"rows have offsets {first} to {last}, outside of the range", **where)
-    lost = (rng.until if first is None else first) - rng.start
+    if count.of_bytes:
+        return count
+    lost = count.lacks
     if count.rows > rng.count:
         raise Mismatch(f"{count.rows} rows for {rng.count} offsets", **where)
     if compacted or not count.gaps:

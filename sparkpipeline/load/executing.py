@@ -1,6 +1,7 @@
 """A plan carried out: one read of exact ranges, one write into staging.  Spark does it; counting.py looks at it.
 
-    topic=T/p=P/date=D/hour=H/part-<task>-….parquet      p: the partition, again, so that files keep their column
+    topic=T/p=P/date=D/hour=H/part-<task>-….parquet      p: the partition, again, so that files keep their column;
+                                                         of 0.7 broker-index
 
 Task i of the plan is partition i of Spark and number i of a file's name: nothing is shuffled.  Rows of a file are in
 the order of their offsets.
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from groundwork.failpoints import failpoint
+from kafkawire.dialects import dialect
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import Files
@@ -20,7 +22,7 @@ from sparkpipeline.load.eventtime import hour_columns
 from sparkpipeline.load.options import LoadConfig
 from sparkpipeline.load.plans import LoadPlan
 from sparkpipeline.ranges import ranges_text
-from sparkpipeline.source.schema import COUNTED, schema_text
+from sparkpipeline.source.schema import counted, schema_text
 
 FOLDERS = ("topic", "p", "date", "hour")  # below staging
 
@@ -29,13 +31,15 @@ FOLDERS = ("topic", "p", "date", "hour")  # below staging
 class Observed:
     """What was counted while the rows went by.  Spark counts rows; numbers and checksums are the reader's own.
 
-    numbers: sum of rowNumber, 0, 1, 2 .. in each range; begun: ranges that had a row 0; crcs: sum of CRC-32 of values
+    numbers: sum of rowNumber, 0, 1, 2 .. in each range; begun: ranges that had a row 0; crcs: sum of CRC-32 of values;
+    covered: bytes of the log, where its offsets are bytes
     """
 
     rows: int
     numbers: int
     begun: int
     crcs: int
+    covered: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,31 +58,40 @@ def read_and_write(
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    counted = Observation()
+    observed = Observation()
     crc = F.col("valueCrc")
+    by_broker = dialect(access.release).partitions_by_broker
+    covered = [F.sum("coveredBytes").alias("covered")] if by_broker else []
     rows = (
         read(spark, config, access, wanted)
         .observe(
-            counted,
+            observed,
             F.count(F.lit(1)).alias("rows"),
             F.sum("rowNumber").alias("numbers"),
             F.sum(F.when(F.col("rowNumber") == 0, 1)).alias("begun"),
             # In halves: 64 bits would overflow after two milliards of rows.
             F.sum(crc.bitwiseAND(0xFFFF)).alias("low"),
             F.sum(F.shiftright(crc, 16)).alias("high"),
+            *covered,
         )
-        .drop(*COUNTED)
+        .drop(*counted(by_broker))
     )
     write(rows.withColumns(hour_columns(wanted.plan.rule, wanted.plan_ms)), config, staging, files)
-    seen = counted.get
+    seen = observed.get
     return Observed(
-        seen["rows"], seen["numbers"] or 0, seen["begun"] or 0, ((seen["high"] or 0) << 16) + (seen["low"] or 0)
+        seen["rows"],
+        seen["numbers"] or 0,
+        seen["begun"] or 0,
+        ((seen["high"] or 0) << 16) + (seen["low"] or 0),
+        (seen["covered"] or 0) if by_broker else None,
     )
 
 
 def read(spark: Any, config: LoadConfig, access: ClusterAccess, wanted: ToRead) -> Any:
-    """The plan's rows, and the two columns that count them."""
-    columns = ", ".join([schema_text(config.include_headers), *(f"{name} {kind}" for name, kind in COUNTED.items())])
+    """The plan's rows, and the columns that count them."""
+    by_broker = dialect(access.release).partitions_by_broker
+    counts = [f"{name} {kind}" for name, kind in counted(by_broker).items()]
+    columns = ", ".join([schema_text(config.include_headers, by_broker), *counts])
     options = source_options(config, access, wanted)
     return spark.read.format("kafka08").options(**options).schema(columns).load()
 
@@ -86,7 +99,7 @@ def read(spark: Any, config: LoadConfig, access: ClusterAccess, wanted: ToRead) 
 def source_options(config: LoadConfig, access: ClusterAccess, wanted: ToRead) -> dict[str, str]:
     """What format("kafka08") is told."""
     told: Mapping[str, object] = {
-        "kafka.bootstrap.servers": ",".join(f"{host}:{port}" for host, port in access.bootstrap),
+        **_brokers(access),
         "protocol": access.release,
         "offsetRanges": ranges_text(wanted.plan.ranges),
         "rangesPerTask": ",".join(str(count) for count in wanted.plan.tasks),
@@ -102,16 +115,25 @@ def source_options(config: LoadConfig, access: ClusterAccess, wanted: ToRead) ->
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in told.items()}
 
 
+def _brokers(access: ClusterAccess) -> dict[str, str]:
+    if access.brokers:
+        return {"kafka.broker.list": ",".join(f"{one.id}:{one.host}:{one.port}" for one in access.brokers)}
+    return {"kafka.bootstrap.servers": ",".join(f"{host}:{port}" for host, port in access.bootstrap)}
+
+
 def write(rows: Any, config: LoadConfig, staging: str, files: Files) -> None:
-    """rows: columns topic, partition, date and hour among them; one task writes one file for each of its folders.
+    """rows: columns topic, partition, date and hour among them, and broker and innerIndex where partitions belong to
+    brokers; one task writes one file for each of its folders.
 
     Raises what Spark raises, and Mismatch when Spark does not say that all of it succeeded."""
     from pyspark.sql import functions as F
 
     # Not nullable, or Spark would look for empty texts in them, and sort again, without the offset.
     texts = {name: F.coalesce(name, F.lit("")) for name in ("topic", "date", "hour")}
-    foldered = rows.withColumns({**texts, "p": F.coalesce("partition", F.lit(-1))})
-    in_order = foldered.sortWithinPartitions(*FOLDERS, "offset")
+    by_broker = "broker" in rows.columns
+    partition = F.concat_ws("-", "broker", "partition") if by_broker else F.coalesce("partition", F.lit(-1))
+    foldered = rows.withColumns({**texts, "p": F.coalesce(partition, F.lit("")) if by_broker else partition})
+    in_order = foldered.sortWithinPartitions(*FOLDERS, "offset", *(["innerIndex"] if by_broker else []))
     (
         in_order.write.mode("error")
         .partitionBy(*FOLDERS)

@@ -10,6 +10,8 @@ kind: the newest one says where the job stands.
     gaps        of the batch: offsets that were gone before they could be loaded
     hours       of the batch: rows by topic, date and hour; late: those of them whose hour was closed already
     counts      of the batch: what each of the three counted
+
+Offsets of 0.7 are bytes: gaps and lost are bytes there, and rows are not until - start.
 """
 
 from __future__ import annotations
@@ -109,7 +111,12 @@ def batch_facts(
         ],
         "late": sum(rows[hour] for hour in rows if hour in already),
         "counts": {
-            "reader": {"begun": seen.begun, "crc": seen.crcs, "numbers": seen.numbers},
+            "reader": {
+                "begun": seen.begun,
+                "crc": seen.crcs,
+                "numbers": seen.numbers,
+                **({} if seen.covered is None else {"covered": seen.covered}),
+            },
             "spark": {"rows": seen.rows, "read_back": sum(count.rows for count in counts)},
             "footers": {"rows": sum(file.footer.rows for count in counts for file in count.files)},
         },

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 from groundwork.failpoints import failpoint
+from sparkpipeline.borders import Borders, cut_at_borders, ends_at_borders, needs_borders
 from sparkpipeline.errors import DataLoss, OffsetOutOfRange, Refused, code_in
 from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.ledger import Ledger
@@ -26,7 +27,7 @@ from sparkpipeline.load.names import Hour, final_name
 from sparkpipeline.load.options import LoadConfig
 from sparkpipeline.load.planning import cut, due, limited, packed
 from sparkpipeline.load.plans import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan
-from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.ranges import OffsetRange, unit_of
 from sparkpipeline.zookeeper import lock
 
 Tell = Callable[[str], None]
@@ -96,17 +97,27 @@ class LoadWork:
         for tp in looked.missing:
             self.tell(f"{tp} was loaded before and the cluster has it no more")
         for gap in found.gaps:
-            self.tell(f"{gap}: {gap.until - gap.start} messages were deleted before they were loaded")
+            self.tell(f"{gap}: {gap.until - gap.start} {unit_of(gap.partition)} were deleted before they were loaded")
         pinned = config.starting_offsets == "latest" and bool(found.positions)
         if not found.ranges and not found.gaps and not pinned:
             return None
-        ranges = limited(found.ranges, config.limit_rows, config.limit_bytes, standing.averages)
+        ranges = self.limited(found.ranges, standing)
         positions = {**standing.positions, **found.positions, **{rng.tp: rng.until for rng in ranges}}
         work = self.cut_and_packed(ranges, standing)
         heads = {tp: log.latest for tp, log in looked.logs.items()}
         plan = LoadPlan(tuple(work[0]), tuple(work[1]), positions, heads, found.gaps, rule_of(config))
-        self.tell(f"batch {batch}: {plan.rows} offsets in {len(plan.ranges)} ranges, {len(plan.tasks)} tasks")
+        what = "bytes" if self.of_bytes else "offsets"
+        self.tell(f"batch {batch}: {plan.rows} {what} in {len(plan.ranges)} ranges, {len(plan.tasks)} tasks")
         return Plan(batch, LOAD, now, plan.work())
+
+    @property
+    def of_bytes(self) -> bool:
+        """Whether offsets are bytes: the same size as what they count, and not to be cut anywhere."""
+        return needs_borders(self.cluster.brokers)
+
+    def weights(self, topics: Iterable[str], standing: Standing) -> Mapping[str, float]:
+        """Bytes of an offset by topic."""
+        return dict.fromkeys(topics, 1.0) if self.of_bytes else standing.averages
 
     def look(self, standing: Standing) -> tuple[Looked, int]:
         """The cluster now, and when that was."""
@@ -114,10 +125,29 @@ class LoadWork:
         self.looked = (look(self.config, self.cluster.brokers, standing.positions), now)
         return self.looked
 
+    def limited(self, ranges: Sequence[OffsetRange], standing: Standing) -> list[OffsetRange]:
+        """No more than limit.rows and limit.bytes say."""
+        config, weights = self.config, self.weights({rng.topic for rng in ranges}, standing)
+        found = limited(ranges, config.limit_rows, config.limit_bytes, weights)
+        if not self.of_bytes:
+            return found
+        ends = ends_at_borders(
+            {rng.tp: rng.start for rng in found}, {rng.tp: rng.until for rng in found},
+            {rng.tp: rng.until for rng in ranges}, self.borders,
+        )  # fmt: skip
+        return [replace(rng, until=ends[rng.tp]) for rng in found]
+
     def cut_and_packed(self, ranges: list[OffsetRange], standing: Standing) -> tuple[list[OffsetRange], list[int]]:
-        pieces = cut(ranges, self.config.split_bytes, standing.averages)
+        weights = self.weights({rng.topic for rng in ranges}, standing)
+        pieces = cut(ranges, self.config.split_bytes, weights)
+        if self.of_bytes:
+            pieces = cut_at_borders(pieces, self.borders)
         cores = int(self.spark.sparkContext.defaultParallelism)
-        return packed(pieces, self.config.pack_bytes, standing.averages, cores)
+        return packed(pieces, self.config.pack_bytes, weights, cores)
+
+    @property
+    def borders(self) -> Borders:
+        return Borders(self.cluster.brokers, self.config.fetch_bytes)
 
     # ---- execute
 
@@ -167,8 +197,10 @@ class LoadWork:
         # What a rewind replaces must come again, whatever the policy for messages that were never loaded.
         may_lose = self.config.out_of_range == "earliest" and plan.kind == LOAD
         wanted = ToRead(work, plan.created_ms, may_lose)
-        size = sum(int(rng.count * standing.averages.get(rng.topic, 1024)) for rng in work.ranges)
-        with self.watch(f"batch {plan.batch}: loading", len(work.tasks), work.rows, size):
+        weights = self.weights({rng.topic for rng in work.ranges}, standing)
+        size = sum(int(rng.count * weights.get(rng.topic, 1024)) for rng in work.ranges)
+        rows = 0 if self.of_bytes else work.rows
+        with self.watch(f"batch {plan.batch}: loading", len(work.tasks), rows, size):
             seen = read_and_write(self.spark, self.config, self.cluster.access, wanted, staging, files)
         with self.watch(f"batch {plan.batch}: reading back", 0, seen.rows, size):
             backs = read_back(self.spark, [staging], work.rule) if seen.rows else {}

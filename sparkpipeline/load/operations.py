@@ -4,12 +4,12 @@ crash inside one is covered: the next run of whatever command carries the plan o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kafkawire.model import TopicPartition
-from sparkpipeline.errors import OptionRefused
+from sparkpipeline.errors import OffsetOutOfRange, OptionRefused
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import Plan
 from sparkpipeline.load import compacting
@@ -20,7 +20,8 @@ from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.job import LoadOutcome, LoadWork, Tell, Watch, at_work, open_ledger, rule_of, run, unwatched
 from sparkpipeline.load.names import final_name
 from sparkpipeline.load.options import LoadConfig, Storage
-from sparkpipeline.load.plans import REWIND, LoadPlan, Positions
+from sparkpipeline.load.planning import Log
+from sparkpipeline.load.plans import REWIND, LoadPlan, Positions, in_order
 from sparkpipeline.load.rewinding import Rewind, loaded_files, rewind
 from sparkpipeline.load.starting import init_plan, of_group, taken_over
 from sparkpipeline.positions import read_group
@@ -143,7 +144,20 @@ class InitWork(LoadWork):
             here: Storage = "zookeeper" if self.cluster.zk is not None else "kafka"
             storage = self.wanted.storage or here
             wanted = of_group(group, read_group(group, looked.logs, storage, self.cluster.access, self.cluster.zk))
-        return taken_over(standing, wanted, looked.logs, self.wanted.replace)
+        found = taken_over(standing, wanted, looked.logs, self.wanted.replace)
+        if self.of_bytes:
+            self._check_borders({tp: found[tp] for tp in wanted}, looked.logs)
+        return found
+
+    def _check_borders(self, positions: Positions, logs: Mapping[TopicPartition, Log]) -> None:
+        """Positions that are bytes: a load from one inside an entry could never be carried out.  Raises
+        OffsetOutOfRange."""
+        for tp in in_order(positions):
+            at, log = positions[tp], logs[tp]
+            if at not in (log.earliest, log.latest) and not self.borders.begins(tp, at):
+                raise OffsetOutOfRange(
+                    "no entry begins at this byte of the log", topic=tp.topic, partition=tp.partition, requested=at
+                )
 
     def plan(self, ledger: Ledger, batch: int) -> Plan | None:
         if self.planned:

@@ -11,13 +11,18 @@ A job is one YAML file, flat, with Kafka's own names where Kafka has the thing:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from groundwork import zkoptions
 from groundwork.options import Options, Secret, option
+from kafkawire.dialects import Dialect, dialect
+from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
+from sparkpipeline.errors import OptionRefused
 from sparkpipeline.load import optionkinds as kinds
+from sparkpipeline.protocol import resolve_release
 
 MIB = 1 << 20
 Storage = Literal["zookeeper", "kafka", "dual"]
@@ -66,7 +71,8 @@ class LoadConfig(Options):
     zookeeper_ssl_key_password: Secret | None = zkoptions.key_password("zookeeper")  # noqa: RUF009  # a Secret never changes
     zookeeper_ssl_verify: bool = zkoptions.verify("zookeeper")
     protocol: str = option(
-        "protocol", "auto", "what the brokers speak: auto asks one; else 0.8, 0.9, 0.10 or a release such as 0.8.2",
+        "protocol", "auto", "what the brokers speak: auto asks one; else 0.8, 0.9, 0.10 or a release such as 0.8.2;"
+        " 0.7 must be said, and needs zookeeper.connect",
         kind=kinds.text,
     )  # fmt: skip
     client_id: str = option("client.id", "sparkpipeline", "how the brokers' logs name us", kind=kinds.text)
@@ -183,6 +189,8 @@ class LoadConfig(Options):
     def problems(self) -> Iterable[str]:
         """What is wrong between options that are each right."""
         yield from zkoptions.access_problems(self, "zookeeper", self.zookeeper_connect)
+        if self.spoken is not None:
+            yield from self._problems_of(self.spoken)
         if not self.bootstrap and self.zookeeper_connect is None:
             yield "the cluster is missing: give zookeeper.connect or bootstrap.servers"
         chosen = [bool(self.topics), self.topics_pattern is not None, bool(self.partitions)]
@@ -196,6 +204,23 @@ class LoadConfig(Options):
             yield "offsets.storage needs group.id"
         if self.storage in ("zookeeper", "dual") and self.zookeeper_connect is None:
             yield f"offsets.storage {self.storage} needs zookeeper.connect"
+
+    def _problems_of(self, spoken: Dialect) -> Iterable[str]:
+        """What is wrong for brokers of this release."""
+        called = f"Kafka {spoken.release}"
+        if not spoken.describes_itself and (self.bootstrap or self.zookeeper_connect is None):
+            yield f"brokers of {called} tell nothing of each other: give zookeeper.connect, and no bootstrap.servers"
+        if spoken.position_unit == "bytes" and self.limit_rows is not None:
+            yield f"limit.rows counts offsets, and those of {called} are bytes: use limit.bytes"
+        if not spoken.keeps_offsets and self.offsets_storage in ("kafka", "dual"):
+            yield f"brokers of {called} keep no offsets: offsets.storage can only be zookeeper"
+
+    @property
+    def spoken(self) -> Dialect | None:
+        """What protocol names; None: it has to be found out, or is no release (which is told where it is)."""
+        with suppress(LocalError, OptionRefused):
+            return None if self.protocol == "auto" else dialect(resolve_release(self.protocol, ()))
+        return None
 
     @property
     def storage(self) -> Storage:

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from kafkawire.model import TopicPartition
+from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, UnknownPartition
 from sparkpipeline.load.plans import Gap, Positions, in_order
-from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.ranges import OffsetRange, unit_of
 
 AVERAGE_BYTES = 1024.0  # of a message of a topic that was never loaded
 LEAST_BYTES = 1 << 20  # a task costs some 50 ms: less than this is not worth one of its own
@@ -59,8 +59,7 @@ def due(
     for tp in in_order(missing):
         if out_of_range == "fail":
             raise UnknownPartition(
-                "was loaded before and the cluster has it no more; take it out of the job's topics, or say"
-                " out.of.range: earliest",
+                _missing(tp),
                 topic=tp.topic, partition=tp.partition, position=positions.get(tp),
             )  # fmt: skip
     for tp in in_order(logs):
@@ -76,6 +75,18 @@ def due(
     return Due(tuple(ranges), tuple(gaps), fresh)
 
 
+def _missing(tp: TopicPartition) -> str:
+    if isinstance(tp.partition, BrokerPartition):
+        return (
+            f"was loaded before, and its broker, {tp.partition.broker}, is not registered now; once it is back the load"
+            " goes on; out.of.range: earliest loads the others meanwhile"
+        )
+    return (
+        "was loaded before and the cluster has it no more; take it out of the job's topics, or say"
+        " out.of.range: earliest"
+    )
+
+
 def _start(tp: TopicPartition, position: int, log: Log, out_of_range: str) -> int:
     where = {"topic": tp.topic, "partition": tp.partition, "requested": position,
              "earliest": log.earliest, "latest": log.latest}  # fmt: skip
@@ -89,8 +100,8 @@ def _start(tp: TopicPartition, position: int, log: Log, out_of_range: str) -> in
         return position
     if out_of_range == "fail":
         raise OffsetOutOfRange(
-            f"{log.earliest - position} messages were deleted before they were loaded; out.of.range: earliest goes on"
-            " at what is left and reports the gap",
+            f"{log.earliest - position} {unit_of(tp.partition)} were deleted before they were loaded;"
+            " out.of.range: earliest goes on at what is left and reports the gap",
             **where,
         )
     return log.earliest

@@ -17,7 +17,7 @@ from sparkpipeline.ledger.model import LiveFile
 from sparkpipeline.load.names import FinalName, final_name
 from sparkpipeline.load.planning import Log
 from sparkpipeline.load.plans import Positions, in_order
-from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.ranges import OffsetRange, unit_of
 
 HOUR_MS = 3600_000
 LEAST_DIGITS = 12  # ms of 1973 and later
@@ -154,8 +154,8 @@ def _boundary(
         return boundary, ""
     if not allow_partial:
         raise OffsetOutOfRange(
-            f"the cluster has deleted {log.earliest - boundary} of the messages to load again; --allow-partial loads"
-            " the rest and keeps the files of what is gone",
+            f"the cluster has deleted {log.earliest - boundary} {unit_of(tp.partition)} of what to load again;"
+            " --allow-partial loads the rest and keeps the files of what is gone",
             **where, earliest=log.earliest,
         )  # fmt: skip
     for start in sorted({one.name.start for one in files}):

@@ -38,6 +38,7 @@ TYPES: dict[str, Any] = {
     "headers": pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     "rowNumber": pa.int64(),
     "valueCrc": pa.int64(),
+    "coveredBytes": pa.int64(),
 }
 NO_TIME = -1  # of a message without a timestamp, and its timestampType: as Spark has them
 _FARTHEST_MS = (1 << 63) // 1000  # what fits into microseconds
@@ -160,6 +161,18 @@ def _headers(pieces: Pieces, options: ReadOptions) -> Any:
     return pa.nulls(_count(pieces), TYPES["headers"])
 
 
+def _covered(pieces: Pieces, options: ReadOptions) -> Any:
+    return _joined([_covered_by(piece) for piece in pieces])
+
+
+def _covered_by(piece: Piece) -> Any:
+    """From each row to the next: nothing within an entry.  The first row has what came before it, too."""
+    offsets, since, until = piece.columns.offsets, piece.since, piece.until
+    begins = _int64([offsets[since:until] if since else [piece.covered_from, *offsets[1:until]]])
+    ends = _int64([offsets[since + 1 : until + 1], *([[piece.covered_to]] if until == len(piece.columns) else [])])
+    return pc.subtract(ends, begins)
+
+
 # ---- buffers ---------------------------------------------------------------------------------------------------
 
 
@@ -194,4 +207,5 @@ _MAKERS: dict[str, Callable[[Pieces, ReadOptions], Any]] = {
     "headers": _headers,
     "rowNumber": _row_numbers,
     "valueCrc": _checksums,
+    "coveredBytes": _covered,
 }

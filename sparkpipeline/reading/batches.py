@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from kafkawire.columns import Columns
@@ -34,21 +35,47 @@ def read_ranges(
     """
     spoken = dialect(access.release)
     with closing(read_many(ranges, access, options)) as sets:
-        for pieces in grouped(_pieces(spoken, sets, ranges, options), options.batch_bytes, options.batch_rows):
+        found = _pieces(spoken, sets, ranges, options)
+        if "coveredBytes" in options.columns:
+            found = _covering(found)
+        small = (part for piece in found for part in piece.cut(options.batch_bytes, options.batch_rows))
+        for pieces in grouped(small, options.batch_bytes, options.batch_rows):
             yield record_batch(pieces, options)
 
 
 def _pieces(
     spoken: Dialect, sets: Iterator[tuple[int, MessageSet]], ranges: Sequence[OffsetRange], options: ReadOptions
 ) -> Iterator[Piece]:
-    """The rows of each set that are within its range, as small as a batch may be."""
+    """The rows of each set that are within its range, about a batch at a time."""
     current, rows = -1, 0
     for number, message_set in sets:
         rows = rows if number == current else 0
         current = number
         for piece in _within(spoken, ranges[number], message_set, rows, options):
             rows += len(piece)
-            yield from piece.cut(options.batch_bytes, options.batch_rows)
+            yield piece
+
+
+def _covering(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The same, but none without rows: what such a one covers of the log (entries that hold no message) counts as the
+    neighbour's.  So all of a range is covered by its rows, if it has any."""
+    held: Piece | None = None
+    since: int | None = None
+    for piece in pieces:
+        if held is not None and held.range is not piece.range:
+            yield held
+            held = since = None
+        if not len(piece):
+            if held is not None:
+                held = replace(held, covered_to=piece.covered_to)
+            elif since is None:
+                since = piece.covered_from
+            continue
+        if held is not None:
+            yield held
+        held, since = (piece if since is None else replace(piece, covered_from=since)), None
+    if held is not None:
+        yield held
 
 
 def _within(
@@ -60,7 +87,7 @@ def _within(
     """
     reached = message_set.start
     for columns in _columns(spoken, rng, message_set, options):
-        whole = Piece(rng, columns, 0, len(columns), rows)
+        whole = Piece(rng, columns, 0, len(columns), rows, reached, columns.resume_at)
         if len(whole) and (columns.offsets[0] < reached or not ascending(whole.part)):
             raise CorruptData("offsets go back within a fetched set", **_where(rng, message_set.start))
         piece = whole.within(rng.until)

@@ -13,13 +13,18 @@ from sparkpipeline.ranges import OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows since..until of the columns; before is how many rows of the range came before the first row of these."""
+    """Rows since..until of the columns; before is how many rows of the range came before the first row of these.
+
+    Where offsets are bytes the columns cover the log from covered_from to covered_to: entries without a message too.
+    """
 
     range: OffsetRange
     columns: Columns
     since: int
     until: int
     before: int
+    covered_from: int = 0
+    covered_to: int = 0
 
     def __len__(self) -> int:
         return self.until - self.since

@@ -1,7 +1,7 @@
 """The columns of a topic: exactly those of Spark's own `kafka` format, all nullable.
 
 A user may ask for fewer of them, in any order (`.schema("value binary, offset bigint")`): what is not asked for is not
-carried to the JVM.  With offsetRanges two more may be asked for, which the loader counts with.
+carried to the JVM.  With offsetRanges more may be asked for, which the loader counts with.
 
 Kafka 0.7, whose partitions belong to brokers and whose offsets are the bytes at which entries begin, has two more:
 broker, which tells partition 0 of one broker from that of another, and innerIndex, which tells the messages of one
@@ -29,6 +29,7 @@ COLUMNS = {
 HEADERS = {"headers": "array<struct<key:string,value:binary>>"}  # with includeHeaders
 BY_BROKER = {"broker": "int", "innerIndex": "int"}  # where partitions belong to brokers: Kafka 0.7
 COUNTED = {"rowNumber": "bigint", "valueCrc": "bigint"}  # 0, 1, 2 .. within a range; CRC-32 of the value, or null
+COVERED = {"coveredBytes": "bigint"}  # of the log, from where the row before it ended: as many in all as the range has
 
 
 def schema_text(include_headers: bool = False, by_broker: bool = False) -> str:
@@ -40,11 +41,16 @@ def _columns(include_headers: bool, by_broker: bool) -> dict[str, str]:
     return {**COLUMNS, **(BY_BROKER if by_broker else {}), **(HEADERS if include_headers else {})}
 
 
+def counted(by_broker: bool) -> dict[str, str]:
+    """The columns to count by: rows, and where offsets are bytes, these too."""
+    return {**COUNTED, **(COVERED if by_broker else {})}
+
+
 def columns_of(
     schema: StructType, include_headers: bool, ranges_given: bool, by_broker: bool = False
 ) -> tuple[str, ...]:
     """The columns that a query reads, in its order.  Raises OptionRefused where they are not columns of ours."""
-    known = {**_columns(include_headers, by_broker), **(COUNTED if ranges_given else {})}
+    known = {**_columns(include_headers, by_broker), **(counted(by_broker) if ranges_given else {})}
     for field in schema.fields:
         _check(field.name, field.dataType.simpleString(), field.nullable, known)
     names = tuple(field.name for field in schema.fields)
@@ -58,9 +64,9 @@ def _check(name: str, kind: str, nullable: bool, known: dict[str, str]) -> None:
         helps = ""
         if name in HEADERS:
             helps = "; headers need includeHeaders=true"
-        elif name in COUNTED:
+        elif name in COUNTED or (name in COVERED and "broker" in known):
             helps = f"; {name} needs offsetRanges"
-        elif name in BY_BROKER:
+        elif name in BY_BROKER or name in COVERED:
             helps = f"; {name} needs protocol=0.7"
         raise OptionRefused(f"the source has no column {name!r}, it has {', '.join(known)}{helps}", option="schema")
     if kind != known[name]:

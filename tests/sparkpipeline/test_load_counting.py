@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from kafkawire.model import BrokerPartition
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import FileInfo
 from sparkpipeline.load.counting import RangeCount, ReadBack, StagedFile, counted, staged_files
@@ -23,7 +24,9 @@ PLAN = LoadPlan(RANGES, (2, 1), {}, {})
 STAGING = "file:///s"
 
 
-def file(topic: str, partition: int, task: int, first: int, last: int, hour: str = "10", rows: int = -1) -> StagedFile:
+def file(
+    topic: str, partition: int | str, task: int, first: int, last: int, hour: str = "10", rows: int = -1
+) -> StagedFile:
     path = f"topic={topic}/p={partition}/date=2026-01-01/hour={hour}/part-{task:05}-x.c000.snappy.parquet"
     name = staged_name(path)
     assert name is not None
@@ -78,6 +81,37 @@ def test_only_the_beginning_of_a_range_may_be_lost_to_retention() -> None:
     assert [(count.lost, count.gaps) for count in found] == [(7, 7), (0, 0), (2, 2)]
     with pytest.raises(Mismatch, match="8 are missing"):
         counted(PLAN, [file("t", 0, 0, 7, 9, rows=2), FILES[2]], seen, may_lose=True)
+
+
+SEVEN = (OffsetRange("t", BrokerPartition(1, 0), 100, 900), OffsetRange("t", BrokerPartition(2, 0), 0, 50))
+OF_BYTES = LoadPlan(SEVEN, (2,), {}, {})
+
+
+def of_bytes(partition: str, first: int, last: int, rows: int) -> StagedFile:
+    return replace(file("t", 0, 0, first, last, rows=rows), name=file("t", partition, 0, 0, 0).name)
+
+
+def test_ranges_of_bytes_are_covered_by_their_rows() -> None:
+    files = [of_bytes("1-0", 100, 700, 6), of_bytes("2-0", 0, 0, 3)]
+    seen = Observed(rows=9, numbers=15 + 3, begun=2, crcs=14, covered=850)
+    found = counted(OF_BYTES, files, seen)
+    assert [(count.rows, count.gaps, count.lost) for count in found] == [(6, 0, 0), (3, 0, 0)]
+    assert [count.facts()["partition"] for count in found] == ["1-0", "2-0"]
+    for may_lose in (False, True):
+        with pytest.raises(Mismatch, match="the ranges have 850 bytes, and the rows that were read cover 800 of them"):
+            counted(OF_BYTES, files, replace(seen, covered=800), may_lose=may_lose)
+    with pytest.raises(Mismatch, match="offsets 50 to 700, outside of the range"):
+        counted(OF_BYTES, [of_bytes("1-0", 50, 700, 6), files[1]], seen)
+
+
+def test_only_the_beginning_of_a_range_of_bytes_may_be_lost() -> None:
+    files = [of_bytes("1-0", 300, 700, 6), of_bytes("2-0", 0, 0, 3)]
+    seen = Observed(rows=9, numbers=15 + 3, begun=2, crcs=14, covered=650)
+    assert [(count.lost, count.gaps) for count in counted(OF_BYTES, files, seen, may_lose=True)] == [(200, 200), (0, 0)]
+    with pytest.raises(Mismatch, match="cover 650 of them"):
+        counted(OF_BYTES, files, seen)
+    with pytest.raises(Mismatch, match="cover 640 of them"):
+        counted(OF_BYTES, files, replace(seen, covered=640), may_lose=True)
 
 
 def test_footers_and_what_spark_reads_must_agree() -> None:

@@ -185,6 +185,49 @@ def test_a_broker_that_is_not_there_is_named(broker07: Node07) -> None:
         topic.read(other)
 
 
+@pytest.mark.parametrize("batch_rows", [3, 10_000])
+def test_the_rows_of_a_range_cover_all_of_its_bytes(broker07: Node07, batch_rows: int) -> None:
+    """Also entries that hold no message, wherever they stand: there is no row that would cover them."""
+    nothing = entries.wrapper([], 1)
+    last = entries.plain([b"last"], 1) + nothing + nothing  # by itself it would not be flushed
+    sets = [nothing, nothing, *mixed(13), *[nothing] * 400, entries.plain([b"one"], 1), *mixed(14), last]
+    topic = Topic(broker07, sets)
+    options = replace(
+        OPTIONS, fetch_bytes=2000, batch_rows=batch_rows, columns=("offset", "coveredBytes", "innerIndex")
+    )
+    starts = topic.starts
+    for start, until in ((0, topic.end), (starts[1], starts[-2]), (starts[30], starts[90]), (starts[2], starts[3])):
+        rows = topic.read(topic.range(start, until), options=options)
+        assert sum(row["coveredBytes"] for row in rows) == until - start
+        assert all(row["coveredBytes"] >= 0 for row in rows)
+    both = topic.read(topic.range(0, starts[40]), topic.range(starts[40], topic.end), options=options)
+    assert sum(row["coveredBytes"] for row in both) == topic.end
+    assert topic.read(topic.range(0, starts[2]), options=options) == [], "nobody is there to cover it"
+
+
+def test_what_is_skipped_is_not_covered(own_broker07: Callable[..., Node07]) -> None:
+    broker = own_broker07(settings={"log.file.size": 2000})
+    topic = Topic(broker, [entries.plain([b"v" * 90] * 5, 1) for _ in range(12)], index=0)
+    broker.stop()
+    gone, first = sorted(broker.data.glob(f"{topic.name}-0/*.kafka"))[:2]
+    gone.unlink()
+    broker.restart()
+    lenient = replace(OPTIONS, fail_on_data_loss=False, columns=("offset", "coveredBytes"))
+    rows = topic.read(options=lenient)
+    assert rows[0]["offset"] == int(first.stem)
+    assert sum(row["coveredBytes"] for row in rows) == topic.end - int(first.stem)
+    with pytest.raises(OffsetOutOfRange, match="it is gone: retention"):
+        topic.read()
+
+
+def test_what_no_entry_begins_at_is_known(broker07: Node07) -> None:
+    topic = Topic(broker07, [entries.plain([b"\x7f" * 70_000, b"b", b"c"], 1)])
+    with Brokers(topic.access) as brokers:
+        begins = [at for at in range(0, topic.end, 1009) if Borders(brokers).begins(topic.tp, at)]
+        assert begins == [0]
+        assert all(Borders(brokers).begins(topic.tp, at) for at in topic.starts[:-1])
+
+
 # ---- cutting ---------------------------------------------------------------------------------------------------------
 
 
