@@ -129,7 +129,7 @@ class World:
         return [marks[:at], marks[at:]]
 
     def _part(self, tp: TopicPartition, marks: list[Mark]) -> Part:
-        return Part(tp, b"", 0, 0, len(marks)) if self.counted else Part(tp, b"", 0, 1, 1, resume_at=1)
+        return Part(tp, b"", 0, 0, len(marks)) if self.counted else Part(tp, b"", 0, 1, 1, counted=False)
 
     def send(self) -> None:
         idle = [tp for tp in self.targets if self.queues[tp] and tp not in self.flying]
@@ -158,7 +158,7 @@ class World:
         for sent in batch:
             sent.ticket.placed(sent.part.count, base, exact)
             base += sent.part.count
-            exact = exact and not sent.part.codec
+            exact = exact and sent.part.counted
             sent.ticket.done()
 
     def commit(self) -> None:
