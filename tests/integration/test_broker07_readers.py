@@ -128,6 +128,7 @@ def wait_settled(cluster: Cluster07, topic: str, partitions: int) -> None:
     wait_until(settled, 15, lambda: f"{partitions} partitions to be flushed, have {cluster.ends(topic)}")
 
 
+@pytest.mark.faults
 def test_a_broker_that_comes_back_elsewhere_is_read_on(cluster07: Starter, unique: Any) -> None:
     cluster, topic, group = cluster07(brokers=2), unique.topic(), unique.group()
     for broker in (0, 1):
@@ -147,6 +148,7 @@ def test_a_broker_that_comes_back_elsewhere_is_read_on(cluster07: Starter, uniqu
     assert committed(cluster, group, topic) == ends(cluster, topic)
 
 
+@pytest.mark.faults
 def test_partitions_that_come_and_go_with_a_restart_are_read_and_let_go(cluster07: Starter, unique: Any) -> None:
     cluster, topic, group = cluster07(partitions={0: 1, 1: 2}), unique.topic(), unique.group()
     cluster.create_topic(topic)
@@ -189,7 +191,7 @@ def test_what_retention_took_from_a_reader_that_was_away_is_told_in_bytes(cluste
     assert reader.kinds("gap") == [f"{missing}, {first - 1700} bytes are missing (smallest)"]
 
 
-@pytest.mark.parametrize("left", [17 * 40, 0])
+@pytest.mark.parametrize("left", [17 * 40, pytest.param(0, marks=pytest.mark.faults)])
 def test_a_log_cut_short_or_emptied_under_a_reader_is_read_from_its_begin(
     cluster07: Starter, unique: Any, left: int
 ) -> None:
