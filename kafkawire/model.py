@@ -237,6 +237,7 @@ class Part:
     codec: int  # 0: plain entries; else exactly one wrapper
     count: int  # messages, as far as known without opening a wrapper
     resume_at: int | None = None  # source position once this part is stored; None: only the whole ticket counts
+    counted: bool = True  # count is exact; not that of a wrapper which travels as it was fetched
 
 
 class Ticket(Protocol):

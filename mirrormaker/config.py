@@ -123,6 +123,7 @@ def _checked(
     named = [_named(s, s.name or _place(n, sources)) for n, s in enumerate(sources, 1)]
     if not sources:
         problems.append(f"{where}: sources is empty: a mirror needs at least one")
+    problems += [f"{where}: {sentence}" for sentence in _not_resumable(named, target, mirror)]
     if len({source.name for source in named}) < len(named):
         problems.append(f"{where}: two sources have the same name; logs and status could not tell them apart")
     problems += [f"{where}: {sentence}" for sentence in _read_twice(named)]
@@ -141,6 +142,21 @@ def _checked(
         raise ConfigError(problems)
     ready = tuple(_as_run(source, mirror) for source in named)
     return Configuration(ready, target, mirror, tuple(warnings), tuple(notes))
+
+
+def _not_resumable(sources: Sequence[Source], target: Target, mirror: Mirror) -> Iterator[str]:
+    """Why resume: target-end cannot be: sentences."""
+    if mirror.resume != "target-end":
+        return
+    refused = "resume: target-end compares what the target has with the source, partition by partition"
+    if mirror.partitioning == "key":
+        yield f"{refused}; with mirror.partitioning key it cannot: leave it auto or identity, or set resume: committed"
+    if mirror.handler:
+        yield f"{refused}; with message.handler it cannot: set resume: committed"
+    if len(sources) > 1:
+        yield f"{refused}; {len(sources)} sources may write to one topic: run a mirror for each, or set committed"
+    if not dialect(target.version).answers_produce:
+        yield f"{refused}; target.version {target.version} never says where it stored anything: set resume: committed"
 
 
 def _mismatched(source: Source, target: Target, mirror: Mirror) -> Iterator[str]:

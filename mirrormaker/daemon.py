@@ -38,6 +38,8 @@ from mirrormaker.look import (
 )
 from mirrormaker.offsetmap.keeping import Keeper
 from mirrormaker.offsetmap.recording import Ends
+from mirrormaker.offsetmap.resuming import Resumer
+from mirrormaker.offsetmap.tails import TargetTails
 from mirrormaker.options import Source
 from mirrormaker.origin import Origin
 from mirrormaker.pipeline import Settings
@@ -197,9 +199,15 @@ class Daemon:
             sleep(0.05)
 
     def _open_maps(self) -> None:
-        mirror = self._configuration.mirror
+        """The offset map of each source, and what goes on by it.  Raises Refused."""
+        mirror, target = self._configuration.mirror, self._configuration.target
         folder = mirror.map_folder or os.environ.get(STATE_FOLDER, "").partition(":")[0]
         if not folder:
+            if mirror.resume == "target-end":
+                raise Refused(exits.CONFIGURATION, "resume: target-end needs an offset map: give offset.map.folder")
+            return
+        if not dialect(target.version).answers_produce:
+            log.warning("no offset map: target.version %s never says where it stored anything", target.version)
             return
         ends: Ends = {}
         for origin in self.origins:
@@ -216,6 +224,16 @@ class Daemon:
                 raise Refused(exits.CONFIGURATION, f"source {origin.name}: {exc}") from exc
             origin.forwarder.keeper = keeper
             self._crew.spawn(f"offset-map-{origin.name}", keeper.run, mirror.map_every_ms / 1000)
+            if mirror.resume == "target-end":
+                origin.forwarder.resumer = self._resumer(origin, keeper)
+
+    def _resumer(self, origin: Origin, keeper: Keeper) -> Resumer:
+        target = self._configuration.target
+        speaks = dialect(target.version)
+        links = Links(target.client_id or "mirrormaker", connect, target.request_timeout_ms)
+        metadata = MetadataSource(target.brokers, speaks, links)
+        tails = TargetTails(metadata, speaks, links, target.request_timeout_ms / 1000)
+        return Resumer(origin.name, keeper, tails, self._crew, origin.forwarder.waiting)
 
     def _look_at_target_zookeeper(self) -> None:
         """With a new answer of the brokers each time: right after a restart the one before may be of old addresses."""

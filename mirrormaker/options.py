@@ -137,6 +137,12 @@ class Mirror(Options):
         least=0,
     )  # fmt: skip
     status_interval_ms: int = option("status.interval.ms", 10000, "time between two status lines", "ms", least=100)
+    resume: str = option(
+        "resume",
+        "committed",
+        "committed: from what was committed, at least once; target-end: behind what the target has, once",
+        choices=("committed", "target-end"),
+    )
     map_folder: str = option(
         "offset.map.folder",
         "",

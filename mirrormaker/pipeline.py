@@ -24,6 +24,7 @@ from kafkawire.model import Message, MessageSet, Part, PartitionId, Ticket, Topi
 from mirrormaker.handler import Handler, Sent, handled
 from mirrormaker.offsetmap.keeping import Keeper
 from mirrormaker.offsetmap.recording import Following
+from mirrormaker.offsetmap.resuming import Resumer, ResumeRefused, but_the_first, counted
 from mirrormaker.placing import Numbering, by_source
 from mirrormaker.routes import (
     Choice,
@@ -114,6 +115,7 @@ class Forwarder:
         self.waiting: dict[str, str] = {}
         self.topics: dict[str, Topic] = {}
         self.keeper: Keeper | None = None  # of the offset map, where one is kept
+        self.resumer: Resumer | None = None  # resume: target-end; needs a keeper
         self.dropped = 0  # messages a handler gave nothing back for
         self._settings = settings
         self._targets = targets
@@ -136,7 +138,7 @@ class Forwarder:
             del self.topics[fetched.topic]
             topic = None
         if topic is not None:
-            self._forward(fetched, share, topic)
+            self._admit(fetched, share, topic)
             return
         held = self._held.get(fetched.topic)
         if held is not None:
@@ -166,7 +168,7 @@ class Forwarder:
         log.info("source %s: topic %s: %s", self.name, name, topic.choice)
         held = self._held[name]
         while held:
-            self._forward(*held.popleft(), topic)  # may let others run, which then add to what is held
+            self._admit(*held.popleft(), topic)  # may let others run, which then add to what is held
         del self._held[name]
         self.topics[name] = topic
 
@@ -201,11 +203,29 @@ class Forwarder:
 
     # ---- a set ------------------------------------------------------------------------------------------------
 
-    def _forward(self, fetched: MessageSet, share: Share, topic: Topic) -> None:
+    def _admit(self, fetched: MessageSet, share: Share, topic: Topic) -> None:
+        """Forward a set, or, where it has to be known first what of it the target has (resume), once that is known."""
+        if self.resumer is None:
+            self._forward(topic, fetched, share)
+            return
+        try:
+            if topic.choice.partitioning != "identity":
+                raise ResumeRefused(
+                    f"topic {fetched.topic}: resume is target-end, which needs partitions that keep their number, and "
+                    f"its route is {topic.choice}; set resume: committed, or give the target as many partitions"
+                )
+            target = self._same_partition(fetched.topic, fetched.partition, topic)
+        except LocalError as reason:
+            share.ticket(fetched.resume_at).failed(reason, fetched.start)
+        else:
+            self.resumer.take(fetched, share, target, partial(self._forward, topic))
+
+    def _forward(self, topic: Topic, fetched: MessageSet, share: Share, skipped: int = 0) -> None:
+        """skipped: so many of its first messages are in the target."""
         at = fetched.start
         following = self._follow(fetched, share, topic)
         try:
-            for step in self._steps(fetched, topic):
+            for step in self._steps(fetched, topic, skipped):
                 self._submit(step, share, following)
                 at = step.resume_at
         except (RemoteError, LocalError) as reason:
@@ -228,23 +248,26 @@ class Forwarder:
         if not step.parts:
             share.ticket(step.resume_at).done()
             return
-        ticket = share.ticket(step.resume_at, len(step.parts))
+        parts = step.parts
+        if self.resumer is not None:  # it needs to know just where each message lies
+            parts = tuple(counted(part, self._settings.dialect) for part in parts)
+        ticket = share.ticket(step.resume_at, len(parts))
+        tickets: Sequence[Ticket] = [ticket] * len(parts)
         if following is not None and self.keeper is not None:
-            tickets = self.keeper.tickets(step.parts, ticket, following, step.resume_at)
-            for part, mapped in zip(step.parts, tickets, strict=True):
-                self._sender.submit(part, mapped)
-            return
-        for part in step.parts:
-            self._sender.submit(part, ticket)
+            tickets = self.keeper.tickets(parts, ticket, following, step.resume_at)
+        for part, each in zip(parts, tickets, strict=True):
+            self._sender.submit(part, each)
 
-    def _steps(self, fetched: MessageSet, topic: Topic) -> Iterator[Step]:
+    def _steps(self, fetched: MessageSet, topic: Topic, skipped: int = 0) -> Iterator[Step]:
         settings = self._settings
-        if topic.choice.route == "pass-through":
+        if topic.choice.route == "pass-through" and not skipped:
             aligned = self._ended_at.get(fetched.tp) == fetched.start
             target = self._partition(fetched.topic, fetched.partition, None, topic)
             yield from pass_through(fetched, target, settings.dialect, settings.message_max_bytes, aligned)
             return
-        outputs = partial(self._outputs, topic)
+        outputs: Callable[[Message], Sequence[Output]] = partial(self._outputs, topic)
+        if skipped:
+            outputs = but_the_first(skipped, outputs)
         for step in reencode(fetched, outputs, settings.dialect, settings.message_max_bytes, topic.codec):
             yield step
             sleep(0)  # decoding is long work: heartbeats and fetches go on in between

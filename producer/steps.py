@@ -62,7 +62,7 @@ def pass_through(
             yield from _rewritten(one_run(fetched, run, start), target, dialect, message_max_bytes)
         elif run.codec or run.end - run.begin <= limit:
             view = fetched.buffer[run.begin : run.end]
-            part = Part(target, view, run.magic, run.codec, run.entries, run.resume_at)
+            part = Part(target, view, run.magic, run.codec, run.entries, run.resume_at, counted=not run.codec)
             yield Step(run.resume_at, (part,))
         else:
             yield from _cut(fetched, run, target, dialect, limit)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from groundwork.crew import sleep
 from kafkawire.model import MessageSet, Part, Ticket, TopicPartition
-from mirrormaker.offsetmap.recording import Ends, Following, Recording
+from mirrormaker.offsetmap.recording import Ends, Following, Point, Recording
 from mirrormaker.offsetmap.tickets import MappedTicket, mapped
 from mirrormaker.offsetmap.writing import MapWriter
-from zkconsumer.offsettranslate.entries import OffsetMap, Record
+from zkconsumer.offsettranslate.entries import Entry, OffsetMap, Record
 from zkconsumer.offsettranslate.text import Header
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,14 @@ class Keeper:
         self._recording = Recording(every, ends, self._write)
         self._stints: dict[TopicPartition, tuple[object, Following]] = {}
         self._failing = False
+        self._points = {(e.source, e.target): Point(e.position, e.low) for e in self._entries() if e.low == e.high}
+
+    def _entries(self) -> Iterator[Entry]:
+        """Of the file as it was opened, oldest first."""
+        for stints in self._writer.map.stints.values():
+            for stint in stints:
+                for entries in stint.entries.values():
+                    yield from entries
 
     @property
     def map(self) -> OffsetMap:
@@ -60,6 +68,29 @@ class Keeper:
             following = self._recording.begin(fetched.tp, fetched.start, _ms(), keeps, still, targets)
             known = self._stints[fetched.tp] = (stint, following)
         return known[1]
+
+    def point(self, source: TopicPartition, target: TopicPartition) -> Point | None:
+        """The newest entry that is exact, and written."""
+        return self._points.get((source, target))
+
+    def go_on(
+        self,
+        source: TopicPartition,
+        stint: object,
+        still: Callable[[], bool],
+        position: int,
+        target: TopicPartition,
+        end: int | None,
+    ) -> None:
+        """A stint begins at position, all before it lies before `end` of the target: on the disk when this returns.
+
+        end None: position does not tell what is there; the point before stays the last.
+        """
+        following = self._recording.begin(source, position, _ms(), True, still)
+        self._stints[source] = (stint, following)
+        if end is not None:
+            following.lies_behind(target, end)
+        self._sync()
 
     def tickets(
         self, parts: tuple[Part, ...], ticket: Ticket, following: Following, resume_at: int
@@ -98,6 +129,10 @@ class Keeper:
             self._writer.append(records)
         except OSError as why:
             self._refused(why)
+            return
+        for entry in records:
+            if isinstance(entry, Entry) and entry.low == entry.high:
+                self._points[entry.source, entry.target] = Point(entry.position, entry.low)
 
     def _sync(self) -> None:
         try:

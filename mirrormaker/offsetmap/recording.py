@@ -13,11 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkawire.model import TopicPartition
 from zkconsumer.offsettranslate.entries import Begun, Entry, Reached, Record
 
 Ends = dict[TopicPartition, int]  # of target partitions: their logs hold at least so much
+
+
+class Point(NamedTuple):
+    """Messages of a source partition before position lie before offset of its target, all others do not."""
+
+    position: int
+    offset: int
 
 
 @dataclass(slots=True)
@@ -80,6 +88,12 @@ class Following:
         if position is not None:
             pair.position = position
             pair.low, pair.high = end[0] if known else None, end[0] if known and end[1] else None
+
+    def lies_behind(self, target: TopicPartition, offset: int) -> None:
+        """Nothing was sent in this stint, and all that comes will lie at offset or behind: an entry."""
+        pair = self._pair(target)
+        pair.low = pair.high = offset
+        self._owner.consider(self.source, target, pair)
 
     def failed(self) -> None:
         """A part can never be stored, so what comes behind it lies before it in the target, once it is mended: another

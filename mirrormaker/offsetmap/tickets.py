@@ -10,7 +10,7 @@ class MappedTicket:
     """One part of `ticket`, which may have others (kafkawire.model.Ticket, producer.outcomes.Placing).
 
     position: of the source, where the part ends; None: others for its partition lie before the same position.
-    counted: the part's count is that of its messages also where it is a wrapper.
+    counted: the part's count is exact.
     """
 
     __slots__ = ("_base", "_counted", "_end", "_following", "_lacking", "_position", "_target", "_ticket")
@@ -55,10 +55,7 @@ class MappedTicket:
 
 
 def mapped(parts: tuple[Part, ...], ticket: Ticket, following: Following, resume_at: int) -> list[MappedTicket]:
-    """A ticket for each part of a step that ends at resume_at.
-
-    Parts that name their own end are entries as they came from the source, where nobody counted what a wrapper holds.
-    """
+    """A ticket for each part of a step that ends at resume_at."""
     last = {part.tp: n for n, part in enumerate(parts)}
     return [
         MappedTicket(
@@ -66,7 +63,7 @@ def mapped(parts: tuple[Part, ...], ticket: Ticket, following: Following, resume
             following,
             part.tp,
             resume_at if last[part.tp] == n else None,
-            counted=not part.codec or part.resume_at is None,
+            part.counted,
         )
         for n, part in enumerate(parts)
     ]

@@ -1,0 +1,141 @@
+"""What a target partition holds from an offset on, once nothing that was sent before can be stored any more.
+
+the log's end, as a replica sees it, is the same for a whole request time-out: no request is on its way
+then its messages from the offset on, up to that end (which consumers may see a moment later)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from groundwork.crew import Lock, now, sleep
+from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import Dialect
+from kafkawire.errors import BrokerError, LocalError
+from kafkawire.model import Broker, MessageSet, TopicPartition
+from kafkawire.net.links import Links
+from mirrormaker.offsetmap.matching import digest
+from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
+
+PURPOSE = "resume"
+A_REPLICA = -2  # a debugging replica id: offsets are those of the leader's own log, not what is replicated
+A_CONSUMER = -1
+FETCH_BYTES = 1 << 20
+LEADERLESS = 5  # the code that brokers have for it
+FRESH_S = 2.0  # a look at the leaders serves every partition for that long
+LOOK_S = 0.5
+LONGEST_TAIL = 2_000_000  # messages: more than a map that was kept leaves
+
+
+class TailRefused(LocalError):
+    """The tail cannot be what this mirror wrote; a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """begin, end: its first offset and the log's end.  digests: of each message (matching.digest), without a gap.
+
+    empty: the log holds nothing at all.
+    """
+
+    begin: int
+    end: int
+    digests: tuple[int, ...]
+    empty: bool
+
+
+class TargetTails:
+    """Asked by one greenlet at a time; others wait.  still_s: how long the end has to be the same."""
+
+    def __init__(self, metadata: MetadataSource, dialect: Dialect, links: Links, still_s: float) -> None:
+        self._metadata = metadata
+        self._dialect = dialect
+        self._links = links
+        self._still_s = still_s
+        self._lock = Lock()
+        self._view = ClusterView()
+        self._read_at: float | None = None
+
+    def read(self, tp: TopicPartition, begin: int | None, wanted: Callable[[], bool]) -> Tail | None:
+        """The tail from begin on; None: from the end, to see whether the log is empty.
+
+        Returns None once wanted() is false.  Raises TailRefused, and WireError while nobody answers: try again.
+        """
+        end = self._settled(tp, wanted)
+        if end is None:
+            return None
+        start = self._bound(tp, EARLIEST)
+        if begin is None or begin == end:
+            return Tail(end, end, (), start == end)
+        if begin > end:
+            raise TailRefused(f"its log ends at {end}, and the map says that it held {begin}: the target lost messages")
+        if begin < start:
+            raise TailRefused(f"its log begins at {start} (retention), behind {begin}, the last point of the map")
+        digests: list[int] = []
+        while begin + len(digests) < end:
+            if not wanted():
+                return None
+            found = self._fetched(tp, begin + len(digests))
+            for message in found.messages():
+                if message.offset >= end:
+                    raise TailRefused(f"it grew beyond {end} while it was read: somebody else writes to it")
+                if message.offset != begin + len(digests):
+                    raise TailRefused(
+                        f"offset {begin + len(digests)} is missing in its log: a compacted topic cannot be compared"
+                    )
+                digests.append(digest(message.key, message.value))
+            if len(digests) > LONGEST_TAIL:
+                raise TailRefused(f"more than {LONGEST_TAIL} messages lie behind the last point of the map, {begin}")
+            sleep(0 if found.runs else LOOK_S)  # nothing: not replicated yet
+        return Tail(begin, end, tuple(digests), False)
+
+    def _settled(self, tp: TopicPartition, wanted: Callable[[], bool]) -> int | None:
+        end, since = self._bound(tp, LATEST), now()
+        while now() - since < self._still_s:
+            sleep(min(LOOK_S, self._still_s / 4))
+            if not wanted():
+                return None
+            found = self._bound(tp, LATEST)
+            if found != end:
+                end, since = found, now()
+        return end
+
+    def _bound(self, tp: TopicPartition, time: int) -> int:
+        broker = self._leader(tp)
+        request = self._dialect.requests.list_offsets(self._dialect, {tp: time}, 1, A_REPLICA)
+        with self._lock:
+            reply = self._links.link(broker, PURPOSE).call(request)
+        error, offset = offset_rows(reply)[tp]
+        if error or offset is None:
+            raise BrokerError(error, f"{tp} on {broker}")
+        return offset
+
+    def _fetched(self, tp: TopicPartition, position: int) -> MessageSet:
+        broker = self._leader(tp)
+        size = FETCH_BYTES
+        while True:
+            request = self._dialect.requests.fetch(self._dialect, 100, 1, [(tp, position, size)], A_CONSUMER)
+            with self._lock:
+                [row] = self._links.link(broker, PURPOSE).call(request)
+            if row.error:
+                raise BrokerError(row.error, f"{tp} at {position} on {broker}")
+            found, scan = self._dialect.messages.message_set(
+                tp.topic, tp.partition, position, row.buffer, row.high_watermark
+            )
+            if found.runs or not len(row.buffer):
+                return found  # type: ignore[no-any-return]
+            if scan.damage is not None:
+                raise TailRefused(f"its log is damaged at {position}: {scan.damage}")
+            size *= 4  # a message that is larger than the fetch
+
+    def _leader(self, tp: TopicPartition) -> Broker:
+        with self._lock:
+            if self._read_at is None or now() - self._read_at > FRESH_S:
+                self._view = self._metadata.read(None)
+                self._read_at = now()
+        leader = self._view.leader(tp)
+        if leader is None:
+            raise BrokerError(LEADERLESS, str(tp))
+        return leader
