@@ -151,7 +151,7 @@ class Outcomes:
             elif isinstance(ticket, Placing) and not piece.item.over:
                 ticket.placed(piece.part.count, offset, exact)
             base_offset += piece.part.count if base_offset >= 0 else 0
-            exact = exact and not piece.part.codec
+            exact = exact and piece.part.counted
             self._piece_stored(piece)
 
     def hopeless(self, view: ClusterView, now: float, answered: bool) -> bool:
