@@ -84,6 +84,14 @@ class Mirror:
         assert self._child is not None
         self._child.kill()
 
+    def env(self, env: Mapping[str, str] | None) -> None:
+        """The environment of the next start, on top of ours."""
+        self._env = env
+
+    def kill_if_alive(self) -> None:
+        if self._child is not None:
+            self._child.close()
+
     def exit_code(self, timeout_s: float) -> int | None:
         """How it ended by itself; None: it still runs."""
         assert self._child is not None
