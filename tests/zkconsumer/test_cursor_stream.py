@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import queue
 import threading
+import weakref
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -695,3 +698,59 @@ def test_sets_asked_for_in_the_middle_of_an_iteration_leave_nothing_out():
     fetched, share = next(world.stream.sets())
     share.ticket(fetched.resume_at).done()
     assert (fetched.start, cursor.committable()) == (1, 3)
+
+
+def test_an_iterator_goes_on_after_whatever_it_raised():
+    world = World()
+    cursor = world.cursor()
+    messages = iter(world.stream)
+    with pytest.raises(ConsumerTimeout):
+        next(messages)
+    cursor.deliver(a_set(0, 3), 100)
+    assert next(messages).offset == 0
+    world.stream.raise_next(ConsumerError("the listener failed"))
+    with pytest.raises(ConsumerError):
+        next(messages)
+    assert cursor.committable() == 1  # the user came back
+    assert [next(messages).offset, next(world.stream).offset] == [1, 2]
+    with pytest.raises(ConsumerTimeout):
+        next(messages)
+    assert cursor.committable() == 3
+    world.channel.close()
+    assert list(messages) == list(world.stream) == []
+    world.stream.raise_next(ConsumerError("once more"))
+    with pytest.raises(ConsumerError):
+        next(world.stream)
+
+
+def test_an_iterator_that_was_left_for_batches_hands_out_nothing_of_the_set_it_had():
+    world = World()
+    cursor = world.cursor()
+    cursor.deliver(a_set(0, 4), 100)
+    messages = iter(world.stream)
+    next(messages)
+    with pytest.raises(ConsumerTimeout):
+        next(world.stream.batches())  # what is left of the set comes again
+    cursor.read_again()
+    cursor.deliver(a_set(1, 3), 100)
+    fresh = iter(world.stream)
+    assert next(fresh).offset == 1
+    with pytest.raises(ConsumerTimeout):
+        next(messages)  # an older one: the message in hand is not counted, and comes once more
+    assert cursor.committable() == 1
+    cursor.read_again()
+    cursor.deliver(a_set(1, 3), 100)
+    assert [message.offset for message in islice(messages, 3)] == [1, 2, 3]
+
+
+def test_a_set_is_not_held_by_a_stream_that_reads_batches_now():
+    world = World()
+    cursor = world.cursor()
+    fetched = weakref.ref((message_set := a_set(0, 2)).buffer)
+    cursor.deliver(message_set, 100)
+    del message_set
+    next(world.stream)
+    with pytest.raises(ConsumerTimeout):
+        next(world.stream.batches())
+    gc.collect()
+    assert fetched() is None
