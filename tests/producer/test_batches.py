@@ -210,3 +210,16 @@ def test_whatever_happens_each_partition_keeps_its_order_and_the_bytes_add_up(sc
             batches.put_back(batch, batch.pieces, 0.0)
     assert stored == sent
     assert (batches.bytes_pending, batches.bytes_in_flight, bool(batches)) == (0, 0, False)
+
+
+def test_what_was_refused_goes_by_itself_where_one_suspect_must_be_told_from_others():
+    batches = filled(Limits(), part("a"), part("x", T1))
+    for batch in batches.due(0.0, everybody):
+        for piece in batch.pieces:
+            piece.refusals = 1
+        batches.put_back(batch, batch.pieces, 0.0)
+    assert batches.due(0.0, everybody, alone=False) == []
+    (first,) = batches.due(0.0, everybody, alone=True)
+    (second,) = batches.due(0.0, everybody, alone=True)
+    assert sorted(texts(first) + texts(second)) == ["a", "x"]
+    assert first.refused
