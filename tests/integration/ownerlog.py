@@ -28,14 +28,18 @@ class Sample(NamedTuple):
 
 
 class OwnerLog:
-    """Samples in a thread, from `with` to its end.  away: times in which ZooKeeper did not answer, as (from, to)."""
+    """Samples in a thread, from `with` to its end.  away: times in which ZooKeeper did not answer, as (from, to).
 
-    def __init__(self, connect: str, group: str, topic: str, partitions: int) -> None:
+    partitions: how many, or their names (of 0.7: "0-1"); samples count them from 0.
+    """
+
+    def __init__(self, connect: str, group: str, topic: str, partitions: int | Sequence[str]) -> None:
         self.samples: list[Sample] = []
         self.away: list[tuple[float, float]] = []
-        self._partitions = range(partitions)
-        self._owner = [f"{znodes.owners(group, topic)}/{p}" for p in self._partitions]
-        self._offset = [f"{znodes.offsets(group, topic)}/{p}" for p in self._partitions]
+        names = range(partitions) if isinstance(partitions, int) else partitions
+        self._partitions = range(len(names))
+        self._owner = [f"{znodes.owners(group, topic)}/{name}" for name in names]
+        self._offset = [f"{znodes.offsets(group, topic)}/{name}" for name in names]
         self._zk = KazooClient(connect, timeout=10, connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.2})
         self._enough = threading.Event()
         self._thread = threading.Thread(target=self._run, name="owner log", daemon=True)
