@@ -1,0 +1,204 @@
+"""A partition is held back until it is known how much of it the target has; what cannot be told is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from groundwork.crew import Crew, sleep
+from kafkawire.dialects import dialect
+from kafkawire.errors import LinkLost
+from kafkawire.model import MessageSet, TopicPartition
+from kafkawire.v08 import messages as v08
+from mirrormaker.offsetmap.keeping import Keeper
+from mirrormaker.offsetmap.matching import digest
+from mirrormaker.offsetmap.recording import Point
+from mirrormaker.offsetmap.resuming import Resumer, but_the_first, counted
+from mirrormaker.offsetmap.tails import Tail, TailRefused
+from producer.steps import Output, pass_through
+
+TP = TopicPartition("t", 0)
+SPEAKS = dialect("0.8.2")
+
+
+def fetched(start: int, count: int, codec: int = 0, high_watermark: int = 100) -> MessageSet:
+    rows = [(start + n, None, b"v%d" % (start + n), None) for n in range(count)]
+    return v08.message_set("t", 0, start, memoryview(v08.encode(rows, codec)), high_watermark)[0]
+
+
+def digests(first: int, last: int) -> tuple[int, ...]:
+    return tuple(digest(None, b"v%d" % n) for n in range(first, last))
+
+
+class Share:
+    """Tickets of one stint, and what each was told."""
+
+    def __init__(self, stint: object = "one") -> None:
+        self.stint = stint
+        self.told: list[tuple[object, ...]] = []
+        self.owned = True
+
+    def holds(self) -> bool:
+        return self.owned
+
+    def ticket(self, resume_at: int, parts: int = 1) -> Share:
+        self.told.append(("ticket", resume_at))
+        return self
+
+    def may_send(self) -> bool:
+        return True
+
+    def reached(self, resume_at: int) -> None: ...
+
+    def done(self) -> None:
+        self.told.append(("done",))
+
+    def failed(self, reason: Exception, resume_at: int | None) -> None:
+        self.told.append(("failed", str(reason), resume_at))
+
+
+class Tails:
+    """Gives what it was told to give, once it may."""
+
+    def __init__(self, *answers: Tail | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[int | None] = []
+        self.ready = True
+
+    def read(self, tp: TopicPartition, begin: int | None, wanted: Callable[[], bool]) -> Tail | None:
+        self.asked.append(begin)
+        while not self.ready:
+            sleep(0.01)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if wanted() else None
+
+
+class Flow:
+    """A Resumer, and what it passed on: start of the set, and how many of its messages are not to be sent."""
+
+    def __init__(self, folder: Path, crew: Crew, tails: Tails) -> None:
+        self.keeper = Keeper(folder, "dc1", "g", 100, 1 << 20, {})
+        self.waiting: dict[str, str] = {}
+        self.resumer = Resumer("dc1", self.keeper, tails, crew, self.waiting)
+        self.passed: list[tuple[int, int]] = []
+
+    def take(self, one: MessageSet, share: Share) -> None:
+        self.resumer.take(one, share, TP, lambda each, _, skipped: self.passed.append((each.start, skipped)))
+
+    def point(self, position: int, offset: int) -> None:
+        self.keeper.go_on(TP, "before", lambda: True, position, TP, offset)
+
+
+@pytest.fixture
+def crew() -> Iterator[Crew]:
+    crew = Crew()
+    yield crew
+    crew.stop(2)
+    assert crew.death is None
+
+
+def until(condition: Callable[[], object]) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        sleep(0.01)
+    raise AssertionError("waited 5 s in vain")
+
+
+def test_sets_wait_for_the_tail_and_those_that_are_there_are_not_sent(tmp_path: Path, crew: Crew) -> None:
+    tails = Tails(Tail(50, 55, digests(10, 15), empty=False))
+    tails.ready = False
+    flow, share = Flow(tmp_path, crew, tails), Share()
+    flow.point(10, 50)
+    for start in (8, 11, 14, 17):
+        flow.take(fetched(start, 3), share)
+    until(lambda: tails.asked == [50])
+    assert flow.waiting == {"t/0": "resume: the target's end has to be still for one request.timeout.ms"}
+    assert flow.passed == []
+    tails.ready = True
+    until(lambda: len(flow.passed) == 2)
+    assert flow.passed == [(14, 1), (17, 0)]
+    assert share.told == [("ticket", 11), ("done",), ("ticket", 14), ("done",)]
+    assert flow.keeper.point(TP, TP) == Point(15, 55)
+    flow.take(fetched(20, 3), share)
+    assert flow.passed[-1] == (20, 0)
+    assert flow.waiting == {}
+
+
+def test_an_empty_target_is_begun_and_the_point_is_on_the_disk_before_anything_is_sent(
+    tmp_path: Path, crew: Crew
+) -> None:
+    flow = Flow(tmp_path, crew, Tails(Tail(7, 7, (), empty=True)))
+    flow.take(fetched(30, 3), Share())
+    until(lambda: flow.passed)
+    assert flow.passed == [(30, 0)]
+    assert flow.keeper.point(TP, TP) == Point(30, 7)
+
+
+def test_a_target_that_does_not_answer_is_asked_again(tmp_path: Path, crew: Crew) -> None:
+    flow = Flow(tmp_path, crew, Tails(LinkLost("broker 1 is away"), Tail(0, 0, (), empty=True)))
+    flow.take(fetched(0, 3), Share())
+    until(lambda: flow.waiting == {"t/0": "resume: broker 1 is away"})
+    until(lambda: flow.passed == [(0, 0)])
+
+
+def test_another_stint_looks_anew_and_what_the_old_one_held_is_forgotten(tmp_path: Path, crew: Crew) -> None:
+    tails = Tails(Tail(0, 0, (), empty=True), Tail(0, 0, (), empty=True))
+    tails.ready = False
+    flow, old, new = Flow(tmp_path, crew, tails), Share("one"), Share("two")
+    flow.take(fetched(0, 3), old)
+    until(lambda: tails.asked)
+    old.owned = False
+    flow.take(fetched(0, 3), new)
+    tails.ready = True
+    until(lambda: flow.passed)
+    assert flow.passed == [(0, 0)]
+    assert old.told == []
+
+
+REFUSALS = [
+    ((10, 50), Tail(50, 52, (1, 2), False), "what it holds at 50 is not what the source has next"),
+    ((10, 50), Tail(50, 53, (*digests(10, 12), 9), False), "what it holds at 52 is not what the source has next"),
+    ((5, 50), Tail(50, 52, digests(5, 7), False), "2 messages lie behind the last point of the map, which is 5 at the"),
+    (None, Tail(9, 9, (), False), "the map has no point for it, and its log, which ends at 9, holds messages"),
+    ((10, 50), TailRefused("offset 50 is missing in its log"), "offset 50 is missing in its log"),
+]
+
+
+@pytest.mark.parametrize(("point", "tail", "sentence"), REFUSALS)
+def test_what_cannot_be_told_is_refused(
+    tmp_path: Path, crew: Crew, point: tuple[int, int] | None, tail: Tail | Exception, sentence: str
+) -> None:
+    flow, share = Flow(tmp_path, crew, Tails(tail)), Share()
+    if point is not None:
+        flow.point(*point)
+    flow.take(fetched(10, 3), share)
+    until(lambda: len(share.told) == 2)
+    kind, reason, at = share.told[1]
+    assert (kind, at) == ("failed", 10)
+    assert str(reason).startswith(f"t/0 into t/0, resume: target-end: {sentence}")
+    assert str(reason).endswith("or set resume: committed once")
+    flow.take(fetched(13, 3), share)
+    assert share.told[-1][0] == "failed"
+    assert flow.passed == []
+
+
+def test_the_first_messages_are_left_out_once() -> None:
+    def outputs(message: object) -> list[Output]:
+        return [Output(TP, None, b"x", None)]
+
+    rest = but_the_first(2, outputs)
+    assert [len(rest(message)) for message in fetched(0, 4).messages()] == [0, 0, 1, 1]
+
+
+def test_a_wrapper_is_opened_to_be_counted() -> None:
+    [step] = pass_through(fetched(0, 30, codec=2), TP, SPEAKS, 1_000_000, aligned=True)
+    [part] = step.parts
+    assert (part.count, part.counted) == (1, False)
+    found = counted(part, SPEAKS)
+    assert (found.count, found.counted) == (30, True)
+    assert counted(found, SPEAKS) is found
