@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -153,6 +154,13 @@ def originals(folder: Path, path: Path, rounds: int) -> dict[str, float]:
     return {"messages": int(messages), "bytes": int(octets), "reached": int(reached), "seconds": float(seconds)}
 
 
+def absent() -> str:
+    """Why the original cannot take part."""
+    if original.home() is None:
+        return f"{original.HOME} is not set"
+    return "" if shutil.which("javac") else "no javac"
+
+
 def measure(folder: Path, codec: str, count: int, size: int, rounds: int) -> list[dict[str, object]]:
     draw = random.Random(7)
     # Half of a value is the same in all of them: else nothing could be compressed.
@@ -163,7 +171,7 @@ def measure(folder: Path, codec: str, count: int, size: int, rounds: int) -> lis
     readers: dict[str, tuple[str, Callable[[], dict[str, float]]]] = {}
     for who, (release, _, _) in OURS.items():
         readers[who] = release, partial(ours, who, paths[release], rounds)
-    if original.home() is not None:
+    if not absent():
         readers[ORIGINAL] = "0.7", partial(originals, folder, paths["0.7"], rounds)
     rows: list[dict[str, object]] = []
     for who, (release, read) in readers.items():
@@ -191,8 +199,8 @@ def report(rows: Sequence[dict[str, object]]) -> None:
         for other in (ORIGINAL, f"0.8 {who}"):
             if OURS.get(str(who), ("",))[0] == "0.7" and (codec, other) in rates:
                 print(f"{codec}: {who} is {rate / rates[codec, other]:.2f} times {other}")
-    if original.home() is None:
-        print(f"without {ORIGINAL}: {original.HOME} is not set")
+    if absent():
+        print(f"without {ORIGINAL}: {absent()}")
     print(f"none: batches, numba: {rates['none', 'batches, numba']:,.0f}/s (at least {WANTED:,})")
 
 
