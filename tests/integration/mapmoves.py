@@ -71,9 +71,11 @@ def translated(mirror: Mirror, group: str, undo: Path, timeout_s: float = 30) ->
 
 
 def part_read(cluster: ClusterClient, topic: str, group: str, rng: random.Random, most: int) -> dict[int, int]:
-    """A group reads some of a topic and stops; its positions."""
+    """A group reads some of a topic, of each partition, and stops; its positions."""
+    partitions = len(log_end_offsets(cluster, [topic]))
     with Reader(cluster.zookeeper, group, {topic: 1}, fetch_message_max_bytes=16384) as reader:
         wait_for_messages(rng.randrange(1, most), reader)
+        wait_until(lambda: len(committed(cluster, group, topic)) == partitions, 20, "each partition to be begun")
         reader.stop()
     return committed(cluster, group, topic)
 
@@ -84,12 +86,16 @@ def moved(mirror: Mirror, topic: str, group: str, read: dict[int, int], undo: Pa
     ends = {int(str(tp.partition)): end for tp, end in log_end_offsets(mirror.source, [topic]).items()}
     wanted = {(p, n) for p, end in ends.items() for n in range(read.get(p, 0), end)}
     with Reader(mirror.target.zookeeper, group, {topic: 1}) as reader:
-        wait_until(lambda: len(reader.got) >= len(wanted), 60, lambda: f"{len(wanted)}, have {len(reader.got)}")
-        ends_there = log_end_offsets(mirror.target, [topic])
-        wait_until(
-            lambda: all(row.position == ends_there[row.tp] for row in reader.connector.status()), 30, "all to be read"
-        )
-        time.sleep(0.2)
+        seen: set[tuple[int, int]] = set()
+        at = [0]
+
+        def all_there() -> bool:
+            fresh = reader.got[at[0] :]
+            at[0] += len(fresh)
+            seen.update(mark(each.value) for each in fresh)
+            return wanted <= seen
+
+        wait_until(all_there, 40, lambda: f"{len(wanted - seen)} of {len(wanted)}; log\n{mirror.said()[-3000:]}")
         reader.stop()
     got = [(int(str(each.tp.partition)), mark(each.value)) for each in reader.got]
     repeats = Counter(p for p, (source, number) in got if number < read.get(source, 0))

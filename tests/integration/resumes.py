@@ -11,7 +11,8 @@ from localkafka.load import Load, Mixture
 from tests.integration.mapmoves import mapped
 from tests.integration.mirroring import Mirror, compared, totals
 
-STILL_MS = 1500
+STILL_MS = 1000
+EACH = 3000  # messages that the source gets before each start
 POINTS = ("before send", "after send before ack", "after ack before commit")
 
 
@@ -20,7 +21,7 @@ def resuming(folder: Path, source: ClusterClient, target: ClusterClient, group: 
     options = {**mapped(folder), "resume": "target-end", "parked.retry.ms": 1000}
     towards = {"request.timeout.ms": STILL_MS, "batch.num.messages": 50}
     mirror = Mirror(folder, source, target, group, topic, options, towards)
-    small = "  name: dc1\n  fetch.message.max.bytes: 16384\n  zookeeper.session.timeout.ms: 1500"
+    small = "  name: dc1\n  fetch.message.max.bytes: 8192\n  zookeeper.session.timeout.ms: 1500"
     mirror.file.write_text(mirror.file.read_text().replace("  name: dc1", small))
     return mirror
 
@@ -31,18 +32,20 @@ def killed_again_and_again(
     """Kill it at random moments, every other time just before or after a request is sent, while the source is written;
     then let it copy everything."""
     for number in range(kills):
-        with load.in_background({topic: mixture}, partitions, 1500):
-            if number % 2:
-                point = rng.choice(POINTS)
-                passes = rng.randint(1, 2) if point == "after ack before commit" else rng.randint(1, 25)
-                mirror.env({"GROUNDWORK_FAILPOINTS": f"{point}=kill@{passes}"})
-                mirror.start()
-                assert mirror.exit_code(40) == -9, mirror.said()
-            else:
-                mirror.env(None)
-                mirror.start()
-                time.sleep(STILL_MS / 1000 + rng.uniform(0.3, 1.7))
-                mirror.kill()
+        load.produce(topic, partitions, EACH, mixture, batch=40)
+        there = mirror.arrived(topic)
+        if number % 2:
+            point = rng.choice(POINTS)
+            passes = rng.randint(1, 2) if point == "after ack before commit" else rng.randint(1, 8)
+            mirror.env({"GROUNDWORK_FAILPOINTS": f"{point}=kill@{passes}"})
+            mirror.start()
+            assert mirror.exit_code(40) == -9, mirror.said()
+        else:
+            mirror.env(None)
+            mirror.start()
+            mirror.wait_arrived(topic, there + 1)
+            time.sleep(rng.uniform(0.0, 0.3))
+            mirror.kill()
     mirror.env(None)
     mirror.start()
     mirror.wait_all_committed([topic], 60)

@@ -12,7 +12,7 @@ from localkafka.client import ClusterClient
 from localkafka.load import Load
 from tests.conftest import Unique
 from tests.integration.mirroring import MIXED, PLAIN_ONLY, close_loads, filled
-from tests.integration.resumes import held, killed_again_and_again, resuming
+from tests.integration.resumes import EACH, held, killed_again_and_again, resuming
 
 pytestmark = pytest.mark.real
 
@@ -33,7 +33,7 @@ def once(source: ClusterClient, target: ClusterClient, unique: Unique, folder: P
         found = held(mirror, topic, 2)
     finally:
         mirror.kill_if_alive()
-    count = 1000 + kills * 1500
+    count = 1000 + kills * EACH
     assert (found["source"], found["lost"], found["duplicates"], found["phantoms"]) == (count, 0, 0, 0), mirror.said()
 
 
