@@ -248,6 +248,7 @@ TARGET_OVERRULED = {
     "callback.handler": "message.handler of the mirror is the place for a program's own code",
     "event.handler": "message.handler of the mirror is the place for a program's own code",
     "producer.type": "sending is always asynchronous, and nothing is committed before it is acknowledged",
+    "confirm": "into 0.7 nothing is committed before it is confirmed; later releases acknowledge",
     "unkeyed.partitioner": "without keys all messages of a source partition go to one target partition",
 }
 
@@ -260,7 +261,12 @@ def _target(target: Target, warnings: list[str], problems: list[str], notes: lis
         for key, why in TARGET_OVERRULED.items()
         if key in given(target)
     ]
-    if target.acks == 0:
+    if not dialect(target.version).answers_produce:
+        notes.append(
+            f"{at}: target.version {target.version} acknowledges nothing: what is confirmed was handled by its broker, "
+            "and is lost if that dies before it flushes (log.flush.interval)"
+        )
+    elif target.acks == 0:
         problems.append(
             f"{at}: request.required.acks=0 is refused: what nobody acknowledges could never be committed; use -1"
         )
@@ -268,7 +274,7 @@ def _target(target: Target, warnings: list[str], problems: list[str], notes: lis
         notes.append(
             f"{at}: request.required.acks={target.acks}: a leader that fails takes what only it has; -1 is safe"
         )
-    if not target.zookeeper:
+    if not target.zookeeper and dialect(target.version).describes_itself:
         notes.append(
             f"{at}: target.zookeeper.connect is not given: the target's auto-creation decides the partition count "
             "of topics that are missing there"

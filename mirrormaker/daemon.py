@@ -47,10 +47,8 @@ from mirrormaker.reload import reload_into
 from mirrormaker.retries import Retries
 from mirrormaker.status import StatusLine
 from mirrormaker.systemd import Systemd
-from mirrormaker.targets import TargetTopics
+from mirrormaker.towards import ZOOKEEPER_S, Towards
 from mirrormaker.watch import Watch
-from mirrormaker.zookeeper import zookeeper
-from producer.sender import Sender
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
 
@@ -60,7 +58,6 @@ T = TypeVar("T")
 RETRY_S = 0.5
 FIRST_ASSIGNMENT_S = 60.0  # READY is not held back for longer: a foreign claim may block one partition for ever
 DRAIN_S = 9.0  # what the operator may rely on is 10 s
-ZOOKEEPER_S = 6.0  # one try to reach a ZooKeeper
 STATE_FOLDER = "STATE_DIRECTORY"  # what systemd sets for StateDirectory=
 
 
@@ -113,16 +110,10 @@ class Daemon:
         self._signals = 0
         self._reading = Lock()
         target, mirror = configuration.target, configuration.mirror
-        speaks = dialect(target.version)
-        links = Links(target.client_id or "mirrormaker", connect, target.request_timeout_ms)
-        through = partial(zookeeper, "target.zookeeper.connect", target.zookeeper, ZOOKEEPER_S, target.access)
-        metadata = MetadataSource(target.brokers, speaks, links)
-        self._target_zookeeper = through if target.zookeeper else None
-        self.targets = TargetTopics(metadata, speaks.znodes, self._target_zookeeper, target.replication)
-        own = Links(target.client_id or "mirrormaker", connect, target.request_timeout_ms)
-        self.sender = Sender(MetadataSource(target.brokers, speaks, own), target, self._crew, connect, _tell)
+        self._towards = Towards(target, self._crew, _tell)
+        self.targets, self.sender = self._towards.topics, self._towards.sender
         settings = Settings(
-            speaks,
+            dialect(target.version),
             target.message_max_bytes,
             mirror.partitioning,
             "" if target.codec == "none" else target.codec,
@@ -177,7 +168,7 @@ class Daemon:
 
     def _bring_up(self, deadline: float) -> None:
         target = self._within(deadline, "target", self.targets.look).brokers
-        if self._target_zookeeper is not None:
+        if self._towards.zookeeper is not None:
             self._within(deadline, "target", self._look_at_target_zookeeper)
         for source in self._configuration.sources:
             seen = self._within(deadline, f"source {source.name}", partial(self._look_at_source, source, deadline))
@@ -296,6 +287,7 @@ class Daemon:
         left = self.sender.close(0.0)
         if left:
             log.warning("%d parts were not acknowledged in time; they are sent again after the next start", left)
+        self._towards.close()
         self._crew.stop(1.0)
         for origin in self.origins:
             if origin.forwarder.keeper is not None:

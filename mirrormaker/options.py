@@ -8,9 +8,10 @@ from typing import ClassVar
 
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import Options, Secret, option
+from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from mirrormaker.placing import Numbering, numbering
-from producer.config import ProducerConfig, release
+from producer.config import ProducerConfig, brokers, release
 from zkconsumer import accessoptions
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
@@ -63,8 +64,14 @@ class Target(ProducerConfig):
 
     ZOOKEEPER: ClassVar = "target.zookeeper"
 
+    brokers: tuple[tuple[str, int], ...] = option(
+        "metadata.broker.list", (), "brokers that are asked for all others: host:port,…; not for 0.7: they do not tell",
+        old="broker.list", kind=brokers, required=True, instead="target.zookeeper.connect",
+    )  # fmt: skip
     zookeeper: str = option(
-        "target.zookeeper.connect", "", "host:port,host:port/chroot; missing topics are created through it (0.8, 0.9)"
+        "target.zookeeper.connect",
+        "",
+        "host:port,host:port/chroot; missing topics are created through it (0.8, 0.9); for 0.7 it tells all there is",
     )
     # No target.zookeeper.set.acl: the brokers must be able to write below a topic that the mirror creates.
     zookeeper_auth: Secret | None = accessoptions.auth("target.zookeeper", "it")  # noqa: RUF009  # a Secret never changes
@@ -97,6 +104,16 @@ class Target(ProducerConfig):
 
     def problems(self) -> Iterable[str]:
         yield from ProducerConfig.problems(self)
+        spoken = dialect(self.version)
+        if spoken.describes_itself and not self.brokers:
+            yield "option 'metadata.broker.list' is missing: brokers that are asked for all others: host:port,…"
+        if not spoken.describes_itself and not self.zookeeper:
+            yield f"'target.zookeeper.connect' is missing: nobody else tells the partitions of Kafka {self.version}"
+        if not spoken.describes_itself and self.brokers:
+            yield (
+                f"'metadata.broker.list': brokers of Kafka {self.version} do not tell of each other; give "
+                "'target.zookeeper.connect' alone"
+            )
         if self.zookeeper_connect:
             yield (
                 "'zookeeper.connect' (zk.connect) finds no brokers for a mirror: give 'metadata.broker.list', and "

@@ -11,7 +11,8 @@ from kafkawire.model import TopicPartition
 from mirrormaker.options import Mirror, Source
 from mirrormaker.pipeline import Forwarder, Settings, carry
 from mirrormaker.status import Still
-from mirrormaker.targets import SourceTopic, TargetTopics
+from mirrormaker.targets import SourceTopic
+from mirrormaker.towards import Topics
 from producer.sender import Sender
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerError
@@ -27,7 +28,7 @@ class Origin:
         self,
         source: Source,
         settings: Settings,
-        targets: TargetTopics,
+        targets: Topics,
         sender: Sender,
         crew: Crew,
         on_fence: Callable[[], object],

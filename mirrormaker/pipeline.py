@@ -37,7 +37,8 @@ from mirrormaker.routes import (
     pass_through,
     reencode,
 )
-from mirrormaker.targets import OUT_OF_REACH, SourceTopic, TargetTopics, TopicMissing
+from mirrormaker.targets import OUT_OF_REACH, SourceTopic, TopicMissing
+from mirrormaker.towards import Topics
 from producer.partitioners import byte_array_partitioner
 from zkconsumer.errors import Closed
 
@@ -104,7 +105,7 @@ class Forwarder:
         self,
         name: str,
         settings: Settings,
-        targets: TargetTopics,
+        targets: Topics,
         source_topic: Callable[[str], SourceTopic],
         sender: Sends,
         crew: Crew,

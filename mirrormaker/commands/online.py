@@ -10,6 +10,7 @@ from groundwork.crew import connect
 from groundwork.output import write
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView
+from kafkawire.cluster.zookeeper import read_topics, read_view
 from kafkawire.dialects import dialect
 from kafkawire.net.links import Links
 from mirrormaker import exits
@@ -25,6 +26,7 @@ from mirrormaker.look import (
 )
 from mirrormaker.options import Mirror, Source, Target
 from mirrormaker.routes import Pair, choose
+from mirrormaker.zookeeper import zookeeper
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
 
@@ -37,7 +39,7 @@ def check_online(configuration: Configuration) -> int:
     target, mirror = configuration.target, configuration.mirror
     try:
         view = target_view(target)
-        if target.zookeeper:
+        if target.zookeeper and dialect(target.version).describes_itself:
             look_at_target_zookeeper(target, view.brokers, TIMEOUT_S)
         rows: list[dict[str, Any]] = []
         for source in configuration.sources:
@@ -61,10 +63,18 @@ class SourceRefused(Exception):
 
 
 def target_view(target: Target) -> ClusterView:
-    """All topics and brokers of the target; asking for all creates none.  Raises Unreachable."""
+    """All topics and brokers of the target; asking for all creates none.  Raises Unreachable, ChrootMissing,
+    ConsumerError."""
+    speaks = dialect(target.version)
+    if not speaks.describes_itself:
+        with zookeeper("target.zookeeper.connect", target.zookeeper, TIMEOUT_S, target.access) as zk:
+            view = read_view(zk, speaks.znodes, read_topics(zk, speaks.znodes))
+        if not view.brokers:
+            raise NoBrokers(f"no brokers are registered under target.zookeeper.connect {target.zookeeper}")
+        return view
     links = Links("mirrormaker-check", connect, int(TIMEOUT_S * 1000))
     try:
-        return MetadataSource(target.brokers, dialect(target.version), links).read(None)
+        return MetadataSource(target.brokers, speaks, links).read(None)
     finally:
         links.close()
 
@@ -90,8 +100,9 @@ def _row(source: Source, topic: str, here: int, there: int, mirror: Mirror, targ
     wanted = source.broker_partitions.total or here
     codec = target.codec if target.codec != "none" and topic in (target.compressed_topics or (topic,)) else ""
     facts = pair.facts(topic, wanted, there or wanted, mirror.partitioning, mirror.handler, codec)
-    if there:
-        shown: object = there
-    else:
+    shown: object = there
+    if not there and not pair.target.describes_itself:
+        shown = "missing, its brokers make it"
+    elif not there:
         shown = f"missing, created with {wanted}" if target.zookeeper else "missing, auto-creation decides"
     return dict(zip(COLUMNS, (source.name, topic, here, shown, str(choose(facts))), strict=True))

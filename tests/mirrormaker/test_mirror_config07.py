@@ -11,9 +11,10 @@ from mirrormaker.config import ConfigError, Configuration, from_yaml
 
 def written(folder: Path, source: str = "", target: str = "", mirror: str = "") -> Configuration:
     path = folder / "m.yaml"
+    found = "" if "target.version: 0.7" in target else "metadata.broker.list: 'k:9092', "
     path.write_text(
         f"sources:\n- {{zookeeper.connect: 'zk1:2181/src', group.id: g{source}}}\n"
-        f"target: {{metadata.broker.list: 'k:9092', target.zookeeper.connect: 'zk1:2181/dst'{target}}}\n"
+        f"target: {{{found}target.zookeeper.connect: 'zk1:2181/dst'{target}}}\n"
         f"mirror: {{whitelist: 'a.*'{mirror}}}\n"
     )
     return from_yaml(path)
@@ -72,3 +73,27 @@ def test_a_numbering_that_makes_no_sense_names_what_is_expected(tmp_path: Path) 
     [problem] = problems(tmp_path, ", version: 0.7.2, broker.partitions: 'x'")
     assert "broker.partitions" in problem
     assert "0:2,1:3" in problem
+
+
+def test_a_target_of_0_7_is_found_through_its_zookeeper_alone(tmp_path: Path) -> None:
+    configuration = written(tmp_path, ", version: 0.7.2", ", target.version: 0.7.2")
+    [note] = configuration.notes
+    assert note.startswith(
+        "m.yaml: target: target.version 0.7.2 acknowledges nothing: what is confirmed was handled by"
+    )
+    for target, sentence in {
+        "target.version: 0.7.2, target.zookeeper.connect: 'zk1:2181/dst', broker.list: '0:k:9092'": "target: "
+        "'metadata.broker.list': brokers of Kafka 0.7.2 do not tell of each other; give 'target.zookeeper.connect'",
+        "target.version: 0.7.2, metadata.broker.list: 'k:9092'": "target: 'target.zookeeper.connect' is missing: "
+        "nobody else tells the partitions of Kafka 0.7.2",
+        "target.zookeeper.connect: 'zk1:2181/dst'": "target: option 'metadata.broker.list' is missing: brokers "
+        "that are asked for all others: host:port,…",
+    }.items():
+        path = tmp_path / "t.yaml"
+        path.write_text(
+            "sources:\n- {zookeeper.connect: 'zk1:2181/src', group.id: g, version: 0.7.2}\n"
+            f"target: {{{target}}}\nmirror: {{whitelist: a}}\n"
+        )
+        with pytest.raises(ConfigError) as wrong:
+            from_yaml(path)
+        assert wrong.value.problems[0].startswith(f"t.yaml: {sentence}")

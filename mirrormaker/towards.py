@@ -1,0 +1,82 @@
+"""The way to the target: its topics, the sender, and who is asked about both.
+
+brokers describe themselves     they are asked (metadata.broker.list), each part by links of its own
+they do not (0.7)               their ZooKeeper is (target.zookeeper.connect), and watched
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+from groundwork.crew import Crew, connect
+from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import dialect
+from kafkawire.model import PartitionId
+from kafkawire.net.links import Links
+from mirrormaker.brokertopics import BrokerTopics
+from mirrormaker.options import Target
+from mirrormaker.targets import SourceTopic, TargetTopics
+from mirrormaker.zookeeper import zookeeper
+from producer.config import BY_OFFSETS
+from producer.sender import Sender
+from producer.zookeeper import ZookeeperSource
+
+ZOOKEEPER_S = 6.0  # one try to reach a ZooKeeper
+
+
+class Topics(Protocol):
+    """What a mirror asks about the target's topics."""
+
+    def prepare(self, topic: str, source: SourceTopic) -> Sequence[PartitionId]: ...
+    def look(self) -> ClusterView: ...
+
+
+class Towards:
+    """topics and sender.  zookeeper: opens the target's ZooKeeper for a while, where there is one to be looked at."""
+
+    def __init__(self, target: Target, crew: Crew, events: Callable[[str], object]) -> None:
+        self.topics: Topics
+        self.sender: Sender
+        self.zookeeper: Callable[[], AbstractContextManager[Any]] | None = None
+        self._target = target
+        self._sources: list[ZookeeperSource] = []
+        if dialect(target.version).describes_itself:
+            self._by_metadata(crew, events)
+        else:
+            self._by_zookeeper(crew, events)
+
+    def close(self) -> None:
+        """End the sessions with the target's ZooKeeper."""
+        for source in self._sources:
+            source.close()
+
+    def _links(self) -> Links:
+        return Links(self._target.client_id or "mirrormaker", connect, self._target.request_timeout_ms)
+
+    def _by_metadata(self, crew: Crew, events: Callable[[str], object]) -> None:
+        target, speaks = self._target, dialect(self._target.version)
+        if target.zookeeper:
+            name = "target.zookeeper.connect"
+            self.zookeeper = partial(zookeeper, name, target.zookeeper, ZOOKEEPER_S, target.access)
+        metadata = MetadataSource(target.brokers, speaks, self._links())
+        self.topics = TargetTopics(metadata, speaks.znodes, self.zookeeper, target.replication)
+        self.sender = Sender(MetadataSource(target.brokers, speaks, self._links()), target, crew, connect, events)
+
+    def _by_zookeeper(self, crew: Crew, events: Callable[[str], object]) -> None:
+        target = replace(self._target, confirm=BY_OFFSETS)  # only what is confirmed may be committed
+        self.topics = BrokerTopics(self._source(), self._links())
+        source = self._source()
+        self.sender = Sender(source, target, crew, connect, events, by_name=True, live=lambda: source.brokers)
+        source.changed = self.sender.leaders.ask
+
+    def _source(self) -> ZookeeperSource:
+        target = self._target
+        times = target.zookeeper_session_ms, target.zookeeper_connection_ms
+        made = ZookeeperSource(target.zookeeper, *times, target.access, dialect(target.version), self._links())
+        self._sources.append(made)
+        return made

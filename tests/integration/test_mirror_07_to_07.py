@@ -1,0 +1,86 @@
+"""From one 0.7 cluster into another: wrappers as they are, nothing committed that is not confirmed, whoever dies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from localkafka.seven.cluster import Cluster07
+from localkafka.waiting import wait_until
+from tests.conftest import Unique
+from tests.integration.mirroring07 import Mirror07, fill, judged
+
+pytestmark = pytest.mark.real
+Starter = Callable[..., Cluster07]
+
+
+def towards(target: Cluster07) -> dict[str, object]:
+    return {"target.version": "0.7.2", "target.zookeeper.connect": target.zookeeper, "request.timeout.ms": 3000}
+
+
+def arrived(target: Cluster07, topic: str) -> int:
+    return sum(map(len, target.values(topic).values()))
+
+
+def test_entries_arrive_as_they_are_and_each_source_partition_in_one_place(
+    cluster07: Starter, unique: Unique, tmp_path: Path
+) -> None:
+    source, target = cluster07(partitions={0: 2, 1: 1}), cluster07(partitions={4: 2, 5: 2})
+    topic = unique.topic()
+    total = fill(source, topic, 600)
+    with Mirror07(tmp_path, source, towards(target), unique.group(), topic) as mirror:
+        mirror.wait_all_committed()
+        mirror.wait_said("pass-through: same format; all of a source partition goes to one partition")
+        assert mirror.stop()[0] == 0
+    there = target.values(topic)
+    assert {str(partition) for partition in there} == {"4-0", "4-1", "5-0", "5-1"}
+    found = judged(source.values(topic), there)
+    assert (found.source, found.lost, found.duplicates, found.phantoms) == (total, 0, 0, 0)
+    assert (found.out_of_order, found.split) == (0, 0)
+    here = [source.end(topic, p.broker, p.index) for p in source.partitions(topic)]
+    assert sum(here) == sum(target.ends(topic).values())  # byte for byte: nothing was packed anew
+
+
+def test_kills_of_the_mirror_and_of_a_target_broker_lose_nothing(
+    cluster07: Starter, unique: Unique, tmp_path: Path
+) -> None:
+    source, target = cluster07(partitions={0: 1, 1: 2}), cluster07(partitions={0: 1, 1: 1})
+    topic = unique.topic()
+    total = fill(source, topic, 3000)
+    options, small = {"offset.commit.interval.ms": 200}, {"fetch.message.max.bytes": 8192}
+    with Mirror07(tmp_path, source, towards(target), unique.group(), topic, options, small) as mirror:
+        wait_until(
+            lambda: arrived(target, topic) > total // 6, 40, lambda: f"a sixth; log\n{mirror.said()}", every_s=0.02
+        )
+        mirror.kill()
+        mirror.start()
+        wait_until(
+            lambda: arrived(target, topic) > total // 2, 40, lambda: f"a half; log\n{mirror.said()}", every_s=0.02
+        )
+        target.node(1).kill()
+        target.node(1).restart()
+        total += fill(source, topic, 300, first=3000)
+        mirror.wait_all_committed(timeout_s=60)
+        assert mirror.stop()[0] == 0
+    found = judged(source.values(topic), target.values(topic))
+    assert (found.source, found.lost, found.phantoms, found.split) == (total, 0, 0, 0), mirror.said()
+    assert found.duplicates < total
+
+
+def test_what_a_target_of_0_7_would_drop_without_a_word_parks_its_partition(
+    cluster07: Starter, unique: Unique, tmp_path: Path
+) -> None:
+    source, target = cluster07(partitions={0: 2}, settings={"max.message.size": 2000000}), cluster07()
+    topic = unique.topic()
+    source.produce(topic, 0, 0, [b"small", b"x" * 1_500_000, b"after"])
+    source.produce(topic, 0, 1, [b"y" * 700_000, b"z" * 700_000], codec="gzip")
+    big = {"fetch.message.max.bytes": 2_000_000}
+    with Mirror07(tmp_path, source, towards(target), unique.group(), topic, more=big) as mirror:
+        mirror.wait_said("parked 1")
+        wait_until(lambda: arrived(target, topic) == 3, 20, lambda: f"three; log\n{mirror.said()}")
+        assert mirror.stop()[0] == 0
+    assert sorted(len(value) for values in target.values(topic).values() for value in values) == [5, 700_000, 700_000]
+    first = next(p for p in source.partitions(topic) if p.index == 0)
+    assert mirror.committed().get(first, 0) <= 10 + 5
