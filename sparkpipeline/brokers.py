@@ -212,7 +212,7 @@ def _leaderless(view: ClusterView, missing: list[TopicPartition], tries: int) ->
         has = f"the topic has partitions {known[0]} to {known[-1]}" if known else "the cluster has no such topic"
         return UnknownPartition(f"{has}{more}; nothing is created by asking", **where)
     if isinstance(tp.partition, BrokerPartition):
-        return NoLeader(f"its broker, {tp.partition.broker}, is not registered{more}: is it down?", **where)
+        return NoLeader(f"nobody knows of its broker, {tp.partition.broker}, now{more}: is it down?", **where)
     partition = view.topics.get(tp.topic, {}).get(tp.partition)
     if partition is not None and partition.leader is not None:
         return NoLeader(f"its leader, broker {partition.leader}, is not among the live brokers{more}", **where)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from kafkawire.cluster import fixed
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.metadata import Unreachable as NobodyAnswers
 from kafkawire.cluster.view import ClusterView
@@ -39,10 +40,12 @@ class FromBrokers:
 
 
 class FromDriver:
-    """Of brokers that do not, where nobody else can be asked: addresses, which partitions are named after."""
+    """Of brokers that do not, where nobody else can be asked: addresses, and the partitions that were named, if any."""
 
-    def __init__(self, brokers: Iterable[Broker]) -> None:
-        self._view = _Addresses({broker.id: broker for broker in brokers})
+    def __init__(self, brokers: Iterable[Broker], tps: Iterable[TopicPartition] = ()) -> None:
+        leaders = {tp: tp.partition.broker for tp in tps if isinstance(tp.partition, BrokerPartition)}
+        named = fixed.view({broker.id: broker for broker in brokers}, leaders)
+        self._view = _Addresses(named.brokers, named.topics)
 
     def read(self) -> ClusterView:
         return self._view
@@ -50,7 +53,7 @@ class FromDriver:
 
 @dataclass(frozen=True, slots=True)
 class _Addresses(ClusterView):
-    """Brokers only: a partition is led by the one in its name."""
+    """A partition is led by the broker in its name, whatever topics are known."""
 
     def leader(self, tp: TopicPartition) -> Broker | None:
         return self.brokers.get(tp.partition.broker) if isinstance(tp.partition, BrokerPartition) else None

@@ -6,13 +6,14 @@ tasks import goes without.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
+from sparkpipeline.clusterviews import FromDriver
 from sparkpipeline.errors import Refused
 from sparkpipeline.protocol import resolve_release
 from sparkpipeline.source.options import SourceOptions
@@ -45,7 +46,15 @@ def access_of(options: SourceOptions) -> ClusterAccess:
 
 def brokers_of(options: SourceOptions, access: ClusterAccess) -> Brokers:
     """The driver's links to the cluster; whoever asks for them closes them."""
+    if options.brokers:
+        return Brokers(access, source=FromDriver(options.brokers, _named(options)))
     return Brokers(access, source=_registry(options))
+
+
+def _named(options: SourceOptions) -> Collection[TopicPartition]:
+    if options.offset_ranges is not None:
+        return {rng.tp for rng in options.offset_ranges}
+    return options.subscription.assigned
 
 
 def _registry(options: SourceOptions) -> Registry | None:

@@ -21,6 +21,8 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
+from localkafka.seven.cluster import Cluster07
+from localkafka.zookeeper import ZooKeeperAt
 from sparkpipeline.commands.cli import outcome
 from sparkpipeline.groupnodes import read_positions, write_positions
 from sparkpipeline.ledger.model import Plan
@@ -85,13 +87,14 @@ def test_every_block_runs_or_says_why_it_cannot(page: str) -> None:
 
 @dataclass
 class Story:
-    """One page, told on two clusters."""
+    """One page, told on two clusters, and one of Kafka 0.7."""
 
     page: str
     spark: Any
     folder: Path
     source: ClusterClient
     target: ClusterClient
+    seven: Cluster07
     tag: str
     capsys: Any
     names: dict[str, Any] = field(default_factory=dict)
@@ -108,6 +111,7 @@ class Story:
             (r"\b(broker|old)1:9092(,(broker|old)2:9092)?", source),
             (r"\bnew1:9092(,new2:9092)?", target),
             (r"\bold-zk1:2181/kafka", self.source.zookeeper),
+            (r"\bzookeeper1:2181/kafka", self.seven.zookeeper),
             (r"(?<![\w.])/(warehouse|data|var)\b", rf"{self.folder}/\1"),
             (r"\b(orders|payments|loud|camus|mirror)\b", rf"\1_{self.tag}"),
         ):
@@ -221,22 +225,28 @@ EVENTS: dict[str, Callable[[Story, str], str]] = {
 
 @pytest.fixture
 def story(
-    spark: Any, source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path,
+    spark: Any, source: ClusterClient, target: ClusterClient, zk_server: ZooKeeperAt, unique: Unique, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> Callable[[str], Story]:  # fmt: skip
+) -> Iterator[Callable[[str], Story]]:  # fmt: skip
     """A page on topics of two partitions: orders and payments on both clusters, and others that the pages write to."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "var" / "log").mkdir(parents=True)
 
+    seven = Cluster07(brokers=2, zookeeper=zk_server)
+
     def begun(page: str) -> Story:
-        told = Story(page, spark, tmp_path, source, target, unique.tag, capsys)
+        told = Story(page, spark, tmp_path, source, target, seven, unique.tag, capsys)
         for topic in ("orders", "payments"):
             for cluster in (source, target):
                 cluster.create_topic(told.name(topic), 2)
         told.more("orders", 60)
+        for broker in (0, 1):
+            events = [json.dumps({"n": n, "created": TEN}).encode() for n in range(30)]
+            seven.produce(told.name("orders"), broker, 0, events, codec="gzip", batch=7)
         return told
 
-    return begun
+    with seven:
+        yield begun
 
 
 def counts(cluster: ClusterClient, topic: str) -> list[int]:
@@ -281,6 +291,8 @@ def test_the_jobs_as_the_page_says(story: Callable[[str], Story]) -> None:
     assert {(row.date.isoformat(), row.hour): row.messages for row in read.collect()} == {
         ("2026-01-31", hour): 2 * sum(1 for n in range(80) if n % 3 == at) for at, hour in enumerate((9, 10, 11))
     }
+    sevens = told.spark.read.parquet(told.here("/warehouse/seven/data"))
+    assert sevens.select("broker", "partition", "offset", "innerIndex").distinct().count() == sevens.count() == 60
     assert told.spark.read.parquet(told.here("/warehouse/shop/stages/cheap/data")).count() == 2 * 10
     assert [count > 0 for count in counts(told.target, told.name("loud"))].count(True) > 0
     assert (counts(told.target, orders), counts(told.target, payments)) == ([82, 80], [30, 30])

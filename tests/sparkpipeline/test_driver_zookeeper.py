@@ -11,7 +11,7 @@ import pytest
 from kazoo.exceptions import NoAuthError, SessionExpiredError
 
 from groundwork.zkaccess import Access, Tls
-from kafkawire.model import TopicPartition
+from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.errors import OptionRefused, Unreachable
 from sparkpipeline.positions import read_group, write_group
@@ -130,8 +130,8 @@ def test_a_session_that_ends_between_the_two_stores_is_told_with_what_is_written
 
 
 def test_who_owns_what_is_told() -> None:
-    zk = group(**{"owners/t/0": "g_host-1-0", "owners/t/x": "?", "offsets/t/0": "1"})
-    assert group_owners(zk, "g") == {T0: "g_host-1-0"}
+    zk = group(**{"owners/t/0": "g_host-1-0", "owners/t/x": "?", "offsets/t/0": "1", "owners/t/2-1": "g_b-0"})
+    assert group_owners(zk, "g") == {T0: "g_host-1-0", TopicPartition("t", BrokerPartition(2, 1)): "g_b-0"}
     assert group_owners(zk, "nobody") == {}
 
 

@@ -1,0 +1,72 @@
+"""What jobs do not do with Kafka 0.7, told before anything is asked or read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkpipeline.audit.loaded import loaded_by
+from sparkpipeline.audit.sides import Side
+from sparkpipeline.backfill.model import Request
+from sparkpipeline.backfill.sides import Sides
+from sparkpipeline.errors import OptionRefused
+from sparkpipeline.ledger.ledger import Ledger
+from sparkpipeline.ledger.local import LocalFiles
+from sparkpipeline.ledger.model import Plan, Staged
+from sparkpipeline.ledger.protocol import advance
+from sparkpipeline.load.config import config_of
+
+SEVEN = {"protocol": "0.7", "zookeeper.connect": "zk:2181", "subscribe": "orders"}
+LOAD = {"base": "/w", "zookeeper.connect": "zk:2181", "protocol": "0.7", "topics": ["orders"]}
+
+
+def test_an_audit_of_0_7_is_refused() -> None:
+    with pytest.raises(OptionRefused, match=r"option=protocol: an audit compares partitions and offsets that both"):
+        Side.of(SEVEN)
+
+
+def test_a_backfill_from_0_7_is_refused() -> None:
+    request = Request(SEVEN, {"kafka.bootstrap.servers": "new:9092"})
+    with pytest.raises(OptionRefused, match=r"option=protocol: .*mirrormaker copies topics of 0\.7"):
+        Sides.of(request)
+
+
+class Loaded:
+    """A load of 0.7, as far as its manifest goes."""
+
+    def plan(self, ledger: Ledger, batch: int) -> Plan:
+        return Plan(batch, "load", 0, {})
+
+    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+        return Staged((), {"positions": {"orders": {"0-0": 17}}}, "test")
+
+    def published(self, manifest: object) -> None: ...
+
+
+def test_an_audit_of_what_was_loaded_from_0_7_is_refused(tmp_path: Path) -> None:
+    ledger = Ledger(LocalFiles(), f"file://{tmp_path}")
+    advance(ledger, Loaded(), lambda _: None)
+    with pytest.raises(OptionRefused, match=r"option=--files: an audit compares"):
+        loaded_by(ledger, [])
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"zookeeper.connect": None, "bootstrap.servers": "b:1"}, "brokers of Kafka 0.7.2 tell nothing of each other"),
+        ({"bootstrap.servers": "b:1"}, "give zookeeper.connect, and no bootstrap.servers"),
+        ({"limit.rows": 5}, "limit.rows counts offsets, and those of Kafka 0.7.2 are bytes: use limit.bytes"),
+        ({"group.id": "g", "offsets.storage": "dual"}, "offsets.storage can only be zookeeper"),
+    ],
+)
+def test_a_load_of_0_7_is_told_what_it_cannot(more: dict[str, object], says: str) -> None:
+    with pytest.raises(OptionRefused) as refused:
+        config_of({name: value for name, value in {**LOAD, **more}.items() if value is not None}, "job.yaml")
+    assert says in str(refused.value)
+
+
+def test_partitions_of_a_load_are_named_by_broker_and_index() -> None:
+    values = {**LOAD, "partitions": {"orders": ["0-1", "2-0"]}}
+    del values["topics"]
+    assert [str(tp) for tp in config_of(values, "job.yaml").partitions] == ["orders/0-1", "orders/2-0"]
