@@ -25,15 +25,14 @@ from localkafka.waiting import wait_until
 CODECS = ("none", "gzip", "snappy")
 
 
-def fill(cluster: Cluster07, topic: str, count: int, first: int = 0, batch: int = 50) -> int:
+def fill(cluster: Cluster07, topic: str, count: int, first: int = 0, batch: int = 50, lot: int = 500) -> int:
     """`count` more messages on every broker-partition, in wrappers of every codec and plain ones; how many in all."""
     counts = {broker.id: int(broker.settings.get("num.partitions", "1")) for broker in cluster.nodes}
     partitions = [BrokerPartition(b, i) for b, n in counts.items() for i in range(n)]
     for number, partition in enumerate(partitions):
-        lots = len(range(0, count, 500))
-        for lot in range(lots):
-            values = [value(partition, first + n) for n in range(lot * 500, min(count, lot * 500 + 500))]
-            codec = CODECS[(number + lot) % len(CODECS)]
+        for turn, begin in enumerate(range(0, count, lot)):
+            values = [value(partition, first + n) for n in range(begin, min(count, begin + lot))]
+            codec = CODECS[(number + turn) % len(CODECS)]
             cluster.produce(topic, partition.broker, partition.index, values, codec, batch=batch)
     return count * len(partitions)
 

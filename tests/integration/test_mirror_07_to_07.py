@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kazoo.exceptions import NoNodeError
 
+from localkafka.seven import tools
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
@@ -84,3 +87,48 @@ def test_what_a_target_of_0_7_would_drop_without_a_word_parks_its_partition(
     assert sorted(len(value) for values in target.values(topic).values() for value in values) == [5, 700_000, 700_000]
     first = next(p for p in source.partitions(topic) if p.index == 0)
     assert mirror.committed().get(first, 0) <= 10 + 5
+
+
+@pytest.mark.kafka07
+@pytest.mark.parametrize("kind07", ["original"], indirect=True)
+def test_the_originals_mirror_and_ours_copy_the_same_side_by_side_and_in_one_group(
+    cluster07: Starter, unique: Unique, tmp_path: Path
+) -> None:
+    source, theirs, ours = cluster07(partitions={0: 2, 1: 2}), cluster07(), cluster07()
+    topic, group = unique.topic(), unique.group()
+    total = fill(source, topic, 300)
+    with tools.mirror_maker([source], theirs, topic, f"{group}-theirs") as original:
+        with Mirror07(tmp_path, source, towards(ours), f"{group}-ours", topic) as mirror:
+            mirror.wait_all_committed(timeout_s=60)
+            wait_until(lambda: arrived(theirs, topic) >= total, 60, original.log_end)
+            assert mirror.stop()[0] == 0
+        original.stop()
+    here = Counter(values(source, topic))
+    assert Counter(values(ours, topic)) == here
+    assert Counter(values(theirs, topic)) == here
+
+    shared = cluster07()
+    with (
+        tools.mirror_maker([source], shared, topic, group) as original,
+        Mirror07(tmp_path, source, towards(shared), group, topic) as mirror,
+    ):
+        wait_until(lambda: len(set(owned(source, group, topic))) == 2, 60, lambda: f"two owners; log\n{mirror.said()}")
+        total += fill(source, topic, 300, first=300)
+        wait_until(lambda: len(set(values(shared, topic))) == total, 60, original.log_end)
+        assert mirror.stop()[0] == 0
+        original.stop()
+    assert set(values(shared, topic)) == set(values(source, topic))
+
+
+def values(cluster: Cluster07, topic: str) -> list[bytes]:
+    return [value for found in cluster.values(topic).values() for value in found]
+
+
+def owned(source: Cluster07, group: str, topic: str) -> list[bytes]:
+    """Members that own the four partitions; none while one is free."""
+    zk, folder = source._reader(), f"/consumers/{group}/owners/{topic}"
+    try:
+        names = [zk.get(f"{folder}/{name}")[0].rpartition(b"-")[0] for name in zk.get_children(folder)]
+    except NoNodeError:
+        return []
+    return names if len(names) == 4 else []
