@@ -23,6 +23,7 @@ _FAR = np.int64(1 << 62)
 
 _i32 = loader(32, True)
 _i64 = loader(64, True)
+_kind = loader(16, True)  # magic and attributes
 crc: Any = None  # the compiled checksum: what index() calls
 
 
@@ -73,12 +74,28 @@ def hop(data: Any, at: Any, kind: int, least: int) -> tuple[int, int, int]:
     """(where complete entries of one kind end, how many, offset of the last): the inner loop of scanning.scan."""
     total = data.shape[0]
     entries = last = 0
+    before = np.int64(0)
     while at + 26 <= total:
         size = np.int64(_i32(data, at + 8))
         end = at + 12 + size
-        if np.int64(data[at + 16]) << 8 | np.int64(data[at + 17]) != kind or size < least or end > total:
+        if _kind(data, at + 16) != kind or size < least or end > total:
             break
         entries += 1
-        last = _i64(data, at)
+        if size == before:
+            # Where two are of one size the next ones may be: eight are looked at together, and what they wait for, a
+            # piece of memory each, is on its way at the same time.
+            step = end - at
+            while end + 8 * step <= total:
+                same = True
+                for n in range(8):
+                    same &= (_i32(data, end + n * step + 8) == size) & (_kind(data, end + n * step + 16) == kind)
+                if not same:
+                    break
+                entries += 8
+                end += 8 * step
+            last = _i64(data, end - step)
+        else:
+            last = _i64(data, at)
+        before = size
         at = end
     return at, entries, last

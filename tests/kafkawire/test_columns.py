@@ -358,6 +358,30 @@ def test_a_long_set_is_hopped_over_as_entry_by_entry(compiled: Kernels) -> None:
             agree(compiled, bytes(flipped))
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    runs=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 30), st.integers(0, 1)), min_size=1, max_size=6),
+    flips=st.lists(st.tuples(st.integers(0, 30_000), st.integers(0, 7)), max_size=2),
+    cut=st.integers(0, 200),
+)
+def test_stretches_of_one_size_are_hopped_over_as_entry_by_entry(
+    runs: list[tuple[int, int, int]], flips: list[tuple[int, int]], cut: int, compiled: Kernels
+) -> None:
+    entries = [entry(n, b"v" * size, None, magic) for size, count, magic in runs for n in range(count)]
+    data = bytearray(b"".join(entries))
+    for at, bit in flips:
+        data[at % len(data)] ^= 1 << bit
+    del data[len(data) - min(cut, len(data) - 1) :]
+    at = count = last = 0
+    kind, least = data[16] << 8 | data[17] if len(data) > 17 else 0, 14
+    while at + 26 <= len(data):
+        offset, size, found = struct.unpack_from(">qi4xH", data, at)
+        if found != kind or size < least or at + 12 + size > len(data):
+            break
+        at, count, last = at + 12 + size, count + 1, offset
+    assert compiled.hop(bytes(data), 0, kind, least) == (at, count, last)
+
+
 # ---- which form runs -------------------------------------------------------------------------------------------
 
 SHOWN = """
