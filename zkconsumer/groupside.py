@@ -8,6 +8,8 @@ from typing import Any
 from groundwork.crew import Event, now, sleep
 from groundwork.hub import OwnThread
 from groundwork.lag import HubLag, busy_lines
+from kafkawire.cluster.registered import partitions_by_broker
+from kafkawire.cluster.zookeeper import BROKERS
 from kafkawire.model import TopicPartition
 from zkconsumer.commits import Patience
 from zkconsumer.errors import ConsumerError
@@ -39,6 +41,7 @@ class GroupSide:
     def __init__(self, parts: Parts, on_fence: Callable[[], object]) -> None:
         config, dialect = parts.config, parts.dialect
         self._config = config
+        self._dialect = dialect
         self._znodes = dialect.znodes
         self._hub = parts.hub
         self._crew = parts.crew
@@ -113,7 +116,20 @@ class GroupSide:
 
     def connect(self) -> None:
         self.session.start()
+        self._must_be_of_this_generation()
         self.mode.begin()
+
+    def _must_be_of_this_generation(self) -> None:
+        """A member that registers in the other generation's words stops every JVM member of the group."""
+        names = self.session.children(BROKERS) or ()
+        nodes = self.session.read(f"{BROKERS}/{name}" for name in names)
+        by_broker = partitions_by_broker(node.data for node in nodes.values() if node is not None)
+        if by_broker is not None and by_broker != self._dialect.partitions_by_broker:
+            there = "0.7" if by_broker else "0.8 or later"
+            raise ConsumerError(
+                f"the brokers registered at {self._config.zookeeper_connect} are of Kafka {there}, and kafka.version is"
+                f" {self._dialect.release}: set it right; nothing was registered"
+            )
 
     def take_part(self) -> None:
         """Register and try a first round; what fails in it is retried for ever."""

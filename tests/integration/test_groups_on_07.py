@@ -24,6 +24,7 @@ from tests.integration.sevens import (
     values,
     wait_for_shares,
 )
+from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import Blacklist, Whitelist
 
 pytestmark = pytest.mark.real
@@ -199,3 +200,12 @@ def test_an_offset_outside_the_log_is_reset_and_written(cluster07: Start, unique
         wait_for_messages(20, reader)
         wait_until(lambda: offsets(zk, group, topic) == {"0-0": end}, 10, "the position to be right again")
     assert "going back to 0 (smallest)" in reader.kinds("reset")[0]
+
+
+def test_a_member_of_the_other_generation_is_refused_before_it_registers(cluster07: Start, unique: Any) -> None:
+    """Its node would stop the original's members."""
+    cluster = cluster07()
+    group = unique.group()
+    with pytest.raises(ConsumerError, match=r"are of Kafka 0\.7, and kafka.version is 0\.8\.2: set it right"):
+        member(cluster, group, {"t": 1}, kafka_version="0.8.2")
+    assert cluster.zk().exists(f"/consumers/{group}") is None
