@@ -13,7 +13,7 @@ import click
 
 from groundwork.output import EXIT, fail
 from kafkawire.dialects import Store as StoreName
-from kafkawire.model import TopicPartition
+from kafkawire.model import BrokerPartition, TopicPartition
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.editoptions import tell_some
 from zkconsumer.commands.offsetedit import shown
@@ -163,7 +163,7 @@ def odd(each: GroupSnapshot) -> Iterator[str]:
     for tp in each.partitions():
         topic, node = each.topics.get(tp.topic), each.zookeeper.get(tp)
         if topic is None or tp.partition not in topic.partitions:
-            yield f"{tp} does not exist (any more); what is held for it is shown as it is"
+            yield f"{tp} {_absent(tp)}; what is held for it is shown as it is"
         elif node is not None and topic.czxid is not None and node.mzxid < topic.czxid:
             yield f"{tp}: its offset node is older than its topic, which was made again: a position of another log"
         bounds = each.bounds.get(tp)
@@ -171,6 +171,12 @@ def odd(each: GroupSnapshot) -> Iterator[str]:
             there = held_by(each, tp, store)
             if bounds is not None and isinstance(there, int) and not bounds[0] <= there <= bounds[1]:
                 yield f"{tp}: {there} in {store} lies outside the log, which holds {bounds[0]} to {bounds[1]}"
+
+
+def _absent(tp: TopicPartition) -> str:
+    if isinstance(tp.partition, BrokerPartition):
+        return f"is not there now: broker {tp.partition.broker} is not registered with it"
+    return "does not exist (any more)"
 
 
 def position_rows(

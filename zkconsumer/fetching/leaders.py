@@ -19,6 +19,7 @@ from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.cluster.zookeeper import BROKERS, Znodes, read_brokers, read_leaders
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from zkconsumer.events import ConsumerEvent, OnEvent
+from zkconsumer.fetching.logends import no_leader
 from zkconsumer.session.zksession import ZkSession
 
 REFRESH_S = 60.0  # metadata: nobody tells of brokers that come, go or move
@@ -84,7 +85,7 @@ class ZookeeperLeaders:
     def leader(self, view: ClusterView, tp: TopicPartition) -> Broker | NoLeader:
         found = view.topics.get(tp.topic, {}).get(tp.partition)
         if found is None or found.leader is None:
-            return NoLeader(_nobody(tp))
+            return NoLeader(no_leader(tp))
         return view.brokers.get(found.leader) or NoLeader(f"its leader, broker {found.leader}, is not registered")
 
     def _touched(self, path: str, changed: bool) -> None:
@@ -130,12 +131,6 @@ class MetadataLeaders:
         if leader is None:
             return NoLeader("it has no leader")
         return view.brokers.get(leader) or NoLeader(f"its leader, broker {leader}, is not in the cluster's metadata")
-
-
-def _nobody(tp: TopicPartition) -> str:
-    if isinstance(tp.partition, BrokerPartition):
-        return f"broker {tp.partition.broker} is not registered with it in ZooKeeper"
-    return "it has no leader"
 
 
 class ListedLeaders:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from kafkawire.cluster.zookeeper import read_brokers, read_leaders
 from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError, LinkLost
-from kafkawire.model import Broker, TopicPartition
+from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, every_offset, offset_rows
 from zkconsumer.session.zksession import ZkSession
 
-__all__ = ["EARLIEST", "LATEST", "every_offset", "log_ends", "log_ends_by", "offset_rows"]
+__all__ = ["EARLIEST", "LATEST", "every_offset", "log_ends", "log_ends_by", "no_leader", "offset_rows"]
 
 
 def log_ends(
@@ -44,7 +44,7 @@ def log_ends_by(
         if leader is not None and leader in brokers:
             by_broker.setdefault(brokers[leader], []).append(tp)
         else:
-            tell(f"{tp}: {'it has no leader' if leader is None else f'its leader, broker {leader}, is not registered'}")
+            tell(f"{tp}: {no_leader(tp) if leader is None else f'its leader, broker {leader}, is not registered'}")
     found: dict[TopicPartition, int] = {}
     for broker, led in by_broker.items():
         try:
@@ -58,3 +58,10 @@ def log_ends_by(
             else:
                 tell(f"where its log ends is refused: {BrokerError(error, f'{tp} on {broker}')}")
     return found
+
+
+def no_leader(tp: TopicPartition) -> str:
+    """Why nobody can be asked about it."""
+    if isinstance(tp.partition, BrokerPartition):
+        return f"broker {tp.partition.broker} is not registered with it in ZooKeeper"
+    return "it has no leader"

@@ -20,6 +20,7 @@ _ABOUT = re.compile(  # what rpk prints above its table
     r"(GROUP|COORDINATOR(?:-PARTITION)?|STATE|BALANCER|MEMBERS|TOTAL-LAG|ERROR)(?:\s+(\S.*))?\s*"
 )
 _WORDS = re.compile(r"\S+")
+_PARTITION = re.compile(r"-?[0-9]+(-[0-9]+)?")  # of 0.7: broker-index
 _HINT = re.compile(r"\b(?:partition|pid)\b", re.IGNORECASE)
 _HELP = "paste the table with its header, its lines unwrapped; or export CSV"
 
@@ -45,9 +46,9 @@ class Header:
 
     def _plausible(self, cells: Sequence[str]) -> bool:
         """Whether a number or a word for none stands where the partition and the position do."""
-        return all(
-            cell.lstrip("-").isdigit() or cell.lower() in NONE_WORDS
-            for cell in (cells[self.columns.partition], cells[self.columns.position])
+        partition, position = cells[self.columns.partition], cells[self.columns.position]
+        return bool(_PARTITION.fullmatch(partition) or partition.lower() in NONE_WORDS) and (
+            position.lstrip("-").isdigit() or position.lower() in NONE_WORDS
         )
 
     def _aligned(self, line: str) -> list[str] | None:
@@ -109,9 +110,9 @@ class _Tables:
     def _fits(self, line: str) -> bool:
         """Whether a line is a row of the last header, or a header."""
         cells = self._header.cells(line) if self._header is not None else None
-        if cells is not None and self._header is not None and cells[self._header.columns.partition].isdigit():
-            return True
-        return header_of(line) is not None
+        if cells is None or self._header is None or not _PARTITION.fullmatch(cells[self._header.columns.partition]):
+            return header_of(line) is not None
+        return True
 
 
 def _row(header: Header, group: str | None, number: int, line: str, reading: Reading) -> None:

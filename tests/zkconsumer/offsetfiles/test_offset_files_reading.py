@@ -17,6 +17,11 @@ def positions(text: str, **options: object) -> list[tuple[str | None, str, str, 
     return [(row.group, row.topic, str(row.partition), row.position) for row in file.rows]
 
 
+def test_a_table_of_0_7_names_partitions_by_broker():
+    text = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG\ng orders 0-0 150 150 0\ng orders 10-1 - 198 -\n"
+    assert positions(text) == [("g", "orders", "0-0", 150), ("g", "orders", "10-1", None)]
+
+
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
