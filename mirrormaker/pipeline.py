@@ -237,12 +237,8 @@ class Forwarder:
     def _follow(self, fetched: MessageSet, share: Share, topic: Topic) -> Following | None:
         if self.keeper is None:
             return None
-        kept = topic.choice.partitioning == "identity" and not self._numbering
-        keeps = kept and self._settings.handler is None
-        ids = topic.targets
-        if topic.choice.partitioning == "source" and self._settings.handler is None:
-            ids = [by_source(fetched.partition, ids)]
-        others = () if keeps else [TopicPartition(fetched.topic, n) for n in ids]
+        keeps = topic.choice.partitioning in ("identity", "source") and self._settings.handler is None
+        others = () if keeps else [TopicPartition(fetched.topic, n) for n in topic.targets]
         return self.keeper.follow(fetched, share.stint, share.holds, keeps, others)
 
     def _submit(self, step: Step, share: Share, following: Following | None) -> None:

@@ -4,7 +4,7 @@ A *stint* is one mirror's unbroken forwarding of one source partition, from a po
 next begins where something was committed, so it may send again what an earlier one had sent.  Stints of a source
 partition follow each other and never overlap: each ends before the next owner may begin.
 
-    Begun(source, position, at_ms, keeps)         a stint began there; keeps: all goes to the partition of that number
+    Begun(source, position, at_ms, keeps)         a stint began there; keeps: all of it goes to one target partition
     Entry(source, target, position, low, high)    messages of the source from `position` on that went, and will go, to
                                                   `target` lie at offsets >= low; those before it at offsets < high
     Reached(source, position)                     everything before it is acknowledged, and written down here

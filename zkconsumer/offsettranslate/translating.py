@@ -108,11 +108,10 @@ def _feeds(
         stints = offsets.stints[source]
         sent = {target for stint in stints for target in stint.entries}
         routes = [stint.begun.keeps for stint in stints if stint.begun.keeps is not None]
-        if routes and routes[-1]:
-            may = sent or {source}
-        else:
-            names = {target.topic for target in sent} or {source.topic}
-            may = sent | {target for name in names for target in topics.get(name, ())}
+        names = {target.topic for target in sent} or {source.topic}
+        every = {target for name in names for target in topics.get(name, ())}
+        to_one = bool(routes and routes[-1])
+        may = sent or ({source} & every) or every if to_one else sent | every
         for target in may:
             found.setdefault(target, []).append(source)
     return found

@@ -1,0 +1,123 @@
+"""A group that reads 0.7 moves to the 0.8.2 cluster that its topic is mirrored to; the mirror resumes there once."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkawire.model import BrokerPartition
+from localkafka.client import ClusterClient
+from localkafka.seven.cluster import Cluster07
+from localkafka.waiting import wait_until
+from tests.conftest import Unique
+from tests.integration.mirroring07 import Mirror07, fill
+from tests.integration.readers import Reader, wait_for_messages
+
+pytestmark = pytest.mark.real
+Starter = Callable[..., Cluster07]
+Positions = dict[BrokerPartition, int]
+
+
+def mirror_of(
+    source: Cluster07, target: ClusterClient, folder: Path, group: str, topic: str, **more: object
+) -> Mirror07:
+    (folder / "state").mkdir()
+    towards = {"metadata.broker.list": target.brokers, "target.zookeeper.connect": target.zookeeper}
+    options = {"offset.map.folder": str(folder / "state"), "offset.map.every.messages": 200, **more}
+    return Mirror07(folder, source, towards, group, topic, options)
+
+
+def part_read(source: Cluster07, topic: str, group: str, count: int) -> Positions:
+    """A group reads some of a topic on 0.7 and stops; its byte positions."""
+    with Reader(
+        source.zookeeper, group, {topic: 1}, kafka_version="0.7.2", fetch_message_max_bytes=8192, fetcher_backoff_ms=100
+    ) as reader:
+        wait_for_messages(count, reader)
+        wait_until(lambda: len(positions(source, topic, group)) == 3, 20, "each partition to be begun")
+        reader.stop()
+    return positions(source, topic, group)
+
+
+def positions(source: Cluster07, topic: str, group: str) -> Positions:
+    zk, folder = source._reader(), f"/consumers/{group}/offsets/{topic}"
+    names = zk.get_children(folder) if zk.exists(folder) else []
+    found = {}
+    for name in names:
+        broker, index = name.split("-")
+        found[BrokerPartition(int(broker), int(index))] = int(zk.get(f"{folder}/{name}")[0])
+    return found
+
+
+def translated(source: Cluster07, target: ClusterClient, group: str, folder: Path) -> dict[int, int]:
+    """The bound of each target partition; asked again while the map is not written that far."""
+    argv = ["offsets", "translate", "--map", str(folder / "state" / "old.offsetmap"), "--group", group, "-o", "json"]
+    argv += ["--source", source.zookeeper, "--source-version", "0.7.2", "-z", target.zookeeper, "--execute"]
+    command = [sys.executable, "-m", "zkconsumer.commands.main", *argv, "--undo-dir", str(folder)]
+    until = time.monotonic() + 30
+    while True:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert "Traceback" not in done.stderr, done.stderr
+        if done.returncode == 0:
+            return {row["partition"]: row["repeats"] for row in json.loads(done.stdout)}
+        assert done.returncode == 3, done.stderr
+        assert time.monotonic() < until, done.stderr
+        time.sleep(0.3)
+
+
+def moved(source: Cluster07, target: ClusterClient, topic: str, group: str, read: Positions, folder: Path) -> Any:
+    """The bounds, and what was read twice there, by target partition; all that was not read has to arrive."""
+    bounds = translated(source, target, group, folder)
+    unread, seen = set(), set()
+    for p in source.partitions(topic):
+        for row in source.read(topic, p.broker, p.index):
+            (unread if row.position >= read[p] else seen).add(row.value)
+    with Reader(target.zookeeper, group, {topic: 1}) as reader:
+        wait_until(
+            lambda: unread <= {each.value for each in reader.got}, 40, lambda: f"{len(unread)}, have {len(reader.got)}"
+        )
+        reader.stop()
+    return bounds, Counter(each.tp.partition for each in reader.got if each.value in seen)
+
+
+def trials(cluster07: Starter, target: ClusterClient, unique: Unique, folder: Path, count: int, there: int) -> int:
+    source, topic, rng = cluster07(partitions={0: 2, 1: 1}), unique.topic(), random.Random(there)
+    fill(source, topic, 1500)
+    target.create_topic(topic, there)
+    written, some = 1500, 0
+    with mirror_of(source, target, folder, unique.group("mirror"), topic), ThreadPoolExecutor(1) as pool:
+        for number in range(count):
+            group = unique.group(f"moves{number}")
+            filling = pool.submit(fill, source, topic, 300, written)
+            read = part_read(source, topic, group, rng.randrange(1, 4000))
+            filling.result(60)
+            written += 300
+            bounds, repeats = moved(source, target, topic, group, read, folder)
+            over = {p: (n, bounds[p]) for p, n in repeats.items() if n > bounds[p]}
+            assert not over
+            some += any(repeats.values())
+    return some
+
+
+@pytest.mark.parametrize("there", [3, 2])
+def test_groups_of_0_7_stopped_at_random_read_on_at_0_8(
+    cluster07: Starter, target: ClusterClient, unique: Unique, tmp_path: Path, there: int
+) -> None:
+    trials(cluster07, target, unique, tmp_path, 1, there)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("there", [3, 2])
+def test_fifty_groups_of_0_7_stopped_at_random_read_on_at_0_8(
+    cluster07: Starter, target: ClusterClient, unique: Unique, tmp_path: Path, there: int
+) -> None:
+    assert trials(cluster07, target, unique, tmp_path, 25, there) > 3
