@@ -36,18 +36,6 @@ def next_border(data: Bytes, start: int = 0) -> int | None:
     return None
 
 
-def whole_entry(data: Bytes, at: int) -> int | None:
-    """Where the entry at `at` ends, if its length makes sense and leads to another entry, or to the end of the bytes:
-    whatever else is wrong with it, it can be stepped over."""
-    view = memoryview(data)
-    if len(view) - at < LOG_OVERHEAD:
-        return None
-    end = at + LOG_OVERHEAD + int(_INT32.unpack_from(view, at)[0])
-    if end <= at + LOG_OVERHEAD or end > len(view):
-        return None
-    return end if end == len(view) or _believed(view, end)[0] else None
-
-
 def _believed(view: memoryview, at: int) -> tuple[bool, int]:
     """Whether an entry begins there, and how many bytes had to be checked for it.
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import struct
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkawire.v07.borders import next_border, whole_entry
+from kafkawire.v07.borders import next_border
 from kafkawire.v07.messages import encode
 
 VALUES = [b"one", b"", b"three" * 40, b"\x00" * 60, b"\x00\x00\x01\x01\x00\x02" * 9, b"last"]
@@ -63,15 +62,3 @@ def test_a_message_that_holds_a_log_looks_like_one() -> None:
 def test_an_empty_message_alone_is_no_proof() -> None:
     empty = bytes(encode([(0, None, b"", None)], 0, -1))
     assert next_border(b"xx" + empty * 30) is None
-
-
-def test_a_damaged_entry_is_whole_when_its_length_leads_to_another() -> None:
-    log, borders = log_of([b"aaaa", b"bbbb", b"cccc"])
-    spoilt = bytearray(log)
-    spoilt[borders[1] - 1] ^= 0xFF
-    assert whole_entry(spoilt, 0) == borders[1]
-    assert whole_entry(log, borders[2]) == len(log)
-    wrong = struct.pack(">i", 11) + log[4:]
-    assert whole_entry(wrong, 0) is None
-    assert whole_entry(struct.pack(">i", -4) + log[4:], 0) is None
-    assert whole_entry(log[:3], 0) is None
