@@ -10,7 +10,6 @@ set of 0.7, or a wrapper whose bytes could not be compressed.
 from __future__ import annotations
 
 import re
-import struct
 import zlib
 
 from kafkawire.primitives import Bytes
@@ -19,7 +18,6 @@ from kafkawire.v07.layout import CODEC, ENTRY_OVERHEAD, HEAD, HEADS, LOG_OVERHEA
 LARGEST = (1 << 25) - 1  # an entry of 32 MB or more is not looked for
 CHECKED_BYTES = 256 << 20  # of payloads, before the search is given up: a quarter of a second
 _CANDIDATE = re.compile(rb"(?=[\x00\x01]...(?:\x00|\x01[\x00-\x02]))(?!\x00\x00\x00[\x00-\x04])", re.DOTALL)
-_INT32 = struct.Struct(">i")
 
 
 def next_border(data: Bytes, start: int = 0) -> int | None:
