@@ -22,7 +22,8 @@ def yaml_values(text: str) -> object:
         root = loader.get_single_node()
         if root is None:
             return None
-        twice = [f"line {second}: '{key}' is given twice, first in line {first}" for key, first, second in _twice(root)]
+        found = sorted(_twice(root), key=lambda double: double[2])
+        twice = [f"line {second}: '{key}' is given twice, first in line {first}" for key, first, second in found]
         values: object = loader.construct_document(root)
     except (yaml.YAMLError, ValueError) as exc:  # ValueError: what looks like a date and is none
         raise YamlRefused([f"not YAML: {' '.join(str(exc).split())}"]) from exc
@@ -32,7 +33,7 @@ def yaml_values(text: str) -> object:
 
 
 def _twice(root: yaml.Node) -> Iterator[tuple[str, int, int]]:
-    """Keys given twice, each with the lines of both, in the order of the text; an anchored node is looked at once."""
+    """Keys given twice, each with the lines of both; an anchored node is looked at once."""
     waiting, seen = [root], {id(root)}
     while waiting:
         node = waiting.pop()
