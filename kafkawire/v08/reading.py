@@ -220,7 +220,7 @@ def _at_one_offset(
             if held is not None:
                 yield held
             held = replace(message, offset=offset, resume_at=offset)
-    except CorruptMessage:
+    except RemoteError:
         if held is not None:
             yield held  # it is before the damage, and not known to be the last
         raise

@@ -282,6 +282,13 @@ def test_one_flipped_bit_inside_a_wrapper_is_told_alike(
     agree(compiled, entry(1, b"before") + wrapped(20, bytes(data), magic=magic) + entry(21, b"behind"))
 
 
+def test_what_is_before_a_wrapper_that_does_not_open_is_told_though_none_of_it_is_numbered(compiled: Kernels) -> None:
+    broken = bytearray(compression.compress(1, entry(3, b"c"), 0))
+    broken[-6] ^= 1  # gzip's own checksum; that of the entry is right
+    unnumbered = entry(0, b"a") + entry(1, b"b") + entry(2, bytes(broken), attributes=1)
+    agree(compiled, wrapped(20, wrapped(5, unnumbered)) + entry(21, b"behind"))
+
+
 @settings(max_examples=120, deadline=None)
 @given(
     magic=st.integers(0, 1),
