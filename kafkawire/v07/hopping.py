@@ -15,7 +15,7 @@ from dataclasses import replace
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Entry, Run, Scan
 from kafkawire.primitives import Bytes
-from kafkawire.v07.scanning import CODEC, HEAD, LOG_OVERHEAD, nonsense
+from kafkawire.v07.scanning import AGAIN, CODEC, HEAD, LOG_OVERHEAD, hop, nonsense
 
 _LENGTH = struct.Struct(">i")
 
@@ -31,18 +31,26 @@ def count(entries: Bytes) -> int:
 
 def cut(buffer: Bytes, run: Run, limit: int) -> Iterator[Run]:
     """A run as runs of at most limit bytes, in order; an entry that is larger by itself goes alone."""
-    if run.codec:
-        yield run
-        return
-    begin = at = run.begin
-    entries = 0
-    while at < run.end:
-        end = at + LOG_OVERHEAD + _LENGTH.unpack_from(buffer, at)[0]
-        if entries and end - begin > limit:
-            yield replace(run, begin=begin, end=at, entries=entries, resume_at=run.resume_at - (run.end - at))
-            begin, entries = at, 0
-        at, entries = end, entries + 1
-    yield replace(run, begin=begin, entries=entries)
+    first, view = run.resume_at - run.end, memoryview(buffer)
+    while not run.codec and run.end - run.begin > limit:
+        at = again = run.begin
+        entries, until = 0, run.begin + limit
+        within = view[: min(run.end, until)]
+        while True:
+            if at >= again:
+                at, more = hop(within, at, run.magic, until)
+                entries, again = entries + more, at if more else at + AGAIN
+            after = at + LOG_OVERHEAD + _LENGTH.unpack_from(view, at)[0]
+            if entries and after > until:
+                break
+            at, entries = after, entries + 1
+            if at >= until:
+                break
+        yield Run(run.begin, at, 0, run.magic, entries, first + at)
+        if at >= run.end:
+            return
+        run = replace(run, begin=at, entries=run.entries - entries)
+    yield run
 
 
 def before(buffer: Bytes, run: Run, until: int) -> Run | None:

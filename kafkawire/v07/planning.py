@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.model import MessageSet, Run
 from kafkawire.primitives import Bytes
+from kafkawire.v07.hopping import cut
 from kafkawire.v07.layout import LENGTH, LOG_OVERHEAD
 from kafkawire.v07.reading import within
-from kafkawire.v07.scanning import AGAIN, hop
 from kafkawire.v07.wrappers import Wrapper, opened, wrapper
 
 
@@ -76,7 +76,7 @@ def plans(message_set: MessageSet, check_crcs: bool, limit: int, most_bytes: int
                 yield plan
                 plan = Plan(plan.resume_at)
             continue
-        for piece in _cut(message_set.buffer, _wanted(message_set, run), most_bytes):
+        for piece in cut(message_set.buffer, _wanted(message_set, run), most_bytes):
             if plan.size and plan.size + piece.end - piece.begin > most_bytes:
                 yield plan
                 plan = Plan(plan.resume_at)
@@ -103,30 +103,6 @@ def _plain(run: Run, begin: int) -> Segment:
     """The segment of a plain run laid at begin."""
     end = begin + run.end - run.begin
     return Segment(begin, end, run.magic, run.entries, run.resume_at - end, None, begin - run.begin, None)
-
-
-def _cut(buffer: memoryview, run: Run, most_bytes: int) -> Iterator[Run]:
-    """A plain run as runs of at most most_bytes, or of a single entry."""
-    first = run.resume_at - run.end
-    while run.end - run.begin > most_bytes:
-        at = again = run.begin
-        entries, until = 0, run.begin + most_bytes
-        view = buffer[: min(run.end, until)]
-        while True:
-            if at >= again:
-                at, more = hop(view, at, run.magic, until)
-                entries, again = entries + more, at if more else at + AGAIN
-            after = at + LOG_OVERHEAD + LENGTH.unpack_from(buffer, at)[0]
-            if entries and after > until:
-                break
-            at, entries = after, entries + 1
-            if at >= until:
-                break
-        yield Run(run.begin, at, 0, run.magic, entries, first + at)
-        if at >= run.end:
-            return
-        run = replace(run, begin=at, entries=run.entries - entries)
-    yield run
 
 
 def _outermost(plan: Plan, message_set: MessageSet, run: Run, check_crcs: bool, limit: int) -> CorruptMessage | None:
