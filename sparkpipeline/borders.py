@@ -181,7 +181,9 @@ def cut_at_borders(pieces: Iterable[OffsetRange], border: Border) -> list[Offset
     has nothing left is left out."""
     found: list[OffsetRange] = []
     listed = list(pieces)
-    ends = {rng.tp: max(other.until for other in listed if other.tp == rng.tp) for rng in listed}
+    ends: dict[TopicPartition, int] = {}
+    for rng in listed:
+        ends[rng.tp] = max(rng.until, ends.get(rng.tp, 0))
     begins = {(rng.tp, rng.start) for rng in listed}
     moved: dict[tuple[TopicPartition, int], int] = {}
     for rng in sorted(listed, key=lambda one: one.start):

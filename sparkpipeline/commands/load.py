@@ -121,7 +121,7 @@ def plan(job: Path, dry_run: bool, master: str | None, conf: dict[str, str], out
 @load.command()
 @job_argument
 @click.option("--offline", is_flag=True, help="Only the ledger: the cluster is not asked.")
-@click.option("--max-lag", type=click.IntRange(0), help="Exit 6 when more messages than this wait.")
+@click.option("--max-lag", type=click.IntRange(0), help="Exit 6 when more messages (of 0.7: bytes) than this wait.")
 @click.option("--max-age", type=click.IntRange(0), metavar="MINUTES",
               help="Exit 6 when messages wait and the last batch is older.")  # fmt: skip
 @click.option("--max-plan-age", type=click.IntRange(0), metavar="MINUTES",
@@ -134,7 +134,8 @@ def status(
 ) -> None:  # fmt: skip
     """Show where the job stands, topic by topic: rows behind, and how much of what is loaded the log still has.
 
-    kept 0 in a topic that is behind: messages are being deleted before they are loaded."""
+    kept 0 in a topic that is behind: messages are being deleted before they are loaded.  Of Kafka 0.7, whose offsets
+    are bytes, lags are bytes too."""
     config = read_config(job)
     with reading(config, master, conf) as spark:
         ledger = open_ledger(config, spark)
@@ -152,7 +153,8 @@ def status(
         write([{"what": name, "value": value} for name, value in summary.items()], ("what", "value"), output)
         click.echo()
         write(topics, loadrows.TOPIC, output)
-    alarms = loadrows.alarms(summary, topics, max_lag, max_age, max_plan_age)
+    unit = "bytes" if config.spoken is not None and config.spoken.position_unit == "bytes" else "messages"
+    alarms = loadrows.alarms(summary, topics, max_lag, max_age, max_plan_age, unit)
     if alarms:
         fail("; ".join(alarms), EXIT["exceeded"])
 

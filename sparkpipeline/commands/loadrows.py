@@ -62,7 +62,7 @@ def of_plan(plan: Plan) -> list[dict[str, Any]]:
 
 def of_topics(standing: Standing, logs: Mapping[TopicPartition, Log] | None) -> list[dict[str, Any]]:
     """lag: messages that wait; kept: the fewest loaded messages that a partition's log still has; passed: the time that
-    every partition has certainly passed.  logs None: the cluster was not asked."""
+    every partition has certainly passed.  logs None: the cluster was not asked.  Of 0.7 lag and kept are bytes."""
     topics: dict[str, list[TopicPartition]] = {}
     for tp in {*standing.positions, *(logs or {})}:
         topics.setdefault(tp.topic, []).append(tp)
@@ -109,12 +109,13 @@ def alarms(
     max_lag: int | None,
     max_age: int | None,
     max_plan_age: int | None,
+    unit: str = "messages",
 ) -> list[str]:
-    """What is over its threshold: sentences."""
+    """What is over its threshold: sentences.  unit: what lags count."""
     found = []
     lag = sum(row["lag"] or 0 for row in topics)
     if max_lag is not None and lag > max_lag:
-        found.append(f"{lag} messages wait, more than {max_lag}")
+        found.append(f"{lag} {unit} wait, more than {max_lag}")
     age = summary["age_minutes"]
     if max_age is not None and lag and (age is None or age > max_age):
         since = "there was no batch yet" if age is None else f"the last batch is {age} minutes old"

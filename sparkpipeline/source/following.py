@@ -290,7 +290,7 @@ def _present(subscription: Subscription, view: ClusterView) -> list[TopicPartiti
     if subscription.assigned:
         return [tp for tp in subscription.assigned if tp.partition in view.topics.get(tp.topic, {})]
     if subscription.topics:
-        there = tuple(topic for topic in subscription.topics if topic in view.topics)
+        there = tuple(topic for topic in subscription.topics if view.topics.get(topic))
         return replace(subscription, topics=there).partitions(view) if there else []
     return subscription.partitions(view)
 

@@ -58,7 +58,7 @@ class Subscription:
         return self._chooses(tp.topic) if self.pattern is not None else tp.topic in self.topics
 
     def _matching(self, view: ClusterView) -> list[str]:
-        return [topic for topic in view.topics if self._chooses(topic)]
+        return [topic for topic, partitions in view.topics.items() if partitions and self._chooses(topic)]
 
     def _chooses(self, topic: str) -> bool:
         assert self.pattern is not None
@@ -107,6 +107,8 @@ def _of(topic: str, view: ClusterView) -> Collection[PartitionId]:
     code = view.errors.get(topic)
     if not found and code is not None and code != UNKNOWN_TOPIC:
         raise NoLeader(f"the brokers say {error_info(code).name} of it: is it just being made or deleted?", topic=topic)
+    if found is not None and not found:
+        raise NoLeader("no broker that has it is registered now: are they down?", topic=topic)
     if not found:
         raise UnknownPartition("the cluster has no such topic", topic=topic)
     return found

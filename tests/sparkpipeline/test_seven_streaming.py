@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -35,7 +35,8 @@ class World:
 
     def read(self) -> ClusterView:
         tps = [TopicPartition(self.topic, p) for p in self.partitions if p.broker in self.brokers]
-        return fixed.view(self.brokers, {tp: tp.partition.broker for tp in tps})  # type: ignore[union-attr]
+        found = fixed.view(self.brokers, {tp: tp.partition.broker for tp in tps})  # type: ignore[union-attr]
+        return replace(found, topics={self.topic: {}, **found.topics})  # the topic's node stays where nobody has it
 
     def put(self, index: int, count: int) -> None:
         data = entries.plain([b"%d" % n * 20 for n in range(count)], 1)
@@ -71,7 +72,7 @@ def follow(world: World) -> Iterator[Follow]:
             "subscribe": world.topic,
             "startingOffsets": "earliest",
         }
-        known = SourceOptions.of({**given, **options}, True)
+        known = SourceOptions.of({name: value for name, value in {**given, **options}.items() if value}, True)
         access = ClusterAccess((), "0.7", retries=1, retry_interval_ms=1, election_ms=0)
         clock = itertools.count(1000, 10)
         brokers = Brokers(access, sleep=lambda _: None, source=world)
@@ -115,6 +116,15 @@ def test_a_broker_that_goes_is_data_loss_and_keeps_its_position(world: World, fo
     back = lenient.ends(here)
     assert back == at(world, {ZERO: world.end(0), ONE: world.end(1)})
     assert [(rng.partition, rng.start) for rng in lenient.ranges(here, back)] == [(ONE, 0)]
+
+
+def test_a_topic_whose_brokers_are_all_away_is_not_taken_for_none(world: World, follow: Follow) -> None:
+    pattern = follow(subscribe="", subscribePattern=f"^{world.topic}$")
+    named = follow()
+    world.brokers.clear()
+    with pytest.raises(NoLeader, match=r"topic=\S+: no broker that has it is registered now"):
+        named.start()
+    assert pattern.start() == {}
 
 
 def test_a_partition_that_comes_with_its_broker_is_read_from_its_first_offset(
