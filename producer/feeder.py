@@ -64,6 +64,7 @@ class Feeder:
         self._sender = Sender(source, quick, self._crew, connect, log.warning, by_name=True, live=live)
         if self._zookeeper is not None:
             self._zookeeper.changed = self._sender.leaders.ask
+        self._sender.looked = self._reroute
         self._sender.start()
         self._crew.spawn("linger", self._linger)
 
@@ -99,6 +100,9 @@ class Feeder:
         """All buckets to the sender.  Nothing in here waits, so that rounds cannot overtake each other."""
         for bucket in self._buckets.take():
             self._submit(bucket)
+
+    def _reroute(self) -> None:
+        """The cluster was looked at: what is put from now on goes by that."""
         view = self._sender.leaders.view
         if view is not self._view:
             self._view = view

@@ -62,6 +62,7 @@ class Sender:
         self._s = Shared(dialect, config, self._batches, outcomes, self.leaders, links, events, self._settled)
         self._lanes: dict[int, Lane] = {}
         self._live = live
+        self.looked: Callable[[], object] = lambda: None  # called after each look at the leaders
         self._empty = Event()
         self._empty.set()
         self._moved = Event()
@@ -183,6 +184,7 @@ class Sender:
         """A look at the leaders is over: send on to those that are new, give up what has waited too long."""
         if self._closed:
             return
+        self.looked()
         view = self.leaders.view
         live = self._live() if self._live is not None and self.leaders.failure is None else None
         if live is not None:

@@ -68,6 +68,7 @@ class ZookeeperSource:
         self._trouble = ""  # why the last connection was not made
         self._zk: Any = None
         self._watched: set[str] = set()
+        self._listed: set[str] = set()  # those whose children are watched
         self._new: dict[str, frozenset[int]] = {}  # topics and the brokers that had not registered them
         self._closed = False
 
@@ -148,19 +149,27 @@ class ZookeeperSource:
     def _watch(self, zk: Any, topics: Sequence[str]) -> None:
         """A watch on each list and topic, set again by itself; the first call of each is this read's own business."""
         for path in (BROKERS, TOPICS):
-            if path not in self._watched and zk.exists(path) is not None:
-                self._watched.add(path)
-                zk.ChildrenWatch(path, self._listener())
+            self._watch_children(zk, path)
         for topic in topics:
-            path = f"{TOPICS}/{topic}"
-            if path in self._watched:
-                continue
-            if not self.dialect.partitions_by_broker:
-                self._watched.add(path)
-                zk.DataWatch(path, self._listener())
-            elif zk.exists(path) is not None:  # until then the list of topics tells
-                self._watched.add(path)
-                zk.ChildrenWatch(path, self._listener())
+            if self.dialect.partitions_by_broker:
+                self._watch_children(zk, f"{TOPICS}/{topic}")
+            else:
+                self._watch_node(zk, f"{TOPICS}/{topic}")
+
+    def _watch_children(self, zk: Any, path: str) -> None:
+        if path in self._listed:
+            return
+        if zk.exists(path) is None:
+            self._watch_node(zk, path)  # tells when it is made
+            if zk.exists(path) is None:
+                return
+        self._listed.add(path)
+        zk.ChildrenWatch(path, self._listener())
+
+    def _watch_node(self, zk: Any, path: str) -> None:
+        if path not in self._watched:
+            self._watched.add(path)
+            zk.DataWatch(path, self._listener())
 
     def _listener(self) -> Callable[..., bool]:
         calls = 0
