@@ -134,6 +134,15 @@ class Mirror07:
         assert self._child is not None
         self._child.kill()
 
+    def env(self, env: Mapping[str, str] | None) -> None:
+        """The environment of the next start, on top of ours."""
+        self._env = env
+
+    def close(self) -> None:
+        """Ended, however it is."""
+        if self._child is not None:
+            self._child.close()
+
     def exit_code(self, timeout_s: float) -> int | None:
         assert self._child is not None
         return self._child.wait(timeout_s)

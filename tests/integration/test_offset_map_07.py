@@ -20,8 +20,9 @@ from localkafka.client import ClusterClient
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mirroring07 import Mirror07, fill
+from tests.integration.mirroring07 import Mirror07, fill, judged
 from tests.integration.readers import Reader, wait_for_messages
+from tests.integration.test_mirror_07_to_08 import arrived, stored
 
 pytestmark = pytest.mark.real
 Starter = Callable[..., Cluster07]
@@ -106,6 +107,61 @@ def trials(cluster07: Starter, target: ClusterClient, unique: Unique, folder: Pa
             assert not over
             some += any(repeats.values())
     return some
+
+
+def killed(mirror: Mirror07, target: ClusterClient, source: Cluster07, topic: str, kills: int) -> int:
+    """Kill it at random moments, every other time around a request, each time with more to copy; how many it copied."""
+    rng, written = random.Random(kills), 500
+    fill(source, topic, 500, batch=20)
+    for number in range(kills):
+        fill(source, topic, 1000, written, batch=20)
+        written += 1000
+        there = arrived(target, topic)
+        if number % 2:
+            point = rng.choice(("before send", "after send before ack"))
+            mirror.env({"GROUNDWORK_FAILPOINTS": f"{point}=kill@{rng.randint(1, 6)}"})
+            mirror.start()
+            assert mirror.exit_code(40) == -9, mirror.said()
+        else:
+            mirror.env(None)
+            mirror.start()
+            wait_until(lambda at=there: arrived(target, topic) > at, 30, lambda: f"some; log\n{mirror.said()}")
+            time.sleep(rng.uniform(0.0, 0.3))
+            mirror.kill()
+    mirror.env(None)
+    mirror.start()
+    mirror.wait_all_committed(topic, 60)
+    assert mirror.stop()[0] == 0, mirror.said()
+    return 3 * written
+
+
+def once(cluster07: Starter, target: ClusterClient, unique: Unique, folder: Path, kills: int) -> None:
+    source, topic = cluster07(partitions={0: 2, 1: 1}), unique.topic()
+    target.create_topic(topic, 3)
+    mirror = mirror_of(source, target, folder, unique.group("mirror"), topic, resume="target-end")
+    text = mirror.file.read_text().replace("  name: old", "  broker.partitions: 0:2,1:1\n  name: old")
+    text = text.replace("  metadata.broker.list", "  request.timeout.ms: 1000\n  metadata.broker.list")
+    mirror.file.write_text(text.replace("  name: old", "  fetch.message.max.bytes: 8192\n  name: old"))
+    try:
+        count = killed(mirror, target, source, topic, kills)
+        found = judged(source.values(topic), stored(target, topic, 3))
+    finally:
+        mirror.close()
+    assert (found.source, found.lost, found.duplicates, found.phantoms) == (count, 0, 0, 0), mirror.said()
+    assert (found.out_of_order, found.split) == (0, 0)
+
+
+def test_out_of_0_7_a_mirror_that_is_killed_sends_each_message_once(
+    cluster07: Starter, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    once(cluster07, target, unique, tmp_path, 2)
+
+
+@pytest.mark.faults
+def test_out_of_0_7_a_mirror_that_is_killed_twenty_times_sends_each_message_once(
+    cluster07: Starter, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    once(cluster07, target, unique, tmp_path, 20)
 
 
 @pytest.mark.parametrize("there", [3, 2])

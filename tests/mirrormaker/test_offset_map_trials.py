@@ -27,7 +27,7 @@ def lived(rng: random.Random, world: World, kills: bool, late: bool, fair: bool 
 def test_the_bound_is_one_interval_and_one_request() -> None:
     """Where each target partition is fed by one source partition, and nothing was sent twice."""
     count = 0
-    for seed in range(300):
+    for seed in range(40):
         rng = random.Random(seed)
         world = World(rng, 2, 0, counted=True)
         for _ in range(20):
@@ -45,7 +45,7 @@ def test_the_bound_is_one_interval_and_one_request() -> None:
             assert isinstance(row, Safe)
             assert row.repeats <= EVERY + world.largest
             count += bool(row.repeats)
-    assert count > 100
+    assert count > 20
 
 
 def translations(seed: int, kills: bool = True, late: bool = False) -> Counter[str]:
@@ -91,11 +91,11 @@ def check(
 @pytest.mark.parametrize("kills", [False, True])
 def test_nothing_is_lost_and_no_more_is_repeated_than_promised(kills: bool) -> None:
     said: Counter[str] = Counter()
-    for seed in range(1500):
+    for seed in range(700):
         said += translations(seed, kills)
-    assert said["Safe"] > 1000
+    assert said["Safe"] > 500
 
 
 def test_nothing_is_lost_when_requests_of_the_dead_are_stored_late() -> None:
-    for seed in range(1000):
+    for seed in range(600):
         translations(seed, late=True)
