@@ -354,3 +354,15 @@ def test_an_idle_broker_is_asked_once_a_pause_and_the_lag_is_known(log: Log, sta
     before = len(asked)
     sleep(0.5)
     assert 2 <= len(asked) - before <= 12  # a pause is 0.05 s here
+
+
+def test_the_lag_of_a_paused_partition_goes_on_to_be_known(log: Log, start: Start, monkeypatch) -> None:
+    monkeypatch.setattr("zkconsumer.fetching.fetcher.ENDS_S", 0.05)
+    log.store(entries.plain(VALUES))
+    fetching = start(log)
+    cursor = fetching.add(log.tp(), 0)
+    assert fetching.read(40) == VALUES
+    fetching.until(lambda: cursor.lag == 0)
+    cursor.pause()
+    log.store(entries.plain(VALUES[:3]))
+    fetching.until(lambda: cursor.lag == 3 * SIZE)

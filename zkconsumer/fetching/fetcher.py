@@ -100,7 +100,8 @@ class Fetcher:
         self._hooks = hooks
         self._spawn = spawn
         self._empty_pause_s = empty_pause_s
-        self._ends_due = 0.0  # when the ends of logs are to be looked at; they are where no fetch tells them
+        self._blind = False  # fetches do not tell where logs end, so that is asked, also of what is paused or full
+        self._ends_due = 0.0
         self._asking: set[Cursor] = set()  # the listener was asked where they go on
         self._wake = Event()
         self._refused: set[tuple[TopicPartition, int]] = set()  # told already, so that a refusal is one line
@@ -123,7 +124,10 @@ class Fetcher:
             try:
                 self._locate()
                 self._land()
-                if not self._fetch_once():
+                fetched = self._fetch_once()
+                if self._blind:
+                    self._look_at_ends()
+                if not fetched:
                     due = self._plan.wake_at(now())
                     self._wake.wait(timeout=IDLE_S if due is None else min(IDLE_S, max(0.0, due - now())))
             except LinkLost as e:
@@ -166,8 +170,7 @@ class Fetcher:
                 self._take(cursor, position, size, fetched)
         if not self._dialect.waits_for_data and not any(len(fetched.buffer) for fetched in reply):
             self._pause([tp for tp, _, _ in asked])
-        if any(fetched.high_watermark is None for fetched in reply):
-            self._look_at_ends()
+        self._blind = any(fetched.high_watermark is None for fetched in reply)
         return True
 
     def _pause(self, tps: Iterable[TopicPartition]) -> None:
@@ -327,7 +330,7 @@ class Fetcher:
             if end is None or cursor.position is None or self.cursors.get(cursor.tp) is not cursor:
                 continue
             cursor.high_watermark = end
-            if end < cursor.position:
+            if end < cursor.position and cursor.fetchable:
                 cursor.lose(Seek(cursor.seek.reset, cursor.position))
 
     def _land(self) -> None:
