@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from zkconsumer.concurrent import Outcome, process
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
+from zkconsumer.listeners import ConsumerListener
 from zkconsumer.stream import Stream
 
 PLAIN = [b"p%d" % n for n in range(6)]
@@ -200,6 +201,31 @@ def test_workers_at_once_and_a_handler_that_stops_repeat_only_the_wrapper(world:
         link.produce(world.topic, 0, entries.plain([b"last"]))
     process(world.connector(delivery="on-ack"), rest, {world.topic: 1}, workers=4)
     assert sorted(again, key=str) == [b"last", *WRAPPED]
+
+
+class Listener(ConsumerListener):
+    """Begins behind the plain messages; from outside the log it goes to the second wrapper."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[TopicPartition, int, int, int]] = []
+
+    def before_start(self, partitions: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, int]:
+        return dict.fromkeys(partitions, W)
+
+    def out_of_range(self, tp: TopicPartition, requested: int, earliest: int, latest: int) -> int | None:
+        self.asked.append((tp, requested, earliest, latest))
+        return W + WRAPPER
+
+
+def test_a_listener_says_where_to_begin_and_where_to_go_on(world: World) -> None:
+    listener = Listener()
+    with world.connector() as connector:
+        connector.listen(listener)
+        stream = world.stream(connector)
+        assert next(stream).offset == W
+        connector.seek(world.tp(), world.end + 77)
+        assert next(stream).offset == W + WRAPPER
+    assert listener.asked == [(world.tp(), world.end + 77, 0, world.end)]
 
 
 def test_an_idle_reader_costs_no_processor(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
