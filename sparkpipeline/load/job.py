@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from groundwork.failpoints import failpoint
-from sparkpipeline.borders import Borders, cut_at_borders, ends_at_borders, needs_borders
 from sparkpipeline.errors import DataLoss, OffsetOutOfRange, Refused, code_in
 from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.ledger import Ledger
@@ -25,9 +24,10 @@ from sparkpipeline.load.facts import Standing, averages, batch_facts, hour_rows,
 from sparkpipeline.load.footers import footers
 from sparkpipeline.load.names import Hour, final_name
 from sparkpipeline.load.options import LoadConfig
-from sparkpipeline.load.planning import cut, due, limited, packed
+from sparkpipeline.load.planning import due
 from sparkpipeline.load.plans import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan
-from sparkpipeline.ranges import OffsetRange, unit_of
+from sparkpipeline.load.sharing import Sharing
+from sparkpipeline.ranges import unit_of
 from sparkpipeline.zookeeper import lock
 
 Tell = Callable[[str], None]
@@ -101,53 +101,26 @@ class LoadWork:
         pinned = config.starting_offsets == "latest" and bool(found.positions)
         if not found.ranges and not found.gaps and not pinned:
             return None
-        ranges = self.limited(found.ranges, standing)
+        sharing = self.sharing(standing)
+        ranges = sharing.limited(found.ranges)
         positions = {**standing.positions, **found.positions, **{rng.tp: rng.until for rng in ranges}}
-        work = self.cut_and_packed(ranges, standing)
+        work = sharing.cut_and_packed(ranges)
         heads = {tp: log.latest for tp, log in looked.logs.items()}
         plan = LoadPlan(tuple(work[0]), tuple(work[1]), positions, heads, found.gaps, rule_of(config))
-        what = "bytes" if self.of_bytes else "offsets"
+        what = "bytes" if sharing.of_bytes else "offsets"
         self.tell(f"batch {batch}: {plan.rows} {what} in {len(plan.ranges)} ranges, {len(plan.tasks)} tasks")
         return Plan(batch, LOAD, now, plan.work())
 
-    @property
-    def of_bytes(self) -> bool:
-        """Whether offsets are bytes: the same size as what they count, and not to be cut anywhere."""
-        return needs_borders(self.cluster.brokers)
-
-    def weights(self, topics: Iterable[str], standing: Standing) -> Mapping[str, float]:
-        """Bytes of an offset by topic."""
-        return dict.fromkeys(topics, 1.0) if self.of_bytes else standing.averages
+    def sharing(self, standing: Standing) -> Sharing:
+        """How batches of the job are cut."""
+        cores = int(self.spark.sparkContext.defaultParallelism)
+        return Sharing(self.config, self.cluster.brokers, standing.averages, cores)
 
     def look(self, standing: Standing) -> tuple[Looked, int]:
         """The cluster now, and when that was."""
         now = self.ledger.clock()  # before the look: what comes later is later
         self.looked = (look(self.config, self.cluster.brokers, standing.positions), now)
         return self.looked
-
-    def limited(self, ranges: Sequence[OffsetRange], standing: Standing) -> list[OffsetRange]:
-        """No more than limit.rows and limit.bytes say."""
-        config, weights = self.config, self.weights({rng.topic for rng in ranges}, standing)
-        found = limited(ranges, config.limit_rows, config.limit_bytes, weights)
-        if not self.of_bytes:
-            return found
-        ends = ends_at_borders(
-            {rng.tp: rng.start for rng in found}, {rng.tp: rng.until for rng in found},
-            {rng.tp: rng.until for rng in ranges}, self.borders,
-        )  # fmt: skip
-        return [replace(rng, until=ends[rng.tp]) for rng in found]
-
-    def cut_and_packed(self, ranges: list[OffsetRange], standing: Standing) -> tuple[list[OffsetRange], list[int]]:
-        weights = self.weights({rng.topic for rng in ranges}, standing)
-        pieces = cut(ranges, self.config.split_bytes, weights)
-        if self.of_bytes:
-            pieces = cut_at_borders(pieces, self.borders)
-        cores = int(self.spark.sparkContext.defaultParallelism)
-        return packed(pieces, self.config.pack_bytes, weights, cores)
-
-    @property
-    def borders(self) -> Borders:
-        return Borders(self.cluster.brokers, self.config.fetch_bytes)
 
     # ---- execute
 
@@ -197,9 +170,8 @@ class LoadWork:
         # What a rewind replaces must come again, whatever the policy for messages that were never loaded.
         may_lose = self.config.out_of_range == "earliest" and plan.kind == LOAD
         wanted = ToRead(work, plan.created_ms, may_lose)
-        weights = self.weights({rng.topic for rng in work.ranges}, standing)
-        size = sum(int(rng.count * weights.get(rng.topic, 1024)) for rng in work.ranges)
-        rows = 0 if self.of_bytes else work.rows
+        sharing = self.sharing(standing)
+        size, rows = sharing.size(work.ranges), 0 if sharing.of_bytes else work.rows
         with self.watch(f"batch {plan.batch}: loading", len(work.tasks), rows, size):
             seen = read_and_write(self.spark, self.config, self.cluster.access, wanted, staging, files)
         with self.watch(f"batch {plan.batch}: reading back", 0, seen.rows, size):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkawire.model import TopicPartition
+from sparkpipeline.borders import Borders
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import Plan
@@ -101,7 +102,7 @@ class RewindWork(LoadWork):
             return None
         assert self.looked is not None
         looked, now = self.looked
-        ranges, tasks = self.cut_and_packed(list(found.ranges), standing)
+        ranges, tasks = self.sharing(standing).cut_and_packed(found.ranges)
         heads = {tp: log.latest for tp, log in looked.logs.items()}
         work = LoadPlan(tuple(ranges), tuple(tasks), standing.positions, heads, (), rule_of(self.config))
         self.planned = True
@@ -145,16 +146,17 @@ class InitWork(LoadWork):
             storage = self.wanted.storage or here
             wanted = of_group(group, read_group(group, looked.logs, storage, self.cluster.access, self.cluster.zk))
         found = taken_over(standing, wanted, looked.logs, self.wanted.replace)
-        if self.of_bytes:
-            self._check_borders({tp: found[tp] for tp in wanted}, looked.logs)
+        sharing = self.sharing(standing)
+        if sharing.of_bytes:
+            self._check_borders(sharing.borders, {tp: found[tp] for tp in wanted}, looked.logs)
         return found
 
-    def _check_borders(self, positions: Positions, logs: Mapping[TopicPartition, Log]) -> None:
+    def _check_borders(self, borders: Borders, positions: Positions, logs: Mapping[TopicPartition, Log]) -> None:
         """Positions that are bytes: a load from one inside an entry could never be carried out.  Raises
         OffsetOutOfRange."""
         for tp in in_order(positions):
             at, log = positions[tp], logs[tp]
-            if at not in (log.earliest, log.latest) and not self.borders.begins(tp, at):
+            if at not in (log.earliest, log.latest) and not borders.begins(tp, at):
                 raise OffsetOutOfRange(
                     "no entry begins at this byte of the log", topic=tp.topic, partition=tp.partition, requested=at
                 )

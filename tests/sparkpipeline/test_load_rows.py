@@ -47,6 +47,7 @@ def test_alarms_name_what_is_over_its_threshold() -> None:
         "messages wait and the last batch is 90 minutes old",
         "the plan of batch 7 is open for 31 minutes: its runs fail",
     ]
+    assert loadrows.alarms(summary, topics, 9, None, None, "bytes") == ["10 bytes wait, more than 9"]
     assert loadrows.alarms(summary, [{"lag": 0}], None, 0, None) == []  # an old batch is no alarm while nothing waits
 
 
