@@ -27,7 +27,9 @@ from tests.integration.sevens import (
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import Blacklist, Whitelist
 
-pytestmark = pytest.mark.real
+# On brokers in Python with every run of the tests, on originals with the long ones.
+ORIGINAL = pytest.param("original", marks=[pytest.mark.kafka07, pytest.mark.faults])
+pytestmark = [pytest.mark.real, pytest.mark.parametrize("kind07", ["python", ORIGINAL], indirect=True)]
 Start = Callable[..., Cluster07]
 
 
