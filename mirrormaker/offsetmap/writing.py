@@ -107,18 +107,22 @@ class MapWriter:
         records = thinned(there.map, self._max_bytes / 2 / max(1, there.length))
         beside = self.path.with_name(f"{self.path.name}.new")
         new = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        size = os.write(new, header_line(self._header).encode())
-        for first in range(0, len(records), LINES_AT_ONCE):
-            size += _write_all(new, "".join(map(line_of, records[first : first + LINES_AT_ONCE])).encode())
-            pause()
-        os.fdatasync(new)
-        since = os.pread(self._file, self.size - there.length, there.length)  # nothing waits from here on
-        size += _write_all(new, since)
-        os.fdatasync(new)
-        os.replace(beside, self.path)
-        _sync_folder(self.path.parent)
+        try:
+            size = _write_all(new, header_line(self._header).encode())
+            for first in range(0, len(records), LINES_AT_ONCE):
+                size += _write_all(new, "".join(map(line_of, records[first : first + LINES_AT_ONCE])).encode())
+                pause()
+            os.fdatasync(new)
+            since = os.pread(self._file, self.size - there.length, there.length)  # nothing waits from here on
+            size += _write_all(new, since)
+            os.fdatasync(new)
+            os.replace(beside, self.path)
+        except OSError:
+            os.close(new)
+            raise
         os.close(self._file)
         self._file, self.size = new, size
+        _sync_folder(self.path.parent)
 
     def close(self) -> None:
         """Sync and let go.  Raises OSError."""
