@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import venv
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -63,6 +64,16 @@ def seconds_between(began: str, ended: str) -> float:
     """Of two times as kafka.tools' performance tests print them."""
     first, last = (datetime.strptime(text, "%Y-%m-%d %H:%M:%S:%f") for text in (began, ended))
     return (last - first).total_seconds()
+
+
+class Watch:
+    """What passes from its making on: seconds, and those that this process's threads had a processor."""
+
+    def __init__(self) -> None:
+        self._began, self._cpu_began = time.monotonic(), time.process_time()
+
+    def passed(self) -> dict[str, float]:
+        return {"seconds": time.monotonic() - self._began, "cpu": time.process_time() - self._cpu_began}
 
 
 def cpu_of(pid: int, with_children: bool = False) -> float:

@@ -10,6 +10,9 @@ What is timed: from the first ask to the last message, for all.  Before it the p
 loaded (the compiled kernels with them), and its consumer is made: all of them fetch ahead from then on, the JVM for
 the second that it sleeps.  The JVM's time is between the two times that it prints.
 
+Beside it stands processor time a message: that of all threads of the reader's process, in nanoseconds.  It says more
+than the clock where other programs run on the same cores.
+
     iterator        for message in stream: checksums on; the hub in a thread of its own, or the caller's
     batches         stream.batches(): offsets, keys and values as lists of int and bytes, as confluent-kafka's messages
                     hold them; without and with checksums, by each kernel
@@ -33,7 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from common import PARTITIONS, VERSION, Peers, checked, last_line, seconds_between, tell
+from common import PARTITIONS, VERSION, Peers, Watch, checked, last_line, seconds_between, tell
 
 from groundwork import output
 from kafkawire import columns
@@ -49,7 +52,7 @@ COUNTS = {100: 3_200_000, 1000: 800_000}
 CODECS = {"none": 0, "gzip": 1, "snappy": 2}
 LIMIT_S = 180
 PEERS = {"kafka-python": ["kafka-python==1.4.7", "python-snappy"], "confluent-kafka": ["confluent-kafka"]}
-COLUMNS = ["bytes", "codec", "who", "messages", "seconds", "per second", "checked"]
+COLUMNS = ["bytes", "codec", "who", "messages", "seconds", "per second", "cpu ns", "checked"]
 HERE = Path(__file__).resolve()
 
 
@@ -76,6 +79,7 @@ class Result:
     per_second: float
     seconds: float
     checked: bool
+    cpu: float | None = None  # processor time of its process, in seconds
 
     def row(self) -> dict[str, object]:
         return {
@@ -85,6 +89,7 @@ class Result:
             "messages": self.task.count,
             "seconds": round(self.seconds, 2),
             "per second": round(self.per_second),
+            "cpu ns": None if self.cpu is None else round(self.cpu / self.task.count * 1e9),
             "checked": checked(self.checked),
         }
 
@@ -146,25 +151,25 @@ def read_ours(way: Way, zookeeper: str, task: Task) -> dict[str, float]:
         if way.read is messages:
             return iterate(stream, task.count)
         read = offsets = 0
-        started = time.monotonic()
+        watch = Watch()
         for count, total in way.read(stream):
             read += count
             offsets += total
             if read >= task.count:
                 break
-        return {"read": read, "seconds": time.monotonic() - started, "offsets": offsets}
+        return {"read": read, "offsets": offsets, **watch.passed()}
 
 
 def iterate(stream: Stream, count: int) -> dict[str, float]:
     """The loop of a user, with nothing around it; the same as in peers.py."""
     read = offsets = 0
-    started = time.monotonic()
+    watch = Watch()
     for message in stream:
         offsets += message.offset
         read += 1
         if read >= count:
             break
-    return {"read": read, "seconds": time.monotonic() - started, "offsets": offsets}
+    return {"read": read, "offsets": offsets, **watch.passed()}
 
 
 # ---- the run ---------------------------------------------------------------------------------------------------
@@ -213,8 +218,8 @@ class Arena:
         found = json.loads(done.stdout.splitlines()[-1])
         if not found["read"]:
             return self._without(who, task, f"reads {found['read']} messages of {VERSION}")
-        checked = (found["read"], found["offsets"]) == (task.count, task.offsets)
-        return Result(task, who, found["read"] / found["seconds"], found["seconds"], checked)
+        same = (found["read"], found["offsets"]) == (task.count, task.offsets)
+        return Result(task, who, found["read"] / found["seconds"], found["seconds"], same, found["cpu"])
 
     def _without(self, who: str, task: Task, why: str) -> Result | None:
         if who in OURS and OURS[who].kernels != "numba":
@@ -258,15 +263,19 @@ def report(results: Sequence[Result], absent: dict[str, str]) -> None:
     output.write([r.row() for r in results], COLUMNS)
     print()
     for task in dict.fromkeys(r.task for r in results):
-        best: dict[str, float] = {}
+        rates: dict[str, float] = {}
+        cpu: dict[str, float] = {}
         for r in results:
             if r.task == task:
-                best[r.who] = max(r.per_second, best.get(r.who, 0.0))
+                rates[r.who] = max(r.per_second, rates.get(r.who, 0.0))
+                if r.cpu is not None:
+                    cpu[r.who] = min(r.cpu, cpu.get(r.who, r.cpu))
         for ours, other, wanted in WANTED:
-            if ours in best and other in best:
+            if ours in rates and other in rates:
+                said = f"{task.size} bytes, {task.codec}: {ours} is {rates[ours] / rates[other]:.2f} times {other}"
                 least = f" (at least {wanted[task.size]:g})" if task.size in wanted else ""
-                ratio = best[ours] / best[other]
-                print(f"{task.size} bytes, {task.codec}: {ours} is {ratio:.2f} times {other}{least}")
+                also = f"; {cpu[other] / cpu[ours]:.2f} times by processor time" if other in cpu else ""
+                print(f"{said}{least}{also}")
     for who, why in absent.items():
         print(f"without {who}: {why}")
 

@@ -2,14 +2,15 @@
 
     python peers.py WHO BROKER TOPIC PARTITIONS COUNT FETCH_BYTES
 
-Prints one line of JSON: messages read, seconds from the first ask to the last message, the sum of their offsets.
+Prints one line of JSON: messages read, the sum of their offsets, and from the first ask to the last message seconds and
+processor time.
 """
 
 import json
 import sys
 import time
 
-from common import confluent_consumer
+from common import Watch, confluent_consumer
 
 
 def kafka_python(broker, topic, partitions, count, fetch_bytes):
@@ -27,13 +28,13 @@ def kafka_python(broker, topic, partitions, count, fetch_bytes):
     )
     consumer.assign([TopicPartition(topic, partition) for partition in range(partitions)])
     read = offsets = 0
-    started = time.monotonic()
+    watch = Watch()
     for message in consumer:
         offsets += message.offset
         read += 1
         if read >= count:
             break
-    return read, time.monotonic() - started, offsets
+    return {"read": read, "offsets": offsets, **watch.passed()}
 
 
 def confluent_kafka(broker, topic, partitions, count, fetch_bytes):
@@ -43,8 +44,8 @@ def confluent_kafka(broker, topic, partitions, count, fetch_bytes):
     consumer = Consumer(confluent_consumer(broker, fetch_bytes))
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     read = offsets = 0
-    started = time.monotonic()
-    silent_until = started + 20
+    watch = Watch()
+    silent_until = time.monotonic() + 20
     while read < count and time.monotonic() < silent_until:
         messages = consumer.consume(500, 1.0)
         good = [message for message in messages if message.error() is None]
@@ -52,11 +53,10 @@ def confluent_kafka(broker, topic, partitions, count, fetch_bytes):
             silent_until = time.monotonic() + 20
             read += len(good)
             offsets += sum([message.offset() for message in good])
-    return read, time.monotonic() - started, offsets
+    return {"read": read, "offsets": offsets, **watch.passed()}
 
 
 if __name__ == "__main__":
     who, broker, topic, partitions, count, fetch_bytes = sys.argv[1:]
     readers = {"kafka-python": kafka_python, "confluent-kafka": confluent_kafka}
-    result = readers[who](broker, topic, int(partitions), int(count), int(fetch_bytes))
-    print(json.dumps(dict(zip(("read", "seconds", "offsets"), result, strict=True))))
+    print(json.dumps(readers[who](broker, topic, int(partitions), int(count), int(fetch_bytes))))
