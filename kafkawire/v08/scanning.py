@@ -92,15 +92,16 @@ def hop_alike(buffer: Bytes, at: int, kind: int, least: int) -> tuple[int, int, 
         step = LOG_OVERHEAD + size
         if buffer[at + step + 8 : at + step + 12] != buffer[at + 8 : at + 12]:
             break  # the usual answer where sizes differ
-        piece = buffer[at : at + _PIECE]
-        if step < _SPARSE:  # picking from bytes is quicker than from a view by more than the copy costs
-            piece = bytes(piece)
-        count = len(piece) // step if first == kind and size >= least else 0
-        count = alike(piece, 0, step, count, (8, 9, 10, 11, 16, 17)) if count >= FEW else 0
+        piece, begin, room = buffer, at, min(_PIECE, len(buffer) - at)
+        if step < _SPARSE and isinstance(buffer, memoryview):
+            # Picking from bytes is quicker than from a view by more than the copy costs.
+            piece, begin = bytes(buffer[at : at + room]), 0
+        count = room // step if first == kind and size >= least else 0
+        count = alike(piece, begin, step, count, (8, 9, 10, 11, 16, 17)) if count >= FEW else 0
         if count < FEW:
             break
         at, entries = at + count * step, entries + count
-        last = _START.unpack_from(piece, (count - 1) * step)[0]
+        last = _START.unpack_from(buffer, at - step)[0]
     return at, entries, last
 
 
