@@ -27,11 +27,13 @@ def one_move(mixed: Mixed, dice: random.Random) -> None:
     living = mixed.living()
     moves = ["join", "join"] if len(living) < MOST else []
     moves += ["stop", "kill"] if len(living) > 1 else []
+    ours = [member for member in living if member.ours]
+    moves += ["freeze"] if ours and len(living) > 1 else []
     move = dice.choice(moves)
     if move == "join":
-        mixed.join(dice.choice(KINDS if any(m.ours for m in living) else ("ours",)))
+        mixed.join(dice.choice(KINDS if ours else ("ours",)))
         return
-    chosen: Member = dice.choice(living)
+    chosen: Member = dice.choice(ours if move == "freeze" else living)
     getattr(mixed, move)(chosen)
 
 

@@ -163,6 +163,18 @@ def test_a_position_inside_a_message_is_skipped_to_the_next_entry(log: Log, star
     assert gap.text.endswith(f"skipped {gap.count} bytes that make no message are missing, going on at {3 * SIZE}")
 
 
+def test_bytes_that_look_like_heads_are_not_stepped_over_one_by_one(log: Log, start: Start) -> None:
+    """Each of them leads to the next, and none is an entry."""
+    head = struct.pack(">iBxI", 6, 1, 12345)
+    end = log.store(entries.plain([head * 30, b"good"]))
+    fetching = start(log, corrupt="skip")
+    fetching.add(log.tp(), len(entries.message(b"")) + 10 * len(head))
+    assert fetching.read(1) == [b"good"]
+    (gap,) = fetching.kinds("gap")
+    assert gap.count == 20 * len(head)
+    assert gap.text.endswith(f"going on at {end - len(entries.message(b'good'))}")
+
+
 def test_a_message_with_a_wrong_checksum_is_stepped_over_alone(log: Log, start: Start) -> None:
     log.store(entries.plain(VALUES))
     log.spoil(3 * SIZE - 1, b"!")

@@ -52,8 +52,11 @@ class ByteSearch:
             search = None
         return position if search is None else search.probe
 
-    def leads_on(self, cursor: Cursor, entry: Entry) -> bool:
-        return True  # an entry is where its bytes are
+    def leads_on(self, cursor: Cursor, came: Came, entry: Entry) -> bool:
+        """Only to the end of what there is, or to an entry with a right checksum: from inside a message any bytes may
+        look like the head of one."""
+        end = entry.resume_at - came.position
+        return (came.short and end == len(came.raw)) or self._next_border(came.raw[end:], 0) == 0
 
     def stepped(self, cursor: Cursor, entry: Entry, error: CorruptMessage) -> Found:
         size = entry.resume_at - entry.offset

@@ -98,7 +98,7 @@ class Damage:
             return False
         begin = fetched.runs[0].begin if fetched.runs else error.position
         entry = self._dialect.messages.entry_at(came.raw, begin, came.position)
-        if entry is not None and self._search.leads_on(cursor, entry):
+        if entry is not None and self._search.leads_on(cursor, came, entry):
             self._end(cursor, self._search.stepped(cursor, entry, error))
         else:
             self._end(cursor, self._search.begin(cursor, came, error))

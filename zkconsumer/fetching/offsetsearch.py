@@ -56,7 +56,7 @@ class OffsetSearch:
             search = None
         return position if search is None else search.probe
 
-    def leads_on(self, cursor: Cursor, entry: Entry) -> bool:
+    def leads_on(self, cursor: Cursor, came: Came, entry: Entry) -> bool:
         return (cursor.position or 0) <= entry.offset < (cursor.high_watermark or 0)
 
     def stepped(self, cursor: Cursor, entry: Entry, error: CorruptMessage) -> Found:

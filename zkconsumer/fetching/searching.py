@@ -51,7 +51,7 @@ class Search(Protocol):
         """Where to fetch for one who is at position: there, or where its search looks."""
         ...
 
-    def leads_on(self, cursor: Cursor, entry: Entry) -> bool:
+    def leads_on(self, cursor: Cursor, came: Came, entry: Entry) -> bool:
         """May the cursor, whose first entry is damaged, go on behind that?"""
         ...
 
