@@ -37,8 +37,13 @@ class Borders:
     """Call it: the first offset that is found at or behind `at` where an entry begins; `until`, where there is none
     before it.  known <= at and until: such places themselves.
 
-    largest: what no entry is larger than.
+    largest: what no entry is larger than; whoever reads with larger fetches than usual has a reason.
     """
+
+    @staticmethod
+    def of(brokers: Brokers, fetch_bytes: int) -> Borders:
+        """For a reader with fetches of so many bytes."""
+        return Borders(brokers, max(LARGEST, fetch_bytes))
 
     def __init__(self, brokers: Brokers, largest: int = LARGEST) -> None:
         self._brokers = brokers

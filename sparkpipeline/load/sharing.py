@@ -33,7 +33,7 @@ class Sharing:
     @property
     def borders(self) -> Borders:
         """Where ranges of bytes may be cut."""
-        return Borders(self.brokers, self.config.fetch_bytes)
+        return Borders.of(self.brokers, self.config.fetch_bytes)
 
     def size(self, ranges: Iterable[OffsetRange]) -> int:
         """Bytes, about."""

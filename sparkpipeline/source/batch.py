@@ -63,7 +63,9 @@ def partitions_of(ranges: Sequence[OffsetRange], options: SourceOptions, brokers
         pack_bytes=limits.pack_bytes,
         cores=os.cpu_count() or 1,
         sizes=sampled(led, brokers.access) if _sizes_matter(led, limits) else {},
-        aligned=partial(cut_at_borders, border=Borders(brokers)) if needs_borders(brokers) else list,
+        aligned=partial(cut_at_borders, border=Borders.of(brokers, options.fetch_bytes))
+        if needs_borders(brokers)
+        else list,
     )
     now_ms = time.time_ns() // 1_000_000
     return [RangesPartition(task, brokers.access, now_ms) for task in tasks]

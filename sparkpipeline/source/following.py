@@ -67,7 +67,7 @@ class Following:
         self._frozen: dict[TopicPartition, int] | None = None
         self._gone: set[TopicPartition] = set()  # told already
         self._patience = Patience(options.min_offsets_per_trigger, options.max_trigger_delay_ms / 1000)
-        self._border = Borders(brokers)
+        self._border = Borders.of(brokers, options.fetch_bytes)
         self._sizes: dict[TopicPartition, float] = {}
         self._sized_s = -math.inf
 

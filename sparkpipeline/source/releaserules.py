@@ -36,6 +36,11 @@ def check_release(options: SourceOptions, given: frozenset[str]) -> None:
             raise OptionRefused(
                 f"counts messages, and offsets of Kafka {spoken.release} are bytes: use {_COUNTED[name]}", option=name
             )
+    if not spoken.keeps_offsets and options.group_id is not None and options.zookeeper_connect is None:
+        raise OptionRefused(
+            f"groups of Kafka {spoken.release} keep their offsets in ZooKeeper: give zookeeper.connect",
+            option="kafka.group.id",
+        )
     if not spoken.keeps_offsets and options.offsets_storage in ("kafka", "dual"):
         raise OptionRefused(
             f"brokers of Kafka {spoken.release} keep no offsets: only ZooKeeper has them",

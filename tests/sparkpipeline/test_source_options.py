@@ -123,6 +123,16 @@ SEVEN = {"protocol": "0.7", "zookeeper.connect": "zk:2181", "subscribe": "t"}
         ({"zookeeper.connect": None, "kafka.broker.list": "b:1"}, "expected id:host:port"),
         ({"maxRecordsPerPartition": "5"}, "counts messages, and offsets of Kafka 0.7.2 are bytes: use maxBytesPerPart"),
         ({"kafka.offsets.storage": "dual", "kafka.group.id": "g"}, "keep no offsets: only ZooKeeper has them"),
+        (
+            {
+                "zookeeper.connect": None,
+                "kafka.broker.list": "0:b:1",
+                "subscribe": None,
+                "assign": '{"t":["0-0"]}',
+                "kafka.group.id": "g",
+            },
+            "option=kafka.group.id: groups of Kafka 0.7.2 keep their offsets in ZooKeeper",
+        ),
         ({"strictCompat": "true"}, "strictCompat refuses what Spark's kafka format does not have: protocol"),
     ],
 )
