@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import BinaryIO, NoReturn
 
 import click
@@ -17,7 +16,7 @@ import click
 from groundwork.options import OptionError, load, warnings_of
 from groundwork.output import Progress
 from kafkawire.errors import BrokerError, LocalError, WireError
-from producer.config import ProducerConfig
+from producer.config import BY_OFFSETS, ProducerConfig
 from producer.errors import EncoderFailed, PartitionerFailed, QueueFull, SendFailed, Undeliverable
 from producer.messages import check_topic
 from producer.producer import Producer
@@ -25,6 +24,7 @@ from producer.producer import Producer
 FAILED, USAGE, NOT_FOUND = 1, 2, 5
 UNKNOWN_TOPIC = 3
 FLUSH_S = 60.0
+CLOSE_S = 30.0
 INTERRUPTED = "interrupted: sending what was read"
 OF_A_LINE = (Undeliverable, EncoderFailed, PartitionerFailed, QueueFull)  # the lines after it may do better
 PARSE_KEY, KEY_SEPARATOR = "parse.key", "key.separator"  # of the JVM's line reader, given by --property too
@@ -40,8 +40,9 @@ SHOWN_EVERY = 64  # lines
 @click.option("--sync", is_flag=True, help="Wait for each line until it is stored.")
 @click.option("--partitioner", metavar="MODULE:FUNCTION", help="Partition of a key; else the default of the release.")
 @click.option("--request-required-acks", help="-1: all in-sync replicas, 1: the leader, 0.  [default: -1]")
+@click.option("--confirm", is_flag=True, help="Kafka 0.7: a line counts as sent once its broker answered behind it.")
 @click.option("--message-max-bytes", help="The brokers' message.max.bytes.  [default: 1000012]")
-@click.option("--kafka-version", help="Release of the brokers.  [default: 0.8.2]")
+@click.option("--kafka-version", help="Release of the brokers; 0.7 is one, too.  [default: 0.8.2]")
 @click.option(
     "--property",
     "--producer-property",
@@ -59,6 +60,7 @@ def main(
     sync: bool,
     partitioner: str | None,
     request_required_acks: str | None,
+    confirm: bool,
     message_max_bytes: str | None,
     kafka_version: str | None,
     properties: Sequence[str],
@@ -76,6 +78,7 @@ def main(
         "--sync": ("producer.type", "sync" if sync else None),
         "--partitioner": ("partitioner.class", partitioner),
         "--request-required-acks": ("request.required.acks", request_required_acks),
+        "--confirm": ("confirm", BY_OFFSETS if confirm else None),
         "--message-max-bytes": ("message.max.bytes", message_max_bytes),
         "--kafka-version": ("kafka.version", kafka_version),
     }
@@ -186,10 +189,13 @@ def _finish(producer: Producer, interrupted: bool, told: bool) -> int:
             click.echo(f"zkproducer: {failure}", err=True)
         code = FAILED
     else:
-        producer.close()
-        return 0
-    with suppress(SendFailed):  # what it would say has been said
-        producer.close(0.0)
+        code = 0
+    try:
+        producer.close(0.0 if code else CLOSE_S)
+    except SendFailed as failure:
+        if not code:  # else what it says has been said
+            click.echo(f"zkproducer: {failure}", err=True)
+        code = FAILED
     return code
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -407,3 +409,25 @@ def test_eight_threads_send_and_the_counts_agree(broker07: Node07, unique: Any):
     counts = producer.counts
     assert (counts.sent, counts.acked, counts.failed, counts.pending, counts.pending_bytes) == (2400, 2400, 0, 0, 0)
     assert len(set(values(broker07, topic))) == 2400
+
+
+def console(*arguments: str, lines: bytes) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-c", "from producer.console import main; main()", "--kafka-version", "0.7", *arguments]
+    return subprocess.run(command, input=lines, capture_output=True, timeout=60)
+
+
+def test_zkproducer_sends_to_0_7_and_says_what_may_be_lost(own_broker07, unique):
+    broker, topic = own_broker07(), unique.topic()
+    where = ("--broker-list", f"0:{broker.address}", "--topic", topic)
+    for more in ([], ["--confirm"], ["--sync"], ["--confirm", "--sync"]):
+        done = console(*where, *more, lines=b"a line\n")
+        assert (done.returncode, done.stderr) == (0, b"")
+    assert values(broker, topic, 1) == [b"a line"] * 4
+    refused = console(*where, "--request-required-acks", "1", lines=b"")
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert b"Kafka 0.7.2 acknowledges nothing" in refused.stderr
+    pause(broker)
+    done = console(*where, lines=b"a line\n")
+    assert done.returncode == 1
+    assert b"1 messages may be lost: they were sent, nobody acknowledges them" in done.stderr
+    broker.resume()
