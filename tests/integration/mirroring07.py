@@ -7,6 +7,7 @@ What the source holds is read by localkafka.seven's own client; what arrived, to
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +36,16 @@ def fill(cluster: Cluster07, topic: str, count: int, first: int = 0, batch: int 
             codec = CODECS[(number + turn) % len(CODECS)]
             cluster.produce(topic, partition.broker, partition.index, values, codec, batch=batch)
     return count * len(partitions)
+
+
+def damaged(cluster: Cluster07, topic: str, partition: BrokerPartition, position: int) -> None:
+    """One bit of a log is another from now on."""
+    [segment] = (cluster.node(partition.broker).data / f"{topic}-{partition.index}").glob("*.kafka")
+    with segment.open("r+b") as log:
+        log.seek(position)
+        byte = log.read(1)[0]
+        log.seek(position)
+        log.write(bytes([byte ^ 1]))
 
 
 def value(partition: BrokerPartition, number: int) -> bytes:
@@ -149,6 +160,11 @@ class Mirror07:
 
     def said(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def checked(self) -> tuple[int, str]:
+        """What `mirrormaker check --online` prints, and its exit code."""
+        done = subprocess.run([str(COMMAND), "check", str(self.file), "--online"], capture_output=True, timeout=60)
+        return done.returncode, done.stdout.decode() + done.stderr.decode()
 
     def wait_said(self, sentence: str, timeout_s: float = 15) -> None:
         wait_until(

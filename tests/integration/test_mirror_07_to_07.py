@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from kazoo.exceptions import NoNodeError
 
+from kafkawire.model import BrokerPartition
 from localkafka.seven import tools
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mirroring07 import Mirror07, fill, judged
+from tests.integration.mirroring07 import Mirror07, damaged, fill, judged
 
 pytestmark = pytest.mark.real
 Starter = Callable[..., Cluster07]
@@ -34,7 +35,11 @@ def test_entries_arrive_as_they_are_and_each_source_partition_in_one_place(
     source, target = cluster07(partitions={0: 2, 1: 1}), cluster07(partitions={4: 2, 5: 2}, settings=patient)
     topic = unique.topic()
     total = fill(source, topic, 600)
-    with Mirror07(tmp_path, source, towards(target), unique.group(), topic) as mirror:
+    mirror = Mirror07(tmp_path, source, towards(target), unique.group(), topic)
+    code, told = mirror.checked()
+    assert (code, "missing, its brokers make it" in told, "pass-through: same format" in told) == (0, True, True), told
+    assert "acknowledges nothing" in told
+    with mirror:
         mirror.wait_all_committed()
         mirror.wait_said("pass-through: same format; all of a source partition goes to one partition")
         assert mirror.stop()[0] == 0
@@ -88,6 +93,23 @@ def test_what_a_target_of_0_7_would_drop_without_a_word_parks_its_partition(
     assert sorted(len(value) for values in target.values(topic).values() for value in values) == [5, 700_000, 700_000]
     first = next(p for p in source.partitions(topic) if p.index == 0)
     assert mirror.committed().get(first, 0) <= 10 + 5
+
+
+def test_a_damaged_wrapper_parks_its_partition_and_the_others_flow(
+    cluster07: Starter, unique: Unique, tmp_path: Path
+) -> None:
+    source, target, topic = cluster07(partitions={0: 2}), cluster07(), unique.topic()
+    source.produce(topic, 0, 0, [b"before"])
+    source.produce(topic, 0, 0, [b"in", b"the", b"wrapper"], codec="gzip")
+    source.produce(topic, 0, 1, [b"neighbour"])
+    damaged(source, topic, BrokerPartition(0, 0), 16 + 30)
+    options = {"parked.retry.ms": 0}
+    with Mirror07(tmp_path, source, towards(target), unique.group(), topic, options) as mirror:
+        mirror.wait_said("parked 1", 60)
+        wait_until(lambda: arrived(target, topic) >= 2, 20, lambda: f"two; log\n{mirror.said()}")
+        assert mirror.stop()[0] == 0
+    assert mirror.committed()[BrokerPartition(0, 0)] <= 16
+    assert set(values(target, topic)) == {b"before", b"neighbour"}
 
 
 @pytest.mark.kafka07
