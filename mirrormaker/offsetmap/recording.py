@@ -78,6 +78,8 @@ class Following:
         pair = self._pair(target)
         known = base is not None and self.holds()
         if base is not None and known:
+            if self._owner.shrank(target, base[0]):
+                pair.low = pair.high = pair.written = None
             self._owner.came_to(target, end[0])
             if not pair.inside:
                 pair.low = base[0] if pair.low is None else max(pair.low, base[0])
@@ -109,6 +111,8 @@ class Following:
         found: list[Record] = []
         for target, pair in self.pairs.items():
             end = ends.get(target)
+            if end is not None and pair.low is not None and pair.low > end:  # of a log that is no more
+                pair.low = pair.high = pair.written = None
             if end is not None and self.holds():
                 known = pair.written.low if pair.written is not None else 0
                 if pair.written is None or end - known >= every:
@@ -161,6 +165,13 @@ class Recording:
         self._reached[source] = position
         self._write([Begun(source, position, at_ms, keeps)])
         return following
+
+    def shrank(self, target: TopicPartition, base: int) -> bool:
+        """Whether a log that held more takes a request at base: what was known of it is of another one."""
+        if base >= self._ends.get(target, 0):
+            return False
+        del self._ends[target]
+        return True
 
     def came_to(self, target: TopicPartition, end: int) -> None:
         """The log of a target partition holds at least so much."""

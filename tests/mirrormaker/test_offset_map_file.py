@@ -24,8 +24,8 @@ S, T = TopicPartition("t", 0), TopicPartition("t", 0)
 HEADER = Header("dc1", "mirror")
 
 
-def entries(first: int, last: int) -> list[Entry]:
-    return [Entry(S, T, n, n + 10, n + 10) for n in range(first, last)]
+def entries(first: int, last: int, on: int = 10) -> list[Entry]:
+    return [Entry(S, T, n, n + on, n + on) for n in range(first, last)]
 
 
 def keeper(folder: Path, **more: Any) -> Keeper:
@@ -107,7 +107,7 @@ def test_it_is_cut_to_half_its_bound_and_loses_nothing_that_came_meanwhile(tmp_p
 
 
 def test_what_is_thinned_out_keeps_the_ends_of_each_stint() -> None:
-    records = [Begun(S, 0, 1, True), *entries(0, 400), Reached(S, 500), Begun(S, 300, 2, True), *entries(300, 310)]
+    records = [Begun(S, 0, 1, True), *entries(0, 400), Reached(S, 500), Begun(S, 300, 2, True), *entries(300, 310, 500)]
     left = gathered(thinned(gathered(records), 0.2)).stints[S]
     assert [stint.begun.position for stint in left] == [0, 300]
     first = [entry.position for entry in left[0].entries[T]]
@@ -156,6 +156,19 @@ def test_its_newest_exact_entry_is_the_point_to_resume_from(tmp_path: Path) -> N
     again = keeper(tmp_path)
     assert again.point(S, T) == Point(17, 1010)
     again.close()
+
+
+def test_a_target_that_was_made_anew_forgets_what_was_known_of_it(tmp_path: Path) -> None:
+    keep = keeper(tmp_path, every=100)
+    following = keep.follow(_set(0), "stint", lambda: True, True)
+    sent(keep, following, 10, 5000)
+    keep.before_commit({S: 10})
+    sent(keep, following, 20, 0)
+    keep.before_commit({S: 20})
+    keep.close()
+    there = read_map(keep.path)
+    assert Entry(S, T, 10, 5010, 5010) in there.records
+    assert there.map.stints[S][0].entries[T] == [Entry(S, T, 10, 0, 0), Entry(S, T, 20, 10, 10)]
 
 
 def _set(start: int) -> Any:

@@ -17,6 +17,8 @@ Why an entry is safe whatever happens later:
   behind (then it is read twice).  It is never the only copy from `position` on.
 - A new stint repeats messages at larger offsets; the old copies stay where they are.  So an entry remains true, and of
   all that are true for a position the largest low is the best.
+- A log that shrinks is another one: its topic was made anew, or its cluster lost messages.  In the map of one mirror the
+  lows of a pair never fall, so one that does says that all entries before it are of a log that is no more.
 """
 
 from __future__ import annotations
@@ -95,6 +97,7 @@ def gathered(records: Iterable[Record]) -> OffsetMap:
     A record of a source partition without a Begun before it says nothing and is left out.
     """
     stints: dict[TopicPartition, list[Stint]] = {}
+    lows: dict[tuple[TopicPartition, TopicPartition], int] = {}
     for record in records:
         if isinstance(record, Begun):
             stints.setdefault(record.source, []).append(Stint(record, record.position))
@@ -104,9 +107,21 @@ def gathered(records: Iterable[Record]) -> OffsetMap:
             continue
         if isinstance(record, Reached):
             mine[-1].reached = max(mine[-1].reached, record.position)
-        else:
-            mine[-1].entries.setdefault(record.target, []).append(record)
+            continue
+        pair = record.source, record.target
+        if record.low < lows.get(pair, 0):
+            _forget(stints, record.target)
+            lows = {other: low for other, low in lows.items() if other[1] != record.target}
+        lows[pair] = record.low
+        mine[-1].entries.setdefault(record.target, []).append(record)
     return OffsetMap(stints)
+
+
+def _forget(stints: Mapping[TopicPartition, Iterable[Stint]], target: TopicPartition) -> None:
+    """What was said of a target partition is of another log."""
+    for some in stints.values():
+        for stint in some:
+            stint.entries.pop(target, None)
 
 
 def merged(maps: Iterable[OffsetMap]) -> OffsetMap:

@@ -166,6 +166,10 @@ def _safe(offsets: OffsetMap, facts: Facts, target: TopicPartition, sources: Seq
 def _span(stints: Sequence[Stint], facts: Facts, source: TopicPartition, target: TopicPartition, end: int) -> _Span:
     at = facts.read[source]
     log = facts.source.get(source)
+    if log is not None and at > log[1]:
+        raise _Refused(
+            f"the group is at {at} of source partition {source}, and its log ends at {log[1]}: was the topic made anew?"
+        )
     stint = _stint_of(stints, source, at, None if log is None else log[1])
     all_read = log is not None and at >= log[1]
     begin, number = _begin(stints, target, at)

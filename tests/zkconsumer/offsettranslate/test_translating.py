@@ -54,6 +54,16 @@ def test_maps_of_several_mirrors_are_one() -> None:
         assert translated(merged(maps), facts({S0: 150}), TOPICS) == {T0: Safe(1100, 100)}
 
 
+def test_of_a_target_that_was_made_anew_only_what_came_since_counts() -> None:
+    anew = [Entry(S0, T0, 450, 3, 3), Reached(S0, 500)]
+    offsets = identity(*anew)
+    assert offsets.stints[S0][0].entries == {T0: [anew[0]]}
+    assert translated(offsets, facts({S0: 460}, {S0: 600}), TOPICS) == {T0: Safe(3, 1997)}
+    row = translated(offsets, facts({S0: 440}, {S0: 600}), TOPICS)[T0]
+    assert isinstance(row, Problem)
+    assert "is not written down yet" in row.text
+
+
 def keyed() -> OffsetMap:
     records: list[Record] = []
     for source, low in ((S0, 1000), (S1, 1005)):
@@ -91,6 +101,11 @@ REFUSALS = [
         identity(),
         facts({S0: 200}, target=1100),
         "t/0: the map says that messages lie from 1200 on, and its log ends at",
+    ),
+    (
+        identity(),
+        facts({S0: 440}, {S0: 430}),
+        "t/0: the group is at 440 of source partition t/0, and its log ends at 430",
     ),
     (keyed(), facts({S0: 100}, {S0: 500, S1: 500}), "t/0: the group has no position of source partition t/1, which"),
     (identity(), facts({S0: 200, S1: 5}, {S0: 500, S1: 9}), "t/0: source partition t/1 is not in the map"),
