@@ -17,8 +17,8 @@ Why an entry is safe whatever happens later:
   behind (then it is read twice).  It is never the only copy from `position` on.
 - A new stint repeats messages at larger offsets; the old copies stay where they are.  So an entry remains true, and of
   all that are true for a position the largest low is the best.
-- A log that shrinks is another one: its topic was made anew, or its cluster lost messages.  In the map of one mirror the
-  lows of a pair never fall, so one that does says that all entries before it are of a log that is no more.
+- A log that shrinks is another one: its topic was made anew, or its cluster lost messages.  In the map of one mirror
+  the lows of a pair never fall, so one that does says that all entries before it are of a log that is no more.
 """
 
 from __future__ import annotations
