@@ -51,7 +51,7 @@ class OffsetOutOfRange(Refused):
 
 
 class UnknownPartition(Refused):
-    helps = "this broker has no such partition; topic_metadata(None) tells what there is and who leads it"
+    helps = "this broker has no such partition; topic_metadata(None), for 0.7 ZooKeeper, tells who leads what"
 
 
 class NotLeader(Refused):
