@@ -109,7 +109,7 @@ def test_a_broker_that_dies_under_full_rate_loses_nothing_that_was_confirmed(
 ):
     cluster, topic = cluster07(partitions={0: 2, 1: 1}), unique.topic()
     partitions = cluster.create_topic(topic)
-    sent = lost_nothing_while(cluster, topic, lambda: end_and_restart(cluster, how))
+    sent = lost_nothing_while(cluster, topic, lambda more: end_and_restart(cluster, how))
     again = 0
     for partition in partitions:
         numbers = [int(value.split()[0]) for value in cluster.values(topic)[partition]]
@@ -122,9 +122,10 @@ def test_a_broker_that_is_killed_ten_times_loses_nothing_that_was_confirmed(clus
     cluster, topic = cluster07(partitions={0: 2, 1: 1}), unique.topic()
     partitions = cluster.create_topic(topic)
 
-    def ten_times() -> None:
+    def ten_times(more: Callable[[int], None]) -> None:
         for _ in range(10):
             end_and_restart(cluster, "kill")
+            more(2000)
 
     sent = lost_nothing_while(cluster, topic, ten_times)
     again = sum(
@@ -139,8 +140,13 @@ def end_and_restart(cluster: Cluster07, how: str) -> None:
     cluster.node(0).restart()
 
 
-def lost_nothing_while(cluster: Cluster07, topic: str, happens: Callable[[], None]) -> dict[BrokerPartition, int]:
-    """Numbers to each partition in turn at full rate meanwhile; how many each was sent, all of which were confirmed."""
+def lost_nothing_while(
+    cluster: Cluster07, topic: str, happens: Callable[[Callable[[int], None]], None]
+) -> dict[BrokerPartition, int]:
+    """Numbers to each partition in turn at full rate meanwhile; how many each was sent, all of which were confirmed.
+
+    happens(more): more(count) waits until so many more are confirmed.
+    """
     partitions, enough = sorted(cluster.partitions(topic)), threading.Event()
     sent = dict.fromkeys(partitions, 0)
     options = {"zk.connect": cluster.zookeeper, **QUICK, "confirm": "offsets", "queue.buffering.max.messages": 2000}
@@ -161,7 +167,7 @@ def lost_nothing_while(cluster: Cluster07, topic: str, happens: Callable[[], Non
         thread.start()
         try:
             more(3000)
-            happens()
+            happens(more)
             more(3000)
         finally:
             enough.set()
