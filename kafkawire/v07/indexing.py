@@ -52,21 +52,24 @@ def pieces_by(
     limit: int = OPEN_LIMIT,
 ) -> Iterator[Columns]:
     """The same as pieces() by a form of one's choice; None: in pure Python."""
+    reached = message_set.start
     for plan in plans(message_set, check_crcs, limit, most_bytes):
-        found = _columns_of(kernels, plan, check_crcs)
+        found = _columns_of(kernels, plan, reached, check_crcs)
         yield found
         if found.damage is not None:
             return
+        reached = found.resume_at
 
 
 def index_by(
     kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT
 ) -> Columns:
     """The same as index() by a form of one's choice; None: in pure Python."""
-    return _columns_of(kernels, planned(message_set, check_crcs, limit), check_crcs)
+    return _columns_of(kernels, planned(message_set, check_crcs, limit), message_set.start, check_crcs)
 
 
-def _columns_of(kernels: Kernels | None, plan: Plan, check_crcs: bool) -> Columns:
+def _columns_of(kernels: Kernels | None, plan: Plan, start: int, check_crcs: bool) -> Columns:
+    """start: what was reached by the pieces before."""
     data = plan.data()
     found = _compiled(kernels, plan, data, check_crcs) if kernels is not None else None
     if found is None:
@@ -87,7 +90,7 @@ def _columns_of(kernels: Kernels | None, plan: Plan, check_crcs: bool) -> Column
         timestamp_types=None,
         data=data,
         # A damaged entry cannot be passed, nor can the wrapper that holds one: what it held before is done again.
-        resume_at=plan.resume_at if damage is None or damage.offset is None else damage.offset,
+        resume_at=plan.resume_at if damage is None else max(start, damage.offset or start),
         damage=damage,
     )
 
