@@ -14,16 +14,15 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
-from groundwork.crew import Crew, CrewDeath, Event, Lock, connect, now, sleep, wait_any
+from groundwork.crew import Crew, CrewDeath, Event, Lock, now, sleep, wait_any
 from groundwork.lag import HubLag
 from groundwork.logs import set_up_logging
 from groundwork.named import load_named
-from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.metadata import Unreachable
 from kafkawire.dialects import dialect
-from kafkawire.net.links import Links
+from kafkawire.errors import WireError
 from mirrormaker import exits
 from mirrormaker.config import Configuration
 from mirrormaker.look import (
@@ -36,10 +35,7 @@ from mirrormaker.look import (
     nothing_matches,
     same_cluster,
 )
-from mirrormaker.offsetmap.keeping import Keeper
-from mirrormaker.offsetmap.recording import Ends
-from mirrormaker.offsetmap.resuming import Resumer
-from mirrormaker.offsetmap.tails import TargetTails
+from mirrormaker.offsetmap.opening import Maps
 from mirrormaker.options import Source
 from mirrormaker.origin import Origin
 from mirrormaker.pipeline import Settings
@@ -125,6 +121,9 @@ class Daemon:
             Origin(source, settings, self.targets, self.sender, self._crew, self._fence)
             for source in configuration.sources
         ]
+        state_folder = os.environ.get(STATE_FOLDER, "").partition(":")[0]
+        through = self._towards.zookeeper
+        self._maps = Maps(target, mirror, self._crew, self.sender, through, state_folder)
         self._lag = HubLag("the mirror", min(source.session_timeout_ms for source in configuration.sources) / 4)
         self._watch = Watch(self.origins, self.sender, terminal, systemd, mirror.status_interval_ms / 1000)
 
@@ -182,7 +181,7 @@ class Daemon:
                 log.warning(
                     "%s", sentence := nothing_matches(source, self._configuration.mirror), extra={"key": sentence}
                 )
-        self._open_maps()
+        self._within(deadline, "target", self._open_maps)
         for origin in self.origins:
             self._within(deadline, f"source {origin.name}", partial(origin.start, self._configuration.mirror))
         settled_by = now() + FIRST_ASSIGNMENT_S
@@ -190,41 +189,15 @@ class Daemon:
             sleep(0.05)
 
     def _open_maps(self) -> None:
-        """The offset map of each source, and what goes on by it.  Raises Refused."""
-        mirror, target = self._configuration.mirror, self._configuration.target
-        folder = mirror.map_folder or os.environ.get(STATE_FOLDER, "").partition(":")[0]
-        if not folder:
-            if mirror.resume == "target-end":
-                raise Refused(exits.CONFIGURATION, "resume: target-end needs an offset map: give offset.map.folder")
-            return
-        if not dialect(target.version).answers_produce:
-            log.warning("no offset map: target.version %s never says where it stored anything", target.version)
-            return
-        ends: Ends = {}
-        for origin in self.origins:
-            try:
-                keeper = Keeper(
-                    Path(folder),
-                    origin.name,
-                    origin.source.group_id,
-                    mirror.map_every_messages,
-                    mirror.map_max_bytes,
-                    ends,
-                )
-            except ConsumerError as exc:
-                raise Refused(exits.CONFIGURATION, f"source {origin.name}: {exc}") from exc
-            origin.forwarder.keeper = keeper
-            self._crew.spawn(f"offset-map-{origin.name}", keeper.run, mirror.map_every_ms / 1000)
-            if mirror.resume == "target-end":
-                origin.forwarder.resumer = self._resumer(origin, keeper)
-
-    def _resumer(self, origin: Origin, keeper: Keeper) -> Resumer:
-        target = self._configuration.target
-        speaks = dialect(target.version)
-        links = Links(target.client_id or "mirrormaker", connect, target.request_timeout_ms)
-        metadata = MetadataSource(target.brokers, speaks, links)
-        tails = TargetTails(metadata, speaks, links, target.request_timeout_ms / 1000)
-        return Resumer(origin.name, keeper, tails, self._crew, origin.forwarder.waiting)
+        """Raises Unreachable (try again), and Refused."""
+        try:
+            self._maps.open(self.origins)
+        except (Unreachable, ZooKeeperUnreachable):
+            raise
+        except ConsumerError as exc:
+            raise Refused(exits.CONFIGURATION, f"offset map: {exc}") from exc
+        except WireError as exc:
+            raise Unreachable(f"offset map: {exc}") from exc
 
     def _look_at_target_zookeeper(self) -> None:
         """With a new answer of the brokers each time: right after a restart the one before may be of old addresses."""
@@ -289,9 +262,7 @@ class Daemon:
             log.warning("%d parts were not acknowledged in time; they are sent again after the next start", left)
         self._towards.close()
         self._crew.stop(1.0)
-        for origin in self.origins:
-            if origin.forwarder.keeper is not None:
-                origin.forwarder.keeper.close()
+        self._maps.close()
 
     def _on_term(self) -> None:
         """SIGTERM or ctrl-C: stop fetching, wait for what is in flight, commit, release, leave, exit 0 within 10 s.

@@ -165,6 +165,11 @@ class Mirror(Options):
         "",
         "folder of the offset maps, a file a source; without: the state folder that systemd gives, else none is kept",
     )
+    map_topic: str = option(
+        "offset.map.topic",
+        "",
+        "compacted topic of the target that holds the map instead, of one partition; created through its ZooKeeper",
+    )
     map_every_messages: int = option(
         "offset.map.every.messages", 1000, "offsets of a target partition between two entries of its map", least=1
     )

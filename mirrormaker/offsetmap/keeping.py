@@ -10,14 +10,13 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from groundwork.crew import sleep
 from kafkawire.model import MessageSet, Part, Ticket, TopicPartition
 from mirrormaker.offsetmap.recording import Ends, Following, Point, Recording
 from mirrormaker.offsetmap.tickets import MappedTicket, mapped
-from mirrormaker.offsetmap.writing import MapWriter
 from zkconsumer.offsettranslate.entries import Entry, OffsetMap, Record
-from zkconsumer.offsettranslate.text import Header
 
 log = logging.getLogger(__name__)
 SUFFIX = ".offsetmap"
@@ -28,15 +27,30 @@ def file_of(folder: Path, source: str) -> Path:
     return folder / f"{source.replace('/', '_')}{SUFFIX}"
 
 
+class Writer(Protocol):
+    """MapWriter or TopicWriter.  What refuses raises OSError."""
+
+    @property
+    def path(self) -> object: ...
+    @property
+    def map(self) -> OffsetMap: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def too_large(self) -> bool: ...
+    def append(self, records: Sequence[Record]) -> None: ...
+    def sync(self) -> None: ...
+    def mend(self) -> None: ...
+    def cut(self, pause: Callable[[], object]) -> None: ...
+    def close(self) -> None: ...
+
+
 class Keeper:
-    """One source's map.  ends: shared by the keepers of all sources of a mirror.
+    """One source's map.  every: offsets between two entries.  ends: shared by the keepers of all sources."""
 
-    Raises ConsumerError when the file cannot be opened, is another mirror's, or makes no sense.
-    """
-
-    def __init__(self, folder: Path, source: str, group: str, every: int, max_bytes: int, ends: Ends) -> None:
-        self.path = file_of(folder, source)
-        self._writer = MapWriter(self.path, Header(source, group), max_bytes)
+    def __init__(self, writer: Writer, every: int, ends: Ends) -> None:
+        self.path = writer.path
+        self._writer = writer
         self._recording = Recording(every, ends, self._write)
         self._stints: dict[TopicPartition, tuple[object, Following]] = {}
         self._failing = False
@@ -135,6 +149,8 @@ class Keeper:
                 self._points[entry.source, entry.target] = Point(entry.position, entry.low)
 
     def _sync(self) -> None:
+        if self._failing:
+            return
         try:
             self._writer.sync()
         except OSError as why:

@@ -47,8 +47,10 @@ def mapped(folder: Path) -> dict[str, object]:
     return {"offset.map.folder": str(folder / "state"), "offset.map.every.messages": 200}
 
 
-def translate(mirror: Mirror, group: str, undo: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    argv = ["offsets", "translate", "--map", str(map_of(mirror)), "--group", group, "-o", "json"]
+def translate(
+    mirror: Mirror, group: str, undo: Path, *more: str, where: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    argv = ["offsets", "translate", "--map", where or str(map_of(mirror)), "--group", group, "-o", "json"]
     argv += ["--source", mirror.source.zookeeper, "-z", mirror.target.zookeeper, "--undo-dir", str(undo), *more]
     command = [sys.executable, "-m", "zkconsumer.commands.main", *argv]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -56,11 +58,13 @@ def translate(mirror: Mirror, group: str, undo: Path, *more: str) -> subprocess.
     return done
 
 
-def translated(mirror: Mirror, group: str, undo: Path, timeout_s: float = 30) -> dict[int, int]:
+def translated(
+    mirror: Mirror, group: str, undo: Path, where: str | None = None, timeout_s: float = 30
+) -> dict[int, int]:
     """Translate, again while the map is not written that far yet; the bound of each target partition."""
     until = time.monotonic() + timeout_s
     while True:
-        done = translate(mirror, group, undo, "--execute")
+        done = translate(mirror, group, undo, "--execute", where=where)
         if done.returncode == 0:
             rows = json.loads(done.stdout)
             return {row["partition"]: row["repeats"] for row in rows}
@@ -80,9 +84,9 @@ def part_read(cluster: ClusterClient, topic: str, group: str, rng: random.Random
     return committed(cluster, group, topic)
 
 
-def moved(mirror: Mirror, topic: str, group: str, read: dict[int, int], undo: Path) -> Moved:
+def moved(mirror: Mirror, topic: str, group: str, read: dict[int, int], undo: Path, where: str | None = None) -> Moved:
     """Translate the group and let it read on the target until it has everything the source has now."""
-    bounds = translated(mirror, group, undo)
+    bounds = translated(mirror, group, undo, where)
     ends = {int(str(tp.partition)): end for tp, end in log_end_offsets(mirror.source, [topic]).items()}
     wanted = {(p, n) for p, end in ends.items() for n in range(read.get(p, 0), end)}
     with Reader(mirror.target.zookeeper, group, {topic: 1}) as reader:

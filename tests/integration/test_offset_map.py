@@ -65,6 +65,26 @@ def test_fifty_groups_stopped_at_random_read_on_at_the_target(
     assert trials(source, target, unique, tmp_path, 25, there, seed=100 + there) > 5
 
 
+def test_the_map_may_be_in_a_compacted_topic_of_the_target(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic, group, where = unique.topic(), unique.group("moves"), unique.topic("map")
+    filled(source, {topic: 2}, 3000)
+    target.create_topic(topic, 2)
+    options = {"offset.map.topic": where, "offset.map.every.messages": 200}
+    read = part_read(source, topic, group, random.Random(5), 2000)
+    with Mirror(tmp_path, source, target, unique.group(), topic, options) as mirror:
+        mirror.wait_arrived(topic, 1000)
+        mirror.kill()
+        mirror.start()
+        mirror.wait_all_committed([topic])
+        config = target.registry().zk.get(f"/config/topics/{where}")[0]
+        assert b'"cleanup.policy":"compact"' in config
+        check(moved(mirror, topic, group, read, tmp_path, where))
+        mirror.wait_said("mirroring:")
+        assert mirror.stop()[0] == 0
+
+
 def test_what_the_map_does_not_cover_is_refused_and_nothing_is_written(
     source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:

@@ -28,10 +28,8 @@ def entries(first: int, last: int, on: int = 10) -> list[Entry]:
     return [Entry(S, T, n, n + on, n + on) for n in range(first, last)]
 
 
-def keeper(folder: Path, **more: Any) -> Keeper:
-    return Keeper(
-        folder, "dc1", "mirror", every=more.get("every", 100), max_bytes=more.get("max_bytes", 1 << 20), ends={}
-    )
+def keeper(folder: Path, every: int = 100) -> Keeper:
+    return Keeper(MapWriter(folder / "m", HEADER, 1 << 20), every, {})
 
 
 class Silent:
@@ -138,7 +136,7 @@ def test_a_full_disk_stops_the_map_and_not_the_mirror(
     sent(keep, following, 40, 1030)
     keep.before_commit({S: 40})
     keep.close()
-    stints = read_map(keep.path).map.stints[S]
+    stints = read_map(tmp_path / "m").map.stints[S]
     assert [(stint.begun.position, stint.reached) for stint in stints] == [(0, 10), (10, 40)]
     assert stints[1].entries[T][-1] == Entry(S, T, 40, 1040, 1040)
 
@@ -166,7 +164,7 @@ def test_a_target_that_was_made_anew_forgets_what_was_known_of_it(tmp_path: Path
     sent(keep, following, 20, 0)
     keep.before_commit({S: 20})
     keep.close()
-    there = read_map(keep.path)
+    there = read_map(tmp_path / "m")
     assert Entry(S, T, 10, 5010, 5010) in there.records
     assert there.map.stints[S][0].entries[T] == [Entry(S, T, 10, 0, 0), Entry(S, T, 20, 10, 10)]
 

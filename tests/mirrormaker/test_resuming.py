@@ -12,12 +12,14 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import MessageSet, TopicPartition
 from kafkawire.v08 import messages as v08
-from mirrormaker.offsetmap.keeping import Keeper
+from mirrormaker.offsetmap.keeping import Keeper, file_of
 from mirrormaker.offsetmap.matching import digest
 from mirrormaker.offsetmap.recording import Point
 from mirrormaker.offsetmap.resuming import Resumer, but_the_first, counted
 from mirrormaker.offsetmap.tails import Tail, TailRefused
+from mirrormaker.offsetmap.writing import MapWriter
 from producer.steps import Output, pass_through
+from zkconsumer.offsettranslate.text import Header
 
 TP = TopicPartition("t", 0)
 SPEAKS = dialect("0.8.2")
@@ -81,7 +83,7 @@ class Flow:
     """A Resumer, and what it passed on: start of the set, and how many of its messages are not to be sent."""
 
     def __init__(self, folder: Path, crew: Crew, tails: Tails) -> None:
-        self.keeper = Keeper(folder, "dc1", "g", 100, 1 << 20, {})
+        self.keeper = Keeper(MapWriter(file_of(folder, "dc1"), Header("dc1", "g"), 1 << 20), 100, {})
         self.waiting: dict[str, str] = {}
         self.resumer = Resumer("dc1", self.keeper, tails, crew, self.waiting)
         self.passed: list[tuple[int, int]] = []

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.editoptions import Edit, edit_options, stores_named, tell_some, world_of
 from zkconsumer.commands.offsetedit import carry, plan_rows
-from zkconsumer.commands.offsetlook import BROKERS, FILE, known, tell_odd
+from zkconsumer.commands.offsetlook import BROKERS, known, tell_odd
 from zkconsumer.commands.options import (
     brokers_option,
     group_name,
@@ -28,6 +28,7 @@ from zkconsumer.commands.options import (
     zookeeper_option,
 )
 from zkconsumer.commands.sourceoptions import Source, source_options
+from zkconsumer.errors import ConsumerError
 from zkconsumer.groupworld.logbounds import log_bounds
 from zkconsumer.groupworld.look import look
 from zkconsumer.groupworld.stores import counts, held_by, stores_of, who_is_there
@@ -38,6 +39,7 @@ from zkconsumer.offsetplan.wanted import Bounds, Problem, Wanted
 from zkconsumer.offsets.store import Unknown
 from zkconsumer.offsettranslate.entries import OffsetMap, merged
 from zkconsumer.offsettranslate.mapfile import read_map
+from zkconsumer.offsettranslate.maptopic import Slots, read_topic
 from zkconsumer.offsettranslate.translating import Facts, Safe, translated
 from zkconsumer.session.access import ZooKeeper
 
@@ -51,8 +53,8 @@ Rows = dict[TopicPartition, Safe | Problem]
     "maps",
     multiple=True,
     required=True,
-    type=FILE,
-    help="A mirror's offset map; one --map for each mirror of its group.",
+    metavar="FILE|TOPIC",
+    help="A mirror's offset map: a file, one --map for each mirror of its group; or the target's topic that holds it.",
 )
 @group_option(help="The group, as it is called on the source cluster.")
 @click.option("--to-group", metavar="GROUP", callback=group_name, help="Its name on the target; without: the same.")
@@ -63,7 +65,7 @@ Rows = dict[TopicPartition, Safe | Problem]
 @kafka_version_option
 @edit_options
 def translate_command(
-    maps: tuple[Path, ...],
+    maps: tuple[str, ...],
     group: str,
     to_group: str | None,
     topics: tuple[str, ...],
@@ -86,7 +88,8 @@ def translate_command(
     ):
         mine = to_group or group
         cluster = read_cluster(target)
-        rows = _translated(target, cluster, origin, group, _maps(maps), source, topics, edit.force_active)
+        offsets = merged(_map(target, cluster, name) for name in maps)
+        rows = _translated(target, cluster, origin, group, offsets, source, topics, edit.force_active)
         found = look(target, [mine], cluster, also={mine: list(rows)})[mine]
         tell_odd([found])
         if not known(target, found):
@@ -95,8 +98,16 @@ def translate_command(
         carry(target, cluster, {mine: found}, changes, edit, show=partial(_show, rows))
 
 
-def _maps(paths: Iterable[Path]) -> OffsetMap:
-    return merged(read_map(path).map for path in paths)
+def _map(target: World, cluster: Cluster, name: str) -> OffsetMap:
+    """Of a file, or of a topic of the target."""
+    if Path(name).is_file():
+        return read_map(name).map
+    if name not in cluster.topics:
+        raise click.UsageError(f"--map {name} is neither a file nor a topic of the target")
+    leader = cluster.view.leader(TopicPartition(name, 0))
+    if leader is None:
+        raise ConsumerError(f"topic {name}, which holds the offset map, has no leader; try again when it has one")
+    return read_topic(target.links, target.dialect, leader, name, Slots()).map
 
 
 def _translated(

@@ -1,0 +1,117 @@
+"""An offset map in a compacted topic of the target: its messages, and how they are read.
+
+    key    a JSON array: ["map"], ["begin", SOURCE, SLOT], ["at", SOURCE, TARGET, SLOT], ["reached", SOURCE]
+    value  a line of the map's text (text.py)
+
+Compaction keeps the last message of each key.  Slots are used in turn, so a source partition keeps its last stints and
+a pair its last entries, and the topic stays bounded.  It has one partition: the order of its messages is that of the
+map.  All mirrors of a group write to one topic.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from kafkawire.dialects import Dialect
+from kafkawire.errors import BrokerError
+from kafkawire.model import Broker, Message, TopicPartition
+from kafkawire.net.links import Links
+from zkconsumer.errors import ConsumerError
+from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
+from zkconsumer.offsettranslate.entries import Begun, Entry, Record
+from zkconsumer.offsettranslate.mapfile import MapFile
+from zkconsumer.offsettranslate.text import Header, MapDamaged, line_of, read_header, read_line
+
+PURPOSE = "offset map"
+FETCH_BYTES = 1 << 20
+STINTS, ENTRIES = 100, 2000  # slots
+MAP_KEY = b'["map"]'
+
+
+class Slots:
+    """Which key each record gets.  next: how often each was used; the same after a restart, as `seen` says."""
+
+    def __init__(self) -> None:
+        self._used: Counter[tuple[object, ...]] = Counter()
+
+    def seen(self, key: bytes) -> None:
+        """A message of the topic, in order: what comes goes behind its slot."""
+        parts = json.loads(key)
+        if parts[0] in ("begin", "at"):
+            self._used[tuple(parts[:-1])] = parts[-1] + 1
+
+    def key(self, record: Record) -> bytes:
+        source = [record.source.topic, str(record.source.partition)]
+        if isinstance(record, Begun):
+            return self._next(["begin", *source], STINTS)
+        if isinstance(record, Entry):
+            return self._next(["at", *source, record.target.topic, str(record.target.partition)], ENTRIES)
+        return _key(["reached", *source])
+
+    def _next(self, parts: list[object], slots: int) -> bytes:
+        used = self._used[tuple(parts)]
+        self._used[tuple(parts)] = used + 1
+        return _key([*parts, used % slots])
+
+
+def message_of(record: Record, slots: Slots) -> tuple[bytes, bytes]:
+    """Key and value."""
+    return slots.key(record), line_of(record).rstrip("\n").encode()
+
+
+def understood(messages: Iterable[Message], topic: str, slots: Slots) -> MapFile:
+    """The map that a topic's messages make; slots goes on behind them.  Raises MapDamaged."""
+    header: Header | None = None
+    records: list[Record] = []
+    count = 0
+    for message in messages:
+        count += 1
+        if message.key is None or message.value is None:
+            raise MapDamaged(f"topic {topic} at {message.offset}: a message without key or value: it is no offset map")
+        try:
+            if message.key == MAP_KEY:
+                header = read_header(message.value.decode())
+                continue
+            records.append(read_line(message.value.decode()))
+            slots.seen(message.key)
+        except (ValueError, IndexError, TypeError) as why:
+            raise MapDamaged(f"topic {topic} at {message.offset}: {why}: it is no offset map") from None
+    return MapFile(header, tuple(records), count)
+
+
+def read_topic(
+    links: Links, dialect: Dialect, leader: Broker, topic: str, slots: Slots, pause: Callable[[], object] = lambda: None
+) -> MapFile:
+    """The map as it is now.  pause() is called between requests.  Raises WireError, MapDamaged."""
+    return understood(_messages(links, dialect, leader, TopicPartition(topic, 0), pause), topic, slots)
+
+
+def _messages(
+    links: Links, dialect: Dialect, leader: Broker, tp: TopicPartition, pause: Callable[[], object]
+) -> Iterable[Message]:
+    position, end = (_bound(links, dialect, leader, tp, time) for time in (EARLIEST, LATEST))
+    while position < end:
+        request = dialect.requests.fetch(dialect, 100, 1, [(tp, position, FETCH_BYTES)], -1)
+        [row] = links.link(leader, PURPOSE).call(request)
+        if row.error:
+            raise BrokerError(row.error, f"{tp} at {position} on {leader}")
+        found, scan = dialect.messages.message_set(tp.topic, tp.partition, position, row.buffer, row.high_watermark)
+        if not found.runs and scan.damage is not None:
+            raise ConsumerError(f"offset map in topic {tp.topic}: its log is damaged at {position}: {scan.damage}")
+        yield from found.messages()
+        position = found.resume_at
+        pause()
+
+
+def _bound(links: Links, dialect: Dialect, leader: Broker, tp: TopicPartition, time: int) -> int:
+    reply = links.link(leader, PURPOSE).call(dialect.requests.list_offsets(dialect, {tp: time}))
+    error, offset = offset_rows(reply)[tp]
+    if error or offset is None:
+        raise BrokerError(error, f"{tp} on {leader}")
+    return offset
+
+
+def _key(parts: list[object]) -> bytes:
+    return json.dumps(parts, separators=(",", ":")).encode()
