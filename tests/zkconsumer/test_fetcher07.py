@@ -321,7 +321,7 @@ def test_policy_fail_of_autooffset_reset_parks(log: Log, start: Start) -> None:
 
 def test_a_topic_that_is_gone_is_noticed_though_the_broker_says_nothing(log: Log, start: Start, monkeypatch) -> None:
     """A fetch of a topic that is not there brings nothing, without an error, whatever the position."""
-    monkeypatch.setattr("zkconsumer.fetching.fetcher.ENDS_S", 0.05)
+    monkeypatch.setattr("zkconsumer.fetching.positions.ENDS_S", 0.05)
     fetching = start(log)
     cursor = fetching.add(log.tp(), 5000)
     fetching.until(lambda: fetching.kinds("reset"))
@@ -349,6 +349,11 @@ def test_a_partition_that_the_broker_has_not_goes_back_and_hurts_no_other(log: L
     assert unknown.read(40) == VALUES
     assert [tp for tp, _ in unknown.sent_home] == [beyond]
     assert "asked where its log begins and ends" in unknown.sent_home[0][1]
+    unknown.add(beyond, None)  # alone without a position, it takes none of the others along
+    unknown.until(lambda: len(unknown.sent_home) == 2)
+    log.store(entries.plain([b"more"]))
+    assert unknown.read(1) == [b"more"]
+    assert [tp for tp, _ in unknown.sent_home] == [beyond] * 2
 
 
 def test_an_idle_broker_is_asked_once_a_pause_and_the_lag_is_known(log: Log, start: Start, monkeypatch) -> None:
@@ -369,7 +374,7 @@ def test_an_idle_broker_is_asked_once_a_pause_and_the_lag_is_known(log: Log, sta
 
 
 def test_the_lag_of_a_paused_partition_goes_on_to_be_known(log: Log, start: Start, monkeypatch) -> None:
-    monkeypatch.setattr("zkconsumer.fetching.fetcher.ENDS_S", 0.05)
+    monkeypatch.setattr("zkconsumer.fetching.positions.ENDS_S", 0.05)
     log.store(entries.plain(VALUES))
     fetching = start(log)
     cursor = fetching.add(log.tp(), 0)

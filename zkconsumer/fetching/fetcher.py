@@ -1,6 +1,6 @@
 """One greenlet per source broker: asks it for what its cursors want and passes the sets on.
 
-    positions first   a cursor without one (nothing committed, or out of range) is looked up with ListOffsets
+    positions first   a cursor without one (nothing committed, or out of range) is looked up, see positions.py
     then fetches      built by a FetchPlan within the free budget; each set is received into a buffer of its own
     a pause           after a fetch that brought nothing, where the broker itself does not wait (0.7)
     ends              of the logs, now and then, where a fetch does not tell the high watermark (0.7)
@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from groundwork.crew import Event, now
 from kafkawire.dialects import Dialect
-from kafkawire.errors import ERRORS, CorruptMessage, LinkLost, error_info
+from kafkawire.errors import CorruptMessage, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.requests import FetchedPartition
@@ -32,15 +32,12 @@ from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, Seek
 from zkconsumer.fetching.damage import INSIDE, PARK, Damage
 from zkconsumer.fetching.fetchplan import Asked, FetchPlan
-from zkconsumer.fetching.logends import EARLIEST, LATEST, every_offset, offset_rows
-from zkconsumer.fetching.resets import outside, settle
+from zkconsumer.fetching.positions import Positions
 from zkconsumer.fetching.searching import Came
 from zkconsumer.listeners import NO_HOOKS, Hooks
 
 LONGEST_WAIT_MS = 500  # a broker that waits for data serves nothing else on this link: a new partition would wait too
 IDLE_S = 1.0
-ENDS_S = 5.0  # between two looks at the ends of logs: what a lag may be wrong by
-MOST_SEGMENTS = 100_000  # of a log: more than any broker has files open
 OUT_OF_RANGE = 1
 
 
@@ -84,7 +81,6 @@ class Fetcher:
     ) -> None:
         self.broker = broker
         self.cursors: dict[TopicPartition, Cursor] = {}
-        self.answered = False  # the broker answered since it was last given up
         self._links = links
         self._dialect = dialect
         self._in_bytes = dialect.position_unit == "bytes"
@@ -94,15 +90,23 @@ class Fetcher:
         self._min_bytes = min_bytes
         self._pause_s = pause_s
         self._finder = finder
-        self._located = located
         self._on_event = on_event
         self._damage = Damage(corrupt, broker, dialect, on_event)
-        self._hooks = hooks
-        self._spawn = spawn
+        self._positions = Positions(
+            broker,
+            links,
+            dialect,
+            self.cursors,
+            self._damage,
+            self._give_up,
+            located,
+            on_event,
+            hooks,
+            spawn,
+            self.wake,
+        )
         self._empty_pause_s = empty_pause_s
-        self._blind = False  # fetches do not tell where logs end, so that is asked, also of what is paused or full
-        self._ends_due = 0.0
-        self._asking: set[Cursor] = set()  # the listener was asked where they go on
+        self._blind = False  # fetches do not tell where logs end, so that is asked
         self._wake = Event()
         self._refused: set[tuple[TopicPartition, int]] = set()  # told already, so that a refusal is one line
 
@@ -122,11 +126,11 @@ class Fetcher:
         while True:
             self._wake.clear()
             try:
-                self._locate()
-                self._land()
+                self._positions.locate()
+                self._positions.land()
                 fetched = self._fetch_once()
                 if self._blind:
-                    self._look_at_ends()
+                    self._positions.look_at_ends()
                 if not fetched:
                     due = self._plan.wake_at(now())
                     self._wake.wait(timeout=IDLE_S if due is None else min(IDLE_S, max(0.0, due - now())))
@@ -155,7 +159,6 @@ class Fetcher:
         finally:
             for cursor, nbytes in reserved:
                 cursor.lane.give_back(nbytes)
-        self.answered = True
         sizes = {tp: (position, size) for tp, position, size in asked}
         for fetched in reply:
             if fetched.tp not in epochs:
@@ -243,99 +246,3 @@ class Fetcher:
             self._refused.add((cursor.tp, code))
             self._on_event(ConsumerEvent("leader", f"{said}; asking again", cursor.tp))
         self._plan.back_off(cursor.tp, now() + self._pause_s)
-
-    # positions ----------------------------------------------------------------------------------------------------
-
-    def _locate(self) -> None:
-        """Find where the cursors without a position begin."""
-        lost = [c for c in self.cursors.values() if self._is_lost(c) and c not in self._asking]
-        if not lost:
-            return
-        earliest = self._offsets(EARLIEST, lost)
-        latest = self._offsets(LATEST, [c for c in lost if c.tp in earliest])
-        begun = []
-        for cursor in lost:
-            if cursor.tp not in latest or not self._is_lost(cursor):
-                continue
-            ends = earliest[cursor.tp], latest[cursor.tp]
-            if outside(cursor, *ends):
-                self._asking.add(cursor)
-                self._spawn(f"out-of-range-{cursor.tp}", self._ask_listener, cursor, *ends)
-            elif settle(cursor, *ends, None, self.broker, self._on_event, self._dialect.position_unit):
-                begun.append(cursor)
-        if begun:
-            self._located(begun)
-
-    def _is_lost(self, cursor: Cursor) -> bool:
-        return cursor.position is None and not cursor.closing and cursor.parked is None
-
-    def _ask_listener(self, cursor: Cursor, earliest: int, latest: int) -> None:
-        tp, wanted, epoch = cursor.tp, cursor.seek.out_of_range, cursor.epoch
-        assert wanted is not None
-        try:
-            chosen = self._hooks.out_of_range(tp, wanted, earliest, latest)
-        finally:
-            self._asking.discard(cursor)
-        if self.cursors.get(tp) is cursor and cursor.epoch == epoch and self._is_lost(cursor):
-            if settle(cursor, earliest, latest, chosen, self.broker, self._on_event, self._dialect.position_unit):
-                self._located([cursor])
-            self.wake()
-
-    def _offsets(self, time: int, cursors: list[Cursor]) -> dict[TopicPartition, int]:
-        """One end of each log; a partition whose broker refuses is handed back to the leader finder."""
-        if not cursors:
-            return {}
-        try:
-            reply = self._list_offsets(dict.fromkeys((cursor.tp for cursor in cursors), time))
-        except LinkLost:
-            if not self._dialect.refuses_by_closing or len(cursors) == 1:
-                raise
-            return self._offsets_one_by_one(time, cursors)
-        by_tp = {cursor.tp: cursor for cursor in cursors}
-        found: dict[TopicPartition, int] = {}
-        for tp, (error, offset) in offset_rows(reply).items():
-            if tp in by_tp and error == 0 and offset is not None:
-                found[tp] = offset
-            elif tp in by_tp:
-                name = ERRORS[error].name if error in ERRORS else str(error)
-                self._give_up([by_tp[tp]], f"{tp}: {self.broker} does not say where its log begins: {name} ({error})")
-        self.answered = True
-        return found
-
-    def _offsets_one_by_one(self, time: int, cursors: list[Cursor]) -> dict[TopicPartition, int]:
-        """One of them may be why the broker closed the connection; the others shall not suffer for it."""
-        found: dict[TopicPartition, int] = {}
-        for cursor in cursors:
-            self._links.link(self.broker, "fetch").open()  # raises LinkLost where the broker is gone altogether
-            try:
-                found |= self._offsets(time, [cursor])
-            except LinkLost as e:
-                self._give_up([cursor], f"{cursor.tp}: asked where its log begins and ends, {e}")
-        return found
-
-    def _list_offsets(self, times: dict[TopicPartition, int], most: int = 1) -> Any:
-        request = self._dialect.requests.list_offsets(self._dialect, times, most)
-        return self._links.link(self.broker, "fetch").call(request)
-
-    def _look_at_ends(self) -> None:
-        """Where logs end, which no fetch tells: for the lag, and for a log that is gone or was made anew, of which a
-        fetch says nothing but that nothing is there."""
-        if now() < self._ends_due:
-            return
-        self._ends_due = now() + ENDS_S
-        reading = [c for c in self.cursors.values() if c.position is not None and not self._damage.searching(c.tp)]
-        ends = self._offsets(LATEST, reading)
-        for cursor in reading:
-            end = ends.get(cursor.tp)
-            if end is None or cursor.position is None or self.cursors.get(cursor.tp) is not cursor:
-                continue
-            cursor.high_watermark = end
-            if end < cursor.position and cursor.fetchable:
-                cursor.lose(Seek(cursor.seek.reset, cursor.position))
-
-    def _land(self) -> None:
-        """Go on at the next segment where nothing before it can be read."""
-        for tp in self._damage.adrift():
-            starts = every_offset(self._list_offsets({tp: LATEST}, MOST_SEGMENTS)).get(tp, [])
-            if tp in self.cursors:
-                self._damage.landed(self.cursors[tp], starts)

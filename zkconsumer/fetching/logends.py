@@ -9,10 +9,10 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from kafkawire.net.links import Links
-from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, every_offset, offset_rows
+from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
 from zkconsumer.session.zksession import ZkSession
 
-__all__ = ["EARLIEST", "LATEST", "every_offset", "log_ends", "log_ends_by", "no_leader", "offset_rows"]
+__all__ = ["EARLIEST", "LATEST", "log_ends", "log_ends_by", "no_leader", "offset_rows"]
 
 
 def log_ends(

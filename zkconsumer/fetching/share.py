@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from groundwork.crew import now
@@ -59,9 +60,11 @@ class Share:
         began anew, most likely at another position."""
         return self._progress
 
-    def holds(self) -> bool:
-        """Nobody else can own the partition yet: the lease holds and it was not let go.  Asking changes nothing."""
-        return not self._progress.closed and now() < self.cursor.lease.valid_until
+    def holding(self) -> Callable[[], bool]:
+        """A question that may be kept when the set is gone: whether nobody else can own the partition yet, since the
+        lease holds and it was not let go.  Asking it changes nothing."""
+        progress, lease = self._progress, self.cursor.lease
+        return lambda: not progress.closed and now() < lease.valid_until
 
     # committed first ----------------------------------------------------------------------------------------------
 
