@@ -42,7 +42,7 @@ class Share(Protocol):
     def ticket(self, resume_at: int, parts: int = 1) -> Ticket: ...
     @property
     def stint(self) -> object: ...
-    def holds(self) -> bool: ...
+    def holding(self) -> Callable[[], bool]: ...
 
 
 class Sends(Protocol):
@@ -190,7 +190,7 @@ class Forwarder:
             return None
         keeps = topic.choice.partitioning in ("identity", "source") and self._settings.handler is None
         others = () if keeps else [TopicPartition(fetched.topic, n) for n in topic.targets]
-        return self.keeper.follow(fetched, share.stint, share.holds, keeps, others)
+        return self.keeper.follow(fetched, share.stint, share.holding(), keeps, others)
 
     def _submit(self, step: Step, share: Share, following: Following | None) -> None:
         if not step.parts:

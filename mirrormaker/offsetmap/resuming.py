@@ -37,7 +37,7 @@ class Share(Protocol):
     def ticket(self, resume_at: int, parts: int = 1) -> Ticket: ...
     @property
     def stint(self) -> object: ...
-    def holds(self) -> bool: ...
+    def holding(self) -> Callable[[], bool]: ...
 
 
 class Tails(Protocol):
@@ -84,7 +84,7 @@ class Resumer:
         """Pass a set on, now or once it is known from where; sets of a partition keep their order."""
         gate = self._gates.get(fetched.tp)
         if gate is None or gate.stint is not share.stint:
-            gate = self._gates[fetched.tp] = Gate(fetched.tp, target, share.stint, share.holds, pass_on)
+            gate = self._gates[fetched.tp] = Gate(fetched.tp, target, share.stint, share.holding(), pass_on)
             self._crew.spawn(f"resume-{self._name}-{fetched.tp}", self._look, gate)
         if gate.open and not gate.busy:
             pass_on(fetched, share, 0)
@@ -172,18 +172,16 @@ class Resumer:
             # Within an entry of 0.7 there is no position of its own: the older point of the map stays the last.
             at_border = there == 0 or messages[there - 1].resume_at > messages[there - 1].offset
             at = fetched.start if there == 0 else messages[there - 1].resume_at
-            self._open(gate, matching, fetched, share, at, at_border)
+            self._open(gate, matching, at, at_border)
             gate.pass_on(fetched, share, there)
             return
         share.ticket(fetched.resume_at).done()
         if matching.done and fetched.resume_at >= known:
-            self._open(gate, matching, fetched, share, fetched.resume_at, True)
+            self._open(gate, matching, fetched.resume_at, True)
 
-    def _open(
-        self, gate: Gate, matching: Matching, fetched: MessageSet, share: Share, at: int, at_border: bool
-    ) -> None:
+    def _open(self, gate: Gate, matching: Matching, at: int, at_border: bool) -> None:
         assert gate.tail is not None
-        self._keeper.go_on(fetched.tp, share.stint, share.holds, at, gate.target, gate.tail.end if at_border else None)
+        self._keeper.go_on(gate.source, gate.stint, gate.holds, at, gate.target, gate.tail.end if at_border else None)
         gate.open = True
         twice = f"; {matching.repeated} of them twice" if matching.repeated else ""
         log.info(
@@ -197,6 +195,7 @@ class Resumer:
             twice,
             extra={"key": gate.source},
         )
+        gate.tail = gate.matching = None  # they may be large
 
     def _refuse(self, gate: Gate, why: str) -> None:
         gate.refused = ResumeRefused(f"{gate.source} into {gate.target}, resume: target-end: {why}{HELP}")

@@ -42,8 +42,8 @@ class Share:
         self.told: list[tuple[object, ...]] = []
         self.owned = True
 
-    def holds(self) -> bool:
-        return self.owned
+    def holding(self) -> Callable[[], bool]:
+        return lambda: self.owned
 
     def ticket(self, resume_at: int, parts: int = 1) -> Share:
         self.told.append(("ticket", resume_at))
