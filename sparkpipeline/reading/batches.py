@@ -57,25 +57,24 @@ def _pieces(
 
 
 def _covering(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The same, but none without rows: what such a one covers of the log (entries that hold no message) counts as the
-    neighbour's.  So all of a range is covered by its rows, if it has any."""
-    held: Piece | None = None
-    since: int | None = None
+    """The same, but none without rows: what such a one covers of the log (entries that hold no message) counts as its
+    neighbour's of the same range.  So all of a range is covered by its rows, if it has any, but what was skipped."""
+    last: Piece | None = None  # with rows: not handed out yet; without: no row came before it
     for piece in pieces:
-        if held is not None and held.range is not piece.range:
-            yield held
-            held = since = None
-        if not len(piece):
-            if held is not None:
-                held = replace(held, covered_to=piece.covered_to)
-            elif since is None:
-                since = piece.covered_from
-            continue
-        if held is not None:
-            yield held
-        held, since = (piece if since is None else replace(piece, covered_from=since)), None
-    if held is not None:
-        yield held
+        follows = last is not None and last.range is piece.range and last.covered_to == piece.covered_from
+        if last is None or not follows:
+            if last is not None and len(last):
+                yield last
+            last = piece
+        elif not len(piece):
+            last = replace(last, covered_to=piece.covered_to)
+        elif len(last):
+            yield last
+            last = piece
+        else:
+            last = replace(piece, covered_from=last.covered_from)
+    if last is not None and len(last):
+        yield last
 
 
 def _within(

@@ -29,10 +29,7 @@ def access_of(options: SourceOptions) -> ClusterAccess:
     """How tasks reach the cluster.  Raises Unreachable, OptionRefused, Refused."""
     registry = _registry(options)
     brokers = options.brokers if registry is None else registry.brokers()
-    if registry is None:
-        bootstrap = options.bootstrap or tuple((one.host, one.port) for one in brokers) or _bootstrap(options)
-    else:
-        bootstrap = tuple((one.host, one.port) for one in brokers)
+    bootstrap = options.bootstrap or tuple((one.host, one.port) for one in brokers) or _bootstrap(options)
     return ClusterAccess(
         bootstrap,
         resolve_release(options.protocol, bootstrap, options.client_id, options.socket_timeout_ms),

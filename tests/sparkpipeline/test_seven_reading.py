@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kafkawire.columns import Columns
 from kafkawire.model import BrokerPartition, TopicPartition
 from localkafka.seven import entries
 from localkafka.seven.node import Node07
@@ -19,8 +20,9 @@ from sparkpipeline.borders import Borders, cut_at_borders, ends_at_borders
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import CorruptData, DataLoss, MessageTooLarge, NoLeader, OffsetOutOfRange
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.batches import read_ranges
+from sparkpipeline.reading.batches import _covering, read_ranges
 from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.pieces import Piece
 
 COLUMNS = ("broker", "partition", "offset", "innerIndex", "key", "value", "timestampType", "rowNumber", "topic")
 OPTIONS = ReadOptions(fetch_bytes=16 << 10, max_wait_ms=20, patience_ms=300, columns=COLUMNS, batch_rows=97)
@@ -203,6 +205,32 @@ def test_the_rows_of_a_range_cover_all_of_its_bytes(broker07: Node07, batch_rows
     both = topic.read(topic.range(0, starts[40]), topic.range(starts[40], topic.end), options=options)
     assert sum(row["coveredBytes"] for row in both) == topic.end
     assert topic.read(topic.range(0, starts[2]), options=options) == [], "nobody is there to cover it"
+
+
+def test_only_neighbours_of_one_range_cover_for_each_other() -> None:
+    one, two = (OffsetRange("t", BrokerPartition(0, n), 0, 100) for n in (0, 1))
+    columns = index_of([10])
+
+    def piece(rng: OffsetRange, begin: int, end: int, rows: int) -> Piece:
+        return Piece(rng, columns, 0, rows, 0, begin, end)
+
+    given = [
+        piece(one, 0, 5, 0), piece(one, 5, 9, 0), piece(one, 9, 20, 1), piece(one, 20, 22, 0), piece(one, 22, 30, 1),
+        piece(one, 30, 31, 0), piece(one, 50, 51, 0),  # bytes were skipped here
+        piece(one, 60, 61, 0), piece(one, 70, 80, 1),  # and here twice more
+        piece(one, 80, 90, 0), piece(two, 90, 95, 1),  # another log
+        piece(two, 95, 96, 0), piece(one, 96, 97, 0), piece(two, 97, 99, 1),
+    ]  # fmt: skip
+    found = [(one_.range, one_.covered_from, one_.covered_to) for one_ in _covering(iter(given))]
+    assert found == [
+        (one, 0, 22), (one, 22, 31), (one, 70, 90), (two, 90, 96), (two, 97, 99)
+    ]  # fmt: skip
+    assert list(_covering(iter([piece(one, 0, 5, 0)]))) == []
+
+
+def index_of(offsets: list[int]) -> Columns:
+    none = [0] * len(offsets)
+    return Columns(offsets, none, none, none, none, None, None, b"", 0, None)
 
 
 def test_what_is_skipped_is_not_covered(own_broker07: Callable[..., Node07]) -> None:
