@@ -110,7 +110,7 @@ class Seven:
             found += entries.rows(memoryview(fetched.data), at)
             at = found[-1].resume_at
 
-    def ended(self, timeout_s: float = 5) -> bool:
+    def ended(self, timeout_s: float = 20) -> bool:
         """Whether the broker closes the connection within this time, having sent nothing."""
         before = self.link.gettimeout()
         self.link.settimeout(timeout_s)

@@ -28,7 +28,7 @@ from localkafka.waiting import wait_until
 USUAL = {
     "log.flush.interval": "1",  # what is produced can be read at once
     "num.threads": "2",
-    "zk.sessiontimeout.ms": "2500",  # a killed broker is noticed in 2.5 s
+    "zk.sessiontimeout.ms": "3000",  # a killed broker is noticed in 3 s; less is lost on a busy machine
     "zk.connectiontimeout.ms": "15000",
 }
 
@@ -59,7 +59,6 @@ class Node07(ABC):
         self.wanted = False  # started, and neither stopped nor killed by us
         self._port = ports.reserve(port)
         self._child: Child | None = None
-        self._killed = False  # its nodes may still be there
         self._zk: KazooClient | None = None
 
     def __repr__(self) -> str:
@@ -126,15 +125,14 @@ class Node07(ABC):
         """Raises LocalKafkaError when what it runs on is missing; nothing is started."""
 
     def start(self, timeout_s: float = 30) -> None:
-        """Start it without waiting for it; see wait_registered.  After kill(): waits until the nodes of its last life
-        are gone, since it would not start before."""
+        """Start it without waiting for it; see wait_registered.  Where its last life was killed, or died, this waits
+        until the nodes it left are gone, since it would not start before.  Raises LocalKafkaError when they stay."""
         if self.running:
             return
-        if self._killed and self.zookeeper is not None:
+        if self._child is not None and self.zookeeper is not None:
             wait_until(
-                lambda: self._registered() is None, timeout_s, lambda: f"the killed {self.name} to leave ZooKeeper"
+                lambda: self._registered() is None, timeout_s, lambda: f"{self.name}, which ended, to leave ZooKeeper"
             )
-        self._killed = False
         self.start_at_once()
 
     def start_at_once(self) -> None:
@@ -168,12 +166,11 @@ class Node07(ABC):
         """SIGTERM, and SIGKILL when it has not ended after timeout_s."""
         self.wanted = False
         if self._child is not None and self._child.running:
-            self._killed = self._child.stop(timeout_s) == -9
+            self._child.stop(timeout_s)
 
     def kill(self) -> None:
         """kill -9; its nodes stay until its session ends."""
         self.wanted = False
-        self._killed = True
         self._started().kill()
 
     def pause(self) -> None:

@@ -21,7 +21,7 @@ from localkafka.seven import original
 from localkafka.seven.cluster import Cluster07
 
 CONSUMED = b"consumed: "
-QUICK_SESSION = {"zk.sessiontimeout.ms": 2500, "zk.connectiontimeout.ms": 15000, "zk.synctime.ms": 200}
+QUICK_SESSION = {"zk.sessiontimeout.ms": 3000, "zk.connectiontimeout.ms": 15000, "zk.synctime.ms": 200}
 
 _numbers = itertools.count(1)
 
@@ -90,7 +90,7 @@ def consumer_shell(
     """Start a ConsumerShell: createMessageStreams, which registers `{ "topic": streams }`.
 
     config: consumer properties on top of zk.connect, groupid, a start at the smallest position, a commit every 0.5 s
-    and a session of 2.5 s."""
+    and a session of 3 s."""
     usual = {"autooffset.reset": "smallest", "autocommit.interval.ms": 500, **QUICK_SESSION}
     work = _work(cluster, "consumer-shell")
     _write(work, {"zk.connect": cluster.zookeeper, "groupid": group, **usual, **(config or {})})

@@ -11,7 +11,7 @@ import pytest
 
 from localkafka.errors import LocalKafkaError
 from localkafka.seven import entries
-from localkafka.seven.client import Fetched
+from localkafka.seven.client import Closed, Fetched, Seven
 from localkafka.seven.log import EARLIEST, LATEST
 from localkafka.seven.node import Node07
 from localkafka.waiting import wait_until
@@ -237,6 +237,13 @@ def test_releases_differ_as_the_originals_did(own_broker07: Starter) -> None:
             link.produce("huge", 0, huge)
             end = link.offsets("huge", 0)
             link.produce("snappy", 0, snappy)
-            told[release] = (broker.data / "asked-0").is_dir(), end == [len(huge)], link.ended(0.3)
+            told[release] = (broker.data / "asked-0").is_dir(), end == [len(huge)], serves(link)
         broker.close()
-    assert told == {"0.7.0": (True, True, True), "0.7.1": (False, True, False), "0.7.2": (False, False, False)}
+    assert told == {"0.7.0": (True, True, False), "0.7.1": (False, True, True), "0.7.2": (False, False, True)}
+
+
+def serves(link: Seven) -> bool:
+    try:
+        return link.multifetch([]) == []
+    except Closed:
+        return False
