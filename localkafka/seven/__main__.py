@@ -6,9 +6,9 @@ with the names and the meaning of the original's server.properties.  What it lea
     the disk       nothing is forced to it: kill -9 loses nothing that was appended, a crash of the machine may
     threads        one serves everybody; num.threads, socket buffers and monitoring.period.secs are not looked at
     numbers        no JMX, no statistics, no request log
-    0.7.0's own    it stored the cut tail of a set, rolled behind an append, took any topic name but none, and could hold
-                   a mirror (embedded consumers); of 0.7.0 and 0.7.1 here is what test.release says: the codecs, no
-                   limit on messages, topics made by reads (0.7.0)
+    0.7.0's own    it stored the cut tail of a set, rolled behind an append, took any topic name but none, and could
+                   hold a mirror (embedded consumers); here is what test.release says: the codecs, no limit on
+                   messages, topics made by reads
     compression    a wrapper may open to 256 MiB, and is refused beyond
     interfaces     it listens on `hostname` only (127.0.0.1 unless given), the original on all of them
 
