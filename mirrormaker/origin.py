@@ -56,6 +56,8 @@ class Origin:
             died,
             before_commit=keeper.before_commit if keeper is not None else lambda positions: None,
         )
+        if self.forwarder.resumer is not None:
+            self.forwarder.resumer.retry = self._connector.unpark
         streams = self._connector.create_message_streams_by_filter(mirror.topics, mirror.num_streams)
         for stream in streams:
             self._crew.spawn(f"carry-{self.name}-{stream.name}", carry, stream.sets(), self.forwarder.take)

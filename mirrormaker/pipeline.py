@@ -202,6 +202,7 @@ class Forwarder:
         ticket = share.ticket(step.resume_at, len(parts))
         tickets: Sequence[Ticket] = [ticket] * len(parts)
         if following is not None and self.keeper is not None:
-            tickets = self.keeper.tickets(parts, ticket, following, step.resume_at)
+            doubtful = partial(self.resumer.doubtful, following.source) if self.resumer is not None else None
+            tickets = self.keeper.tickets(parts, ticket, following, step.resume_at, doubtful)
         for part, each in zip(parts, tickets, strict=True):
             self._sender.submit(part, each)

@@ -23,6 +23,7 @@ from producer.troubles import Troubles, away, why_waiting
 from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes
 
 TOO_LARGE = 10  # MessageSizeTooLarge
+DOUBTFUL = frozenset({-1, 7, 20})  # unknown, time-out, too few replicas after the append: it may be stored
 NEVER = frozenset({17, 29})  # metadata errors of a topic that waiting does not cure
 
 
@@ -56,6 +57,19 @@ class Placing(Protocol):
         than are counted.
         """
         ...
+
+
+class Doubtful(Undeliverable):
+    """Whether it is stored is not known, and it must not be stored twice."""
+
+
+@runtime_checkable
+class Once(Protocol):
+    """A ticket whose part, where once is true, fails by Doubtful rather than to be sent again and perhaps stored
+    twice."""
+
+    @property
+    def once(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +120,9 @@ class Outcomes:
             return False
         self.counters.errors[code] += 1
         reason = Undeliverable(f"{where}: {NOTHING_STORED}") if code == 0 else BrokerError(code, where)
-        if verdict is Verdict.SPLIT:
+        if code in DOUBTFUL and _once(batch):
+            self._doubt(batch, reason, now)
+        elif verdict is Verdict.SPLIT:
             self._split(batch, code, broker, now)
         elif verdict is Verdict.CHECK:
             self._check(batch, reason, where, now)
@@ -117,7 +133,10 @@ class Outcomes:
     def lost(self, batch: Batch, reason: LinkLost, now: float) -> None:
         """No answer will come: stored or not, nobody knows, so it is sent again and may be there twice."""
         self.counters.unknown += 1
-        self._again(batch, reason, now, Verdict.AGAIN)
+        if _once(batch):
+            self._doubt(batch, reason, now)
+        else:
+            self._again(batch, reason, now, Verdict.AGAIN)
 
     def suspect(self, batch: Batch, reason: LinkLost, now: float) -> None:
         """The link was closed when it was this one's turn: a broker that does not answer refuses in this way.
@@ -197,6 +216,10 @@ class Outcomes:
             longest = patience.topic_wait_s if patience.retries < 0 else min(patience.topic_wait_s, patience.delivery_s)
             return any(now - (piece.missing_since or now) >= longest for piece in batch.pieces)
         return patience.retries >= 0 and batch.tries > patience.retries
+
+    def _doubt(self, batch: Batch, reason: Exception, now: float) -> None:
+        said = f"{batch.tp}: {reason}; whether it is stored is not known, so it is not sent again"
+        self._fail(batch, Doubtful(said), now)
 
     def _split(self, batch: Batch, code: int, broker: Broker, now: float) -> None:
         """Too large: apart, then in halves; the message that is too large by itself is the end of its item."""
@@ -304,6 +327,10 @@ class Outcomes:
         if answered and leaderless and self._batches.head(tp) is not None:
             self._troubles.met(tp, Undeliverable(why_waiting(tp, view)), now)
         return leaderless
+
+
+def _once(batch: Batch) -> bool:
+    return any(isinstance(piece.item.ticket, Once) and piece.item.ticket.once for piece in batch.pieces)
 
 
 def _too_large(piece: Piece, code: int, broker: Broker) -> str:

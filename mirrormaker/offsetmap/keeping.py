@@ -107,10 +107,15 @@ class Keeper:
         self._sync()
 
     def tickets(
-        self, parts: tuple[Part, ...], ticket: Ticket, following: Following, resume_at: int
+        self,
+        parts: tuple[Part, ...],
+        ticket: Ticket,
+        following: Following,
+        resume_at: int,
+        doubtful: Callable[[], object] | None = None,
     ) -> list[MappedTicket]:
-        """A ticket for each part of a step."""
-        return mapped(parts, ticket, following, resume_at)
+        """A ticket for each part of a step; doubtful: see MappedTicket."""
+        return mapped(parts, ticket, following, resume_at, doubtful)
 
     def before_commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """What a commit is about to say is on the disk when this returns, or the disk's refusal was told."""

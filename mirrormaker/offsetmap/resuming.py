@@ -5,7 +5,8 @@
     open       everything goes on; the point where it does is in the map before the first of it is sent
     refused    the tail is not what this mirror sent: the partition is parked with the reason
 
-Each stint begins like that: after a restart, after a rebalance, after a parked partition is tried again.
+Each stint begins like that: after a restart, after a rebalance, after a parked partition is tried again.  A request
+whose outcome nobody knows (its connection broke) is not sent again: its partition begins another stint.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from mirrormaker.offsetmap.matching import Matching, Mismatch, digest
 from mirrormaker.offsetmap.recording import Point
 from mirrormaker.offsetmap.tails import Tail, TailRefused
 from mirrormaker.routes import Output
+from zkconsumer.errors import ConsumerError
 
 log = logging.getLogger(__name__)
 RETRY_S = 1.0  # while the target does not answer
+AGAIN_S = 0.5  # until what is parked can be looked at again
 HELP = "; what the map says and what the target holds do not fit together: look at both, or set resume: committed once"
 
 
@@ -66,6 +69,7 @@ class Gate:
     held: deque[tuple[MessageSet, Share]] = field(default_factory=deque)
     open: bool = False
     busy: bool = False  # sets are held against the tail, or passed on: others wait behind them
+    doubtful: bool = False  # a request of it has an outcome that nobody knows
     refused: ResumeRefused | None = None
 
 
@@ -79,6 +83,7 @@ class Resumer:
         self._crew = crew
         self._waiting = waiting
         self._gates: dict[TopicPartition, Gate] = {}
+        self.retry: Callable[[TopicPartition], bool] = lambda tp: False  # reads a parked partition once more
 
     def take(self, fetched: MessageSet, share: Share, target: TopicPartition, pass_on: PassOn) -> None:
         """Pass a set on, now or once it is known from where; sets of a partition keep their order."""
@@ -94,6 +99,22 @@ class Resumer:
             gate.held.append((fetched, share))
             if gate.matching is not None and not gate.busy:
                 self._match(gate, gate.matching)
+
+    def doubtful(self, source: TopicPartition) -> None:
+        """Nobody knows what became of a request: it is parked, and looked at again as soon as nothing of it is left."""
+        gate = self._gates.get(source)
+        if gate is not None and not gate.doubtful:
+            gate.doubtful = True
+            self._crew.spawn(f"again-{self._name}-{source}", self._again, gate)
+
+    def _again(self, gate: Gate) -> None:
+        while self._current(gate):
+            sleep(AGAIN_S)
+            try:
+                if self.retry(gate.source):
+                    return
+            except ConsumerError:
+                return  # it is stopping
 
     def _current(self, gate: Gate) -> bool:
         return self._gates.get(gate.source) is gate and gate.holds()

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kafkawire.model import Part, Ticket, TopicPartition
 from mirrormaker.offsetmap.recording import Following
+from producer.outcomes import Doubtful
 
 
 class MappedTicket:
     """One part of `ticket`, which may have others (kafkawire.model.Ticket, producer.outcomes.Placing).
 
     position: of the source, where the part ends; None: others for its partition lie before the same position.
-    counted: the part's count is exact.
+    counted: the part's count is exact.  doubtful(): it failed, since nobody knows whether it is stored; None: then it
+    is sent again.
     """
 
-    __slots__ = ("_base", "_counted", "_end", "_following", "_lacking", "_position", "_target", "_ticket")
+    __slots__ = ("_base", "_counted", "_doubtful", "_end", "_following", "_lacking", "_position", "_target", "_ticket")
 
     def __init__(
-        self, ticket: Ticket, following: Following, target: TopicPartition, position: int | None, counted: bool
+        self,
+        ticket: Ticket,
+        following: Following,
+        target: TopicPartition,
+        position: int | None,
+        counted: bool,
+        doubtful: Callable[[], object] | None = None,
     ) -> None:
         self._ticket = ticket
         self._following = following
         self._target = target
         self._position = position
         self._counted = counted
+        self._doubtful = doubtful
         self._base: tuple[int, bool] | None = None
         self._end = (0, False)
         self._lacking = False  # of a piece of it the broker did not say where it is
+
+    @property
+    def once(self) -> bool:
+        """It must not be stored twice (producer.outcomes.Once)."""
+        return self._doubtful is not None
 
     def may_send(self) -> bool:
         return self._ticket.may_send()
@@ -52,9 +68,17 @@ class MappedTicket:
     def failed(self, reason: Exception, resume_at: int | None) -> None:
         self._following.failed()
         self._ticket.failed(reason, resume_at)
+        if self._doubtful is not None and isinstance(reason, Doubtful):
+            self._doubtful()
 
 
-def mapped(parts: tuple[Part, ...], ticket: Ticket, following: Following, resume_at: int) -> list[MappedTicket]:
+def mapped(
+    parts: tuple[Part, ...],
+    ticket: Ticket,
+    following: Following,
+    resume_at: int,
+    doubtful: Callable[[], object] | None = None,
+) -> list[MappedTicket]:
     """A ticket for each part of a step that ends at resume_at."""
     last = {part.tp: n for n, part in enumerate(parts)}
     return [
@@ -64,6 +88,7 @@ def mapped(parts: tuple[Part, ...], ticket: Ticket, following: Following, resume
             part.tp,
             resume_at if last[part.tp] == n else None,
             part.counted,
+            doubtful,
         )
         for n, part in enumerate(parts)
     ]

@@ -10,14 +10,18 @@ import pytest
 from groundwork.crew import Crew, sleep
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
-from kafkawire.model import MessageSet, TopicPartition
+from kafkawire.model import Broker, MessageSet, Part, TopicPartition
 from kafkawire.v08 import messages as v08
 from mirrormaker.offsetmap.keeping import Keeper, file_of
 from mirrormaker.offsetmap.matching import digest
 from mirrormaker.offsetmap.recording import Point
 from mirrormaker.offsetmap.resuming import Resumer, but_the_first, counted
 from mirrormaker.offsetmap.tails import Tail, TailRefused
+from mirrormaker.offsetmap.tickets import MappedTicket
 from mirrormaker.offsetmap.writing import MapWriter
+from producer.batches import Batches, Limits
+from producer.outcomes import Outcomes, Patience
+from producer.pieces import Batch
 from producer.steps import Output, pass_through
 from zkconsumer.offsettranslate.text import Header
 
@@ -204,3 +208,51 @@ def test_a_wrapper_is_opened_to_be_counted() -> None:
     found = counted(part, SPEAKS)
     assert (found.count, found.counted) == (30, True)
     assert counted(found, SPEAKS) is found
+
+
+class Following:
+    """What a MappedTicket tells."""
+
+    def __init__(self) -> None:
+        self.over = False
+
+    def failed(self) -> None:
+        self.over = True
+
+
+def doubtful_batch(once: bool) -> tuple[Outcomes, Batches, Batch, Share, list[str]]:
+    """One batch in flight, with a ticket that must not be stored twice, or may."""
+    said: list[str] = []
+    share, batches = Share(), Batches(Limits())
+    outcomes = Outcomes(batches, Patience(), v08, said.append)
+    again: list[str] = []
+    doubtful = (lambda: again.append("again")) if once else None
+    part = Part(TP, v08.encode([(0, None, b"v", None)]), 0, 0, 1)
+    batches.add(part, MappedTicket(share, Following(), TP, 1, True, doubtful), 0.0)  # type: ignore[arg-type]
+    [batch] = batches.due(0.0, lambda tp: True)
+    return outcomes, batches, batch, share, again
+
+
+@pytest.mark.parametrize("code", [None, 7, 20, -1])
+def test_what_may_be_stored_is_not_sent_again_but_looked_for(code: int | None) -> None:
+    outcomes, batches, batch, share, again = doubtful_batch(once=True)
+    if code is None:
+        outcomes.lost(batch, LinkLost("broker 1 is gone"), 1.0)
+    else:
+        outcomes.answered(batch, code, -1, Broker(1, "h", 1), 1.0)
+    assert again == ["again"]
+    [(kind, reason, _)] = share.told
+    assert kind == "failed"
+    assert str(reason).endswith("whether it is stored is not known, so it is not sent again")
+    assert not batches
+
+
+@pytest.mark.parametrize(("once", "code"), [(False, None), (False, 7), (True, 6), (True, 5)])
+def test_what_is_not_stored_or_may_be_twice_is_sent_again(once: bool, code: int | None) -> None:
+    outcomes, batches, batch, share, again = doubtful_batch(once)
+    if code is None:
+        outcomes.lost(batch, LinkLost("broker 1 is gone"), 1.0)
+    else:
+        outcomes.answered(batch, code, -1, Broker(1, "h", 1), 1.0)
+    assert (share.told, again) == ([], [])
+    assert len(batches) == 1
