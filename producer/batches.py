@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafkawire.model import Part, Ticket, TopicPartition
 from producer.pieces import Batch, Item, Piece
@@ -172,6 +172,24 @@ class Batches:
         for item in chosen:
             self._drop(item)
         return len(chosen)
+
+    def move(self, old: TopicPartition, new: TopicPartition, chosen: Callable[[Ticket], bool]) -> list[Ticket]:
+        """Idle pieces go to another partition instead, behind what is there, where their tickets are chosen: which
+        those are.  Nothing while something of the old partition is in flight."""
+        queue = self._queues.get(old)
+        if queue is None or queue.flying is not None:
+            return []
+        items = list(dict.fromkeys(p.item for p in queue.pieces if not p.item.gone and chosen(p.item.ticket)))
+        moved = [piece for piece in queue.pieces if piece.item in items]
+        self._remove(queue, moved)
+        self._forget_if_empty(old, queue)
+        for item in items:
+            item.part = replace(item.part, tp=new)
+        for piece in moved:
+            piece.part = replace(piece.part, tp=new)
+            self._put(self._queues.setdefault(new, _Queue()), piece)
+            self.bytes_pending += piece.size
+        return [item.ticket for item in items]
 
     def _drop(self, item: Item) -> None:
         item.dropped = True

@@ -98,6 +98,8 @@ class Buckets:
             bucket = route.unkeyed if partition is None else route.buckets.get(partition)
             if bucket is None:
                 bucket = self._open(route, partition)
+            elif partition is not None:
+                bucket.free = False
             rows = bucket.rows
             number = len(rows)
             rows.append(row)
@@ -130,6 +132,8 @@ class Buckets:
             bucket = route.unkeyed if partition is None else route.buckets.get(partition)
             if bucket is None:
                 bucket = self._open(route, partition)
+            elif partition is not None:
+                bucket.free = False
             if room < len(rows):
                 rows, sizes = rows[:room], sizes[:room]
                 size = sum(sizes)
@@ -148,17 +152,18 @@ class Buckets:
     def _open(self, route: Route, partition: PartitionId | None) -> Bucket:
         """The bucket of a partition, made where the round has none.  With the lock held."""
         self._check_open()
+        free = partition is None
         if partition is None:
             partition = self._unkeyed.choose(route.topic, route.led)
-            bucket = route.buckets.get(partition)
-            if self._unkeyed.whole_rounds:
-                route.unkeyed = bucket
-            if bucket is not None:
-                return bucket
-        bucket = route.buckets[partition] = Bucket(TopicPartition(route.topic, partition), self.lock, self.flag)
-        if not self._round:
-            self._first()
-        self._round.append(bucket)
+        bucket = route.buckets.get(partition)
+        if bucket is None:
+            bucket = route.buckets[partition] = Bucket(TopicPartition(route.topic, partition), self.lock, self.flag)
+            bucket.free = free
+            if not self._round:
+                self._first()
+            self._round.append(bucket)
+        if free and self._unkeyed.whole_rounds:
+            route.unkeyed = bucket
         return bucket
 
     def _check_open(self) -> None:

@@ -47,18 +47,20 @@ class Verdict(NamedTuple):
     offset: int | None  # of the message at begin
     error: Exception | None
     sure: bool = True  # False: sent, and not acknowledged by anybody
+    tp: TopicPartition | None = None  # where they went, if not where their bucket said
 
 
 class Bucket:
     """lock is the one of all buckets of a producer; flag makes what a waiter waits on."""
 
-    __slots__ = ("_flag", "_waiters", "listeners", "lock", "rows", "settled", "size", "sizes", "tp", "verdicts")
+    __slots__ = ("_flag", "_waiters", "free", "listeners", "lock", "rows", "settled", "size", "sizes", "tp", "verdicts")
 
     def __init__(self, tp: TopicPartition, lock: threading.Lock, flag: Callable[[], Flag]) -> None:
         self.tp = tp
         self.rows: list[Row] = []
         self.sizes: list[int] = []  # bytes of each one's entry before compression
         self.size = 0  # of all of them
+        self.free = False  # nothing in it has a key or a partition of its own
         self.settled = 0  # messages that are over
         self.verdicts: list[Verdict] = []
         self.listeners: dict[int, Listener] = {}
@@ -131,7 +133,8 @@ class Delivery:
     @property
     def tp(self) -> TopicPartition:
         """The partition it goes to."""
-        return self._bucket.tp
+        verdict = self._bucket.verdict(self._number)
+        return self._bucket.tp if verdict is None or verdict.tp is None else verdict.tp
 
     @property
     def place(self) -> tuple[Bucket, range]:
@@ -169,7 +172,7 @@ class Delivery:
         if verdict.error is not None:
             raise verdict.error
         offset = None if verdict.offset is None else verdict.offset + self._number - verdict.begin
-        return Stored(self.tp, offset, verdict.sure)
+        return Stored(verdict.tp or self.tp, offset, verdict.sure)
 
     @property
     def state(self) -> str:

@@ -6,6 +6,7 @@ Made by the producer's thread; everything in here runs in the hub, from start() 
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -14,6 +15,7 @@ from groundwork.crew import Crew, Event, connect, now, sleep
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import BrokerError
+from kafkawire.model import Ticket, TopicPartition
 from kafkawire.net.links import Links
 from producer.bounds import largest_entry
 from producer.buckets import Buckets, Route
@@ -109,6 +111,18 @@ class Feeder:
             for route in self._buckets.routes():
                 if view.topics.get(route.topic):
                     self._buckets.set_route(self._route(route.topic, view))
+            if self._dialect.partitions_by_broker:
+                self._rehome(view)
+
+    def _rehome(self, view: ClusterView) -> None:
+        """Messages without a key, on their way to a partition that went with its broker, go to another one."""
+        for tp in self._sender.waiting():
+            there = view.topics.get(tp.topic, {})
+            led = [partition for partition, seen in there.items() if seen.leader is not None]
+            if led and tp.partition not in there:
+                new = TopicPartition(tp.topic, random.choice(led))
+                for ticket in self._sender.move(tp, new, _is_free):
+                    cast(_Ticket, ticket).tp = new
 
     def _submit(self, bucket: Bucket) -> None:
         config, tp = self._config, bucket.tp
@@ -223,16 +237,21 @@ class Feeder:
             raise self._crew.death
 
 
+def _is_free(ticket: Ticket) -> bool:
+    return isinstance(ticket, _Ticket) and ticket.bucket.free
+
+
 class _Ticket:
     """Of one part: the messages begin to end of a bucket, settled in this order.
 
     A message of it that is too large is left out, and its neighbours go on.
     """
 
-    __slots__ = ("_feeder", "at", "bucket", "end", "size")
+    __slots__ = ("_feeder", "at", "bucket", "end", "size", "tp")
 
     def __init__(self, feeder: Feeder, bucket: Bucket, begin: int, end: int, size: int) -> None:
         self._feeder, self.bucket, self.at, self.end, self.size = feeder, bucket, begin, end, size
+        self.tp: TopicPartition | None = None  # another one than its bucket's
 
     def may_send(self) -> bool:
         return True
@@ -255,4 +274,4 @@ class _Ticket:
     def _settle(self, count: int, offset: int | None, error: Exception | None, sure: bool = True) -> None:
         begin, self.at = self.at, min(self.at + count, self.end)
         if begin < self.at:
-            self._feeder.settled(self, Verdict(begin, self.at, offset, error, sure))
+            self._feeder.settled(self, Verdict(begin, self.at, offset, error, sure, self.tp))

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from groundwork.crew import Crew, Event, connect, now
 from kafkawire.cluster.view import ClusterView
-from kafkawire.model import Part, Ticket
+from kafkawire.model import Part, Ticket, TopicPartition
 from kafkawire.net.link import Connect
 from kafkawire.net.links import Links
 from producer.batches import Batches
@@ -141,6 +141,16 @@ class Sender:
         self._settled()
         return count
 
+    def waiting(self) -> list[TopicPartition]:
+        """Partitions that something waits for, with nothing of it in flight."""
+        return list(self._batches.waiting())
+
+    def move(self, old: TopicPartition, new: TopicPartition, chosen: Callable[[Ticket], bool]) -> list[Ticket]:
+        """What waits for one partition is sent to another instead, where its ticket is chosen; their tickets."""
+        moved = self._batches.move(old, new, chosen)
+        self._wake_all()
+        return moved
+
     def close_links(self) -> None:
         """Break every connection at once: what is in flight has an unknown outcome, and goes again if it may."""
         self._s.links.close()
@@ -184,11 +194,11 @@ class Sender:
         """A look at the leaders is over: send on to those that are new, give up what has waited too long."""
         if self._closed:
             return
-        self.looked()
         view = self.leaders.view
         live = self._live() if self._live is not None and self.leaders.failure is None else None
         if live is not None:
             self._fit_pool(live)
+        self.looked()  # nothing is in flight any more to a broker that has left
         for tp in list(self._batches.waiting()):
             leader = view.leader(tp)
             if leader is not None and self._lives(leader.id):

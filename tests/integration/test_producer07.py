@@ -103,6 +103,33 @@ def test_brokers_that_leave_and_come_back_are_followed(shared07, unique):
     assert len(everything(shared07, topic)) >= 90
 
 
+def test_what_has_no_key_goes_elsewhere_when_its_broker_goes_and_what_has_one_waits_for_it(shared07, unique):
+    topic = unique.topic()
+    partitions = sorted(shared07.create_topic(topic))
+    with producer_of(shared07, unkeyed_partitioner="random") as producer:
+        producer.send(topic, b"first").result(WAIT_S)
+        wait_for_pool(producer, {0, 1})
+        shared07.node(1).pause()
+        theirs = BrokerPartition(1, 1)
+        keyed = [producer.send(topic, b"keyed", partition=theirs) for _ in range(5)]
+        wait_until(lambda: producer.sizes[topic].messages == 6, WAIT_S, "the round of these to be over")
+        free = [producer.send(topic, b"free %d" % n) for n in range(60)]
+        assert {each.tp.partition.broker for each in free} == {0, 1}
+        shared07.node(1).kill()
+        try:
+            assert {each.result(WAIT_S).tp.partition.broker for each in free} <= {0, 1}
+            wait_for_pool(producer, {0})
+            assert sum(not each.done for each in keyed) == 5
+        finally:
+            shared07.node(1).restart()
+        assert {each.result(WAIT_S).tp.partition for each in keyed} == {theirs}
+        counts = producer.counts
+        assert (counts.acked, counts.failed) == (66, 0)
+    stored = shared07.values(topic)
+    assert set(stored) == set(partitions)
+    assert {b"free %d" % n for n in range(60)} <= {value for found in stored.values() for value in found}
+
+
 @pytest.mark.parametrize("how", ["kill", pytest.param("stop", marks=pytest.mark.faults)])
 def test_a_broker_that_dies_under_full_rate_loses_nothing_that_was_confirmed(
     cluster07: Clusters, unique: Any, how: str

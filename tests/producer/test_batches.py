@@ -223,3 +223,23 @@ def test_what_was_refused_goes_by_itself_where_one_suspect_must_be_told_from_oth
     (second,) = batches.due(0.0, everybody, alone=True)
     assert sorted(texts(first) + texts(second)) == ["a", "x"]
     assert first.refused
+
+
+def test_what_waits_may_be_moved_to_another_partition_in_order_and_nothing_is_counted_twice():
+    mine, other = Ticket(), Ticket()
+    batches = filled(Limits(), part("x", T1))
+    for text, ticket in (("a", mine), ("b", other), ("c", mine)):
+        batches.add(part(text), ticket, 0.0)
+    pending = batches.bytes_pending
+    assert batches.move(T0, T1, lambda ticket: ticket is mine) == [mine, mine]
+    assert (batches.bytes_pending, len(batches)) == (pending, 4)
+    assert sorted(due(batches)) == [["b"], ["x", "a", "c"]]
+    assert batches.move(T0, T1, lambda ticket: True) == []  # in flight
+
+
+def test_a_part_that_was_moved_can_still_be_given_up():
+    batches = filled(Limits(), part("a"))
+    [item] = batches.items()
+    batches.move(T0, T1, lambda ticket: True)
+    batches.give_up(item)
+    assert (batches.bytes_pending, bool(batches)) == (0, False)
