@@ -16,7 +16,6 @@ again by itself, and is given up when that happens a few times in a row.
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from producer.batches import Batches
 from producer.config import NO_CONFIRM
 from producer.leaders import Leaders
 from producer.life import Life
+from producer.opener import Opener
 from producer.outcomes import Outcomes
 from producer.pieces import Batch
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from kafkawire.dialects import Dialect
     from producer.config import ProducerConfig
 
-PURPOSE = "produce"
 UNANSWERED = ProducedPartition(error=-1, base_offset=-1)
 
 
@@ -78,13 +77,8 @@ class Lane:
         self._s = shared
         self._flights: deque[_Flight] = deque()
         self._flying = Event()
-        self._link: Link | None = None  # the one that is open
-        self._opening: Link | None = None  # the one that is being opened
-        self._next_connect = 0.0
-        self._unreachable = False
+        self._opener = Opener(shared.links, shared.config, self._cannot_connect, self._reached_again)
         self._closed = self._kept_open = False
-        self._sends, self._opened_at = 0, 0.0  # of the link that is open
-        self._rng = random.Random()
         self._life = Life()
         self._asked_about: TopicPartition | None = None  # by the newest barrier
         self._unanswered = not shared.dialect.answers_produce
@@ -102,7 +96,7 @@ class Lane:
 
     @property
     def connected(self) -> bool:
-        return self._link is not None and self._link.broken is None
+        return self._opener.connected
 
     def keep_open(self) -> None:
         """Connect also while there is nothing to send."""
@@ -112,10 +106,10 @@ class Lane:
 
     def leave(self, why: str) -> None:
         """Its broker is gone for good: what is in flight has an unknown outcome, and goes again elsewhere."""
-        link = self._link or self._opening
+        link = self._opener.begun
         if link is not None:
             self._lost(link, LinkLost(why))
-            self._s.links.drop(link.broker, PURPOSE)
+            self._opener.drop(link.broker)
         self.close()
 
     def close(self) -> None:
@@ -128,8 +122,9 @@ class Lane:
             self.wake.clear()
             if self._kept_open and not self.connected:
                 self._open()
-            if self._life.wanted and self._link is not None:
-                self._ask_for_life(self._link, None)
+            link = self._opener.link
+            if self._life.wanted and link is not None:
+                self._ask_for_life(link, None)
             if not self._send_one():
                 self.wake.wait(self._pause())
 
@@ -206,7 +201,7 @@ class Lane:
             self._lost(link, lost)
             return
         self._s.outcomes.counters.requests += 1
-        self._sends += 1
+        self._opener.sends += 1
         failpoint("after send before ack")
         if told_by is not None:
             self._flying.set()
@@ -250,59 +245,25 @@ class Lane:
         broker = self._s.leaders.view.brokers.get(self.broker_id)
         if broker is None:
             self._s.leaders.ask()
-            self._throttle()
+            self._opener.throttle()
             return None
-        if self._worn():
-            self._s.links.drop(broker, PURPOSE)
-            self._link, self._next_connect = None, 0.0
-        link = self._s.links.link(broker, PURPOSE)
-        if link is self._link and not (link.closed_by_peer() and not self._flights):
-            return link
-        if link is self._link:  # closed while nothing was on its way: no harm done
-            self._s.links.drop(broker, PURPOSE)
-            self._link, link = None, self._s.links.link(broker, PURPOSE)
-        if now() < self._next_connect:
-            return None
-        self._throttle()
-        self._opening = link
-        try:
-            link.open()
-        except LinkLost as lost:
-            if not self._closed:
-                self._cannot_connect(lost)
-            return None
-        finally:
-            self._opening = None
-        if self._unreachable:
-            self._s.events(f"{broker}: reached again")
-        self._unreachable = False
-        self._link, self._sends, self._opened_at = link, 0, now()
-        return link
-
-    def _worn(self) -> bool:
-        """Whether the connection is to be made anew (a load balancer may give another broker then)."""
-        config = self._s.config
-        if self._link is None or self._flights:
-            return False
-        by_sends = 0 < config.reconnect_sends <= self._sends
-        return by_sends or 0 < config.reconnect_time_ms <= (now() - self._opened_at) * 1000
-
-    def _throttle(self) -> None:
-        self._next_connect = now() + self._s.config.reconnect_ms / 1000 * self._rng.uniform(1.0, 1.3)
+        return self._opener.open(broker, idle=not self._flights)
 
     def _cannot_connect(self, lost: LinkLost) -> None:
-        if not self._unreachable:
+        if self._closed:
+            return
+        if not self._opener.unreachable:
             self._s.events(f"{lost}; tried again until it answers or others lead its partitions")
-        self._unreachable = True
         self._s.batches.sweep()
         self._s.leaders.ask()
         self._s.settled()
 
+    def _reached_again(self, broker: Broker) -> None:
+        self._s.events(f"{broker}: reached again")
+
     def _lost(self, link: Link, lost: LinkLost) -> None:
         """A connection broke: everything on it goes back, to be sent again."""
-        link.close()
-        if self._link is link:
-            self._link = None
+        self._opener.lost(link)
         gone = [flight for flight in self._flights if flight.link is link]
         worked = self._life.proved
         unproved = self._life.lost() if gone else 0
@@ -347,11 +308,11 @@ class Lane:
             return None
         due = self._s.batches.next_due(self._mine)
         if due is None and self._kept_open and not self.connected:
-            due = self._next_connect
+            due = self._opener.next_connect
         if due is None:
             return None
-        if self._link is None or self._link.broken is not None:
-            due = max(due, self._next_connect)
+        if not self.connected:
+            due = max(due, self._opener.next_connect)
         return max(0.001, due - now())
 
     def __repr__(self) -> str:
