@@ -23,6 +23,7 @@ from mirrormaker.routes import Choice, HandlerFailed, Output, Pair, RouteFacts, 
 from mirrormaker.targets import OUT_OF_REACH, SourceTopic, TopicMissing
 from mirrormaker.towards import Topics
 from producer.partitioners import byte_array_partitioner
+from producer.transcoding import transcode
 
 log = logging.getLogger(__name__)
 RETRY_S = 10.0  # between looks at a topic that message.handler sends to, while the target is out of reach
@@ -93,12 +94,18 @@ class Directing:
             target = self._partition(fetched.topic, fetched.partition, None, topic)
             yield from pass_through(fetched, target, settings.dialect, settings.message_max_bytes, aligned)
             return
+        if settings.handler is None and topic.choice.partitioning != "key" and not skipped:
+            target = self._partition(fetched.topic, fetched.partition, None, topic)
+            for step in transcode(fetched, target, settings.dialect, settings.message_max_bytes, topic.codec):
+                yield step
+                sleep(0)  # decoding is long work: heartbeats and fetches go on in between
+            return
         outputs: Callable[[Message], Sequence[Output]] = partial(self._outputs, topic)
         if skipped:
             outputs = but_the_first(skipped, outputs)
         for step in reencode(fetched, outputs, settings.dialect, settings.message_max_bytes, topic.codec):
             yield step
-            sleep(0)  # decoding is long work: heartbeats and fetches go on in between
+            sleep(0)
 
     def _outputs(self, topic: Topic, message: Message) -> Sequence[Output]:
         handler = self._settings.handler

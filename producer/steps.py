@@ -131,7 +131,7 @@ def reencode(
     gathered = _Gathered(dialect, message_max_bytes)
     start = fetched.start
     for run in fetched.runs:
-        wanted = _known(run.codec if codec is None else codec, dialect)
+        wanted = known_codec(run.codec if codec is None else codec, dialect)
         if wanted != gathered.codec:
             yield from gathered.step()
             gathered.codec = wanted
@@ -154,9 +154,16 @@ def reencode(
     yield from gathered.step()
 
 
-def _known(codec: int, dialect: Dialect) -> int:
+def known_codec(codec: int, dialect: Dialect) -> int:
     """The codec, or the nearest the target can read: lz4 came with 0.8.2."""
     return codec if codec in dialect.codecs else max(dialect.codecs)
+
+
+def part_limit(dialect: Dialect, codec: int, message_max_bytes: int) -> int:
+    """Bytes of entries in one part, before compression: a wrapper may grow a little at the target."""
+    if codec or dialect.measures_whole_set:
+        return message_max_bytes - message_max_bytes // 16 - BATCH_OVERHEAD
+    return PART_MAX_BYTES
 
 
 @dataclass(slots=True)
@@ -184,10 +191,7 @@ class _Gathered:
 
     @property
     def limit(self) -> int:
-        """Bytes of entries in one part, before compression: a wrapper may grow a little at the target."""
-        if self.codec or self.dialect.measures_whole_set:
-            return self.message_max_bytes - self.message_max_bytes // 16 - BATCH_OVERHEAD
-        return PART_MAX_BYTES
+        return part_limit(self.dialect, self.codec, self.message_max_bytes)
 
     @property
     def full(self) -> bool:

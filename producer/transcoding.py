@@ -1,0 +1,101 @@
+"""The messages of a set in another format, to one target partition: by columns, without an object a message.
+
+What producer.steps.reencode does where every message goes to the same partition as it is, and several times as quick.
+Pure: bytes and counts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate, count
+
+from kafkawire.columns import Columns, as_list
+from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
+from kafkawire.model import MessageSet, Part, TopicPartition
+from producer.steps import Step, known_codec, one_run, part_limit
+
+STEP_BYTES = 1 << 20  # of entries, worth a step
+
+
+def transcode(
+    fetched: MessageSet, target: TopicPartition, dialect: Dialect, message_max_bytes: int, codec: int | None = None
+) -> Iterator[Step]:
+    """The messages of a set from its start on, in the target's format and in order.  dialect is the target's.
+
+    codec None: neighbours that share a codec at the source share it at the target, as far as it knows it.
+    Messages that share a position (those of a wrapper of 0.7) are in one step, or in none.
+    Raises CorruptMessage only after everything before the damage was yielded.
+    """
+    gathered = _Rows(target, dialect, message_max_bytes, reached=fetched.start)
+    start = fetched.start
+    for run in fetched.runs:
+        wanted = known_codec(run.codec if codec is None else codec, dialect)
+        if wanted != gathered.codec:
+            yield from gathered.step()
+            gathered.codec = wanted
+        for columns in one_run(fetched, run, start).pieces():
+            gathered.add(columns)
+            if gathered.size >= min(gathered.limit, STEP_BYTES) or columns.damage is not None:
+                yield from gathered.step()
+            if columns.damage is not None:
+                raise columns.damage
+        start = gathered.resume_at = run.resume_at
+    yield from gathered.step()
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Messages until they are worth a step."""
+
+    target: TopicPartition
+    dialect: Dialect
+    message_max_bytes: int
+    codec: int = 0
+    resume_at: int | None = None
+    reached: int | None = None  # resume_at of the step before, or where the set begins
+    keys: list[bytes | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    stamps: list[int | None] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)  # of the entries they will be
+    size: int = 0
+
+    @property
+    def limit(self) -> int:
+        return part_limit(self.dialect, self.codec, self.message_max_bytes)
+
+    def add(self, columns: Columns) -> None:
+        """Those of a piece that may be done; of an entry that is damaged inside none."""
+        end = len(columns)
+        if columns.damage is not None:
+            end = bisect_left(as_list(columns.offsets), columns.resume_at)
+        keys, values = columns.keys()[:end], columns.values()[:end]
+        overhead = ENTRY_OVERHEAD[self.dialect.magic]
+        sizes = [overhead + (len(k) if k else 0) + (len(v) if v else 0) for k, v in zip(keys, values, strict=True)]
+        self.keys += keys
+        self.values += values
+        self.stamps += [None] * end if columns.timestamps_ms is None else as_list(columns.timestamps_ms[:end])
+        self.sizes += sizes
+        self.size += sum(sizes)
+        self.resume_at = columns.resume_at
+
+    def step(self) -> Iterator[Step]:
+        """What was gathered as one step, if there is anything; begins anew."""
+        if self.resume_at is None or self.resume_at == self.reached:
+            return
+        parts = tuple(self._parts())
+        self.keys, self.values, self.stamps, self.sizes, self.size = [], [], [], [], 0
+        self.reached = self.resume_at
+        yield Step(self.resume_at, parts)
+
+    def _parts(self) -> Iterator[Part]:
+        ends, at, total = list(accumulate(self.sizes)), 0, len(self.sizes)
+        while at < total:
+            before = ends[at - 1] if at else 0
+            end = max(at + 1, bisect_left(ends, before + self.limit + 1, at))
+            rows = zip(count(), self.keys[at:end], self.values[at:end], self.stamps[at:end], strict=False)
+            entries = self.dialect.messages.encode(rows, codec=self.codec, magic=self.dialect.magic)
+            # As in producer.steps: numbers of our own, so halves of a part could not tell where they end.
+            yield Part(self.target, entries, self.dialect.magic, self.codec, end - at, resume_at=None)
+            at = end
