@@ -22,7 +22,7 @@ from groundwork.logs import set_up_logging
 from groundwork.named import load_named
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.dialects import dialect
-from kafkawire.errors import WireError
+from kafkawire.errors import LocalError, WireError
 from mirrormaker import exits
 from mirrormaker.config import Configuration
 from mirrormaker.look import (
@@ -70,7 +70,11 @@ def run_daemon(configuration: Configuration, read: Callable[[], Configuration]) 
     terminal = StatusLine(sys.stderr, shutil.get_terminal_size().columns)
     set_up_logging(stream=terminal)  # type: ignore[arg-type]  # it writes, flushes and has a descriptor: all that is used
     sys.setswitchinterval(0.0005)  # a busy user thread would slow the hub by the default 5 ms a turn
-    daemon = Daemon(configuration, read, terminal, Systemd(os.environ, os.getpid()))
+    try:
+        daemon = Daemon(configuration, read, terminal, Systemd(os.environ, os.getpid()))
+    except LocalError as unusable:
+        log.critical("target: %s", unusable)
+        return exits.CONFIGURATION
     try:
         daemon.start()
         daemon.run()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from localkafka.mirror import COMMAND
 from mirrormaker.config import ConfigError, Configuration, from_yaml
 
 
@@ -97,3 +99,14 @@ def test_a_target_of_0_7_is_found_through_its_zookeeper_alone(tmp_path: Path) ->
         with pytest.raises(ConfigError) as wrong:
             from_yaml(path)
         assert wrong.value.problems[0].startswith(f"t.yaml: {sentence}")
+
+
+def test_a_target_zookeeper_that_cannot_be_meant_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text(
+        "sources:\n- {zookeeper.connect: '127.0.0.1:1/x', group.id: g, version: 0.7.2}\n"
+        "target: {target.version: 0.7.2, target.zookeeper.connect: 'a:b:c'}\nmirror: {whitelist: a}\n"
+    )
+    done = subprocess.run([str(COMMAND), "run", str(path)], capture_output=True, timeout=60)
+    assert (done.returncode, b"Traceback" in done.stderr) == (78, False)
+    assert b"target: zookeeper.connect 'a:b:c' is not host:port,host:port/chroot" in done.stderr
