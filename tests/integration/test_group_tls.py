@@ -141,14 +141,14 @@ def test_a_session_works_over_tls_under_every_name_of_the_certificate(secure, ho
 
 
 def test_the_client_of_spark_s_driver_speaks_tls_too(secure):
-    with zookeeper(f"localhost:{secure.port}", tls=secure.tls) as zk:
+    with zookeeper(f"localhost:{secure.port}", Access(tls=secure.tls)) as zk:
         paths = {f"/driver-{n}": b"x" * 200 for n in range(100)}
         for answer in [zk.create_async(path, data) for path, data in paths.items()]:
             answer.get(10)
         assert {path: answer.get(10)[0] for path, answer in [(p, zk.get_async(p)) for p in paths]} == paths
     stranger = replace(secure.tls, ca=str(secure.stranger))
     untrusted = pytest.raises(PipelineUnreachable, match=r"The last try: .*certificate verify failed")
-    with untrusted, zookeeper(f"localhost:{secure.port}", tls=stranger, timeout_s=1):
+    with untrusted, zookeeper(f"localhost:{secure.port}", Access(tls=stranger), timeout_s=1):
         pytest.fail("its certificate is not trusted")
 
 

@@ -43,3 +43,12 @@ def test_a_producer_without_a_name_and_off_by_default():
     with FakeCluster({"t": 1}) as cluster, Producer(ProducerConfig(brokers=tuple(cluster.bootstrap))) as producer:
         producer.send("t", b"v")
         assert value("producer_messages_sent_total") is None
+
+
+def test_what_nobody_acknowledges_is_shown():
+    with FakeCluster({"t": 1}) as cluster:
+        config = ProducerConfig(brokers=tuple(cluster.bootstrap), client_id="shop", metrics_enable=True, acks=0)
+        with Producer(config) as producer:
+            producer.send("t", b"v").result(10)
+            assert value("producer_messages_unacknowledged_total") == value("producer_messages_acked_total") == 1
+            assert value("producer_messages_maybe_lost_total") == 0
