@@ -8,6 +8,7 @@
         CorruptMessage   an entry of a message set is damaged; has the position
             UnknownMagic     it says it has a format we do not know
         NodeError        a ZooKeeper node holds what no release of Kafka writes
+            OtherGeneration    the cluster is of 0.7 where a later one was named, or the other way round
             RegistrationError  a member's id node cannot be read as a subscription
     BrokerError   the broker refused; see .code, .retriable, .refresh
     LinkLost      nobody knows whether it happened, so a retry may duplicate
@@ -66,6 +67,10 @@ class UnknownMagic(CorruptMessage):
 
 class NodeError(RemoteError):
     """A node holds what no release of Kafka writes."""
+
+
+class OtherGeneration(NodeError):
+    """A node is as clusters of the other generation write it: 0.7, or 0.8 and later."""
 
 
 class RegistrationError(NodeError):

@@ -14,9 +14,10 @@ from typing import Any, Protocol
 from groundwork.crew import Lock, now, sleep
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.view import ClusterView
-from kafkawire.errors import LinkLost, LocalError, WireError
+from kafkawire.errors import LinkLost, LocalError, OtherGeneration, WireError
 from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
 from kafkawire.net.links import Links
+from mirrormaker.look import WrongVersion
 from mirrormaker.targets import LEADERS_S, SourceTopic, TopicMissing
 
 log = logging.getLogger(__name__)
@@ -54,11 +55,13 @@ class BrokerTopics:
             return found
 
     def look(self) -> ClusterView:
-        """All topics and brokers of the target, now.  Raises Unreachable."""
+        """All topics and brokers of the target, now.  Raises Unreachable, WrongVersion."""
         try:
             return self._source.read(None)
         except Unreachable:
             raise
+        except OtherGeneration as other:
+            raise WrongVersion(f"{other} The file says target.version: 0.7") from other
         except WireError as away:
             raise Unreachable(str(away)) from away
 

@@ -7,10 +7,11 @@ and the target's ZooKeeper has to know a broker that the target's own answer nam
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from kafkawire.cluster.zookeeper import read_brokers, read_partitions, read_topics
+from kafkawire.cluster.zookeeper import read_brokers, read_partitions, read_topics, refuse_other_generation
 from kafkawire.dialects import dialect
+from kafkawire.errors import OtherGeneration
 from kafkawire.model import Broker
 from mirrormaker.options import Mirror, Source, Target
 from mirrormaker.zookeeper import zookeeper
@@ -25,6 +26,10 @@ class OtherCluster(ConsumerError):
     """target.zookeeper.connect and metadata.broker.list name two clusters."""
 
 
+class WrongVersion(ConsumerError):
+    """Brokers are of another generation than the file says."""
+
+
 class SourceView(NamedTuple):
     """brokers by id; topics: partition counts of those that are mirrored."""
 
@@ -33,11 +38,12 @@ class SourceView(NamedTuple):
 
 
 def look_at_source(source: Source, mirror: Mirror, timeout_s: float) -> SourceView:
-    """A source that is not joined.  Raises Unreachable, ChrootMissing, NoBrokers, ConsumerError."""
+    """A source that is not joined.  Raises Unreachable, ChrootMissing, NoBrokers, WrongVersion, ConsumerError."""
     znodes = dialect(source.version).znodes
     with zookeeper("zookeeper.connect", source.zookeeper_connect, timeout_s, source.access) as zk:
         brokers = read_brokers(zk, znodes)
         if not brokers:
+            must_be_of(zk, "version", source.version)
             raise NoBrokers(
                 f"no brokers are registered under {source.zookeeper_connect}: "
                 "is the chroot missing in zookeeper.connect?"
@@ -46,6 +52,14 @@ def look_at_source(source: Source, mirror: Mirror, timeout_s: float) -> SourceVi
         names = [name for name in read_topics(zk, znodes) if chosen.matches(name, source.exclude_internal_topics)]
         found = read_partitions(zk, znodes, names)
     return SourceView(brokers, {name: len(found[name]) for name in names if name in found})
+
+
+def must_be_of(zk: Any, option: str, version: str) -> None:
+    """Whether brokers are of the generation that an option names.  Raises WrongVersion."""
+    try:
+        refuse_other_generation(zk, dialect(version).znodes)
+    except OtherGeneration as other:
+        raise WrongVersion(f"{other} The file says {option}: {version}") from other
 
 
 def look_at_target_zookeeper(target: Target, answered: Mapping[int, Broker], timeout_s: float) -> None:

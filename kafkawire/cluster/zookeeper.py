@@ -18,7 +18,7 @@ from kafkawire.cluster import counted
 from kafkawire.cluster.noderead import WINDOW as WINDOW
 from kafkawire.cluster.noderead import children, read
 from kafkawire.cluster.view import ClusterView, PartitionView
-from kafkawire.errors import RemoteError
+from kafkawire.errors import OtherGeneration, RemoteError
 from kafkawire.model import Broker, PartitionId, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -55,6 +55,21 @@ def read_brokers(zk: Any, znodes: Znodes) -> dict[int, Broker]:
         except RemoteError as useless:
             _warn_once(zk, str(useless))
     return found
+
+
+def refuse_other_generation(zk: Any, znodes: Znodes) -> None:
+    """Raises OtherGeneration where a live broker is registered as the other generation does it.
+
+    read_brokers leaves such a broker out, so that one that strays does not stop who reads the others: ask this when it
+    found none.
+    """
+    for path, text in read(zk, [f"{BROKERS}/{name}" for name in children(zk, BROKERS) if name.isdigit()]).items():
+        try:
+            znodes.broker(int(path.rpartition("/")[2]), text)
+        except OtherGeneration:
+            raise
+        except RemoteError:
+            continue  # no address for us, which read_brokers has told
 
 
 def _warn_once(zk: Any, text: str) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 
 from kafkawire.errors import NodeError as NodeError
+from kafkawire.errors import OtherGeneration
 from kafkawire.errors import RegistrationError as RegistrationError
 from kafkawire.groupnodes import BLACK_LIST as BLACK_LIST
 from kafkawire.groupnodes import CONSUMERS as CONSUMERS
@@ -67,6 +68,8 @@ def broker(broker_id: int, text: str | bytes) -> Broker:
     """A live broker's address.  Raises NodeError; an IPv6 host cannot be told from the colons."""
     where = f"broker {broker_id}"
     said = text_of(text, where)
+    if said.startswith("{"):
+        raise OtherGeneration(f"{where}: its node holds {said[:30]!r}..: is this a cluster of 0.8 or later?")
     parts = said.split(":")
     if len(parts) != 3 or not parts[1] or not re.fullmatch("[0-9]{1,5}", parts[2]) or not 0 < int(parts[2]) < 65536:
         raise NodeError(f"{where}: {said[:60]!r} in its node is not creatorId:host:port, as 0.7 writes it")
@@ -81,7 +84,9 @@ def broker_text(broker: Broker, epoch_ms: int) -> str:
 def broker_id(name: str, where: str = "topic") -> int:
     """The broker of a child of a topic's node.  Raises NodeError: 0.8 and later have "partitions" there."""
     if not re.fullmatch("[0-9]{1,10}", name):
-        raise NodeError(f"{where}: {name!r} under its node is not a broker id: is this a cluster of 0.8 or later?")
+        raise OtherGeneration(
+            f"{where}: {name!r} under its node is not a broker id: is this a cluster of 0.8 or later?"
+        )
     return int(name)
 
 

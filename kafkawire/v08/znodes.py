@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 
 from kafkawire.errors import NodeError as NodeError
+from kafkawire.errors import OtherGeneration
 from kafkawire.errors import RegistrationError as RegistrationError
 from kafkawire.groupnodes import BLACK_LIST as BLACK_LIST
 from kafkawire.groupnodes import CONSUMERS as CONSUMERS
@@ -67,7 +68,9 @@ def broker(broker_id: int, text: str | bytes) -> Broker:
     """A live broker's plain address.  Raises NodeError when it has none (only TLS or SASL listeners)."""
     where = f"broker {broker_id}"
     if _SEVEN.fullmatch(text_of(text, where)):
-        raise NodeError(f"{where}: its node holds creatorId:host:port: is this a cluster of 0.7 (--kafka-version 0.7)?")
+        raise OtherGeneration(
+            f"{where}: its node holds creatorId:host:port: is this a cluster of 0.7 (--kafka-version 0.7)?"
+        )
     node = json_object(text, where)
     host, port = node.get("host"), node.get("port")
     if isinstance(host, str) and host and is_int(port) and 0 < port < 65536:
@@ -83,7 +86,7 @@ def broker(broker_id: int, text: str | bytes) -> Broker:
 def topic(text: str | bytes, where: str = "topic") -> dict[int, list[int]]:
     """Replicas (broker ids, the preferred leader first) by partition, in order of partitions; there may be gaps."""
     if not text.strip():
-        raise NodeError(f"{where}: its node is empty: is this a cluster of 0.7 (--kafka-version 0.7)?")
+        raise OtherGeneration(f"{where}: its node is empty: is this a cluster of 0.7 (--kafka-version 0.7)?")
     partitions = json_object(text, where).get("partitions")
     if not isinstance(partitions, dict):
         raise NodeError(f"{where}: no 'partitions' in its node")

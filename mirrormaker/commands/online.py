@@ -10,7 +10,7 @@ from groundwork.crew import connect
 from groundwork.output import write
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import read_topics, read_view
+from kafkawire.cluster.zookeeper import read_brokers, read_topics, read_view
 from kafkawire.dialects import dialect
 from kafkawire.net.links import Links
 from mirrormaker import exits
@@ -18,8 +18,10 @@ from mirrormaker.config import Configuration
 from mirrormaker.look import (
     NoBrokers,
     OtherCluster,
+    WrongVersion,
     look_at_source,
     look_at_target_zookeeper,
+    must_be_of,
     named_brokers,
     nothing_matches,
     same_cluster,
@@ -44,7 +46,7 @@ def check_online(configuration: Configuration) -> int:
         rows: list[dict[str, Any]] = []
         for source in configuration.sources:
             rows += source_rows(source, mirror, target, view)
-    except (ChrootMissing, OtherCluster, SameCluster, SourceRefused) as exc:
+    except (ChrootMissing, OtherCluster, SameCluster, SourceRefused, WrongVersion) as exc:
         click.echo(f"error: {exc}", err=True)
         return exits.CONFIGURATION
     except (Unreachable, ZooKeeperUnreachable, ConsumerError) as exc:
@@ -68,10 +70,10 @@ def target_view(target: Target) -> ClusterView:
     speaks = dialect(target.version)
     if not speaks.describes_itself:
         with zookeeper("target.zookeeper.connect", target.zookeeper, TIMEOUT_S, target.access) as zk:
-            view = read_view(zk, speaks.znodes, read_topics(zk, speaks.znodes))
-        if not view.brokers:
-            raise NoBrokers(f"no brokers are registered under target.zookeeper.connect {target.zookeeper}")
-        return view
+            if not read_brokers(zk, speaks.znodes):
+                must_be_of(zk, "target.version", target.version)
+                raise NoBrokers(f"no brokers are registered under target.zookeeper.connect {target.zookeeper}")
+            return read_view(zk, speaks.znodes, read_topics(zk, speaks.znodes))
     links = Links("mirrormaker-check", connect, int(TIMEOUT_S * 1000))
     try:
         return MetadataSource(target.brokers, speaks, links).read(None)

@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import read_brokers, read_leaders, read_partitions, read_topics, read_view
+from kafkawire.cluster.zookeeper import (
+    read_brokers,
+    read_leaders,
+    read_partitions,
+    read_topics,
+    read_view,
+    refuse_other_generation,
+)
 from kafkawire.dialects import dialect
-from kafkawire.errors import NodeError
+from kafkawire.errors import NodeError, OtherGeneration
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from tests.fakes.znodes import FakeZookeeper
 
@@ -92,6 +99,17 @@ def test_a_cluster_of_another_generation_is_recognised_both_ways() -> None:
         read_view(FakeZookeeper(newer), D.znodes, ["t"])
     with pytest.raises(NodeError, match="topic logs: its node is empty"):
         read_view(FakeZookeeper(TREE), dialect("0.8.2").znodes, ["logs"])
+
+
+def test_brokers_that_are_registered_by_the_other_generation_are_told_from_none() -> None:
+    newer = FakeZookeeper({"/brokers/ids/3": b'{"host":"h","port":9092}'})
+    older = FakeZookeeper(TREE)
+    with pytest.raises(OtherGeneration, match=r"broker 3: its node holds .* of 0.8 or later"):
+        refuse_other_generation(newer, D.znodes)
+    with pytest.raises(OtherGeneration, match=r"its node holds creatorId:host:port: is this a cluster of 0.7"):
+        refuse_other_generation(older, dialect("0.8.2").znodes)
+    for zk, znodes in ((newer, dialect("0.8.2").znodes), (older, D.znodes), (FakeZookeeper({}), D.znodes)):
+        refuse_other_generation(zk, znodes)
 
 
 def test_a_broker_whose_address_makes_no_sense_is_left_out(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from groundwork.crew import now, sleep
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import TOPICS, read_brokers, read_view
+from kafkawire.cluster.zookeeper import TOPICS, read_brokers, read_view, refuse_other_generation
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Broker, PartitionId, TopicPartition
@@ -99,12 +99,14 @@ class Cluster:
 def read_cluster(world: World) -> Cluster:
     """The cluster as ZooKeeper and its brokers describe it.
 
-    Raises ZooKeeperAway; Unreachable when brokers were named and none of them answers, OtherCluster when they are not
-    those that ZooKeeper knows.  Without any that it knows, or when none of those answers, that is told and the view is
-    empty.
+    Raises ZooKeeperAway; OtherGeneration when brokers are registered, and by another generation than we speak;
+    Unreachable when brokers were named and none of them answers, OtherCluster when they are not those that ZooKeeper
+    knows.  Without any that it knows, or when none of those answers, that is told and the view is empty.
     """
     session = world.session
     brokers = session.ask("read brokers", read_brokers, world.dialect.znodes) if session is not None else {}
+    if session is not None and not brokers:
+        session.ask("read brokers", refuse_other_generation, world.dialect.znodes)
     topics = _topics(world, session) if session is not None else {}
     view = _view(world, brokers, topics)
     if session is not None and world.bootstrap:
