@@ -31,6 +31,8 @@ faults: $(STAMP)   ## the longer fault scenarios
 
 bench: $(STAMP)    ## ratios against the JVM and other clients, in the same run
 	$(BIN)/python benchmarks/mirror.py
+	$(BIN)/python benchmarks/mirror07.py
+	$(BIN)/python benchmarks/offsetmap.py
 	$(BIN)/python benchmarks/consume.py
 	$(BIN)/python benchmarks/decode07.py
 	$(BIN)/python benchmarks/produce.py
