@@ -1,0 +1,55 @@
+"""What docs/from-0.7.md shows exists: commands with their flags, files that pass the check, Python that compiles."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localkafka.mirror import COMMAND
+from tests.fakes.page07 import blocks, commands
+
+
+def help_of(command: str) -> list[str]:
+    """A command and its switches, asked for help: each switch has to be known, and have a value that it takes."""
+    words = shlex.split(command.partition(" > ")[0].partition(" < ")[0])
+    program = [sys.executable] if words[0] == "python" else [str(COMMAND.with_name(words[0]))]
+    return [*program, *words[1:], "--help"]
+
+
+@pytest.mark.parametrize("command", sorted(set(commands())))
+def test_every_command_of_the_page_exists_with_its_flags(command: str) -> None:
+    ran = subprocess.run(help_of(command), capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_a_flag_that_does_not_exist_would_be_seen() -> None:
+    ran = subprocess.run(help_of("zkconsumer lag --nonsense"), capture_output=True, timeout=60, check=False)
+    assert ran.returncode == 2
+
+
+def test_every_file_of_a_mirror_passes_its_check(tmp_path: Path) -> None:
+    files = blocks("yaml")
+    assert len(files) == 2
+    for number, text in enumerate(files):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(text)
+        done = subprocess.run(
+            [str(COMMAND), "check", str(file)], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_every_python_example_compiles_and_the_one_without_zookeeper_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    examples = blocks("python")
+    assert len(examples) >= 4
+    for number, text in enumerate(examples):
+        compile(text, f"example {number}", "exec")
+    [alone] = [text for text in examples if "Broker07" in text]
+    exec(alone.replace("/tmp/seven", str(tmp_path)), {})
+    assert "[26] [Row(position=0, resume_at=13, value=b'one'), Row(position=13" in capsys.readouterr().out
