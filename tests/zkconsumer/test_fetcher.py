@@ -73,7 +73,7 @@ class Fetching:
             spawn=self.crew.spawn,
             empty_pause_s=0.05,
         )
-        self.crew.spawn("fetcher", self.fetcher.run)
+        self.worker = self.crew.spawn("fetcher", self.fetcher.run)
 
     def homeless(self, cursors: Iterable[Cursor], why: str) -> None:
         self.sent_home += [(cursor.tp, why) for cursor in cursors]
@@ -202,6 +202,14 @@ def test_a_lost_link_sends_every_cursor_to_the_leader_finder(cluster, fetching):
     fetching.until(lambda: len(fetching.sent_home) == 2)
     assert fetching.budget.used == 0
     assert fetching.fetcher.cursors == {}
+
+
+def test_an_answer_that_comes_after_the_streams_were_closed_kills_nobody(cluster, fetching):
+    cursor = fetching.add(T0, 0)
+    fetching.until(lambda: cursor.position == 5)
+    fetching.channel.close()
+    cluster.append("t", 0, entry(b"late"))
+    fetching.until(lambda: fetching.worker.ended)
 
 
 def test_a_larger_message_grows_the_fetch_and_one_above_the_cap_parks(cluster, fetching):

@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from groundwork.crew import Event, now
+from groundwork.handover import Closed
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
@@ -122,7 +123,7 @@ class Fetcher:
         self._wake.set()
 
     def run(self) -> None:
-        """Until it is ended from outside; never by what a broker does."""
+        """Until it is ended from outside, or its streams are closed; never by what a broker does."""
         while True:
             self._wake.clear()
             try:
@@ -137,6 +138,8 @@ class Fetcher:
             except LinkLost as e:
                 self._give_up(list(self.cursors.values()), str(e))
                 self._wake.wait(timeout=IDLE_S)
+            except Closed:
+                return  # the connector is shut down, and an answer came all the same
 
     def _give_up(self, cursors: list[Cursor], why: str) -> None:
         for cursor in cursors:
