@@ -16,6 +16,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kafkawire.v08 import znodes
 
 EVERY_S = 0.05
+BACK_S = 0.2
 
 
 class Sample(NamedTuple):
@@ -103,17 +104,29 @@ class OwnerLog:
         return worst
 
     def handed_out_by_others(self, consumer_id: str, handed: Iterable[tuple[float, int, int]]) -> list[str]:
-        """What a member was handed out of partitions that it owned neither in the sample before nor in the one after:
-        others may have owned them."""
+        """What a member was handed out of partitions that it owned neither in the sample before nor in the one after,
+        nor in the one that was being taken: others may have owned them.
+
+        Where nobody is seen to own it, what was seen up to BACK_S before and after counts too: an original that gives
+        away what it had deletes owner nodes by their path, ours too, and ours comes back at once.
+        """
         ended = [sample.ended for sample in self.samples]
         began = [sample.began for sample in self.samples]
         wrong = []
         for at, partition, offset in handed:
             before, after = bisect_right(ended, at) - 1, bisect_left(began, at)
-            around = [self.samples[i].owners.get(partition, "") for i in (before, after) if 0 <= i < len(ended)]
-            if len(around) == 2 and not any(owner.startswith(f"{consumer_id}-") for owner in around):
+            if before < 0 or after >= len(ended):
+                continue
+            around = seen = self._owners(partition, before, after)
+            if not any(around):
+                first, last = bisect_left(began, at - BACK_S), bisect_right(ended, at + BACK_S) - 1
+                seen = around + self._owners(partition, first, last)
+            if not any(owner.startswith(f"{consumer_id}-") for owner in seen):
                 wrong.append(f"{partition}@{offset} at {at:.3f}, owned by {around}")
         return wrong
+
+    def _owners(self, partition: int, first: int, last: int) -> list[str]:
+        return [sample.owners.get(partition, "") for sample in self.samples[first : last + 1]]
 
     def offsets_that_went_back(self, ours: Callable[[str], bool]) -> list[str]:
         """Commits that lowered a position while one of ours owned the partition before and after."""
