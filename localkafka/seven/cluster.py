@@ -70,6 +70,7 @@ class Cluster07:
         alone = "/kafka" if self._owns_server else f"/seven-{uuid.uuid4().hex[:8]}"
         self._chroot = alone if chroot is None else chroot
         self._clients: list[KazooClient] = []
+        self._registered: set[tuple[str, int]] = set()  # topics that a broker was seen to have registered
         self.nodes: list[Node07] = [
             make(
                 self.folder / f"broker-{broker}",
@@ -152,7 +153,18 @@ class Cluster07:
                 timeout_s,
                 lambda: f"{topic}/{broker}-{partition} to end at {end}, not {link.offsets(topic, partition)[0]}",
             )
+        self._wait_registered(topic, broker, timeout_s)
         return end
+
+    def _wait_registered(self, topic: str, broker: int, timeout_s: float) -> None:
+        """A broker registers a topic some time after its first set: until ZooKeeper has it, once for each of them."""
+        if (topic, broker) not in self._registered:
+            wait_until(
+                lambda: broker in {p.broker for p in self.partitions(topic)},
+                timeout_s,
+                lambda: f"broker {broker} to register {topic}, have {self.partitions(topic)}",
+            )
+            self._registered.add((topic, broker))
 
     def read(self, topic: str, broker: int, partition: int, position: int | None = None) -> list[Row]:
         """Every message of (broker, partition) from a position (None: the oldest) to the flushed end."""
