@@ -10,6 +10,10 @@ class Undeliverable(WireError):
     """The target can never store this; sending it again would not help."""
 
 
+class Doubtful(Undeliverable):
+    """Whether it is stored is not known, and it must not be stored twice."""
+
+
 class TooLarge(Undeliverable):
     """One message that its target refuses for its size (bytes of its entry)."""
 

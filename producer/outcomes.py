@@ -11,65 +11,20 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Protocol, runtime_checkable
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, error_info
 from kafkawire.model import Broker, TopicPartition
 from producer.batches import Batches
-from producer.errors import TooLarge, Undeliverable
+from producer.errors import Doubtful, TooLarge, Undeliverable
 from producer.pieces import Batch, Item, Piece, before, position, split_into
+from producer.tickets import Counting, Once, Placing, Skipping
 from producer.troubles import Troubles, away, why_waiting
 from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes
 
 TOO_LARGE = 10  # MessageSizeTooLarge
 DOUBTFUL = frozenset({-1, 7, 20})  # unknown, time-out, too few replicas after the append: it may be stored
 NEVER = frozenset({17, 29})  # metadata errors of a topic that waiting does not cure
-
-
-@runtime_checkable
-class Skipping(Protocol):
-    """A ticket that goes on without a message that is too large: it hears of each, and of the rest as usual."""
-
-    def skipped(self, reason: Exception) -> None: ...
-
-
-@runtime_checkable
-class Counting(Protocol):
-    """A ticket that hears of its messages as they are stored, in order; done() or failed() comes after."""
-
-    def stored(self, count: int, offset: int | None, sure: bool) -> None:
-        """The next `count` messages; offset: of the first of them, None where the broker did not say.
-
-        Not sure: they were sent, and nobody acknowledges them.
-        """
-        ...
-
-
-@runtime_checkable
-class Placing(Protocol):
-    """A ticket that hears where its messages were stored; done() or failed() comes after."""
-
-    def placed(self, count: int, offset: int | None, exact: bool) -> None:
-        """The next messages.  offset: of the first of them, or less; None where the broker did not say.
-
-        exact: it is just that; not where a wrapper stands before it in the same request, which may hold more messages
-        than are counted.
-        """
-        ...
-
-
-class Doubtful(Undeliverable):
-    """Whether it is stored is not known, and it must not be stored twice."""
-
-
-@runtime_checkable
-class Once(Protocol):
-    """A ticket whose part, where once is true, fails by Doubtful rather than to be sent again and perhaps stored
-    twice."""
-
-    @property
-    def once(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
