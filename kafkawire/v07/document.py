@@ -15,7 +15,8 @@ from kafkawire.errors import CorruptMessage, LocalError, RemoteError
 from kafkawire.model import MessageSet, Run
 from kafkawire.primitives import INT16, INT32, INT64, Reader
 from kafkawire.v07.layout import CODEC, HEAD, HEADS, LOG_OVERHEAD, LOWEST
-from kafkawire.v07.messages import Wrapper, message_set, wrapper
+from kafkawire.v07.messages import message_set
+from kafkawire.v07.wrappers import OPEN_LIMIT, Wrapper, opened, wrapper
 
 ERROR_NAMES = {-1: "Unknown", 1: "OffsetOutOfRange", 2: "InvalidMessage", 3: "WrongPartition", 4: "InvalidFetchSize"}
 PRODUCE, FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS = range(5)
@@ -128,10 +129,12 @@ def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Documen
     try:
         for run in found.runs:
             if run.codec:
-                outer = _wrapper(wrapper(data, run.begin, run.end, offset=start + run.begin), run)
+                wrapped = wrapper(data, run.begin, run.end, offset=start + run.begin)
+                outer = _wrapper(wrapped, run)
                 wrappers.append(outer)
                 before = len(messages)
                 messages.extend(_inner(whole, run))
+                outer |= _ignored_tail(wrapped)
                 if len(found.runs) > 1:
                     holds = {"messages": len(messages) - before, "from": before}
                     outer |= {"position": run.begin, "holds": holds}
@@ -175,3 +178,9 @@ def _wrapper(outer: Wrapper, run: Run) -> Document:
     if outer.codec == SNAPPY:
         out["framing"] = "xerial" if is_xerial(outer.value) else "raw"
     return out
+
+
+def _ignored_tail(outer: Wrapper) -> Document:
+    """How many of the bytes it opens to are those of a cut last entry, where there are any."""
+    data, found = opened(outer, 1, [OPEN_LIMIT])
+    return {"ignored_tail_bytes": len(data) - found.end} if found.end < len(data) else {}

@@ -1,7 +1,7 @@
 """Entries of 0.7 that have a codec: read as an entry, and opened.  The layout is that of messages.py.
 
-A wrapper's payload, opened, is again a set: complete entries only, of either format, wrappers among them to a fixed
-depth.
+A wrapper's payload, opened, is again a set: entries of either format, wrappers among them to a fixed depth.  The last
+one may be cut: brokers take such a wrapper, and what is cut is nobody's message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkawire.compression import GZIP, SNAPPY
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.model import Scan
 from kafkawire.primitives import Bytes
-from kafkawire.v07.layout import CODEC, ENTRY_OVERHEAD, MAGIC_1
+from kafkawire.v07.layout import CODEC, ENTRY_OVERHEAD, LENGTH, LOG_OVERHEAD, MAGIC_1
 from kafkawire.v07.scanning import scan
 
 OPEN_LIMIT = 128 << 20  # bytes one top-level wrapper may open to, those nested in it included
@@ -49,7 +49,7 @@ def wrapper(buffer: Bytes, begin: int, end: int, check_crcs: bool = True, offset
 
 
 def opened(outer: Wrapper, depth: int, left: list[int]) -> tuple[bytes, Scan]:
-    """A wrapper's payload decompressed, and its entries found: all complete.
+    """A wrapper's payload decompressed, and its complete entries found; what follows them is a cut one, if anything.
 
     left: bytes that may still be opened, counted down here.  Raises CorruptMessage with a position in the opened bytes,
     or RemoteError for what does not decompress.
@@ -61,8 +61,19 @@ def opened(outer: Wrapper, depth: int, left: list[int]) -> tuple[bytes, Scan]:
     data = compression.decompress(outer.codec, outer.value, left[0])
     left[0] -= len(data)
     found = scan(data, 0)
-    if found.damage:
-        raise found.damage
-    if found.end != len(data):
-        raise CorruptMessage(f"cut {len(data) - found.end} bytes after its beginning", found.end)
+    if found.end < len(data):
+        _check_tail(data, found)
     return data, found
+
+
+def _check_tail(data: bytes, found: Scan) -> None:
+    """Raises CorruptMessage for what follows the complete entries, unless the original's iterator ends there, too.
+
+    It ends at a length that is cut, and at one beyond the bytes there are, whatever the magic behind it says; but not
+    at one beyond the bytes in front of all (ByteBufferMessageSet.internalIterator of 0.7.2).
+    """
+    at, left = found.end, len(data) - found.end
+    if left < LOG_OVERHEAD or (at and LOG_OVERHEAD + LENGTH.unpack_from(data, at)[0] > left):
+        return
+    damage = found.damage or CorruptMessage(f"cut {left} bytes after its beginning", at)
+    raise type(damage)(damage.why, at)  # nothing in here has a position in the log

@@ -150,7 +150,7 @@ def _same_crc(fields: Fields, payload: bytes) -> None:
 
 def _wrapper(fields: Fields, rows: list[Row]) -> bytes:
     """Compressed anew: its checksum and its size are what they become."""
-    fields.drop("crc32", "entry_bytes", "framing")
+    fields.drop("crc32", "entry_bytes", "framing", "ignored_tail_bytes")
     magic, codec = fields.integer("magic", 1), fields.codec("codec")
     attributes = fields.integer("attributes", codec)
     if magic != 1:

@@ -132,6 +132,28 @@ def test_both_forms_stop_at_the_same_damage(
     agree(compiled, bytes(data), 70)
 
 
+@settings(max_examples=60, deadline=None)
+@given(groups=GROUPS, cut=st.integers(0, 100), flip=st.integers(0, 1 << 20), codec=st.sampled_from([1, 2]))
+def test_a_wrapper_is_read_as_the_set_inside_is(
+    compiled: Kernels, groups: list[tuple[list[bytes], tuple[int, int]]], cut: int, flip: int, codec: int
+) -> None:
+    """Wherever that one is cut, unless nothing of it is whole; and whatever is damaged in it, all forms agree."""
+    inner = built(groups, 0)[0]
+    inner = inner[: max(0, len(inner) - cut)]
+    alone = [value for _, value in by_messages(message_set("t", ID, 0, memoryview(inner), None)[0], True)[0][0]]
+    data = wrapped(inner, codec) + entry(b"behind")
+    agree(compiled, data, 70)
+    rows, damage = by_messages(message_set("t", ID, 70, memoryview(data), None)[0], True)[0]
+    if alone or len(inner) < 4 or b"".join(value for values, _ in groups for value in values) == b"":
+        assert ([value for _, value in rows], damage) == ([*alone, b"behind"], None)
+    else:
+        assert damage is not None
+    if inner:
+        at, bit = flip % (8 * len(inner)) // 8, flip % 8
+        inner = inner[:at] + bytes([inner[at] ^ 1 << bit]) + inner[at + 1 :]
+        agree(compiled, wrapped(inner, codec) + entry(b"behind"), 70)
+
+
 @settings(max_examples=40, deadline=None)
 @given(groups=GROUPS, draw=st.data())
 def test_both_forms_begin_at_the_same_entry(

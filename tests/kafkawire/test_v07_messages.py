@@ -234,17 +234,58 @@ def test_a_wrapper_that_does_not_open_is_damage(codec: int) -> None:
             read(entry(payload, attributes=codec))
 
 
+def size(length: int) -> bytes:
+    return struct.pack(">i", length)
+
+
+WHOLE, CUT = entry(b"whole"), entry(b"cut")[:-1]
+LEFT_OUT = {  # what is inside, and what is read of it
+    "in its length": (WHOLE + b"\0\0", [b"whole"]),
+    "behind its length": (WHOLE + size(9), [b"whole"]),
+    "in its payload": (WHOLE + CUT, [b"whole"]),
+    "far beyond the end": (WHOLE + size(0x7FFFFFFF) + bytes(20), [b"whole"]),
+    "too short and cut": (WHOLE + size(3) + bytes(2), [b"whole"]),
+    "of no magic and cut": (WHOLE + size(50) + b"\x09" + bytes(20), [b"whole"]),
+    "of magic 1, too short, and cut": (WHOLE + size(5) + b"\1\0\0\0", [b"whole"]),
+    "nothing before it": (b"\0\0\0", []),
+    "an empty wrapper before it": (wrapped(b"") + CUT, []),
+    "a wrapper that is cut itself": (WHOLE + wrapped(WHOLE)[:-1], [b"whole"]),
+    "in a wrapper inside": (wrapped(WHOLE + CUT) + WHOLE, [b"whole", b"whole"]),
+    "in both": (WHOLE + wrapped(WHOLE + b"\0") + CUT, [b"whole", b"whole"]),
+}
+
+
+@pytest.mark.parametrize("codec", [1, 2])
+@pytest.mark.parametrize(("inner", "values"), LEFT_OUT.values(), ids=list(LEFT_OUT))
+def test_a_cut_entry_at_the_end_of_a_wrapper_is_left_out(inner: bytes, values: list[bytes], codec: int) -> None:
+    outer, behind = wrapped(inner, codec), entry(b"behind")
+    at, after = 700 + len(outer), 700 + len(outer) + len(behind)
+    moved = [700] * len(values[:-1]) + [at] * len(values[-1:])
+    expected = [(700, value, resume) for value, resume in zip(values, moved, strict=True)]
+    assert brief(read(outer + behind, 700)) == [*expected, (at, b"behind", after)]
+    assert brief(read(outer + behind, 700, check_crcs=False)) == [*expected, (at, b"behind", after)]
+    assert check(outer) is None
+
+
 @pytest.mark.parametrize(
     ("inner", "says"),
     [
-        (entry(b"whole") + entry(b"cut")[:-1], "cut 12 bytes after its beginning"),
-        (entry(b"x", magic=3), "unknown magic 3"),
-        (struct.pack(">i", -5) + bytes(9), "impossible length -5"),
+        (CUT, "entry at byte 0: cut 12 bytes after its beginning"),
+        (size(9), "entry at byte 0: cut 4 bytes after its beginning"),
+        (size(3) + bytes(1), "entry at byte 0: impossible length 3"),
+        (WHOLE + wrapped(CUT), "entry at byte 0: cut 12 bytes after its beginning"),
+        (WHOLE + size(0), "entry at byte 15: impossible length 0"),
+        (WHOLE + size(3) + bytes(3), "entry at byte 15: impossible length 3"),
+        (WHOLE + size(5) + b"\1" + bytes(4), "entry at byte 15: impossible length 5 for magic 1"),
+        (WHOLE + size(-5) + bytes(9), "entry at byte 15: impossible length -5"),
+        (WHOLE + entry(b"x", magic=3) + CUT, "entry at byte 15: unknown magic 3"),
+        (WHOLE + entry(b"x", crc=4) + CUT, "entry at byte 15: crc mismatch"),
     ],
 )
-def test_what_a_wrapper_holds_is_whole_entries(inner: bytes, says: str) -> None:
-    with pytest.raises(CorruptMessage, match=says):
-        read(wrapped(inner))
+def test_anything_else_inside_a_wrapper_that_the_original_throws_for_is_damage(inner: bytes, says: str) -> None:
+    for codec in (1, 2):
+        with pytest.raises(CorruptMessage, match=says):
+            read(wrapped(inner, codec) + WHOLE)
 
 
 def test_codec_3_is_not_the_lz4_of_later_releases() -> None:
@@ -457,6 +498,14 @@ def test_a_wrapper_is_opened_and_its_first_half_moves_nothing(codec: int) -> Non
     assert split(alone) == [alone]
     with pytest.raises(CorruptMessage):
         split(part(entry(b"no", attributes=codec), codec, 1, None))
+
+
+def test_halves_of_a_wrapper_are_without_what_is_cut_in_it() -> None:
+    first, second = split(part(wrapped(WHOLE + entry(b"second") + CUT), 1, 2, 777))
+    assert [read(bytes(half.entries))[0].value for half in (first, second)] == [b"whole", b"second"]
+    assert [half.count for half in (first, second)] == [1, 1]
+    alone = part(wrapped(WHOLE + CUT), 1, 1, 777)
+    assert split(alone) == [alone]
 
 
 def test_overheads_are_by_format() -> None:
