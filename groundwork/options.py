@@ -61,12 +61,14 @@ class Options:
     JVM_CLASSES   class names of the original and what we have for them (for options of kind CLASS)
     NEWER         keys of the JVM's newer client and what takes their place here; one that is also a key of ours is
                   refused beside others of them, where it would not mean what its writer thinks
+    PREFIX        what `{prefix}` is in keys and meanings of options that come from a base several classes share
     """
 
     __slots__ = ("_given", "_warnings")
     JVM_ONLY: ClassVar[Mapping[str, str]] = {}
     JVM_CLASSES: ClassVar[Mapping[str, str]] = {}
     NEWER: ClassVar[Mapping[str, str]] = {}
+    PREFIX: ClassVar[str] = ""
 
     def problems(self) -> Iterable[str]:
         """What is wrong between options that are each right: sentences without the file's name."""
@@ -85,6 +87,7 @@ def option(
     least: float | None = None,
     secret: bool = False,
     instead: str = "",
+    behind: str = "",
 ) -> Any:
     """A field of an Options class.
 
@@ -96,9 +99,10 @@ def option(
     least     the smallest number allowed
     secret    its value is masked wherever it is printed; kind makes a Secret of it
     instead   a key that takes its place: where that one is given, a required option has its default
+    behind    the key behind which the reference lists it, when not in the order of the fields
     """
     olds = (old,) if isinstance(old, str) else tuple(old or ())
-    spec = Option(key, meaning, unit, olds, kind, tuple(choices or ()), required, least, secret, instead)
+    spec = Option(key, meaning, unit, olds, kind, tuple(choices or ()), required, least, secret, instead, behind)
     if required and not instead:
         return dataclasses.field(kw_only=True, metadata={"option": spec})
     if isinstance(default, (dict, list)):
@@ -133,8 +137,11 @@ def given(instance: Options) -> frozenset[str]:
 
 
 def specs(cls: type[Options]) -> dict[str, Option]:
-    """The options of a class by field name."""
-    return {f.name: f.metadata["option"] for f in dataclasses.fields(cls) if "option" in f.metadata}  # type: ignore[arg-type]
+    """The options of a class by field name, in the order in which they are listed."""
+    fields = (f for f in dataclasses.fields(cls) if "option" in f.metadata)  # type: ignore[arg-type]
+    found = {f.name: f.metadata["option"].under(cls.PREFIX) for f in fields}
+    place = {spec.key: n for n, spec in enumerate(found.values())}
+    return dict(sorted(found.items(), key=lambda one: (place[one[1].behind or one[1].key], bool(one[1].behind))))
 
 
 class _Reading:
@@ -255,16 +262,16 @@ def reference(cls: type[Options], heading: str = "###", older: str | None = "0.7
     names = ["option", *([older] if older is not None else []), "default", "unit", "meaning"]
     lines = [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
     sections: list[str] = []
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        spec: Option = field.metadata["option"]
-        section = _section_of(without_none(hints[field.name])[0])
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for name, spec in specs(cls).items():
+        section = _section_of(without_none(hints[name])[0])
         if section is not None:
             below = reference(section, heading + "#", older)
             sections.append(f"{heading} `{spec.key}`\n\n{spec.meaning}\n\n{below}")
             continue
         meaning = spec.meaning + (f" ({', '.join(str(c) for c in spec.choices)})" if spec.choices else "")
         others = [" ".join(f"`{old}`" for old in spec.old)] if older is not None else []
-        cells = [f"`{spec.key}`", *others, _default(spec, field), spec.unit, meaning]
+        cells = [f"`{spec.key}`", *others, _default(spec, fields[name]), spec.unit, meaning]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     table = "\n".join(lines) + "\n" if len(lines) > 2 else ""
     return "\n".join(part for part in (table, *sections) if part)

@@ -11,7 +11,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Kind = Callable[[object], Any]
@@ -36,6 +36,12 @@ class Option:
     least: float | None
     secret: bool = False
     instead: str = ""
+    behind: str = ""
+
+    def under(self, prefix: str) -> Option:
+        """The same with `{prefix}` filled in."""
+        key, meaning, behind = (text.replace("{prefix}", prefix) for text in (self.key, self.meaning, self.behind))
+        return replace(self, key=key, meaning=meaning, behind=behind)
 
     def show(self, value: object) -> str:
         """A value of it, as an error message may quote it."""

@@ -11,7 +11,7 @@ Knows no ZooKeeper client: options that say it are in groundwork.zkoptions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,13 +102,3 @@ def identity(raw: object) -> Secret:
     if scheme != "digest" or not user or not password:
         raise ValueError("digest:USER:PASSWORD")
     return Secret(f"{scheme}:{who}")
-
-
-def tls_problems(
-    options: str, enabled: bool, ca: str | None, certificate: str | None, key: str | None
-) -> Iterator[str]:
-    """What is wrong between options of TLS, whose names begin with `options`: sentences without the file's name."""
-    if not enabled and any((ca, certificate, key)):
-        yield f"files of '{options}' are given, but '{options}.client.enable' is false: nothing would be TLS"
-    if key is not None and certificate is None:
-        yield f"'{options}.key.location' needs '{options}.certificate.location'"

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from groundwork.named import NotLoaded, load_named
-from groundwork.options import Options, Secret, option
+from groundwork.options import Options, option
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from mirrormaker.placing import Numbering, numbering
 from producer.config import ProducerConfig, brokers, release
-from zkconsumer import accessoptions
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 
@@ -62,7 +61,7 @@ class Source(ConsumerConfig):
 class Target(ProducerConfig):
     """The target cluster: the producer's options, and what the mirror has to know besides."""
 
-    ZOOKEEPER: ClassVar = "target.zookeeper"
+    PREFIX: ClassVar = "target.zookeeper"
 
     brokers: tuple[tuple[str, int], ...] = option(
         "metadata.broker.list", (), "brokers that are asked for all others: host:port,…; not for 0.7: they do not tell",
@@ -74,13 +73,6 @@ class Target(ProducerConfig):
         "host:port,host:port/chroot; missing topics are created through it (0.8, 0.9); for 0.7 it tells all there is",
     )
     # No target.zookeeper.set.acl: the brokers must be able to write below a topic that the mirror creates.
-    zookeeper_auth: Secret | None = accessoptions.auth("target.zookeeper", "it")  # noqa: RUF009  # a Secret never changes
-    zookeeper_ssl: bool = option("target.zookeeper.ssl.client.enable", False, "connections to it are TLS")
-    zookeeper_ssl_ca: str | None = accessoptions.ca("target.zookeeper")
-    zookeeper_ssl_certificate: str | None = accessoptions.certificate("target.zookeeper")
-    zookeeper_ssl_key: str | None = accessoptions.key("target.zookeeper")
-    zookeeper_ssl_key_password: Secret | None = accessoptions.key_password("target.zookeeper")  # noqa: RUF009  # a Secret never changes
-    zookeeper_ssl_verify: bool = accessoptions.verify("target.zookeeper")
     version: str = option("target.version", "0.8.2", "Kafka release of the brokers", kind=release)
     message_max_bytes: int = option(
         "target.message.max.bytes",

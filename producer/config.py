@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from groundwork import zkoptions
-from groundwork.options import CLASS, Options, Secret, given, option
-from groundwork.zkaccess import Access, tls_problems
+from groundwork.options import CLASS, given, option
+from groundwork.zkoptions import AccessOptions, access_problems
 from kafkawire.cluster.fixed import parse_addresses, parse_brokers
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect, dialect
@@ -77,7 +76,7 @@ def properties_of(raw: object) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerConfig(Options):
+class ProducerConfig(AccessOptions):
     JVM_ONLY: ClassVar = {
         "send.buffer.bytes": "the operating system sizes socket buffers",
         "buffer.size": "the operating system sizes socket buffers",
@@ -94,8 +93,6 @@ class ProducerConfig(Options):
         "kafka.serializer.NullEncoder": "producer.encoders:as_null",
         "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "producer.partitioners:murmur2_partitioner",
     }
-
-    ZOOKEEPER: ClassVar = "zookeeper"  # how the options of who we are there begin
 
     NEWER: ClassVar = {
         "bootstrap.servers": "metadata.broker.list",
@@ -135,13 +132,6 @@ class ProducerConfig(Options):
         "zookeeper.connection.timeout.ms", 6000, "how long it may take to answer at first", "ms",
         old="zk.connectiontimeout.ms", least=1,
     )  # fmt: skip
-    zookeeper_auth: Secret | None = zkoptions.auth("zookeeper", "it")  # noqa: RUF009  # a Secret never changes
-    zookeeper_ssl: bool = option("zookeeper.ssl.client.enable", False, "connections to it are TLS")
-    zookeeper_ssl_ca: str | None = zkoptions.ca("zookeeper")
-    zookeeper_ssl_certificate: str | None = zkoptions.certificate("zookeeper")
-    zookeeper_ssl_key: str | None = zkoptions.key("zookeeper")
-    zookeeper_ssl_key_password: Secret | None = zkoptions.key_password("zookeeper")  # noqa: RUF009  # a Secret never changes
-    zookeeper_ssl_verify: bool = zkoptions.verify("zookeeper")
     acks: int = option(
         "request.required.acks", -1,
         "-1: all in-sync replicas have it; 1: the leader has it; 0: nobody says (the JVM's default)",
@@ -279,24 +269,12 @@ class ProducerConfig(Options):
             )
 
     @property
-    def access(self) -> Access:
-        """How a session shows itself to that ZooKeeper."""
-        return zkoptions.access_of(self, self.ZOOKEEPER)
-
-    @property
     def zookeeper_given(self) -> str:
         """The ZooKeeper that access is for; empty: none."""
         return self.zookeeper_connect
 
-    def _access_problems(self) -> Iterable[str]:
-        prefix = self.ZOOKEEPER
-        files = (self.zookeeper_ssl_ca, self.zookeeper_ssl_certificate, self.zookeeper_ssl_key)
-        yield from tls_problems(f"{prefix}.ssl", self.zookeeper_ssl, *files)
-        if not self.zookeeper_given and (self.zookeeper_auth is not None or self.zookeeper_ssl):
-            yield f"'{prefix}.auth' and '.ssl' say how '{prefix}.connect' is reached, which is not given"
-
     def problems(self) -> Iterable[str]:
-        yield from self._access_problems()
+        yield from access_problems(self, self.zookeeper_given)
         if self.brokers and self.zookeeper_connect:
             yield (
                 "'metadata.broker.list' and 'zookeeper.connect' are two ways to find the brokers, and both are given: "

@@ -24,7 +24,6 @@ from kazoo.retry import KazooRetry
 
 from groundwork.tls import TlsUnusable, plain_tls
 from groundwork.zkaccess import OPEN, Access, Tls
-from groundwork.zkoptions import AccessFields, access_of
 from kafkawire.cluster.zookeeper import read_brokers
 from kafkawire.v08 import znodes
 from sparkpipeline.errors import OptionRefused, Refused, Unreachable
@@ -40,9 +39,11 @@ CONNECT = "zookeeper.connect"
 RECONNECT_MAX_S = 1.0
 
 
-class ZooKeeperFields(AccessFields, Protocol):
-    """The fields of an option class that say which ZooKeeper, and as whom."""
+class ZooKeeperFields(Protocol):
+    """What an option class says of its ZooKeeper: which, and who we are there."""
 
+    @property
+    def access(self) -> Access: ...
     @property
     def zookeeper_connect(self) -> str | None: ...
     @property
@@ -53,7 +54,7 @@ class ZooKeeperFields(AccessFields, Protocol):
 def zookeeper_of(options: ZooKeeperFields) -> Iterator[KazooClient]:
     """The client that options describe; zookeeper.connect is given.  Raises as zookeeper()."""
     connect, timeout_s = options.zookeeper_connect or "", options.zookeeper_timeout_ms / 1000
-    with zookeeper(connect, access_of(options, "zookeeper"), timeout_s) as zk:
+    with zookeeper(connect, options.access, timeout_s) as zk:
         yield zk
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from groundwork.options import Options, Secret, option
+from groundwork.options import option
+from groundwork.zkaccess import Access
+from groundwork.zkoptions import AccessOptions, access_of
 from kafkawire.model import Broker, TopicPartition
-from zkconsumer import accessoptions
 from zkconsumer import optionkinds as kinds
-from zkconsumer.session.access import Access
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterOptions(Options):
+class ClusterOptions(AccessOptions):
     """Group, cluster, session; what goes on in them is in zkconsumer.config."""
 
     group_id: str = option("group.id", "", "the consumer group", old="groupid", kind=kinds.name, required=True)
@@ -87,18 +87,12 @@ class ClusterOptions(Options):
         old="zk.connectiontimeout.ms",
         kind=kinds.ms,
     )
-    zookeeper_auth: Secret | None = accessoptions.auth("zookeeper", "ZooKeeper")  # noqa: RUF009  # a Secret never changes
     zookeeper_set_acl: bool = option(
         "zookeeper.set.acl",
         False,
         "nodes we create are written by that identity only, and read by all; for groups all of whose members have it",
+        behind="zookeeper.connect",
     )
-    zookeeper_ssl: bool = option("zookeeper.ssl.client.enable", False, "connections to ZooKeeper are TLS")
-    zookeeper_ssl_ca: str | None = accessoptions.ca("zookeeper")
-    zookeeper_ssl_certificate: str | None = accessoptions.certificate("zookeeper")
-    zookeeper_ssl_key: str | None = accessoptions.key("zookeeper")
-    zookeeper_ssl_key_password: Secret | None = accessoptions.key_password("zookeeper")  # noqa: RUF009  # a Secret never changes
-    zookeeper_ssl_verify: bool = accessoptions.verify("zookeeper")
 
     @property
     def connect_timeout_ms(self) -> int:
@@ -107,7 +101,7 @@ class ClusterOptions(Options):
     @property
     def access(self) -> Access:
         """How a session shows itself to ZooKeeper."""
-        return accessoptions.access_of(self, "zookeeper", self.zookeeper_set_acl)
+        return access_of(self, self.zookeeper_set_acl)
 
     @property
     def client_name(self) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from groundwork.options import given
+from groundwork.zkoptions import access_problems
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import BrokerPartition, TopicPartition
-from zkconsumer.session.access import tls_problems
 
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
@@ -176,13 +176,7 @@ def _of_group(config: ConsumerConfig) -> Iterator[str]:
         )
     if config.zookeeper_set_acl and config.zookeeper_auth is None:
         yield "'zookeeper.set.acl' needs 'zookeeper.auth': there is no identity to close the nodes for"
-    yield from tls_problems(
-        "zookeeper.ssl",
-        config.zookeeper_ssl,
-        config.zookeeper_ssl_ca,
-        config.zookeeper_ssl_certificate,
-        config.zookeeper_ssl_key,
-    )
+    yield from access_problems(config, config.zookeeper_connect)
 
 
 def without_effect(config: ConsumerConfig) -> Iterator[str]:

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from groundwork import zkoptions
-from groundwork.options import Options, Secret, option
+from groundwork.options import option
+from groundwork.zkoptions import AccessOptions, access_problems
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
@@ -29,7 +29,7 @@ Storage = Literal["zookeeper", "kafka", "dual"]
 
 
 @dataclass(frozen=True, slots=True)
-class LoadConfig(Options):
+class LoadConfig(AccessOptions):
     """What one load job is told.  Make it with sparkpipeline.load.config.read_config, or in code by keywords."""
 
     # ---- where it loads to
@@ -63,13 +63,6 @@ class LoadConfig(Options):
     zookeeper_timeout_ms: int = option(
         "zookeeper.session.timeout.ms", 10000, "how long ZooKeeper may be silent", "ms", least=100
     )
-    zookeeper_auth: Secret | None = zkoptions.auth("zookeeper", "ZooKeeper")  # noqa: RUF009  # a Secret never changes
-    zookeeper_ssl: bool = option("zookeeper.ssl.client.enable", False, "connections to ZooKeeper are TLS")
-    zookeeper_ssl_ca: str | None = zkoptions.ca("zookeeper")
-    zookeeper_ssl_certificate: str | None = zkoptions.certificate("zookeeper")
-    zookeeper_ssl_key: str | None = zkoptions.key("zookeeper")
-    zookeeper_ssl_key_password: Secret | None = zkoptions.key_password("zookeeper")  # noqa: RUF009  # a Secret never changes
-    zookeeper_ssl_verify: bool = zkoptions.verify("zookeeper")
     protocol: str = option(
         "protocol", "auto", "what the brokers speak: auto asks one; else 0.8, 0.9, 0.10 or a release such as 0.8.2;"
         " 0.7 must be said, and needs zookeeper.connect",
@@ -188,7 +181,7 @@ class LoadConfig(Options):
 
     def problems(self) -> Iterable[str]:
         """What is wrong between options that are each right."""
-        yield from zkoptions.access_problems(self, "zookeeper", self.zookeeper_connect)
+        yield from access_problems(self, self.zookeeper_connect)
         if self.spoken is not None:
             yield from self._problems_of(self.spoken)
         if not self.bootstrap and self.zookeeper_connect is None:

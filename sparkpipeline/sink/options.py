@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from groundwork import zkoptions
-from groundwork.options import OptionError, Options, Secret, load, option, warnings_of
+from groundwork.options import OptionError, load, option, warnings_of
+from groundwork.zkoptions import AccessOptions, access_problems
 from kafkawire.compression import CODECS
 from kafkawire.dialects import dialect
 from producer.config import ProducerConfig, brokers, codec
@@ -90,7 +90,7 @@ def partitioner(raw: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkOptions(Options):
+class SinkOptions(AccessOptions):
     """What a query writes with.  Make it with SinkOptions.of."""
 
     JVM_ONLY: ClassVar[Mapping[str, str]] = WITHOUT_EFFECT
@@ -107,13 +107,6 @@ class SinkOptions(Options):
     zookeeper_timeout_ms: int = option(
         "zookeeper.session.timeout.ms", 10000, "how long ZooKeeper may take to answer", "ms", least=100
     )
-    zookeeper_auth: Secret | None = zkoptions.auth("zookeeper", "ZooKeeper")  # noqa: RUF009  # a Secret never changes
-    zookeeper_ssl: bool = option("zookeeper.ssl.client.enable", False, "connections to ZooKeeper are TLS")
-    zookeeper_ssl_ca: str | None = zkoptions.ca("zookeeper")
-    zookeeper_ssl_certificate: str | None = zkoptions.certificate("zookeeper")
-    zookeeper_ssl_key: str | None = zkoptions.key("zookeeper")
-    zookeeper_ssl_key_password: Secret | None = zkoptions.key_password("zookeeper")  # noqa: RUF009  # a Secret never changes
-    zookeeper_ssl_verify: bool = zkoptions.verify("zookeeper")
     protocol: str = option(
         "protocol", "auto", "what the brokers speak: auto asks one; 0.8, 0.9, 0.10 or a release such as 0.8.2.2 say it",
     )  # fmt: skip
@@ -194,7 +187,7 @@ class SinkOptions(Options):
             yield "option 'kafka.bootstrap.servers' is missing (or zookeeper.connect): where are the brokers?"
         if self.topic is not None and not self.topic.strip():
             yield "option 'topic' is empty"
-        yield from zkoptions.access_problems(self, "zookeeper", self.zookeeper_connect)
+        yield from access_problems(self, self.zookeeper_connect)
         if self.request_timeout_ms > MOST_INT:
             yield f"option 'kafka.request.timeout.ms' is {self.request_timeout_ms}: a request can carry {MOST_INT}"
 

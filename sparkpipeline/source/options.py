@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, cast
 
-from groundwork import zkoptions
-from groundwork.options import OptionError, Options, Secret, given, load, option, specs, warnings_of
+from groundwork.options import OptionError, given, load, option, specs, warnings_of
+from groundwork.zkoptions import AccessOptions, access_problems
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker
 from sparkpipeline.errors import OptionRefused
@@ -42,7 +42,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions(Options):
+class SourceOptions(AccessOptions):
     """What a query over topics is made from.  Make it with SourceOptions.of."""
 
     JVM_ONLY: ClassVar[Mapping[str, str]] = rules.WITHOUT_EFFECT
@@ -72,13 +72,6 @@ class SourceOptions(Options):
         old="kafka.zookeeper.session.timeout.ms",
         least=100,
     )
-    zookeeper_auth: Secret | None = zkoptions.auth("zookeeper", "ZooKeeper")  # noqa: RUF009  # a Secret never changes
-    zookeeper_ssl: bool = option("zookeeper.ssl.client.enable", False, "connections to ZooKeeper are TLS")
-    zookeeper_ssl_ca: str | None = zkoptions.ca("zookeeper")
-    zookeeper_ssl_certificate: str | None = zkoptions.certificate("zookeeper")
-    zookeeper_ssl_key: str | None = zkoptions.key("zookeeper")
-    zookeeper_ssl_key_password: Secret | None = zkoptions.key_password("zookeeper")  # noqa: RUF009  # a Secret never changes
-    zookeeper_ssl_verify: bool = zkoptions.verify("zookeeper")
     brokers: tuple[Broker, ...] = option(
         "kafka.broker.list",
         (),
@@ -293,7 +286,7 @@ class SourceOptions(Options):
 
     def problems(self) -> Iterable[str]:
         """Of ZooKeeper's options; the rest is told by optionrules, with the option that it is about."""
-        yield from zkoptions.access_problems(self, "zookeeper", self.zookeeper_connect)
+        yield from access_problems(self, self.zookeeper_connect)
 
     @property
     def for_tasks(self) -> SourceOptions:

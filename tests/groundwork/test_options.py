@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -224,6 +225,41 @@ def test_reference_has_a_row_an_option_and_a_table_a_section() -> None:
     assert "| `auto.offset.reset` |  | smallest |  | where to start (smallest, largest) |" in page
     assert "| `auto.commit.enable` | `autocommit.enable` | true |" in page
     assert "in front of names \\| or none" in page
+
+
+@dataclass(frozen=True, slots=True)
+class Reached(Options):
+    """A base that several classes share."""
+
+    secret: str = option("{prefix}.auth", "", "who we are at {prefix}.connect", behind="{prefix}.connect")
+
+
+@dataclass(frozen=True, slots=True)
+class There(Reached):
+    PREFIX: ClassVar[str] = "there"
+    first: str = option("first", "", "told first")
+    connect: str = option("there.connect", "", "where it is")
+    last: str = option("last", "", "told last")
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere(There):
+    PREFIX: ClassVar[str] = "elsewhere"
+    other: str = option("elsewhere.connect", "", "where it is instead")
+
+
+@pytest.mark.parametrize(
+    ("cls", "keys"),
+    [
+        (There, ["first", "there.connect", "there.auth", "last"]),
+        (Elsewhere, ["first", "there.connect", "last", "elsewhere.connect", "elsewhere.auth"]),
+    ],
+)
+def test_options_of_a_shared_base_have_each_classes_prefix_and_place(cls: type[Reached], keys: list[str]) -> None:
+    assert re.findall(r"(?m)^\| `([^`]+)`", reference(cls)) == keys
+    assert f"who we are at {cls.PREFIX}.connect" in reference(cls)
+    assert load(cls, {f"{cls.PREFIX}.auth": "me"}, "f.yaml").secret == "me"
+    assert problems(cls, {"{prefix}.auth": "me", "nowhere.auth": "me"})[1].endswith(f"mean '{cls.PREFIX}.auth'?")
 
 
 @dataclass(frozen=True, slots=True)

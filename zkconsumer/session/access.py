@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from groundwork.zkaccess import OPEN, Access, Tls, ZooKeeper, identity, tls_problems
+from groundwork.zkaccess import OPEN, Access, Tls, ZooKeeper, identity
 
-__all__ = ["OPEN", "OPEN_ACL", "Access", "Tls", "ZooKeeper", "identity", "tls_problems"]
+__all__ = ["OPEN", "OPEN_ACL", "Access", "Tls", "ZooKeeper", "identity"]
 
 OPEN_ACL = OPEN_ACL_UNSAFE
