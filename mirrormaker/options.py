@@ -8,10 +8,11 @@ from typing import ClassVar
 
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import Options, option
+from kafkawire import optionkinds
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from mirrormaker.placing import Numbering, numbering
-from producer.config import ProducerConfig, brokers, release
+from producer.config import ProducerConfig, brokers
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 
@@ -49,7 +50,7 @@ class Source(ConsumerConfig):
         "a mirror leaves nothing out: a damaged message parks its partition, and is tried again (parked.retry.ms)",
         choices=("park",),
     )
-    version: str = option("version", "0.8.2", "Kafka release of the brokers", kind=release)
+    version: str = option("version", "0.8.2", "Kafka release of the brokers", kind=optionkinds.release)
     broker_partitions: Numbering = option(  # noqa: RUF009  # a Numbering never changes
         "broker.partitions", Numbering(),
         "of a source of 0.7: partitions by broker, 0:2,1:3; the target's are then numbered, one broker after the other",
@@ -73,7 +74,7 @@ class Target(ProducerConfig):
         "host:port,host:port/chroot; missing topics are created through it (0.8, 0.9); for 0.7 it tells all there is",
     )
     # No target.zookeeper.set.acl: the brokers must be able to write below a topic that the mirror creates.
-    version: str = option("target.version", "0.8.2", "Kafka release of the brokers", kind=release)
+    version: str = option("target.version", "0.8.2", "Kafka release of the brokers", kind=optionkinds.release)
     message_max_bytes: int = option(
         "target.message.max.bytes",
         1000012,

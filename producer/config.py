@@ -8,10 +8,9 @@ from typing import ClassVar
 
 from groundwork.options import CLASS, given, option
 from groundwork.zkoptions import AccessOptions, access_problems
-from kafkawire.cluster.fixed import parse_addresses, parse_brokers
+from kafkawire import optionkinds
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect, dialect
-from kafkawire.errors import LocalError
 from kafkawire.model import Broker
 from producer.unkeyed import WAYS
 
@@ -33,13 +32,8 @@ class Addresses(tuple[tuple[str, int], ...]):
 
 def brokers(raw: object) -> tuple[tuple[str, int], ...]:
     """`host:port,…`, or 0.7's `id:host:port,…`: where a cluster is asked for its brokers."""
-    text = str(raw)
-    try:
-        if all(entry.count(":") == 2 and "[" not in entry for entry in text.split(",")):
-            return Addresses(parse_brokers(text).values())
-        return tuple(parse_addresses(text))
-    except LocalError as exc:
-        raise ValueError(f"host:port, several separated by commas ({exc})") from exc
+    numbered = all(entry.count(":") == 2 and "[" not in entry for entry in str(raw).split(","))
+    return Addresses(optionkinds.numbered_brokers(raw)) if numbered else optionkinds.brokers(raw)
 
 
 def codec(raw: object) -> str:
@@ -50,16 +44,6 @@ def codec(raw: object) -> str:
     if name not in CODECS:
         raise ValueError(f"one of {', '.join(CODECS)} (or its number)")
     return name
-
-
-def release(raw: object) -> str:
-    """An option that names a Kafka release, such as 0.8.2 (in YAML, 0.9 without quotes is a number, and will do)."""
-    text = str(raw).strip()
-    try:
-        dialect(text)
-    except LocalError as exc:
-        raise ValueError(f"a Kafka release: {exc}") from exc
-    return text
 
 
 def properties_of(raw: object) -> dict[str, str]:
@@ -224,7 +208,7 @@ class ProducerConfig(AccessOptions):
         "serializer.class", "producer.encoders:as_bytes", "function from a value to bytes", kind=CLASS
     )
     key_encoder: str = option("key.serializer.class", "", "the same for keys; none given: serializer.class", kind=CLASS)
-    version: str = option("kafka.version", "0.8.2", "Kafka release of the brokers", kind=release)
+    version: str = option("kafka.version", "0.8.2", "Kafka release of the brokers", kind=optionkinds.release)
 
     metrics_enable: bool = option(
         "metrics.enable", False, "show counts and sizes of this producer through prometheus-client's default registry"

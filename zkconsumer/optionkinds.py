@@ -8,12 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from groundwork.options import Secret
 from groundwork.optionvalues import filled
-from kafkawire.cluster.fixed import parse_addresses, parse_brokers
-from kafkawire.dialects import dialect
-from kafkawire.errors import LocalError
-from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
+from kafkawire import optionkinds
+from kafkawire.model import BrokerPartition, PartitionId, TopicPartition
 
 NAME = re.compile(r"[a-zA-Z0-9._-]+")  # kafka.common.Config of 0.8.2.2; an empty name would be no path
 
@@ -25,42 +22,15 @@ def name(raw: object) -> str:
 
 
 text = filled
+brokers = optionkinds.brokers
+numbered_brokers = optionkinds.numbered_brokers
+release = optionkinds.release
 
 
 def ms(raw: object) -> int:
     if isinstance(raw, bool) or not re.fullmatch(r"[0-9]{1,9}", str(raw).strip()) or int(str(raw)) < 1:
         raise ValueError("a whole number of ms, at least 1")
     return int(str(raw))
-
-
-def secret(raw: object) -> Secret:
-    return Secret(text(raw))
-
-
-def brokers(raw: object) -> tuple[tuple[str, int], ...]:
-    """`host:port,host:port`."""
-    try:
-        return tuple(parse_addresses(str(raw)))
-    except LocalError as exc:
-        raise ValueError(f"host:port, several separated by commas ({exc})") from exc
-
-
-def numbered_brokers(raw: object) -> tuple[Broker, ...]:
-    """`id:host:port,id:host:port`, 0.7's broker.list."""
-    try:
-        return tuple(parse_brokers(str(raw)).values())
-    except LocalError as exc:
-        raise ValueError(f"id:host:port, several separated by commas ({exc})") from exc
-
-
-def release(raw: object) -> str:
-    """A Kafka release, such as 0.8.2 (in YAML, 0.9 without quotes is a number, and will do)."""
-    said = str(raw).strip()
-    try:
-        dialect(said)
-    except LocalError as exc:
-        raise ValueError(f"a Kafka release: {exc}") from exc
-    return said
 
 
 PARTITIONS = "topics with their partitions: {orders: [0, 3], payments: [1]}, or as text orders:0,3;payments:1"
