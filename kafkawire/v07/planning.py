@@ -1,6 +1,6 @@
 """What columns are read from: wrappers opened, and stretches of plain entries in the bytes they were laid into.
 
-A plan opens everything and checks nothing but wrappers; it ends before the first of them that cannot be opened.  A set
+A plan opens everything and checks nothing but wrappers; it ends where the first of them cannot be read on.  A set
 may be planned a piece at a time, in whole top-level entries: what a piece may be committed at is always their border.
 """
 
@@ -140,3 +140,5 @@ class _Opening:
                 self.plan.segments.append(
                     Segment(begin, end, run.magic, run.entries, 0, self.position, base, self.wrapper_at)
                 )
+        if found.damage is not None:
+            raise found.damage

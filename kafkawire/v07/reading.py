@@ -161,3 +161,5 @@ def _inside(walk: Walk, outer: Wrapper, depth: int, left: list[int]) -> Iterator
                 raise bad_crc(value, crc, at, None)
             yield value
             at = after
+    if found.damage is not None:
+        raise found.damage

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafkawire import compression
 from kafkawire.compression import GZIP, SNAPPY
@@ -49,7 +49,7 @@ def wrapper(buffer: Bytes, begin: int, end: int, check_crcs: bool = True, offset
 
 
 def opened(outer: Wrapper, depth: int, left: list[int]) -> tuple[bytes, Scan]:
-    """A wrapper's payload decompressed, and its complete entries found; what follows them is a cut one, if anything.
+    """A wrapper's payload decompressed, and its complete entries found; their damage is for who has done them to raise.
 
     left: bytes that may still be opened, counted down here.  Raises CorruptMessage with a position in the opened bytes,
     or RemoteError for what does not decompress.
@@ -61,19 +61,17 @@ def opened(outer: Wrapper, depth: int, left: list[int]) -> tuple[bytes, Scan]:
     data = compression.decompress(outer.codec, outer.value, left[0])
     left[0] -= len(data)
     found = scan(data, 0)
-    if found.end < len(data):
-        _check_tail(data, found)
-    return data, found
+    return data, found if found.end == len(data) else replace(found, damage=_damaged_tail(data, found))
 
 
-def _check_tail(data: bytes, found: Scan) -> None:
-    """Raises CorruptMessage for what follows the complete entries, unless the original's iterator ends there, too.
+def _damaged_tail(data: bytes, found: Scan) -> CorruptMessage | None:
+    """What is wrong with the bytes behind the complete entries; None: the original's iterator just ends there.
 
     It ends at a length that is cut, and at one beyond the bytes there are, whatever the magic behind it says; but not
     at one beyond the bytes in front of all (ByteBufferMessageSet.internalIterator of 0.7.2).
     """
     at, left = found.end, len(data) - found.end
     if left < LOG_OVERHEAD or (at and LOG_OVERHEAD + LENGTH.unpack_from(data, at)[0] > left):
-        return
+        return None
     damage = found.damage or CorruptMessage(f"cut {left} bytes after its beginning", at)
-    raise type(damage)(damage.why, at)  # nothing in here has a position in the log
+    return type(damage)(damage.why, at)  # nothing in here has a position in the log
