@@ -39,8 +39,21 @@ def damaged(draw: random.Random) -> bytes:
 def item(draw: random.Random, depth: int = 0) -> bytes:
     if depth == 3 or draw.random() > 0.35:
         return damaged(draw) if draw.random() < 0.02 else plain(draw)
-    codec = draw.choice([1, 2])
-    return entry(compress(codec, b"".join(item(draw, depth + 1) for _ in range(draw.choice([0, 1, 2, 5])))), codec)
+    codec, inner = draw.choice([1, 2]), b"".join(item(draw, depth + 1) for _ in range(draw.choice([0, 1, 2, 5])))
+    if draw.random() < 0.3:
+        inner = wrong_end(draw, inner)
+    return entry(compress(codec, inner), codec)
+
+
+def wrong_end(draw: random.Random, inner: bytes) -> bytes:
+    """The inside of a wrapper cut anywhere, or with something behind it that begins as an entry does."""
+    if draw.random() < 0.6:
+        return inner[: draw.randrange(len(inner) + 1)]
+    return (
+        inner
+        + struct.pack(">i", draw.choice([-1, *range(8), 50]))
+        + bytes([draw.choice([0, 1, 2])]) * draw.randrange(9)
+    )
 
 
 def cases(draw: random.Random) -> list[tuple[int, bytes]]:
