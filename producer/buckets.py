@@ -121,6 +121,7 @@ class Buckets:
         rows: Sequence[Row],
         sizes: Sequence[int],
         deliveries: Deliveries,
+        listener: Listener | None = None,
     ) -> int:
         """As many of the rows as there is room for, at once; how many.  sizes: bytes of the entry of each."""
         size = sum(sizes)
@@ -144,6 +145,8 @@ class Buckets:
             self._bytes += size
             self._pending += len(rows)
             self._sent += len(rows)
+            if listener is not None:
+                bucket.listeners.update(dict.fromkeys(range(begin, begin + len(rows)), listener))
             if begin + len(rows) >= self._batch_messages or bucket.size >= self._batch_bytes:
                 self._full()
         deliveries.add(bucket, range(begin, begin + len(rows)))

@@ -52,6 +52,7 @@ class Feeder:
         self._view: ClusterView | None = None  # the one that routes were made from
         self._largest = largest_entry(config.message_max_bytes, dialect)
         self.sizes = Sizes()
+        self.counters: Counters | None = None  # what the sender did, for any thread; None: not started
 
     def start(self) -> None:
         config = self._config
@@ -67,6 +68,7 @@ class Feeder:
         if self._zookeeper is not None:
             self._zookeeper.changed = self._sender.leaders.ask
         self._sender.looked = self._reroute
+        self.counters = self._sender.counters
         self._sender.start()
         self._crew.spawn("linger", self._linger)
 
@@ -78,11 +80,6 @@ class Feeder:
     def pool(self) -> dict[int, bool]:
         """Brokers that there is a way to, and whether it is connected."""
         return self._sender.pool
-
-    @property
-    def counters(self) -> Counters:
-        """What the sender did; from any thread, once started."""
-        return self._sender.counters
 
     # ---- rounds ----------------------------------------------------------------------------------------------------
 

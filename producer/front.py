@@ -16,7 +16,7 @@ from kafkawire.model import PartitionId
 from producer.buckets import Buckets
 from producer.callbacks import Callbacks
 from producer.config import ProducerConfig
-from producer.delivery import Bucket, Delivery, Listener
+from producer.delivery import Bucket, Deliveries, Delivery, Listener
 from producer.feeder import Feeder
 from producer.handlers import CallbackHandler, EventHandler, Item, Promise
 from producer.handling import HandlerQueue
@@ -53,11 +53,32 @@ class Front:
             config, callbacks, events, self._put, self, plugins.encode, *tell, own, out.buckets.flag
         )
 
-    def queued(self, item: Item, listener: Listener | None) -> Delivery:
+    def put(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition_key: Any,
+        partition: PartitionId | None,
+        listener: Listener | None,
+    ) -> Delivery:
         """Into the queue.  Raises as HandlerQueue.put()."""
-        item.promise = Promise(
-            Bucket.of_one(self._out.buckets.lock, self._out.buckets.flag, item.topic, item.partition), listener
-        )
+        return self._queued(Item(topic, value, key, partition, partition_key), listener)
+
+    def put_values(self, topic: str, values: list[Any], deliveries: Deliveries, listener: Listener | None) -> None:
+        """Messages without keys, likewise."""
+        self.put_pairs(topic, values, [None] * len(values), deliveries, listener)
+
+    def put_pairs(
+        self, topic: str, values: list[Any], keys: list[Any], deliveries: Deliveries, listener: Listener | None
+    ) -> None:
+        """Messages with keys, likewise."""
+        for value, key in zip(values, keys, strict=True):
+            deliveries.add(*self._queued(Item(topic, value, key), listener).place)
+
+    def _queued(self, item: Item, listener: Listener | None) -> Delivery:
+        bucket = Bucket.of_one(self._out.buckets.lock, self._out.buckets.flag, item.topic, item.partition)
+        item.promise = Promise(bucket, listener)
         delivery = item.promise.delivery
         self.queue.put(item)
         return delivery

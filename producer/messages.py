@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkawire.model import PartitionId
-from producer.errors import InvalidTopic
+from producer.errors import InvalidTopic, NotSent
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 LONGEST_TOPIC = 249  # 255 until 0.9; longer ones cannot have a log folder everywhere
@@ -42,6 +42,24 @@ class ProducerData:
 
     def messages(self) -> list[KeyedMessage]:
         return [KeyedMessage(self.topic, value, self.key) for value in self.values]
+
+
+Given = KeyedMessage | ProducerData | Sequence[KeyedMessage | ProducerData]
+
+
+def messages_of(given: Given) -> list[KeyedMessage]:
+    """The single messages of what send() was given, in order.  Raises NotSent for what is none of these classes."""
+    listed = [given] if isinstance(given, KeyedMessage | ProducerData) else given
+    if not isinstance(listed, list | tuple):
+        raise NotSent(
+            "send() takes a topic (text) and a value, or KeyedMessage, ProducerData or a list of these; not a "
+            f"{type(given).__name__} first"
+        )
+    messages = [m for one in listed for m in (one.messages() if isinstance(one, ProducerData) else (one,))]
+    for m in messages:
+        if not isinstance(m, KeyedMessage):
+            raise NotSent(f"send() takes topic and value, KeyedMessage or ProducerData; not {type(m).__name__}")
+    return messages
 
 
 def check_topic(topic: str) -> None:

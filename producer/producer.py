@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice, repeat
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from types import TracebackType
 from typing import Any, cast, overload
 
@@ -29,7 +28,6 @@ from groundwork.crew import Event, now
 from groundwork.hub import OwnThread, Which, pick_hub
 from groundwork.options import load
 from kafkawire.dialects import dialect
-from kafkawire.errors import LinkLost
 from kafkawire.model import PartitionId
 from producer import forks
 from producer.buckets import Buckets, Counts, chunks
@@ -39,17 +37,17 @@ from producer.delivery import Deliveries, Delivery, Flag, Listener
 from producer.errors import Closed, NotSent, SendFailed
 from producer.feeder import Feeder
 from producer.front import Front, WaysOut, handlers_of
-from producer.handlers import CallbackHandler, EventHandler, Item
-from producer.messages import KeyedMessage, ProducerData
+from producer.handlers import CallbackHandler, EventHandler
+from producer.messages import Given, messages_of
 from producer.metrics import Look, ProducerMetrics
 from producer.plugins import Encoder, Partitioner, Plugins
 from producer.putting import Putting
 from producer.sizes import TopicSizes
+from producer.tally import Tally
 from producer.unkeyed import Unkeyed
 
 log = logging.getLogger(__name__)
 
-Given = KeyedMessage | ProducerData | Sequence[KeyedMessage | ProducerData]
 CHUNK = 500  # messages of send_many that go into one bucket
 CALLBACKS_S = 1.0  # least time for those that hear of the end of their messages
 EXIT_S = 3.0  # at the interpreter's exit without a close()
@@ -62,8 +60,8 @@ class Producer:
     config is a ProducerConfig, or a mapping of option names to values; OptionError names what is wrong with it.
     encoder and key_encoder turn what is sent into bytes or None; partitioner(key, partitions) gets the key as it was
     sent; callback_handler and event_handler are producer.handlers'.  Each overrides the option of the configuration.
-    on_delivery(delivery) is called for each message without
-    one of its own, once it is stored or has failed.  hub: see groundwork.hub.
+    on_delivery(delivery) is called for each message without one of its own, once it is stored or has failed.  hub: see
+    groundwork.hub.
     """
 
     def __init__(
@@ -95,14 +93,16 @@ class Producer:
             self._flag,
         )
         self._feeder = Feeder(config, self._dialect, self._buckets, self._callbacks.call)
-        self._putting = Putting(config, self._dialect, self._plugins, self._buckets, self._hub, self._feeder)
+        putting = Putting(config, self._dialect, self._plugins, self._buckets, self._hub, self._feeder)
         handlers = handlers_of(config, callback_handler, event_handler)
-        out = WaysOut(self._putting, self._buckets, self._feeder, self._hub, self._callbacks)
-        self._front = Front(config, *handlers, self._plugins, out) if any(handlers) else None
+        out = WaysOut(putting, self._buckets, self._feeder, self._hub, self._callbacks)
+        front = Front(config, *handlers, self._plugins, out) if any(handlers) else None
+        self._way: Putting | Front = front or putting
+        self._queue = front.queue if front is not None else None
+        self._tally = Tally(self._buckets, self._feeder, self._queue)
         self._metrics = ProducerMetrics(config.client_id, self._look) if config.metrics_enable else None
         self._starting = threading.Lock()
         self._started = self._closed = self._forked = False
-        self._told_lost = 0  # of counts.maybe_lost
         self._resting = True  # not started, closed or forked: send() has to look
         forks.watch(self)
 
@@ -150,14 +150,12 @@ class Producer:
         message that cannot be sent; another WireError when the topic has no partitions to be found; Closed.  Then
         nothing of this message was sent.  With producer.type=sync also why it was not stored.
         """
-        if not isinstance(topic, str):
-            return self._send_given(topic, on_delivery)
         if self._resting:
             self.start()
+        if not isinstance(topic, str):
+            return self._send_given(topic, on_delivery)
         listener = on_delivery or self._on_delivery
-        if self._front is not None:
-            return self._front.queued(Item(topic, value, key, partition), listener)
-        delivery = self._putting.put(topic, value, key, None, partition, listener)
+        delivery = self._way.put(topic, value, key, None, partition, listener)
         if self._sync:
             self._hub.post(self._feeder.drain)
             delivery.result()
@@ -178,7 +176,10 @@ class Producer:
                 some = None if of_keys is None else list(islice(of_keys, len(chunk)))
                 if some is not None and len(some) < len(chunk):
                     raise NotSent(f"topic {topic}: there are fewer keys than values")
-                self._put_chunk(topic, chunk, some, deliveries)
+                if some is None:
+                    self._way.put_values(topic, chunk, deliveries, self._on_delivery)
+                else:
+                    self._way.put_pairs(topic, chunk, some, deliveries, self._on_delivery)
         except Exception as exc:
             exc.deliveries = deliveries  # type: ignore[attr-defined]
             raise
@@ -187,38 +188,11 @@ class Producer:
             deliveries.result()
         return deliveries
 
-    def _put_chunk(self, topic: str, values: list[Any], keys: list[Any] | None, deliveries: Deliveries) -> None:
-        """Some of send_many's."""
-        if self._front is not None:
-            for value, key in zip(values, keys or repeat(None)):  # noqa: B905  # repeat() has no end
-                deliveries.add(*self._front.queued(Item(topic, value, key), self._on_delivery).place)
-            return
-        if keys is None:
-            self._putting.put_values(topic, values, deliveries)
-        else:
-            self._putting.put_pairs(topic, values, keys, deliveries)
-
     def _send_given(self, given: Given, on_delivery: Listener | None) -> list[Delivery]:
-        if self._resting:
-            self.start()
-        listed = [given] if isinstance(given, KeyedMessage | ProducerData) else given
-        if not isinstance(listed, list | tuple):
-            raise NotSent(
-                "send() takes a topic (text) and a value, or KeyedMessage, ProducerData or a list of these; not a "
-                f"{type(given).__name__} first"
-            )
-        messages = [m for one in listed for m in (one.messages() if isinstance(one, ProducerData) else (one,))]
-        deliveries = []
-        for m in messages:
-            if not isinstance(m, KeyedMessage):
-                raise NotSent(f"send() takes topic and value, KeyedMessage or ProducerData; not {type(m).__name__}")
-            listener = on_delivery or self._on_delivery
-            if self._front is not None:
-                deliveries.append(
-                    self._front.queued(Item(m.topic, m.value, m.key, m.partition, m.partition_key), listener)
-                )
-                continue
-            deliveries.append(self._putting.put(m.topic, m.value, m.key, m.partition_key, m.partition, listener))
+        listener = on_delivery or self._on_delivery
+        deliveries = [
+            self._way.put(m.topic, m.value, m.key, m.partition_key, m.partition, listener) for m in messages_of(given)
+        ]
         if self._sync:
             self._hub.post(self._feeder.drain)
             for delivery in deliveries:
@@ -237,10 +211,10 @@ class Producer:
             raise Closed(FORKED)
         if self._started and not self._closed:
             until = now() + timeout_s
-            if self._front is not None:
-                self._front.queue.flush(timeout_s)
+            if self._queue is not None:
+                self._queue.flush(timeout_s)
             self._hub.call(self._feeder.flush, max(0.0, until - now()))
-            self._report(self.counts.pending, timeout_s)
+            self._tally.report(self.counts.pending, timeout_s, self._closed)
 
     def close(self, timeout_s: float = 30.0) -> None:
         """Flush within the time, then end, whatever is left.  Raises SendFailed as flush() does."""
@@ -255,17 +229,17 @@ class Producer:
             self._metrics.close()
         if not self._started:
             return
-        if self._front is not None:
-            self._front.queue.close(timeout_s)
+        if self._queue is not None:
+            self._queue.close(timeout_s)
         self._buckets.close(Closed("the producer is closed"))
-        if self._front is not None:
-            self._front.queue.give_up(timeout_s)
+        if self._queue is not None:
+            self._queue.give_up(timeout_s)
         try:
             left = self._hub.call(self._feeder.end, max(0.0, until - now()))
             self._callbacks.close(max(CALLBACKS_S, until - now()))
         finally:
             self._hub.stop()
-        self._report(left, timeout_s)
+        self._tally.report(left, timeout_s, self._closed)
 
     def __enter__(self) -> Producer:
         self.start()
@@ -278,22 +252,6 @@ class Producer:
             if error is None:
                 raise
             log.error("%s", failure)  # what ended the block goes on, and is the greater news
-
-    def _report(self, left: int, timeout_s: float) -> None:
-        failed, first = self._buckets.failures()
-        failed -= left if self._closed else 0  # close() has failed those that are left, too
-        lost = self.counts.maybe_lost - self._told_lost
-        self._told_lost += lost
-        if failed <= 0 and not left and not lost:
-            return
-        told = f"{failed} messages were not stored; the first reason: {first}" if failed > 0 else ""
-        gone = ""
-        if lost:
-            gone = f"{lost} messages may be lost: they were sent, nobody acknowledges them, and their connection broke"
-        late = f"{left} messages are not acknowledged after {timeout_s:g} s" if left else ""
-        raise SendFailed(
-            "; ".join(filter(None, (told, late, gone))), first or (TimeoutError(late) if late else LinkLost(gone))
-        )
 
     def _at_exit(self) -> None:
         """In the hub, when the interpreter ends."""
@@ -319,18 +277,7 @@ class Producer:
     @property
     def counts(self) -> Counts:
         """Messages so far: sent = acked + failed + pending."""
-        counts = self._buckets.counts
-        if self._started and self._feeder.counters.maybe_lost:
-            counts = replace(counts, maybe_lost=self._feeder.counters.maybe_lost)
-        if self._front is None:
-            return counts
-        queue = self._front.queue
-        return replace(
-            counts,
-            sent=counts.sent + queue.waiting + queue.handled + queue.dropped,
-            acked=counts.acked + queue.handled,
-            failed=counts.failed + queue.dropped,
-        )
+        return self._tally.counts
 
     @property
     def pending(self) -> int:
@@ -338,7 +285,7 @@ class Producer:
         return self.counts.pending
 
     def _look(self) -> Look:
-        return Look(self.counts, self._feeder.counters if self._started else None, self.sizes)
+        return Look(self.counts, self._feeder.counters, self.sizes)
 
     @property
     def pool(self) -> dict[int, bool]:

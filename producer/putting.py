@@ -74,17 +74,20 @@ class Putting:
             self._wait_room(route, partition, deadline)
         return delivery
 
-    def put_values(self, topic: str, values: list[Any], deliveries: Deliveries) -> None:
+    def put_values(self, topic: str, values: list[Any], deliveries: Deliveries, listener: Listener | None) -> None:
         """Messages without keys, all to one partition.  Raises as Producer.send()."""
         route = self._route(topic)
         data = self._encoded_all(topic, values)
         rows: list[Row] = list(zip(repeat(None), data, repeat(self._stamp())))
-        self._put_all(route, None, rows, [route.overhead + len(value or b"") for value in data], deliveries)
+        sizes = [route.overhead + len(value or b"") for value in data]
+        self._put_all(route, None, rows, sizes, deliveries, listener)
 
-    def put_pairs(self, topic: str, values: list[Any], keys: list[Any], deliveries: Deliveries) -> None:
+    def put_pairs(
+        self, topic: str, values: list[Any], keys: list[Any], deliveries: Deliveries, listener: Listener | None
+    ) -> None:
         """Messages with keys (None: without one), as many of these.  Raises as Producer.send()."""
         route = self._route(topic)
-        self._put_keyed(route, self._encoded_all(topic, values), keys, deliveries)
+        self._put_keyed(route, self._encoded_all(topic, values), keys, deliveries, listener)
 
     def _encoded_all(self, topic: str, values: list[Any]) -> Sequence[bytes | None]:
         data = self._plugins.encoded_all(topic, values)
@@ -93,26 +96,39 @@ class Putting:
         return data
 
     def _put_all(
-        self, route: Route, partition: PartitionId | None, rows: list[Row], sizes: list[int], deliveries: Deliveries
+        self,
+        route: Route,
+        partition: PartitionId | None,
+        rows: list[Row],
+        sizes: list[int],
+        deliveries: Deliveries,
+        listener: Listener | None,
     ) -> None:
         if max(sizes) > route.most:
             raise self._too_large(route, max(sizes))
         deadline = self._deadline()
         while rows:
-            done = self._buckets.put_many(route, partition, rows, sizes, deliveries)
+            done = self._buckets.put_many(route, partition, rows, sizes, deliveries, listener)
             if done == len(rows):
                 return
             rows, sizes = rows[done:], sizes[done:]
             if not done:
                 self._wait_room(route, partition, deadline)
 
-    def _put_keyed(self, route: Route, data: Sequence[bytes | None], keys: list[Any], deliveries: Deliveries) -> None:
+    def _put_keyed(
+        self,
+        route: Route,
+        data: Sequence[bytes | None],
+        keys: list[Any],
+        deliveries: Deliveries,
+        listener: Listener | None,
+    ) -> None:
         """Message by message: neighbours may go to different partitions, and deliveries keep the order given."""
         for value, key in zip(data, keys, strict=True):
             name = None if key is None or not self._keys else self._plugins.encoded_key(route.topic, key)
             partition = None if key is None else self._choose(route, key, None)
             size = route.overhead + len(name or b"") + len(value or b"")
-            self._put_all(route, partition, [(name, value, self._stamp())], [size], deliveries)
+            self._put_all(route, partition, [(name, value, self._stamp())], [size], deliveries, listener)
 
     def _route(self, topic: str) -> Route:
         route = self._buckets.route(topic)

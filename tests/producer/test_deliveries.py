@@ -86,6 +86,16 @@ def test_callbacks_hear_of_each_message_once_in_order_and_outside_the_hub():
         assert heard[0][1] not in (threading.get_ident(), producer._hub._inbox.thread_id)  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("keys", [None, [b"%d" % n for n in range(700)]])
+def test_the_listener_of_a_producer_hears_of_each_message_of_send_many(keys: list[bytes] | None):
+    heard: list[tuple[bytes | None, bytes | None, object]] = []
+    values = [b"%d" % n for n in range(700)]
+    with FakeCluster({"t": 1}) as cluster:
+        with Producer(config_of(cluster), on_delivery=lambda d: heard.append((d.key, d.value, d.state))) as producer:
+            producer.send_many("t", values, keys)
+        assert heard == [(key, value, "stored") for key, value in zip(keys or [None] * 700, values, strict=True)]
+
+
 def test_a_callback_that_raises_harms_nobody(caplog: pytest.LogCaptureFixture):
     heard: list[bytes | None] = []
 
