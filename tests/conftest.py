@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from groundwork.logs import LimitedHandler
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.seven import original
@@ -47,6 +49,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(f"CI must have {' and '.join(missing)}: tests on real clusters may not be skipped there")
     if missing:
         pytest.skip(f"needs {' and '.join(missing)} on the PATH")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A command that runs in this process sets the log up for all of it: the next test finds it as it was."""
+    loggers = (logging.getLogger(), logging.getLogger("kazoo"))
+    levels, handlers = [each.level for each in loggers], list(loggers[0].handlers)
+    yield
+    for each, level in zip(loggers, levels, strict=True):
+        each.setLevel(level)
+    for handler in [each for each in loggers[0].handlers if isinstance(each, LimitedHandler) and each not in handlers]:
+        loggers[0].removeHandler(handler)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,21 +18,13 @@ log = logging.getLogger("part")
 
 
 @pytest.fixture
-def set_up() -> Iterator[Callable[..., io.StringIO]]:
-    root = logging.getLogger()
-    before, kazoo = root.level, logging.getLogger("kazoo").level
-    handlers: list[logging.Handler] = []
-
+def set_up() -> Callable[..., io.StringIO]:
     def start(*args: str) -> io.StringIO:
         out = io.StringIO()
-        handlers.append(set_up_logging(*args, stream=out))
+        set_up_logging(*args, stream=out)
         return out
 
-    yield start
-    for handler in handlers:
-        root.removeHandler(handler)
-    root.setLevel(before)
-    logging.getLogger("kazoo").setLevel(kazoo)
+    return start
 
 
 def test_line_is_logfmt_with_time_level_and_place(set_up: Callable[..., io.StringIO]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,15 +12,10 @@ from zkconsumer.events import ConsumerEvent, log_event
 
 
 @pytest.fixture
-def out() -> Iterator[io.StringIO]:
-    root, kazoo = logging.getLogger(), logging.getLogger("kazoo")
-    before = root.level, kazoo.level
+def out() -> io.StringIO:
     stream = io.StringIO()
-    handler = set_up_logging(stream=stream)
-    yield stream
-    root.removeHandler(handler)
-    root.setLevel(before[0])
-    kazoo.setLevel(before[1])
+    set_up_logging(stream=stream)
+    return stream
 
 
 def test_events_of_many_partitions_and_kinds_are_all_shown(out: io.StringIO) -> None:
