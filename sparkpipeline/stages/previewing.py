@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkpipeline.errors import Refused
-from sparkpipeline.ledger.ledger import Ledger, State
+from sparkpipeline.ledger.ledger import Ledger
+from sparkpipeline.ledger.log import State
 from sparkpipeline.ledger.model import Plan
 from sparkpipeline.stages.config import Pipeline
 from sparkpipeline.stages.graph import LOAD, Node
