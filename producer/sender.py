@@ -21,7 +21,8 @@ from kafkawire.net.links import Links
 from producer.batches import Batches
 from producer.bounds import REPLY_GRACE_MS, limits_of, patience_of
 from producer.config import ProducerConfig
-from producer.lane import Lane, Shared
+from producer.flights import Shared
+from producer.lane import Lane
 from producer.leaders import Leaders, Metadata
 from producer.outcomes import Counters, Outcomes
 

@@ -14,9 +14,11 @@ import random
 from enum import Enum
 
 from kafkawire.errors import error_info
+from kafkawire.requests import ProducedPartition
 
 BOUNDED_TRIES = 5
 BACKOFF_MAX_S = 2.0
+UNANSWERED = ProducedPartition(error=-1, base_offset=-1)  # what an answer says of a partition that it leaves out
 NOTHING_STORED = "error 0 with base offset -1: the broker stored nothing (an empty or incomplete set)"
 
 

@@ -34,7 +34,7 @@ from producer.config import ProducerConfig
 from producer.outcomes import Outcomes
 from producer.pieces import Batch
 from producer.rows import Row, codec_of, limit_of, parts
-from producer.verdicts import Verdict, judge
+from producer.verdicts import UNANSWERED, Verdict, judge
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.errors import NotDelivered, OptionRefused
 from sparkpipeline.sink.leaders import Leaders
@@ -45,7 +45,6 @@ log = logging.getLogger(__name__)
 ROUND_BYTES = 1 << 20  # so much is worth a round of requests
 LEAST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0  # while nothing can be done
 FOR_EVER = 1 << 30
-UNANSWERED = ProducedPartition(error=-1, base_offset=-1)
 
 
 class Watch(Protocol):

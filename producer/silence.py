@@ -1,0 +1,102 @@
+"""What tells a lane that its requests were handled where brokers never answer a produce request (0.7).
+
+    confirm        a barrier behind each request on the same link: its answer says that the request was handled
+    no confirm     the request counts as sent once it is written; a barrier follows every now and then all the same, so
+                   that what may be lost is counted (life.py)
+
+Such a broker drops a set with an entry that is too large without a word, so that is looked at before, and refuses
+other things by closing the link.  That is found out: what was the oldest on a link that had answered before is under
+suspicion, goes again with nothing else on its way, and is given up when that happens a few times in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from groundwork.crew import now
+from kafkawire.errors import LinkLost
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.link import Link
+from kafkawire.requests import Request
+from producer.config import NO_CONFIRM
+from producer.flights import Answering, Flight, Shared
+from producer.life import Life
+from producer.pieces import Batch
+
+
+class Silent(Answering):
+    """Of one lane, whose links come one after the other."""
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._confirms = shared.config.confirm != NO_CONFIRM
+        self._life = Life()
+        self._link: Link | None = None  # the one that life is of
+        self._asked_about: TopicPartition | None = None  # by the newest barrier
+
+    @property
+    def unproved(self) -> int:
+        return self._life.unproved
+
+    @property
+    def sign_wanted(self) -> bool:
+        return self._life.wanted
+
+    def holds(self, sent: Sequence[Flight]) -> bool:
+        return any(batch.refused for flight in sent for batch in flight.batches)  # it is to be alone on its way
+
+    def alone(self, sent: Sequence[Flight]) -> bool | None:
+        return not sent
+
+    def fitting(self, due: list[Batch], broker: Broker) -> list[Batch]:
+        """What is too large is split before."""
+        limit, messages = self._s.batches.limits.max_message_bytes, self._s.dialect.messages
+        wrong = [batch for batch in due if any(piece.exceeds(limit, messages) for piece in batch.pieces)]
+        for batch in wrong:
+            self._s.outcomes.oversize(batch, broker, now())
+        return [batch for batch in due if batch not in wrong]
+
+    def told_by(self, request: Request, tp: TopicPartition) -> Request | None:
+        return self._barrier(tp) if self._confirms else None
+
+    def first_sign(self, link: Link, tp: TopicPartition) -> Flight | None:
+        """So that, if what follows closes the link, it is known to have worked before."""
+        return self._sign(link, tp) if self._life_of(link).fresh else None
+
+    def next_sign(self, link: Link) -> Flight | None:
+        if not self._life_of(link).wanted:
+            return None
+        assert self._asked_about is not None, "a sign of life is asked for before anything was sent"
+        return self._sign(link, self._asked_about)
+
+    def written(self, flight: Flight) -> None:
+        self._asked_about = flight.batches[0].tp
+        self._life.wrote(sum(batch.count for batch in flight.batches))
+
+    def settle(self, flight: Flight, answers: Any) -> bool:
+        self._life.answered(flight.covers)
+        for batch in flight.batches:
+            self._s.outcomes.stored(batch, now())
+        return False
+
+    def lost(self, lost: LinkLost) -> bool:
+        worked, unproved = self._life.proved, self._life.lost()
+        if unproved:
+            self._s.outcomes.maybe_lost(unproved, lost)
+        return worked and not unproved
+
+    def _life_of(self, link: Link) -> Life:
+        """What another link has shown before is not this one's."""
+        if link is not self._link:
+            self.lost(LinkLost(f"{link.broker}: the connection was made anew"))
+            self._link = link
+        return self._life
+
+    def _sign(self, link: Link, tp: TopicPartition) -> Flight:
+        return Flight(link, self._barrier(tp), covers=self._life.ask())
+
+    def _barrier(self, tp: TopicPartition) -> Request:
+        self._asked_about = tp
+        barrier: Request = self._s.dialect.requests.barrier(self._s.dialect, tp)
+        return barrier
