@@ -148,20 +148,16 @@ class Entry:
     wrapper: bool
 
 
-class Reader(Protocol):
-    """How the messages of one generation are read out of a set, and its entries hopped over."""
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How the messages of one generation are read out of a set, and its entries hopped over: see MessageSet."""
 
-    def messages(self, message_set: MessageSet, check_crcs: bool = True) -> Iterator[Message]: ...
-
-    def index(self, message_set: MessageSet, check_crcs: bool = True) -> Columns: ...
-
-    def pieces(self, message_set: MessageSet, check_crcs: bool = True) -> Iterator[Columns]: ...
-
-    def cut(self, buffer: memoryview, run: Run, limit: int) -> Iterator[Run]: ...
-
-    def before(self, buffer: memoryview, run: Run, until: int) -> Run | None: ...
-
-    def stamped(self, buffer: memoryview, run: Run) -> bool: ...
+    messages: Callable[[MessageSet, bool], Iterator[Message]]
+    index: Callable[[MessageSet, bool], Columns]
+    pieces: Callable[[MessageSet, bool], Iterator[Columns]]
+    cut: Callable[[memoryview, Run, int], Iterator[Run]]
+    before: Callable[[memoryview, Run, int], Run | None]
+    stamped: Callable[[memoryview, Run], bool]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,10 @@ from __future__ import annotations
 import struct
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import replace
 
-from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage
-from kafkawire.model import Message, MessageSet, Part, PartitionId, Run
+from kafkawire.model import Message, MessageSet, Part, PartitionId, Reader, Run
 from kafkawire.primitives import Bytes
 from kafkawire.v08 import hopping
 from kafkawire.v08.hopping import count as count
@@ -58,29 +56,7 @@ def message_set(
     return MessageSet(topic, partition, start, found.resume_at, view, high_watermark, found.runs, READER), found
 
 
-class _V08Reader:
-    """How a MessageSet of this generation is read."""
-
-    def messages(self, message_set: MessageSet, check_crcs: bool = True) -> Iterator[Message]:
-        return messages(message_set, check_crcs)
-
-    def index(self, message_set: MessageSet, check_crcs: bool = True) -> Columns:
-        return index(message_set, check_crcs)
-
-    def pieces(self, message_set: MessageSet, check_crcs: bool = True) -> Iterator[Columns]:
-        return pieces(message_set, check_crcs)
-
-    def cut(self, buffer: memoryview, run: Run, limit: int) -> Iterator[Run]:
-        return hopping.cut(buffer, run, limit)
-
-    def before(self, buffer: memoryview, run: Run, until: int) -> Run | None:
-        return hopping.before(buffer, run, until)
-
-    def stamped(self, buffer: memoryview, run: Run) -> bool:
-        return hopping.stamped(buffer, run)
-
-
-READER = _V08Reader()
+READER = Reader(messages, index, pieces, hopping.cut, hopping.before, hopping.stamped)
 
 
 # ---- looking into entries that are to be sent ------------------------------------------------------------------
