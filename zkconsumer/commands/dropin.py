@@ -20,7 +20,7 @@ from zkconsumer.commands.editoptions import Edit, dry_run_option, force_option, 
 from zkconsumer.commands.groupedit import delete_groups
 from zkconsumer.commands.offsetedit import carry, refuse_active
 from zkconsumer.commands.offsetlook import FILE, groups_option, rows_to_write, saved, snapshots, tell_odd
-from zkconsumer.commands.offsetwrite import delete_plan, import_plan, reset_plan, rows_of
+from zkconsumer.commands.offsetplans import delete_plan, import_plan, reset_plan
 from zkconsumer.commands.options import (
     brokers_option,
     execute_option,
@@ -29,12 +29,13 @@ from zkconsumer.commands.options import (
     kafka_version_option,
     zookeeper_option,
 )
-from zkconsumer.commands.resetkind import reset_kind, reset_options
+from zkconsumer.commands.resetkind import ResetAsked, reset_options
 from zkconsumer.groups import list_groups
 from zkconsumer.groupworld.stores import BOTH
 from zkconsumer.groupworld.world import World
 from zkconsumer.offsetfiles.write import unsayable, write_offsets
 from zkconsumer.offsetplan.changes import Change, OutOfRangePolicy
+from zkconsumer.offsetplan.wanted import Reset
 from zkconsumer.session.access import ZooKeeper
 
 SAME = {
@@ -83,14 +84,7 @@ def consumer_groups(
     all_groups: bool,
     topics: tuple[str, ...],
     all_topics: bool,
-    to_earliest: bool,
-    to_latest: bool,
-    to_current: bool,
-    to_offset: str | None,
-    shift_by: str | None,
-    to_datetime: str | None,
-    by_duration: str | None,
-    from_file: Path | None,
+    reset: ResetAsked,
     export: bool,
     execute: bool,
     dry_run: bool,
@@ -109,21 +103,10 @@ def consumer_groups(
     if command_config is not None:
         tell("--command-config has no effect: the brokers of these releases are asked without TLS and SASL")
     edit = Edit(execute, dry_run, force_active, "clamp", None, undo_dir, None, "csv" if export else "table")
-    kind = None
-    if reset_offsets:
-        if len(groups) != 1:
-            raise click.UsageError("--reset-offsets takes one --group")
-        with usage_errors():
-            rows = rows_of(rows_to_write(from_file, None).rows, groups[0]) if from_file is not None else None
-            kind = reset_kind(
-                to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration, rows, tell
-            )
+    kind = _only_one_group(groups, reset) if reset_offsets else None
     with world_of(zookeeper, brokers, kafka_version) as world:
         if list_them:
-            if world.session is None:
-                raise click.UsageError("--list looks at ZooKeeper: give --zookeeper")
-            for row in list_groups(world.session, world.dialect):
-                click.echo(row.group)
+            _list(world)
         elif describe:
             found, _ = snapshots(world, groups, regex)
             describe_table(found.values(), world.session is not None, tell)
@@ -134,6 +117,21 @@ def consumer_groups(
             _delete_positions(world, groups, topics, edit)
         else:
             _delete_whole(world, groups, regex, edit)
+
+
+def _only_one_group(groups: Sequence[str], reset: ResetAsked) -> Reset:
+    if len(groups) != 1:
+        raise click.UsageError("--reset-offsets takes one --group")
+    with usage_errors():
+        return reset.kind_for(groups[0])
+
+
+def _list(world: World) -> None:
+    """--list."""
+    if world.session is None:
+        raise click.UsageError("--list looks at ZooKeeper: give --zookeeper")
+    for row in list_groups(world.session, world.dialect):
+        click.echo(row.group)
 
 
 def _delete_positions(world: World, groups: Sequence[str], topics: Sequence[str], edit: Edit) -> None:

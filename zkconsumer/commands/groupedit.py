@@ -24,7 +24,7 @@ from zkconsumer.commands.editoptions import (
 )
 from zkconsumer.commands.offsetedit import carry, refuse_active, report
 from zkconsumer.commands.offsetlook import BROKERS, age, groups_option, snapshots, tell_odd
-from zkconsumer.commands.offsetwrite import copied, two_groups
+from zkconsumer.commands.offsetplans import copied, two_groups
 from zkconsumer.commands.options import (
     brokers_option,
     execute_option,

@@ -1,20 +1,26 @@
-"""`zkconsumer offsets set | reset | import | delete | copy-group`: what each wants; how it is written: offsetedit."""
+"""`zkconsumer offsets set | reset | import | delete | copy-group`: what each would write: offsetplans; how it is
+written: offsetedit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from groundwork.output import EXIT, fail
-from kafkawire.dialects import Store as StoreName
-from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.editoptions import Edit, edit_options, usage_errors, world_of
 from zkconsumer.commands.offsetedit import carry
-from zkconsumer.commands.offsetlook import BROKERS, FILE, known, rows_to_write, tell_odd
+from zkconsumer.commands.offsetlook import BROKERS, FILE, rows_to_write
+from zkconsumer.commands.offsetplans import (
+    changes_of,
+    copied,
+    delete_plan,
+    import_plan,
+    one_group,
+    reset_plan,
+    two_groups,
+)
 from zkconsumer.commands.options import (
     brokers_option,
     group_name,
@@ -22,19 +28,9 @@ from zkconsumer.commands.options import (
     kafka_version_option,
     zookeeper_option,
 )
-from zkconsumer.commands.resetkind import reset_kind, reset_options
-from zkconsumer.groupworld.borders import on_borders
-from zkconsumer.groupworld.logbounds import at_time
-from zkconsumer.groupworld.look import look
-from zkconsumer.groupworld.stores import counts, held_by, stores_of
-from zkconsumer.groupworld.world import Cluster, World, read_cluster
-from zkconsumer.migration.snapshot import GroupSnapshot
-from zkconsumer.offsetfiles.model import SavedRow
-from zkconsumer.offsetplan.changes import Change, OutOfRangePolicy, plan_changes
-from zkconsumer.offsetplan.spelling import Chosen, WrongUsage, existing, parse_assignments, parse_partitions
-from zkconsumer.offsetplan.undo import by_store, texts
-from zkconsumer.offsetplan.wanted import FromRows, Problem, Reset, ShiftBy, Wanted, asked_time, wanted
-from zkconsumer.offsets.store import NONE, Committed
+from zkconsumer.commands.resetkind import ResetAsked, reset_options
+from zkconsumer.offsetplan.spelling import parse_assignments
+from zkconsumer.offsetplan.wanted import FromRows
 from zkconsumer.session.access import ZooKeeper
 
 topics_option = click.option(
@@ -65,8 +61,8 @@ def set_command(
     with usage_errors():
         positions = parse_assignments(assignments)
     with world_of(zookeeper, brokers, kafka_version) as world:
-        cluster, found = _one(world, group, positions)
-        changes = _changes(world, cluster, found, FromRows(dict(positions)), list(positions), edit)
+        cluster, found = one_group(world, group, positions)
+        changes = changes_of(world, cluster, found, FromRows(dict(positions)), list(positions), edit)
         carry(world, cluster, {group: found}, changes, edit)
 
 
@@ -85,14 +81,7 @@ def reset_command(
     group: str,
     topics: tuple[str, ...],
     all_topics: bool,
-    to_earliest: bool,
-    to_latest: bool,
-    to_current: bool,
-    to_offset: str | None,
-    shift_by: str | None,
-    to_datetime: str | None,
-    by_duration: str | None,
-    from_file: Path | None,
+    reset: ResetAsked,
     kafka_version: str,
     edit: Edit,
 ) -> None:
@@ -101,30 +90,10 @@ def reset_command(
     Brokers before 0.10.1 look up times by segment file: the position is up to a segment too early, never too late.
     """
     with usage_errors():
-        rows = rows_of(rows_to_write(from_file, None).rows, group) if from_file is not None else None
-        kind = reset_kind(to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration, rows, tell)
+        kind = reset.kind_for(group)
     with world_of(zookeeper, brokers, kafka_version) as world:
         cluster, found, changes = reset_plan(world, group, kind, topics, all_topics, edit)
         carry(world, cluster, {group: found}, changes, edit)
-
-
-def reset_plan(
-    world: World, group: str, kind: Reset, topics: Sequence[str], all_topics: bool, edit: Edit
-) -> tuple[Cluster, GroupSnapshot, list[Change]]:
-    """What a reset would write.  Raises WrongUsage for topics that do not exist, or where none is chosen."""
-    chosen = [parse_partitions(text) for text in topics]
-    if all_topics == bool(topics) and not isinstance(kind, FromRows):
-        raise WrongUsage("give --topic TOPIC[:0,1] or --all-topics")
-    cluster = read_cluster(world)
-    tps = existing(chosen, cluster.partitions)
-    if isinstance(kind, FromRows) and not tps:
-        tps = list(kind.positions)
-    found = look(world, [group], cluster, also={group: tps})[group]
-    tell_odd([found])
-    _tell_unknown(world, found, may_be_new=bool(tps))
-    if all_topics and not isinstance(kind, FromRows):
-        tps = [tp for tp in found.partitions() if cluster.has(tp)]
-    return cluster, found, _changes(world, cluster, found, kind, tps, edit)
 
 
 @click.command("import")
@@ -163,24 +132,6 @@ def import_command(
         carry(world, cluster, found, changes, chosen, written)
 
 
-def import_plan(
-    world: World, rows: Sequence[SavedRow], group: str | None, edit: Edit
-) -> tuple[Cluster, dict[str, GroupSnapshot], list[Change], dict[tuple[str, TopicPartition], str]]:
-    """What putting rows back would write, and the texts for Kafka.  Raises WrongUsage where rows name no group."""
-    if group is None and any(row.group is None for row in rows):
-        raise WrongUsage("the file does not name the group of every row: give --group")
-    groups = [group] if group is not None else list(dict.fromkeys(row.group for row in rows if row.group is not None))
-    mine = {name: rows_of(rows, name) for name in groups} if len(groups) == 1 else _by_group(rows)
-    cluster = read_cluster(world)
-    found = look(world, groups, cluster, also={name: [row.tp for row in mine[name]] for name in groups}, wide=False)
-    changes: list[Change] = []
-    written: dict[tuple[str, TopicPartition], str] = {}
-    for name in groups:
-        changes += _put_back(world, cluster, found[name], mine[name], edit.stores, edit.out_of_range)
-        written |= {(name, tp): text for tp, text in texts(mine[name], name).items()}
-    return cluster, found, changes, written
-
-
 @click.command("delete")
 @zookeeper_option(required=False)
 @brokers_option(BROKERS)
@@ -207,18 +158,6 @@ def delete_command(
         carry(world, cluster, {group: found}, changes, edit)
 
 
-def delete_plan(
-    world: World, group: str, topics: Sequence[str], all_topics: bool, edit: Edit
-) -> tuple[Cluster, GroupSnapshot, list[Change]]:
-    """What taking positions away would write.  Raises WrongUsage where no topic is chosen."""
-    if all_topics == bool(topics):
-        raise WrongUsage("give --topic TOPIC[:0,1] or --all-topics")
-    chosen = [parse_partitions(text) for text in topics]
-    cluster, found = _one(world, group, ())
-    meant = [tp for tp in found.partitions() if all_topics or any(_meant(each, tp) for each in chosen)]
-    return cluster, found, _changes(world, cluster, found, FromRows(dict.fromkeys(meant)), meant, edit)
-
-
 @click.command("copy-group")
 @click.argument("source", callback=group_name)
 @click.argument("target", callback=group_name)
@@ -239,145 +178,7 @@ def copy_command(
     """Give TARGET the positions of SOURCE, each store its own; with --store, those that count go there."""
     two_groups(source, target)
     with world_of(zookeeper, brokers, kafka_version) as world:
-        cluster, found = _one(world, source, ())
+        cluster, found = one_group(world, source, ())
         mine, changes = copied(world, cluster, found, target, merge, edit.stores, edit.out_of_range)
         held = {(target, tp): row.metadata for tp, row in found.kafka.items() if row.metadata}
         carry(world, cluster, {target: mine}, changes, edit, held)
-
-
-def two_groups(source: str, target: str) -> None:
-    """Refuse a group that is to become itself."""
-    if source == target:
-        raise click.UsageError(f"{source} is named twice: two groups are expected")
-
-
-def copied(
-    world: World,
-    cluster: Cluster,
-    source: GroupSnapshot,
-    target: str,
-    merge: bool,
-    stores: tuple[StoreName, ...] | None,
-    policy: OutOfRangePolicy,
-) -> tuple[GroupSnapshot, list[Change]]:
-    """The target as it is, and what gives it the source's positions.  Ends the command where it has some already."""
-    tps = [tp for tp in source.partitions() if cluster.has(tp)]
-    gone = [tp for tp in source.partitions() if not cluster.has(tp)]
-    if gone:
-        tell(f"{len(gone)} partitions that do not exist any more are left out: {', '.join(map(str, gone[:3]))}")
-    mine = look(world, [target], cluster, also={target: tps})[target]
-    held = [
-        tp for tp in mine.partitions() if any(held_by(mine, tp, store) is not NONE for store in ("kafka", "zookeeper"))
-    ]
-    if held and not merge:
-        fail(
-            f"group {target} has positions of {len(held)} partitions already, as of {held[0]}; "
-            "`zkconsumer offsets copy-group --merge` overwrites them",
-            EXIT["refused"],
-        )
-    kept = stores or stores_of(source, world.session is not None)
-    wanted_by: dict[StoreName, dict[TopicPartition, Wanted | Problem]] = {}
-    for store in kept:
-        wanted_by[store] = {}
-        for tp in tps:
-            there = counts(source, tp, ("kafka", "zookeeper")) if stores is not None else held_by(source, tp, store)
-            if isinstance(there, int):
-                wanted_by[store][tp] = Wanted(there)
-            elif there is not NONE:
-                wanted_by[store][tp] = Problem(f"{tp} of group {source.group}: {there.reason}")
-    return mine, _by_store(world, cluster, mine, wanted_by, policy)
-
-
-# what is wanted -------------------------------------------------------------------------------------------------------
-
-
-def _one(world: World, group: str, also: Iterable[TopicPartition]) -> tuple[Cluster, GroupSnapshot]:
-    """A group and the cluster.  A group that nobody knows is told: it may be meant, or misspelt."""
-    cluster = read_cluster(world)
-    found = look(world, [group], cluster, also={group: list(also)})[group]
-    tell_odd([found])
-    _tell_unknown(world, found, may_be_new=bool(also))
-    return cluster, found
-
-
-def _tell_unknown(world: World, found: GroupSnapshot, may_be_new: bool) -> None:
-    """A group that nobody knows is told, or ends the command where there is nothing to give it."""
-    if known(world, found):
-        return
-    if not may_be_new:
-        fail(f"group {found.group} is not known", EXIT["not found"])
-    tell(f"group {found.group} is not known yet: it would be a new one")
-
-
-def _changes(
-    world: World, cluster: Cluster, found: GroupSnapshot, kind: Reset, tps: Sequence[TopicPartition], edit: Edit
-) -> list[Change]:
-    if isinstance(kind, ShiftBy) and world.dialect.position_unit == "bytes":
-        raise WrongUsage(
-            "--shift-by counts messages, and positions of 0.7 are bytes: nobody can tell where the message that many"
-            " before begins; use --to-earliest, --to-latest, --to-datetime, or a position that was committed once"
-        )
-    stores = edit.stores or stores_of(found, world.session is not None)
-    committed: dict[TopicPartition, Committed] = {tp: counts(found, tp, stores) for tp in tps}
-    time_ms = asked_time(kind, world.clock_ms())
-    by_time = at_time(world, cluster, tps, time_ms) if time_ms is not None else None
-    after = wanted(kind, tps, committed, found.bounds, by_time, time_ms)
-    before = {tp: {store: held_by(found, tp, store) for store in stores} for tp in after}
-    exist, policy = _existing(cluster, after), edit.out_of_range
-    changes = plan_changes(found.group, after, before, found.bounds, exist, stores, policy)
-    return on_borders(world, cluster, changes, policy)
-
-
-def _put_back(
-    world: World,
-    cluster: Cluster,
-    found: GroupSnapshot,
-    rows: Sequence[SavedRow],
-    chosen: tuple[StoreName, ...] | None,
-    policy: OutOfRangePolicy,
-) -> list[Change]:
-    held: list[StoreName] = []
-    if any(row.kafka is not None for row in rows):
-        held.append("kafka")
-    if any(row.zookeeper is not None for row in rows):
-        held.append("zookeeper")
-    stores = chosen or tuple(held) or stores_of(found, world.session is not None)
-    asked = by_store(rows, found.group, stores)
-    return _by_store(world, cluster, found, {store: dict(asked[store]) for store in stores}, policy)
-
-
-def _by_store(
-    world: World,
-    cluster: Cluster,
-    found: GroupSnapshot,
-    wanted_by: Mapping[StoreName, Mapping[TopicPartition, Wanted | Problem]],
-    policy: OutOfRangePolicy,
-) -> list[Change]:
-    changes: list[Change] = []
-    for store, after in wanted_by.items():
-        before = {tp: {store: held_by(found, tp, store)} for tp in after}
-        changes += plan_changes(found.group, after, before, found.bounds, _existing(cluster, after), (store,), policy)
-    return on_borders(world, cluster, changes, policy)
-
-
-def _existing(cluster: Cluster, tps: Iterable[TopicPartition]) -> set[TopicPartition]:
-    return {tp for tp in tps if cluster.has(tp)}
-
-
-def rows_of(rows: Iterable[SavedRow], group: str) -> list[SavedRow]:
-    """Those of one group; rows that name none are taken as its own.  Raises WrongUsage where there is none."""
-    found = [row for row in rows if row.group in (None, group)]
-    if not found:
-        raise WrongUsage(f"the file has no row of group {group}")
-    return found
-
-
-def _by_group(rows: Iterable[SavedRow]) -> dict[str, list[SavedRow]]:
-    found: dict[str, list[SavedRow]] = {}
-    for row in rows:
-        found.setdefault(row.group or "", []).append(row)
-    return found
-
-
-def _meant(chosen: Chosen, tp: TopicPartition) -> bool:
-    return tp.topic == chosen.topic and (chosen.partitions is None or tp.partition in chosen.partitions)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 
-from zkconsumer.commands.offsetlook import FILE
-from zkconsumer.offsetfiles.model import SavedRow
+from zkconsumer.commands.common import tell
+from zkconsumer.commands.offsetlook import FILE, rows_to_write
+from zkconsumer.commands.offsetplans import rows_of
 from zkconsumer.offsetplan.spelling import parse_duration, parse_position, parse_shift, parse_time
 from zkconsumer.offsetplan.wanted import (
     ByDuration,
@@ -37,47 +41,61 @@ _KINDS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ResetAsked:
+    """The options as they were given."""
+
+    to_earliest: bool
+    to_latest: bool
+    to_current: bool
+    to_offset: str | None
+    shift_by: str | None
+    to_datetime: str | None
+    by_duration: str | None
+    from_file: Path | None
+
+    def kind_for(self, group: str) -> Reset:
+        """The only kind given, of a file what it says of the group; how a time was taken is told.
+
+        Raises UsageError for none or two, WrongUsage, and what a file raises that nobody can read."""
+        given = list(self._given(group))
+        if len(given) != 1:
+            kinds = "--to-earliest, -latest, -current, -offset or -datetime, --shift-by, --by-duration, --from-file"
+            raise click.UsageError(f"exactly one of {kinds} is expected, {len(given)} are given")
+        return given[0]
+
+    def _given(self, group: str) -> Iterator[Reset]:
+        if self.to_earliest:
+            yield Earliest()
+        if self.to_latest:
+            yield Latest()
+        if self.to_current:
+            yield Current()
+        if self.to_offset is not None:
+            yield ToOffset(parse_position(self.to_offset))
+        if self.shift_by is not None:
+            yield ShiftBy(parse_shift(self.shift_by))
+        if self.to_datetime is not None:
+            moment = parse_time(self.to_datetime)
+            if moment.note:
+                tell(moment.note)
+            yield ToDatetime(moment.ms)
+        if self.by_duration is not None:
+            yield ByDuration(parse_duration(self.by_duration))
+        if self.from_file is not None:
+            rows = rows_of(rows_to_write(self.from_file, None).rows, group)
+            yield FromRows({row.tp: row.position for row in rows})
+
+
 def reset_options(command: F) -> F:
-    """The options, each by its own name."""
-    wrapped: Any = command
+    """The options, handed on as reset."""
+
+    @wraps(command)
+    def with_reset(*args: Any, **given: Any) -> Any:
+        asked = ResetAsked(**{field.name: given.pop(field.name) for field in fields(ResetAsked)})
+        return command(*args, reset=asked, **given)
+
+    wrapped: Any = with_reset
     for option in reversed(_KINDS):
         wrapped = option(wrapped)
     return cast(F, wrapped)
-
-
-def reset_kind(
-    to_earliest: bool,
-    to_latest: bool,
-    to_current: bool,
-    to_offset: str | None,
-    shift_by: str | None,
-    to_datetime: str | None,
-    by_duration: str | None,
-    rows: Iterable[SavedRow] | None,
-    tell: Callable[[str], object],
-) -> Reset:
-    """The only kind given.  tell(sentence): how a time was taken.  Raises UsageError for none or two, WrongUsage."""
-    given: list[Reset] = []
-    if to_earliest:
-        given.append(Earliest())
-    if to_latest:
-        given.append(Latest())
-    if to_current:
-        given.append(Current())
-    if to_offset is not None:
-        given.append(ToOffset(parse_position(to_offset)))
-    if shift_by is not None:
-        given.append(ShiftBy(parse_shift(shift_by)))
-    if to_datetime is not None:
-        moment = parse_time(to_datetime)
-        if moment.note:
-            tell(moment.note)
-        given.append(ToDatetime(moment.ms))
-    if by_duration is not None:
-        given.append(ByDuration(parse_duration(by_duration)))
-    if rows is not None:
-        given.append(FromRows({row.tp: row.position for row in rows}))
-    if len(given) != 1:
-        kinds = "--to-earliest, -latest, -current, -offset or -datetime, --shift-by, --by-duration, --from-file"
-        raise click.UsageError(f"exactly one of {kinds} is expected, {len(given)} are given")
-    return given[0]
