@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import click
@@ -107,13 +108,7 @@ def consume(
         start = _start(offset, from_beginning)
         must_tell(brokers, kafka_version)
         with failing({NoSuchPartition: EXIT["not found"], **CODES}):
-            dialect(kafka_version).znode(partition)  # LocalError where it is no partition of such a release
-            found = _brokers(zookeeper, brokers, kafka_version)
-            look = None
-            if zookeeper is not None and not dialect(kafka_version).describes_itself:
-                look = partial(_look_at, zookeeper, kafka_version)
-            quiet("warning")
-            reader = OnePartition(found, topic, partition, start, kafka_version, TIMEOUT_MS, look)
+            reader = _one_partition(zookeeper, brokers, topic, partition, start, kafka_version)
             reader.run(printing, max_messages, timeout_ms)
         return
     if offset is not None:
@@ -122,24 +117,48 @@ def consume(
         raise click.UsageError("a group lives in ZooKeeper: give -z and not -b (or read one --partition)")
     wanted = _wanted(topic, whitelist, blacklist)
     given = _properties(properties)
-    group = group or given.get("group.id") or given.get("groupid")
-    own = throwaway_name() if not group else None
     values: dict[str, object] = {
         "zookeeper.connect": zookeeper.connect,
         **zookeeper.access.options(),
         "auto.offset.reset": "smallest" if from_beginning else "largest",
         "kafka.version": kafka_version,
         **given,
-        "group.id": group or own,
     }
-    with clear_errors():
-        config = load_consumer(ConsumerConfig, values, "command line", jvm=True)
-        at = ZooKeeper(config.zookeeper_connect, config.access)
-        there = _look(at, wanted, config.version)
-        quiet("warning")  # from here on what is wrong with the cluster passes, or not
-        console = Console(config, wanted, num_streams, config.version)
-        with removed_after(at, own, there) if own else nullcontext():
-            console.run(printing, max_messages, timeout_ms)
+    group = group or given.get("group.id") or given.get("groupid")
+    with clear_errors(), _member(values, group, wanted, num_streams) as console:
+        console.run(printing, max_messages, timeout_ms)
+
+
+def _one_partition(
+    zookeeper: ZooKeeper | None,
+    brokers: list[Address],
+    topic: str,
+    partition: PartitionId,
+    start: int | str,
+    kafka_version: str,
+) -> OnePartition:
+    """Who reads it without a group, once the brokers are known."""
+    spoken = dialect(kafka_version)
+    spoken.znode(partition)  # LocalError where it is no partition of such a release
+    found = _brokers(zookeeper, brokers, kafka_version)
+    tells = zookeeper is None or spoken.describes_itself
+    look = None if zookeeper is None or tells else partial(_look_at, zookeeper, kafka_version)
+    quiet("warning")
+    return OnePartition(found, topic, partition, start, kafka_version, TIMEOUT_MS, look)
+
+
+@contextmanager
+def _member(
+    values: Mapping[str, object], group: str | None, wanted: str | TopicFilter, num_streams: int
+) -> Iterator[Console]:
+    """A member of the group; without one, of a group that is made up, and removed at the end."""
+    own = None if group else throwaway_name()
+    config = load_consumer(ConsumerConfig, {**values, "group.id": group or own}, "command line", jvm=True)
+    at = ZooKeeper(config.zookeeper_connect, config.access)
+    there = _look(at, wanted, config.version)
+    quiet("warning")  # from here on what is wrong with the cluster passes, or not
+    with removed_after(at, own, there) if own else nullcontext():
+        yield Console(config, wanted, num_streams, config.version)
 
 
 def _look(zookeeper: ZooKeeper, wanted: str | TopicFilter, kafka_version: str) -> bool:
