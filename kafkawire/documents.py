@@ -16,7 +16,7 @@ from kafkawire.primitives import INT32, Bytes, Reader, Writer
 Document = dict[str, Any]
 
 # What a set's document says about itself: it follows from the messages, and is not read back.
-DERIVED = (
+_DERIVED = (
     *("fetch_offset", "message_set_bytes", "valid_bytes", "ignored_tail_bytes", "needed_bytes", "next_fetch_offset"),
     *("base_offset", "empty_tail_bytes"),
 )
@@ -165,7 +165,25 @@ def as_items(value: Any, where: str) -> list[Any]:
     return value
 
 
-def undamaged(fields: Fields) -> None:
+def set_of(fields: Fields, plain: Callable[[Fields], bytes], wrapper: Callable[[Fields, list[Fields]], bytes]) -> bytes:
+    """The set of something that has one, out of its messages; one without messages is empty.
+
+    plain: the entry of a message; wrapper: that of a wrapper and the messages it holds.
+    """
+    _undamaged(fields)
+    fields.drop(*_DERIVED)
+    messages = fields.objects("messages") if fields.has("messages") else []
+    out: list[bytes] = []
+    at = 0
+    for outer, inside in _held(fields, len(messages)):
+        out += [plain(each) for each in messages[at : inside.start]]
+        out.append(wrapper(outer, messages[inside.start : inside.stop]))
+        at = inside.stop
+    out += [plain(each) for each in messages[at:]]
+    return b"".join(out)
+
+
+def _undamaged(fields: Fields) -> None:
     """LocalError for the document of damaged bytes: what was damaged is not in it."""
     if fields.has("result"):
         raise LocalError(
@@ -173,7 +191,7 @@ def undamaged(fields: Fields) -> None:
         )
 
 
-def held(fields: Fields, count: int) -> list[tuple[Fields, range]]:
+def _held(fields: Fields, count: int) -> list[tuple[Fields, range]]:
     """Each wrapper of a set's document, and which of its `count` messages it holds.
 
     A set that is one wrapper has it as "wrapper"; any other has "wrappers", and each says from which message on how

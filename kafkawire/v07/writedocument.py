@@ -10,7 +10,7 @@ import zlib
 from typing import Any
 
 from kafkawire.compression import GZIP, SNAPPY, compress
-from kafkawire.documents import DERIVED, Fields, held, in_frame, undamaged
+from kafkawire.documents import Fields, in_frame, set_of
 from kafkawire.errors import LocalError
 from kafkawire.primitives import INT16, INT32, INT64, Writer, utf8
 from kafkawire.v07.document import FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS, PRODUCE, REQUESTS
@@ -94,18 +94,7 @@ def set_bytes(document: Any) -> bytes:
 
 
 def _set(fields: Fields) -> bytes:
-    """The same for the fields of something that has a set; one without messages is empty."""
-    undamaged(fields)
-    fields.drop(*DERIVED)
-    messages = fields.objects("messages") if fields.has("messages") else []
-    out: list[bytes] = []
-    at = 0
-    for outer, inside in held(fields, len(messages)):
-        out += [_plain(each) for each in messages[at : inside.start]]
-        out.append(_wrapper(outer, [_inner(messages[n]) for n in inside]))
-        at = inside.stop
-    out += [_plain(each) for each in messages[at:]]
-    return b"".join(out)
+    return set_of(fields, _plain, _wrapper)
 
 
 def _plain(fields: Fields) -> bytes:
@@ -148,8 +137,9 @@ def _same_crc(fields: Fields, payload: bytes) -> None:
             )
 
 
-def _wrapper(fields: Fields, rows: list[Row]) -> bytes:
+def _wrapper(fields: Fields, inside: list[Fields]) -> bytes:
     """Compressed anew: its checksum and its size are what they become."""
+    rows = [_inner(each) for each in inside]
     fields.drop("crc32", "entry_bytes", "framing", "ignored_tail_bytes")
     magic, codec = fields.integer("magic", 1), fields.codec("codec")
     attributes = fields.integer("attributes", codec)

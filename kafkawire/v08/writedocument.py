@@ -11,7 +11,7 @@ import zlib
 from typing import Any
 
 from kafkawire.compression import compress
-from kafkawire.documents import DERIVED, Fields, as_items, held, in_frame, undamaged
+from kafkawire.documents import Fields, as_items, in_frame, set_of
 from kafkawire.errors import LocalError
 from kafkawire.primitives import INT16, INT32, Writer
 from kafkawire.v08 import apis
@@ -97,18 +97,7 @@ def set_bytes(document: Any) -> bytes:
 
 
 def _set(fields: Fields) -> bytes:
-    """The same for the fields of something that has a set; one without messages is empty."""
-    undamaged(fields)
-    fields.drop(*DERIVED)
-    messages = fields.objects("messages") if fields.has("messages") else []
-    out: list[bytes] = []
-    at = 0
-    for outer, inside in held(fields, len(messages)):
-        out += [_plain(each) for each in messages[at : inside.start]]
-        out.append(_wrapper(outer, [_inner(messages[n]) for n in inside]))
-        at = inside.stop
-    out += [_plain(each) for each in messages[at:]]
-    return b"".join(out)
+    return set_of(fields, _plain, _wrapper)
 
 
 def _plain(fields: Fields) -> bytes:
@@ -158,8 +147,9 @@ def _inner(fields: Fields) -> Written:
     return row
 
 
-def _wrapper(fields: Fields, rows: list[Written]) -> bytes:
+def _wrapper(fields: Fields, inside: list[Fields]) -> bytes:
     """Compressed anew: its checksum is what it becomes."""
+    rows = [_inner(each) for each in inside]
     fields.drop("crc32", "framing", "hc_byte")
     magic, codec = _magic(fields), fields.codec("codec")
     attributes = fields.integer("attributes", codec)
