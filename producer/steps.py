@@ -15,7 +15,8 @@ What may be forwarded unchanged is the table of wire-protocol.md §4.3:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -23,9 +24,13 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
 
+STEP_BYTES = 1 << 20  # of entries, worth a step
 PART_MAX_BYTES = 8 << 20  # a request of several parts stays far below socket.request.max.bytes (100 MiB)
 _ENTRY_BYTES = 34  # at most, besides key and value, in any format we write
 BATCH_OVERHEAD = 61  # header of the format v2 batch that 1.1 and later make of a set, and then measure
+
+
+Row = tuple[int, bytes | None, bytes | None, int | None]  # number, key, value, timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +133,13 @@ def reencode(
     Messages that share a position (those of a wrapper of 0.7) are in one step, or in none.
     A corrupt message or a failing handler raises only after everything before it was yielded.
     """
-    gathered = _Gathered(dialect, message_max_bytes)
-    start = fetched.start
-    for run in fetched.runs:
-        wanted = known_codec(run.codec if codec is None else codec, dialect)
+    gathered = _Outputs(dialect, message_max_bytes)
+    for alone, wanted in coded_runs(fetched, dialect, codec):
         if wanted != gathered.codec:
             yield from gathered.step()
             gathered.codec = wanted
         try:
-            for message in one_run(fetched, run, start).messages():
+            for message in alone.messages():
                 if message.resume_at <= message.offset:  # not the last at its position
                     gathered.inside += outputs(message)
                     continue
@@ -150,16 +153,24 @@ def reencode(
             gathered.inside.clear()
             yield from gathered.step()
             raise
-        start = gathered.resume_at = run.resume_at
+        gathered.resume_at = alone.resume_at
     yield from gathered.step()
 
 
-def known_codec(codec: int, dialect: Dialect) -> int:
+def coded_runs(fetched: MessageSet, dialect: Dialect, codec: int | None) -> Iterator[tuple[MessageSet, int]]:
+    """Each run of a set as a set of its own, and the codec that its messages get at the target."""
+    start = fetched.start
+    for run in fetched.runs:
+        yield one_run(fetched, run, start), _known_codec(run.codec if codec is None else codec, dialect)
+        start = run.resume_at
+
+
+def _known_codec(codec: int, dialect: Dialect) -> int:
     """The codec, or the nearest the target can read: lz4 came with 0.8.2."""
     return codec if codec in dialect.codecs else max(dialect.codecs)
 
 
-def part_limit(dialect: Dialect, codec: int, message_max_bytes: int) -> int:
+def _part_limit(dialect: Dialect, codec: int, message_max_bytes: int) -> int:
     """Bytes of entries in one part, before compression: a wrapper may grow a little at the target."""
     if codec or dialect.measures_whole_set:
         return message_max_bytes - message_max_bytes // 16 - BATCH_OVERHEAD
@@ -167,16 +178,49 @@ def part_limit(dialect: Dialect, codec: int, message_max_bytes: int) -> int:
 
 
 @dataclass(slots=True)
-class _Gathered:
-    """Outputs by target partition, until they are worth a step."""
+class Gathered(ABC):
+    """Messages of one codec until they are worth a step."""
 
     dialect: Dialect
     message_max_bytes: int
     codec: int = 0
     resume_at: int | None = None
-    reached: int | None = None  # resume_at of the step before
+    reached: int | None = None  # resume_at of the step before, or where the set begins
+    size: int = 0  # bytes of their entries
+
+    @property
+    def limit(self) -> int:
+        return _part_limit(self.dialect, self.codec, self.message_max_bytes)
+
+    @property
+    def full(self) -> bool:
+        return self.size >= min(self.limit, STEP_BYTES)
+
+    def step(self) -> Iterator[Step]:
+        """What was gathered as one step, if there is anything; begins anew."""
+        if self.resume_at is None or self.resume_at == self.reached:
+            return
+        parts = tuple(self.taken())
+        self.size, self.reached = 0, self.resume_at
+        yield Step(self.resume_at, parts)
+
+    @abstractmethod
+    def taken(self) -> Iterator[Part]:
+        """All of it as parts; it is gathered no more."""
+
+    def part(self, tp: TopicPartition, rows: Iterable[Row], count: int) -> Part:
+        """Of rows numbered from 0 on."""
+        magic = self.dialect.magic
+        entries = self.dialect.messages.encode(rows, codec=self.codec, magic=magic)
+        # The entries carry numbers of our own, not source offsets: halves of this part could not tell where they end.
+        return Part(tp, entries, magic, self.codec, count, resume_at=None)
+
+
+@dataclass(slots=True)
+class _Outputs(Gathered):
+    """Outputs by target partition."""
+
     by_partition: dict[TopicPartition, list[Output]] = field(default_factory=dict)
-    size: int = 0
     inside: list[Output] = field(default_factory=list)  # at the position that the last step comes to: not to be split
 
     def border(self) -> None:
@@ -189,21 +233,10 @@ class _Gathered:
         self.by_partition.setdefault(output.tp, []).append(output)
         self.size += _size(output)
 
-    @property
-    def limit(self) -> int:
-        return part_limit(self.dialect, self.codec, self.message_max_bytes)
-
-    @property
-    def full(self) -> bool:
-        return self.size >= min(self.limit, 1 << 20)
-
-    def step(self) -> Iterator[Step]:
-        """What was gathered as one step, if there is anything; begins anew."""
-        if self.resume_at is None or self.resume_at == self.reached:
-            return
-        parts = [part for tp, outputs in self.by_partition.items() for part in self._parts(tp, outputs)]
-        self.by_partition, self.size, self.reached = {}, 0, self.resume_at
-        yield Step(self.resume_at, tuple(parts))
+    def taken(self) -> Iterator[Part]:
+        by_partition, self.by_partition = self.by_partition, {}
+        for tp, outputs in by_partition.items():
+            yield from self._parts(tp, outputs)
 
     def _parts(self, tp: TopicPartition, outputs: list[Output]) -> Iterator[Part]:
         at = 0
@@ -212,15 +245,9 @@ class _Gathered:
             while end < len(outputs) and (end == at or size + _size(outputs[end]) <= self.limit):
                 size += _size(outputs[end])
                 end += 1
-            yield self._part(tp, outputs[at:end])
+            rows = ((number, o.key, o.value, o.timestamp_ms) for number, o in enumerate(outputs[at:end]))
+            yield self.part(tp, rows, end - at)
             at = end
-
-    def _part(self, tp: TopicPartition, outputs: list[Output]) -> Part:
-        rows = ((number, o.key, o.value, o.timestamp_ms) for number, o in enumerate(outputs))
-        magic = self.dialect.magic
-        entries = self.dialect.messages.encode(rows, codec=self.codec, magic=magic)
-        # The entries carry numbers of our own, not source offsets: halves of this part could not tell where they end.
-        return Part(tp, entries, magic, self.codec, len(outputs), resume_at=None)
 
 
 def _size(output: Output) -> int:

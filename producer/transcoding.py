@@ -14,9 +14,7 @@ from itertools import accumulate, count
 from kafkawire.columns import Columns, as_list
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.model import MessageSet, Part, TopicPartition
-from producer.steps import Step, known_codec, one_run, part_limit
-
-STEP_BYTES = 1 << 20  # of entries, worth a step
+from producer.steps import Gathered, Step, coded_runs
 
 
 def transcode(
@@ -28,42 +26,30 @@ def transcode(
     Messages that share a position (those of a wrapper of 0.7) are in one step, or in none.
     Raises CorruptMessage only after everything before the damage was yielded.
     """
-    gathered = _Rows(target, dialect, message_max_bytes, reached=fetched.start)
-    start = fetched.start
-    for run in fetched.runs:
-        wanted = known_codec(run.codec if codec is None else codec, dialect)
+    gathered = _Rows(dialect, message_max_bytes, reached=fetched.start, target=target)
+    for alone, wanted in coded_runs(fetched, dialect, codec):
         if wanted != gathered.codec:
             yield from gathered.step()
             gathered.codec = wanted
-        for columns in one_run(fetched, run, start).pieces():
+        for columns in alone.pieces():
             gathered.add(columns)
-            if gathered.size >= min(gathered.limit, STEP_BYTES) or columns.damage is not None:
+            if gathered.full or columns.damage is not None:
                 yield from gathered.step()
             if columns.damage is not None:
                 raise columns.damage
-        start = gathered.resume_at = run.resume_at
+        gathered.resume_at = alone.resume_at
     yield from gathered.step()
 
 
 @dataclass(slots=True)
-class _Rows:
-    """Messages until they are worth a step."""
+class _Rows(Gathered):
+    """Rows for one target partition."""
 
-    target: TopicPartition
-    dialect: Dialect
-    message_max_bytes: int
-    codec: int = 0
-    resume_at: int | None = None
-    reached: int | None = None  # resume_at of the step before, or where the set begins
+    target: TopicPartition = field(kw_only=True)
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     stamps: list[int | None] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)  # of the entries they will be
-    size: int = 0
-
-    @property
-    def limit(self) -> int:
-        return part_limit(self.dialect, self.codec, self.message_max_bytes)
 
     def add(self, columns: Columns) -> None:
         """Those of a piece that may be done; of an entry that is damaged inside none."""
@@ -80,22 +66,12 @@ class _Rows:
         self.size += sum(sizes)
         self.resume_at = columns.resume_at
 
-    def step(self) -> Iterator[Step]:
-        """What was gathered as one step, if there is anything; begins anew."""
-        if self.resume_at is None or self.resume_at == self.reached:
-            return
-        parts = tuple(self._parts())
-        self.keys, self.values, self.stamps, self.sizes, self.size = [], [], [], [], 0
-        self.reached = self.resume_at
-        yield Step(self.resume_at, parts)
-
-    def _parts(self) -> Iterator[Part]:
+    def taken(self) -> Iterator[Part]:
         ends, at, total = list(accumulate(self.sizes)), 0, len(self.sizes)
         while at < total:
             before = ends[at - 1] if at else 0
             end = max(at + 1, bisect_left(ends, before + self.limit + 1, at))
             rows = zip(count(), self.keys[at:end], self.values[at:end], self.stamps[at:end], strict=False)
-            entries = self.dialect.messages.encode(rows, codec=self.codec, magic=self.dialect.magic)
-            # As in producer.steps: numbers of our own, so halves of a part could not tell where they end.
-            yield Part(self.target, entries, self.dialect.magic, self.codec, end - at, resume_at=None)
+            yield self.part(self.target, rows, end - at)
             at = end
+        self.keys, self.values, self.stamps, self.sizes = [], [], [], []
