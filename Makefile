@@ -6,6 +6,9 @@ STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 PKGS   := groundwork kafkawire zkconsumer producer mirrormaker sparkpipeline localkafka
 
+# Bytecode is kept, whatever the shell says: tests start hundreds of programs of ours, and each would compile all again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test check bench faults clean
 
 $(STAMP): pyproject.toml

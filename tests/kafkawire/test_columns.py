@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -418,6 +419,13 @@ def shown(text: str = SHOWN, **environment: str) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A folder with what a process compiled that found nothing in it, and what that process said."""
+    folder = tmp_path_factory.mktemp("kept") / "deep" / "cache"
+    return folder, shown(KAFKAWIRE_CACHE=str(folder))
+
+
 def test_python_asked_for_never_loads_numba() -> None:
     assert shown(KAFKAWIRE_KERNELS="python").stdout.split("\n")[:2] == ["python", "list [0] [b'v'] False"]
 
@@ -434,21 +442,22 @@ def test_an_unknown_choice_is_refused_with_those_there_are() -> None:
     assert "KAFKAWIRE_KERNELS=cython: known are auto, python, numba" in shown(KAFKAWIRE_KERNELS="cython").stderr
 
 
-def test_what_was_compiled_is_kept_in_the_folder_named_and_found_again(tmp_path: Path) -> None:
-    folder = tmp_path / "deep" / "cache"
-    first = shown(KAFKAWIRE_CACHE=str(folder))
-    kept = {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb?")}
+def test_what_was_compiled_is_kept_in_the_folder_named_and_found_again(
+    kept: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, first = kept
+    written = {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb?")}
     again = shown(KAFKAWIRE_CACHE=str(folder), KAFKAWIRE_KERNELS="numba")
     for run in (first, again):
         assert run.stdout.startswith("numba ")
         assert "memoryview [0] [b'v'] True" in run.stdout
         assert run.stderr == ""
-    assert kept
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb?")} == kept
+    assert written
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb?")} == written
 
 
 def test_a_cache_that_cannot_be_written_or_read_costs_a_warning_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocked = tmp_path / "a file"
     blocked.write_text("")
@@ -456,14 +465,15 @@ def test_a_cache_that_cannot_be_written_or_read_costs_a_warning_only(
     assert "memoryview [0] [b'v'] True" in run.stdout
     assert "KAFKAWIRE_CACHE names another folder" in run.stderr
     folder = tmp_path / "cache"
-    folder.mkdir()
+    shutil.copytree(kept[0], folder)
     folder.chmod(0o777)
     monkeypatch.setenv("KAFKAWIRE_CACHE", str(folder))
     assert columns.cache_folder() is None
     folder.chmod(0o755)
     assert columns.cache_folder() == folder
-    load(folder)
-    for path in folder.rglob("*.nb?"):
+    broken = list(folder.rglob("*.nb?"))
+    assert broken
+    for path in broken:
         path.write_bytes(path.read_bytes()[:50])
     run = shown(KAFKAWIRE_CACHE=str(folder))
     assert "memoryview [0] [b'v'] True" in run.stdout
