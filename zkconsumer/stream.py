@@ -18,22 +18,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import chain
 from threading import get_ident
-from typing import Any
 
 from groundwork.crew import now
 from groundwork.handover import Closed, Empty, Handover
-from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet, TopicPartition
 from zkconsumer.batch import Batch, BatchReader
-from zkconsumer.errors import ConsumerTimeout, DecodeFailed
+from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetching.cursor import Share
+from zkconsumer.messagereader import Decoder as Decoder
+from zkconsumer.messagereader import MessageReader
 
-GONE = -1  # an epoch that no cursor has
 AT_LEAST_ONCE, ON_ACK, AT_MOST_ONCE = "at-least-once", "on-ack", "at-most-once"
 
-Decoder = Callable[[str, bytes], object]  # (topic, key or value) -> what takes its place; None is not asked about
 Commit = Callable[[TopicPartition, int], Exception | None]  # None: the position is in the offset store
 
 
@@ -63,147 +60,29 @@ class Stream:
         self.name = name
         self.channel = channel
         self._timeout_ms = timeout_ms
-        self._check_crcs = check_crcs
-        self._on_ack = delivery == ON_ACK
         self._commit = commit if delivery == AT_MOST_ONCE else None
-        self._decoders = decoders if decoders != (None, None) else None
         self._observe = observe
-        self._share: Share | None = None  # the set that is iterated
-        self._rest: Iterator[Message] | None = None  # of it, where something was to be raised between two of them
-        self._through = False  # all of it was handed out
-        self._over = True  # the chain has come to its end, or was never begun
-        self._handed: Iterator[Message] = iter(())
-        self._batches = BatchReader(self.next_share, check_crcs, self._on_ack)
-        self._reader = 0  # the thread that reads
         self._errors: deque[BaseException] = deque()
+        on_ack = delivery == ON_ACK
+        self._messages = MessageReader(
+            self._begin_asking, self._after_batches, self._errors, check_crcs, on_ack, decoders
+        )
+        self._batches = BatchReader(self.next_share, check_crcs, on_ack)
+        self._reader = 0  # the thread that reads
 
     # message by message -------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Message]:
-        """The same messages whoever asks; a chain, so that no line of Python stands between a set and its reader."""
+        """The same messages whoever asks."""
         self._reader = get_ident()
-        if self._over:
-            self._handed = self._chained()
-        return self._handed
+        return self._messages.handed()
 
     def __next__(self) -> Message:
         return next(iter(self))
 
-    def _chained(self) -> Iterator[Message]:
-        self._over = False
-        handed: Iterator[Message] = chain.from_iterable(self._turns())
-        return handed if self._decoders is None else map(self._decoded, handed)
-
-    def _turns(self) -> Iterator[Iterator[Message]]:
-        """What the messages come from, one after the other, until the connector is shut down."""
-        try:
-            while (turn := self._turn()) is not None:
-                yield turn
-        finally:
-            self._over = True
-
-    def _turn(self) -> Iterator[Message] | None:
-        """The next of them.  A chain ends when this raises: what is to be raised is a turn of its own."""
-        try:
-            self._begin_asking()
-            rest, self._rest = self._rest, None
-            if self._share is None or rest is None:
-                self._shut(self._through)
-                self._batches.leave()
-                self._share, self._through = self.next_share(), False
-                self._share.start_reading(self._on_ack)
-                rest = self._share.message_set.messages(self._check_crcs)
-            return self._acknowledged(self._share, rest) if self._on_ack else self._spanned(self._share, rest)
-        except StopIteration:
-            return None
-        except BaseException as e:  # ctrl-C, too
-            return _raising(e)
-
-    def _spanned(self, share: Share, messages: Iterator[Message]) -> Iterator[Message]:
-        """The messages of a set that has one ticket.  Each look at it is the whole price of a message beside its bytes,
-        so the usual answer of may_hand_out is spelled out here."""
-        cursor, errors = share.cursor, self._errors
-        lease, progress = cursor.lease, cursor.progress
-        try:
-            for message in messages:
-                share.in_hand = message.resume_at  # before the look: who closes looks at it after
-                if (
-                    cursor.closing
-                    or cursor.paused
-                    or cursor.stranded
-                    or share.epoch != cursor.epoch
-                    or now() >= lease.valid_until
-                    or progress is None
-                    or progress.parked is not None
-                ) and not share.may_hand_out():
-                    return
-                message.handed = share
-                yield message
-                share.reached_at = message.resume_at  # the user came back for the next one
-                if errors:
-                    self._keep(share, messages)
-                    return
-            self._through = share is self._share
-        except CorruptMessage as e:
-            self._broken(share, e)
-
-    def _acknowledged(self, share: Share, messages: Iterator[Message]) -> Iterator[Message]:
-        """The same with a ticket for each."""
-        try:
-            for message in messages:
-                share.in_hand = message.resume_at
-                if not share.may_hand_out():
-                    return
-                message.handed = share.message_ticket(message.resume_at)
-                share.reached_at = message.resume_at
-                yield message
-                if self._errors:
-                    self._keep(share, messages)
-                    return
-            self._through = share is self._share
-        except CorruptMessage as e:
-            self._broken(share, e)
-
-    def _keep(self, share: Share, messages: Iterator[Message]) -> None:
-        """Something is to be raised before the next message: go on with that one afterwards."""
-        if share is self._share:
-            self._rest = messages
-
-    def _decoded(self, message: Message) -> Message:
-        """The message with key and value as the decoders make them.  Raises DecodeFailed."""
-        assert self._decoders is not None
-        key_decoder, value_decoder = self._decoders
-        key: Any = message.key
-        value: Any = message.value
-        try:
-            if key_decoder is not None and key is not None:
-                key = key_decoder(message.topic, key)
-            if value_decoder is not None and value is not None:
-                value = value_decoder(message.topic, value)
-        except Exception as e:
-            tp = TopicPartition(message.topic, message.partition)
-            raise DecodeFailed(tp, message.offset, message, e) from e
-        message.key, message.value = key, value
-        return message
-
-    def _broken(self, share: Share, error: CorruptMessage) -> None:
-        """A damaged message: what came before it was handed out, and it is fetched again."""
-        if share is self._share and self._shut(finished=False):
-            share.cursor.on_corrupt(share.cursor, share.reached_at, error)
-
-    def _shut(self, finished: bool) -> bool:
-        """End the iteration of a set, if there is one.  False: nobody wants to know how far it went."""
-        share, self._share, self._rest = self._share, None, None
-        wanted = share is not None and share.stop_reading(finished)
-        if share is not None:
-            share.epoch = GONE  # nothing more of it is handed out by whoever is still at it
-        return wanted
-
-    def _put_away(self) -> None:
-        """End the iteration from outside of it."""
-        if self._share is not None:
-            self._handed = self._chained()  # the other one holds the set
-            self._shut(finished=False)
+    def _after_batches(self) -> Share:
+        self._batches.leave()
+        return self.next_share()
 
     # several at once ----------------------------------------------------------------------------------------------
 
@@ -226,24 +105,19 @@ class Stream:
     def next_batch(self) -> Batch:
         """For batches(): the next one; the one before is done."""
         self._begin_asking()
-        self._leave_messages()
+        self._messages.leave()
         return self._batches.next()
 
     def _come_back(self) -> None:
         """The reader asks for more than a message: what it had is done, what it left of a set comes again."""
         self._begin_asking()
-        self._leave_messages()
+        self._messages.leave()
         self._batches.leave()
 
     def _begin_asking(self) -> None:
         self._reader = get_ident()
         if self._errors:
             raise self._errors.popleft()
-
-    def _leave_messages(self) -> None:
-        if self._share is not None:
-            self._share.reached_at = self._share.in_hand
-            self._put_away()
 
     # both ---------------------------------------------------------------------------------------------------------
 
@@ -281,8 +155,7 @@ class Stream:
 
     def done(self) -> None:
         """What is in the user's hands counts as done, though no other was asked for: for a loop that ends here."""
-        if self._share is not None:
-            self._share.reached_at = self._share.in_hand
+        self._messages.done()
         self._batches.done()
 
     def raise_next(self, error: BaseException) -> None:
@@ -293,19 +166,11 @@ class Stream:
         """For the reader's own thread, which will not come back: what is in its hands is not done."""
         if self._reader != thread_id:
             return
-        self._put_away()
+        self._messages.give_up()
         self._batches.give_up()
 
     def __repr__(self) -> str:
         return f"<Stream {self.name}>"
-
-
-def _raising(error: BaseException) -> Iterator[Message]:
-    try:
-        raise error
-    finally:
-        del error  # its traceback leads here
-    yield
 
 
 class _Sets:
