@@ -344,8 +344,9 @@ def test_an_exception_that_ends_a_batch_before_it_is_there_loses_nothing_and_end
 
         def interrupted(*args):
             raise KeyboardInterrupt
+            yield
 
-        broken.setattr("kafkawire.v08.indexing._columns_of", interrupted)
+        broken.setattr(MessageSet, "pieces", interrupted)
         with pytest.raises(KeyboardInterrupt):
             next(reading)
     with pytest.raises(ConsumerTimeout):
