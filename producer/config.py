@@ -237,6 +237,12 @@ class ProducerConfig(AccessOptions):
     def sync(self) -> bool:
         return self.type == "sync"
 
+    @property
+    def knows_partitions(self) -> bool:
+        """Whether there are partitions to choose from.  A list of brokers that describe nothing (0.7) has none, and
+        keys are ignored."""
+        return dialect(self.version).describes_itself or bool(self.zookeeper_connect)
+
     def _unanswered_problems(self, spoken: Dialect) -> Iterable[str]:
         """What a release that answers no produce request cannot do, and what only such a one needs."""
         called = f"Kafka {spoken.release}"
@@ -246,7 +252,7 @@ class ProducerConfig(AccessOptions):
             return
         if "request.required.acks" in given(self):
             yield f"{called} acknowledges nothing: leave request.required.acks out, and see confirm"
-        if self.partitioner != "default" and not self.zookeeper_connect:
+        if self.partitioner != "default" and not self.knows_partitions:
             yield (
                 f"partitioner.class needs zookeeper.connect: of a broker list alone {called} has no partitions to "
                 "choose from, and keys are ignored"

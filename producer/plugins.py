@@ -46,7 +46,7 @@ class Plugins:
             else self._encode
         )
         spoken = dialect(config.version)
-        if partitioner is not None and not (spoken.describes_itself or config.zookeeper_connect):
+        if partitioner is not None and not config.knows_partitions:
             raise LocalError(
                 f"a partitioner needs zookeeper.connect: of a broker list alone Kafka {spoken.release} has no "
                 "partitions to choose from, and keys are ignored"

@@ -33,8 +33,7 @@ class Putting:
         self._stamped = dialect.magic > 0
         self._keys, self._nulls = dialect.has_keys, dialect.has_nulls
         self._release, self._payload_only = dialect.release, dialect.measures_payload
-        # Of a list of brokers that describe nothing there is no partition to choose from: keys are ignored (as in 0.7).
-        self._chooses = dialect.describes_itself or bool(config.zookeeper_connect)
+        self._chooses = config.knows_partitions
         self._plugins = plugins
         self._buckets = buckets
         self._hub = hub
