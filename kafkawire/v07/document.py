@@ -13,10 +13,11 @@ from kafkawire.compression import SNAPPY, is_xerial
 from kafkawire.documents import Document, codec_name, ends, framed_reader, text_or_hex
 from kafkawire.errors import CorruptMessage, LocalError, RemoteError
 from kafkawire.model import MessageSet, Run
+from kafkawire.planning import OPEN_LIMIT
 from kafkawire.primitives import INT16, INT32, INT64, Reader
 from kafkawire.v07.layout import CODEC, HEAD, HEADS, LOG_OVERHEAD, LOWEST
 from kafkawire.v07.messages import message_set
-from kafkawire.v07.wrappers import OPEN_LIMIT, Wrapper, opened, wrapper
+from kafkawire.v07.wrappers import Wrapper, opened, wrapper
 
 ERROR_NAMES = {-1: "Unknown", 1: "OffsetOutOfRange", 2: "InvalidMessage", 3: "WrongPartition", 4: "InvalidFetchSize"}
 PRODUCE, FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS = range(5)

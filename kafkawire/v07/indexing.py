@@ -6,66 +6,24 @@ One pass over the segments of a plan (planning.py).  It only says where damage i
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkawire import columns
 from kafkawire.columns import Column, Columns
 from kafkawire.errors import CorruptMessage
-from kafkawire.model import MessageSet
+from kafkawire.planning import Indexing
 from kafkawire.primitives import Bytes
 from kafkawire.v07.alike import Alike, are_right, find
 from kafkawire.v07.layout import ENTRY_OVERHEAD, HEADS, LOG_OVERHEAD
-from kafkawire.v07.planning import Plan, Segment, planned, plans
-from kafkawire.v07.reading import PIECE_BYTES, bad_crc, within
+from kafkawire.v07.planning import Plan, Segment, plans
+from kafkawire.v07.reading import bad_crc, within
 from kafkawire.v07.scanning import AGAIN
-from kafkawire.v07.wrappers import OPEN_LIMIT
 
 if TYPE_CHECKING:
     from kafkawire.kernels import Kernels
 
 _FARTHEST = (1 << 63) - 1
-
-
-def index(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Columns:
-    """The columns of a set.  Raises nothing for what the bytes hold: damage is told beside what comes before it."""
-    return index_by(columns.compiled(), message_set, check_crcs, limit)
-
-
-def pieces(
-    message_set: MessageSet, check_crcs: bool = True, most_bytes: int = PIECE_BYTES, limit: int = OPEN_LIMIT
-) -> Iterator[Columns]:
-    """The same in pieces of about most_bytes, each made when it is asked for; at least one, and some may be empty.
-
-    Each holds whole top-level entries: its resume_at is always the border of one.  That of the last piece is the set's,
-    unless it has damage.
-    """
-    yield from pieces_by(columns.compiled(), message_set, check_crcs, most_bytes, limit)
-
-
-def pieces_by(
-    kernels: Kernels | None,
-    message_set: MessageSet,
-    check_crcs: bool = True,
-    most_bytes: int = PIECE_BYTES,
-    limit: int = OPEN_LIMIT,
-) -> Iterator[Columns]:
-    """The same as pieces() by a form of one's choice; None: in pure Python."""
-    reached = message_set.start
-    for plan in plans(message_set, check_crcs, limit, most_bytes):
-        found = _columns_of(kernels, plan, reached, check_crcs)
-        yield found
-        if found.damage is not None:
-            return
-        reached = found.resume_at
-
-
-def index_by(
-    kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT
-) -> Columns:
-    """The same as index() by a form of one's choice; None: in pure Python."""
-    return _columns_of(kernels, planned(message_set, check_crcs, limit), message_set.start, check_crcs)
 
 
 def _columns_of(kernels: Kernels | None, plan: Plan, start: int, check_crcs: bool) -> Columns:
@@ -93,6 +51,10 @@ def _columns_of(kernels: Kernels | None, plan: Plan, start: int, check_crcs: boo
         resume_at=plan.resume_at if damage is None else max(start, damage.offset or start),
         damage=damage,
     )
+
+
+_INDEXING = Indexing(plans, _columns_of)
+index, index_by, pieces, pieces_by = _INDEXING.index, _INDEXING.index_by, _INDEXING.pieces, _INDEXING.pieces_by
 
 
 @dataclass(frozen=True, slots=True)

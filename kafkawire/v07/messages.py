@@ -20,6 +20,8 @@ from dataclasses import replace
 
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import MessageSet, Part, PartitionId, Reader, Run
+from kafkawire.planning import MAX_DEPTH as MAX_DEPTH
+from kafkawire.planning import OPEN_LIMIT as OPEN_LIMIT
 from kafkawire.primitives import Bytes
 from kafkawire.v07 import hopping
 from kafkawire.v07.borders import next_border as next_border
@@ -39,8 +41,6 @@ from kafkawire.v07.reading import NOBODY, bad_crc, opened_messages
 from kafkawire.v07.reading import messages as messages
 from kafkawire.v07.scanning import Scan as Scan
 from kafkawire.v07.scanning import scan as scan
-from kafkawire.v07.wrappers import MAX_DEPTH as MAX_DEPTH
-from kafkawire.v07.wrappers import OPEN_LIMIT as OPEN_LIMIT
 from kafkawire.v07.wrappers import Wrapper as Wrapper
 from kafkawire.v07.wrappers import wrapper as wrapper
 from kafkawire.v07.writing import Row as Row

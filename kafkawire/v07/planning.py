@@ -7,11 +7,11 @@ may be planned a piece at a time, in whole top-level entries: what a piece may b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+from kafkawire import planning
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.model import MessageSet, Run
-from kafkawire.primitives import Bytes
 from kafkawire.v07.hopping import cut
 from kafkawire.v07.layout import LENGTH, LOG_OVERHEAD
 from kafkawire.v07.reading import within
@@ -32,36 +32,17 @@ class Segment:
     wrapper_at: int | None  # where that wrapper stands in the set
 
 
-@dataclass(slots=True)
-class Plan:
-    """Segments in the order of their messages, up to the first wrapper that cannot be opened."""
+class Plan(planning.Plan[Segment]):
+    """A plan of sets of 0.7."""
 
-    resume_at: int  # what to commit once all of it is done, if nothing is damaged
-    pieces: list[Bytes] = field(default_factory=list)
-    segments: list[Segment] = field(default_factory=list)
-    damage: CorruptMessage | None = None
-    size: int = 0  # bytes of the pieces
-
-    def lay(self, data: Bytes) -> int:
-        """Append bytes; where they begin."""
-        begin = self.size
-        self.pieces.append(data)
-        self.size += len(data)
-        return begin
-
-    def data(self) -> Bytes:
-        """All that was laid: as it came in where that is a single piece."""
-        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
-
-
-def planned(message_set: MessageSet, check_crcs: bool, limit: int) -> Plan:
-    """The plan of a whole set.  limit bounds the bytes one top-level wrapper opens to.  Raises nothing."""
-    (plan,) = plans(message_set, check_crcs, limit, 1 << 62)
-    return plan
+    __slots__ = ()
 
 
 def plans(message_set: MessageSet, check_crcs: bool, limit: int, most_bytes: int) -> Iterator[Plan]:
-    """The same in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing."""
+    """A set in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing.
+
+    limit bounds the bytes one top-level wrapper opens to.  Raises nothing.
+    """
     plan = Plan(message_set.start)
     for number, run in enumerate(message_set.runs, 1):
         if run.resume_at <= message_set.start:

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 
 from kafkawire.errors import CorruptMessage, RemoteError
-from kafkawire.model import Message, MessageSet, PartitionId, Run, made
+from kafkawire.model import Message, MessageSet, Run, made
+from kafkawire.planning import OPEN_LIMIT, PIECE_BYTES, Walk
 from kafkawire.primitives import Bytes
 from kafkawire.v07.alike import are_right, find, values
 from kafkawire.v07.layout import ENTRY_OVERHEAD, HEADS, LENGTH, LOG_OVERHEAD
 from kafkawire.v07.scanning import AGAIN
-from kafkawire.v07.wrappers import OPEN_LIMIT, Wrapper, opened, wrapper
-
-PIECE_BYTES = 256 << 10
+from kafkawire.v07.wrappers import Wrapper, opened, wrapper
 
 
 def messages(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Iterator[Message]:
@@ -39,17 +37,6 @@ def messages(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN
                 data = bytes(message_set.buffer[at : min(at + most, run.end)])
                 read = yield from _plain(walk, data, run.magic, at, first + at)
                 at, most = at + read, PIECE_BYTES if read else LOG_OVERHEAD + LENGTH.unpack_from(data)[0]
-
-
-@dataclass(slots=True)
-class Walk:
-    """What stays the same on the way through a set."""
-
-    topic: str
-    partition: PartitionId
-    start: int
-    check_crcs: bool
-    limit: int
 
 
 NOBODY = Walk("", 0, 0, True, OPEN_LIMIT)

@@ -14,12 +14,10 @@ from kafkawire import compression
 from kafkawire.compression import GZIP, SNAPPY
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.model import Scan
+from kafkawire.planning import MAX_DEPTH
 from kafkawire.primitives import Bytes
 from kafkawire.v07.layout import CODEC, ENTRY_OVERHEAD, LENGTH, LOG_OVERHEAD, MAGIC_1
 from kafkawire.v07.scanning import scan
-
-OPEN_LIMIT = 128 << 20  # bytes one top-level wrapper may open to, those nested in it included
-MAX_DEPTH = 4  # wrappers in wrappers: a broker stores what a producer nested, and nobody nests on purpose
 
 _HEAD = struct.Struct(">4xBBI")
 

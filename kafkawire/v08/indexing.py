@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from kafkawire import columns
 from kafkawire.columns import Column, Columns
 from kafkawire.errors import CorruptMessage
-from kafkawire.model import MessageSet
+from kafkawire.planning import Indexing
 from kafkawire.primitives import Bytes
 from kafkawire.v08.alike import Alike, find, offsets, timestamps
-from kafkawire.v08.planning import Plan, Segment, planned, plans, within
+from kafkawire.v08.planning import Plan, Segment, plans, within
 from kafkawire.v08.scanning import ENTRY_OVERHEAD, LOG_APPEND_TIME, LOG_OVERHEAD
-from kafkawire.v08.wrappers import OPEN_LIMIT
 
 if TYPE_CHECKING:
     from kafkawire.kernels import Kernels
@@ -29,47 +27,7 @@ _V1 = struct.Struct(">qiIxBqii")  # the same with attributes and a timestamp bef
 _INT32 = struct.Struct(">i")
 _CRC_FROM = 16
 _ATTRIBUTES = 17
-PIECE_BYTES = 256 << 10
 _FAR = 1 << 62  # offsets and shifts below it add up within int64
-
-
-def index(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Columns:
-    """The columns of a set.  Raises nothing for what the bytes hold: damage is told beside what comes before it."""
-    return index_by(columns.compiled(), message_set, check_crcs, limit)
-
-
-def pieces(
-    message_set: MessageSet, check_crcs: bool = True, most_bytes: int = PIECE_BYTES, limit: int = OPEN_LIMIT
-) -> Iterator[Columns]:
-    """The same in pieces of about most_bytes, each made when it is asked for; at least one, and some may be empty.
-
-    The resume_at of the last one is the set's, unless it has damage.
-    """
-    yield from pieces_by(columns.compiled(), message_set, check_crcs, most_bytes, limit)
-
-
-def pieces_by(
-    kernels: Kernels | None,
-    message_set: MessageSet,
-    check_crcs: bool = True,
-    most_bytes: int = PIECE_BYTES,
-    limit: int = OPEN_LIMIT,
-) -> Iterator[Columns]:
-    """The same as pieces() by a form of one's choice; None: in pure Python."""
-    reached = message_set.start
-    for plan in plans(message_set, check_crcs, limit, most_bytes):
-        found = _columns_of(kernels, plan, reached, check_crcs)
-        yield found
-        if found.damage is not None:
-            return
-        reached = found.resume_at
-
-
-def index_by(
-    kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT
-) -> Columns:
-    """The same as index() by a form of one's choice; None: in pure Python."""
-    return _columns_of(kernels, planned(message_set, check_crcs, limit), message_set.start, check_crcs)
 
 
 def _columns_of(kernels: Kernels | None, plan: Plan, start: int, check_crcs: bool) -> Columns:
@@ -96,6 +54,10 @@ def _columns_of(kernels: Kernels | None, plan: Plan, start: int, check_crcs: boo
         resume_at=plan.resume_at if damage is None else _reached(start, offsets, pinned),
         damage=damage,
     )
+
+
+_INDEXING = Indexing(plans, _columns_of)
+index, index_by, pieces, pieces_by = _INDEXING.index, _INDEXING.index_by, _INDEXING.pieces, _INDEXING.pieces_by
 
 
 def _reached(start: int, offsets: Column, pinned: int | None) -> int:

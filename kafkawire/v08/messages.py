@@ -19,6 +19,8 @@ from dataclasses import replace
 
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Reader, Run
+from kafkawire.planning import MAX_DEPTH as MAX_DEPTH
+from kafkawire.planning import OPEN_LIMIT as OPEN_LIMIT
 from kafkawire.primitives import Bytes
 from kafkawire.v08 import hopping
 from kafkawire.v08.hopping import count as count
@@ -36,8 +38,6 @@ from kafkawire.v08.scanning import LOG_OVERHEAD as LOG_OVERHEAD
 from kafkawire.v08.scanning import LOWEST as LOWEST
 from kafkawire.v08.scanning import Scan as Scan
 from kafkawire.v08.scanning import scan as scan
-from kafkawire.v08.wrappers import MAX_DEPTH as MAX_DEPTH
-from kafkawire.v08.wrappers import OPEN_LIMIT as OPEN_LIMIT
 from kafkawire.v08.wrappers import Wrapper as Wrapper
 from kafkawire.v08.wrappers import wrapper as wrapper
 from kafkawire.v08.writing import Row as Row

@@ -8,12 +8,12 @@ when it is used, and its memory is free for the next one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from kafkawire import planning
 from kafkawire.columns import ready
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.model import MessageSet, Run
-from kafkawire.primitives import Bytes
 from kafkawire.v08.scanning import HEAD, LEAST, LOG_OVERHEAD, LOWEST, Scan, hop_alike
 from kafkawire.v08.wrappers import Wrapper, opened, wrapper
 
@@ -35,41 +35,21 @@ class Segment:
 
 
 @dataclass(slots=True)
-class Plan:
-    """Segments in the order of their messages, up to the first wrapper that cannot be opened."""
+class Plan(planning.Plan[Segment]):
+    """A plan of sets of formats v0 and v1."""
 
-    resume_at: int  # what to commit once all of it is done, if nothing is damaged
-    pieces: list[Bytes] = field(default_factory=list)
-    segments: list[Segment] = field(default_factory=list)
-    damage: CorruptMessage | None = None
     pinned: int | None = None  # of the nested wrapper we are in, and were in when damage was met
-    size: int = 0  # bytes of the pieces
 
     @property
     def timed(self) -> bool:
         """Whether any of its messages may have a timestamp."""
         return any(segment.magic for segment in self.segments)
 
-    def lay(self, data: Bytes) -> int:
-        """Append bytes; where they begin."""
-        begin = self.size
-        self.pieces.append(data)
-        self.size += len(data)
-        return begin
-
-    def data(self) -> Bytes:
-        """All that was laid: as it came in where that is a single piece."""
-        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
-
-
-def planned(message_set: MessageSet, check_crcs: bool, limit: int) -> Plan:
-    """The plan of a whole set.  limit bounds the bytes one top-level wrapper opens to.  Raises nothing."""
-    (plan,) = plans(message_set, check_crcs, limit, 1 << 62)
-    return plan
-
 
 def plans(message_set: MessageSet, check_crcs: bool, limit: int, most_bytes: int) -> Iterator[Plan]:
-    """The same in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing.
+    """A set in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing.
+
+    limit bounds the bytes one top-level wrapper opens to.  Raises nothing.
 
     No checksum covers an offset: a piece with a senseless one ends before the set does all the same.
     """

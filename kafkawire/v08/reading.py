@@ -9,15 +9,15 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kafkawire.errors import CorruptMessage, RemoteError
-from kafkawire.model import Message, MessageSet, PartitionId, Run, made
+from kafkawire.model import Message, MessageSet, Run, made
+from kafkawire.planning import OPEN_LIMIT, PIECE_BYTES, Walk
 from kafkawire.primitives import Bytes
 from kafkawire.v08.alike import are_right, find, rows
-from kafkawire.v08.indexing import PIECE_BYTES
 from kafkawire.v08.scanning import AGAIN, ENTRY_OVERHEAD, LOG_APPEND_TIME, LOG_OVERHEAD, LOWEST, Scan
-from kafkawire.v08.wrappers import OPEN_LIMIT, Wrapper, opened, wrapper
+from kafkawire.v08.wrappers import Wrapper, opened, wrapper
 
 # What a plain entry is read by: no more fields than are needed, each costs.
 _V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length where the key is null
@@ -45,17 +45,6 @@ def messages(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN
                 data = bytes(message_set.buffer[at : min(at + most, run.end)])
                 read = yield from _PLAIN[run.magic](walk, data, 0, len(data), at, 0, None)
                 at, most = at + read, PIECE_BYTES if read else LOG_OVERHEAD + _ENTRY.unpack_from(data)[1]
-
-
-@dataclass(slots=True)
-class Walk:
-    """What stays the same on the way through a set."""
-
-    topic: str
-    partition: PartitionId
-    start: int
-    check_crcs: bool
-    limit: int
 
 
 def _plain_v0(

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 
 from kafkawire import compression
 from kafkawire.errors import CorruptMessage, UnknownMagic
+from kafkawire.planning import MAX_DEPTH
 from kafkawire.primitives import Bytes
 from kafkawire.v08.scanning import CODEC, ENTRY_OVERHEAD, LOG_APPEND_TIME, LOWEST, Scan, scan
-
-OPEN_LIMIT = 128 << 20  # bytes one top-level wrapper may open to, those nested in it included
-MAX_DEPTH = 4  # wrappers in wrappers: 0.9 stores what a producer nested, and nobody nests on purpose
 
 _V0 = struct.Struct(">qiIBBii")
 _V1 = struct.Struct(">qiIBBqii")
