@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -270,14 +271,18 @@ def test_what_was_not_confirmed_is_sent_again(own_broker07, unique):
     assert stored[-7:] == [b"%d" % n for n in range(7)]
 
 
-def test_a_load_balancer_s_address_is_enough_and_its_links_are_made_anew(broker07: Node07, unique: Any):
+@pytest.mark.parametrize("worn", [{"reconnect_interval": 1}, {"reconnect_time_interval_ms": 1}])
+def test_a_load_balancer_s_address_is_enough_and_its_links_are_made_anew(
+    broker07: Node07, unique: Any, worn: dict[str, int]
+):
     topic = unique.topic()
     host, _, port = broker07.address.partition(":")
     with Proxy((host, int(port))) as proxy:
         address = f"{proxy.address[0]}:{proxy.address[1]}"
-        with producer_of(address, reconnect_interval=1, reconnect_backoff_ms=0, **CONFIRMED) as producer:
+        with producer_of(address, reconnect_backoff_ms=0, **worn, **CONFIRMED) as producer:
             for n in range(5):
                 producer.send(topic, b"%d" % n).result(WAIT_S)
+                time.sleep(0.002)  # longer than the time after which a link is worn
         assert proxy.counters.connections >= 5
     assert sorted(values(broker07, topic)) == [b"%d" % n for n in range(5)]
 
