@@ -18,6 +18,7 @@ from typing import Literal
 
 from kafkawire.errors import LocalError
 from kafkawire.model import BrokerPartition, PartitionId
+from kafkawire.requests import Store as Store
 from kafkawire.v07 import messages as messages_v07
 from kafkawire.v07 import requests as requests_v07
 from kafkawire.v07 import znodes as znodes_v07
@@ -26,7 +27,6 @@ from kafkawire.v08 import messages as messages_v08
 from kafkawire.v08 import requests as requests_v08
 from kafkawire.v08 import znodes as znodes_v08
 
-Store = Literal["kafka", "zookeeper"]
 # bytes of an entry besides key and value, by message format
 ENTRY_OVERHEAD: Mapping[int, int] = {**messages_v07.ENTRY_OVERHEAD, **messages_v08.ENTRY_OVERHEAD}
 _GROUPS = (apis.HEARTBEAT, apis.LEAVE_GROUP, apis.SYNC_GROUP, apis.DESCRIBE_GROUPS, apis.LIST_GROUPS)
@@ -55,9 +55,7 @@ class Dialect:
     answers_produce: bool  # a produce request can be acknowledged; else nobody learns what became of it
     waits_for_data: bool  # a fetch waits on the broker (max wait, min bytes); else an empty answer comes at once
     describes_itself: bool  # brokers tell brokers and partitions (Metadata); else only ZooKeeper knows
-    partitions_by_broker: (
-        bool  # partitions belong to brokers, come and go with them (BrokerPartition), have no replicas
-    )
+    partitions_by_broker: bool  # partitions belong to brokers (BrokerPartition), come and go with them: no replicas
     position_unit: Literal["messages", "bytes"]  # what positions count; only entry borders are positions where bytes
     drops_silently: bool  # what is too large is dropped without a word, the link stays open
     refuses_by_closing: bool  # asked for offsets of a partition it has not, a broker closes the connection

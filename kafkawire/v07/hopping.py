@@ -8,23 +8,21 @@ Positions are bytes: an entry that ends n bytes before a run's end ends n before
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import replace
 
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Entry, Run, Scan
 from kafkawire.primitives import Bytes
-from kafkawire.v07.scanning import AGAIN, CODEC, HEAD, LOG_OVERHEAD, hop, nonsense
-
-_LENGTH = struct.Struct(">i")
+from kafkawire.v07.layout import CODEC, HEAD, LENGTH, LOG_OVERHEAD, nonsense
+from kafkawire.v07.scanning import AGAIN, hop
 
 
 def count(entries: Bytes) -> int:
     """How many there are in complete plain ones."""
     found = at = 0
     while at < len(entries):
-        at += LOG_OVERHEAD + _LENGTH.unpack_from(entries, at)[0]
+        at += LOG_OVERHEAD + LENGTH.unpack_from(entries, at)[0]
         found += 1
     return found
 
@@ -40,7 +38,7 @@ def cut(buffer: Bytes, run: Run, limit: int) -> Iterator[Run]:
             if at >= again:
                 at, more = hop(within, at, run.magic, until)
                 entries, again = entries + more, at if more else at + AGAIN
-            after = at + LOG_OVERHEAD + _LENGTH.unpack_from(view, at)[0]
+            after = at + LOG_OVERHEAD + LENGTH.unpack_from(view, at)[0]
             if entries and after > until:
                 break
             at, entries = after, entries + 1
@@ -57,7 +55,7 @@ def before(buffer: Bytes, run: Run, until: int) -> Run | None:
     """The plain entries of a run that begin before position `until`, as a run; None: there are none."""
     at, entries, last = run.begin, 0, run.end - (run.resume_at - until)
     while at < min(last, run.end):
-        at, entries = at + LOG_OVERHEAD + _LENGTH.unpack_from(buffer, at)[0], entries + 1
+        at, entries = at + LOG_OVERHEAD + LENGTH.unpack_from(buffer, at)[0], entries + 1
     return replace(run, end=at, entries=entries, resume_at=run.resume_at - (run.end - at)) if entries else None
 
 
@@ -90,6 +88,6 @@ def cut_short(buffer: Bytes, scan: Scan, position: int, asked: int) -> CorruptMe
     left = len(buffer) - scan.end
     if scan.runs or scan.damage or left < LOG_OVERHEAD or len(buffer) >= asked:
         return None
-    (length,) = _LENGTH.unpack_from(buffer, scan.end)
+    (length,) = LENGTH.unpack_from(buffer, scan.end)
     text = f"it says {LOG_OVERHEAD + length} bytes, and the log ends after {left}"
     return CorruptMessage(text, scan.end, position)

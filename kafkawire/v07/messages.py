@@ -9,7 +9,7 @@ partition's log: a set fetched at position p has its first byte there, and a run
 behind it.  An entry with a codec is a wrapper: its payload, opened, is again a set.  All that it holds is at the
 wrapper's own position, and only the last message of it moves the position past the wrapper (wire-protocol.md 1.6).
 
-The formats are numbered -2 (magic 0) and -1 (magic 1): see scanning.py.
+The formats are numbered -2 (magic 0) and -1 (magic 1): see layout.py.
 """
 
 from __future__ import annotations

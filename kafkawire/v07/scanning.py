@@ -13,14 +13,7 @@ from kafkawire.model import Run
 from kafkawire.model import Scan as Scan
 from kafkawire.primitives import Bytes
 from kafkawire.v07.alike import hop as hop_alike
-from kafkawire.v07.layout import CODEC as CODEC
-from kafkawire.v07.layout import ENTRY_OVERHEAD as ENTRY_OVERHEAD
-from kafkawire.v07.layout import HEAD as HEAD
-from kafkawire.v07.layout import LEAST, LENGTH
-from kafkawire.v07.layout import LOG_OVERHEAD as LOG_OVERHEAD
-from kafkawire.v07.layout import MAGIC_0 as MAGIC_0
-from kafkawire.v07.layout import MAGIC_1 as MAGIC_1
-from kafkawire.v07.layout import nonsense as nonsense
+from kafkawire.v07.layout import CODEC, ENTRY_OVERHEAD, LEAST, LENGTH, LOG_OVERHEAD, MAGIC_0, MAGIC_1, nonsense
 
 _START = struct.Struct(">iH")  # length, magic and attributes in one
 _SMALLEST = ENTRY_OVERHEAD[MAGIC_0]

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kafkawire import neighbours
-from kafkawire.v08.scanning import ENTRY_OVERHEAD, FEW, HEAD, LEAST, LOG_OVERHEAD, alike
+from kafkawire.neighbours import FEW, alike
+from kafkawire.v08.scanning import ENTRY_OVERHEAD, HEAD, LEAST, LOG_OVERHEAD
 
 _INT32 = struct.Struct(">i")
 _KIND = (8, 9, 10, 11, 16, 17)  # bytes of size, magic and attributes

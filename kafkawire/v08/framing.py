@@ -11,16 +11,12 @@ from __future__ import annotations
 
 import struct
 
-from kafkawire.bodies import DIRECT_BYTES as DIRECT_BYTES
-from kafkawire.bodies import MAX_REPLY_BYTES as MAX_REPLY_BYTES
-from kafkawire.bodies import Body as Body
-from kafkawire.bodies import PlainBody as PlainBody
-from kafkawire.bodies import Steps, StreamedBody
+from kafkawire.bodies import MAX_REPLY_BYTES, Steps, StreamedBody
 from kafkawire.buffers import NONE_KEPT, Buffers
 from kafkawire.errors import LocalError, RemoteError, Truncated
 from kafkawire.model import TopicPartition
 from kafkawire.primitives import utf8
-from kafkawire.requests import FetchedPartition as FetchedPartition
+from kafkawire.requests import FetchedPartition
 
 HEADER_BYTES = 8  # size and correlation id of a reply
 

@@ -14,8 +14,7 @@ from kafkawire.columns import ready
 from kafkawire.errors import CorruptMessage, UnknownMagic
 from kafkawire.model import Run
 from kafkawire.model import Scan as Scan
-from kafkawire.neighbours import FEW as FEW
-from kafkawire.neighbours import alike as alike
+from kafkawire.neighbours import FEW, alike
 from kafkawire.primitives import Bytes
 
 LOG_OVERHEAD = 12  # offset and size: what stands in front of the bytes that size counts
