@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 
 from kafkawire.errors import NodeError
 
+_COUNTED = re.compile(r"[^\s:{]+:[^\s:]+:[0-9]+\s*")
 _BACKSLASH = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 
 
@@ -32,6 +33,11 @@ def json_object(text: str | bytes, where: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise NodeError(f"{where}: its node is no JSON object")
     return found
+
+
+def of_counting_broker(text: str) -> bool:
+    """Whether a broker's node is as 0.7 writes it: creatorId:host:port.  Later ones are JSON."""
+    return _COUNTED.fullmatch(text) is not None
 
 
 def text_of(data: str | bytes, where: str) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
-_COUNTED = re.compile(rb"[^\s:{]+:[^\s:]+:[0-9]{1,5}\s*")  # creatorId:host:port
+from kafkawire.nodetext import of_counting_broker
 
 
 def partitions_by_broker(nodes: Iterable[bytes]) -> bool | None:
@@ -13,7 +12,7 @@ def partitions_by_broker(nodes: Iterable[bytes]) -> bool | None:
     ones.  None where there is nothing to tell it by, or both."""
     found = set()
     for data in nodes:
-        if _COUNTED.fullmatch(data):
+        if of_counting_broker(data.decode(errors="replace")):
             found.add(True)
         elif data.lstrip().startswith(b"{"):
             found.add(False)

@@ -36,15 +36,12 @@ from kafkawire.groupnodes import owner as owner
 from kafkawire.groupnodes import owners as owners
 from kafkawire.groupnodes import thread_ids as thread_ids
 from kafkawire.model import Broker, TopicPartition
-from kafkawire.nodetext import document, is_int, json_object, text_of
+from kafkawire.nodetext import document, is_int, json_object, of_counting_broker, text_of
 
 PARTITIONS_BY_BROKER = False  # a topic has a list of its own
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
-
-_SEVEN = re.compile(r"[^\s:{]+:[^\s:]+:[0-9]+")  # what a broker of 0.7 registers
-
 
 # Paths ---------------------------------------------------------------------------------------------------------------
 
@@ -67,7 +64,7 @@ def state_path(tp: TopicPartition) -> str:
 def broker(broker_id: int, text: str | bytes) -> Broker:
     """A live broker's plain address.  Raises NodeError when it has none (only TLS or SASL listeners)."""
     where = f"broker {broker_id}"
-    if _SEVEN.fullmatch(text_of(text, where)):
+    if of_counting_broker(text_of(text, where)):
         raise OtherGeneration(
             f"{where}: its node holds creatorId:host:port: is this a cluster of 0.7 (--kafka-version 0.7)?"
         )
