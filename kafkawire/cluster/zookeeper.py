@@ -121,7 +121,7 @@ def read_view(zk: Any, znodes: Any, topics: Iterable[str]) -> ClusterView:
 
 
 def _read_states(
-    zk: Any, znodes: Any, tps: Sequence[TopicPartition]
+    zk: Any, znodes: ListedZnodes, tps: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int | None, Sequence[int]]]:
     paths = {tp: f"{TOPICS}/{tp.topic}/partitions/{tp.partition}/state" for tp in tps}
     nodes = read(zk, paths.values())
