@@ -128,47 +128,42 @@ def is_xerial(data: memoryview) -> bool:
 
 
 def _unsnappy(data: memoryview, limit: int) -> bytes:
-    if not is_xerial(data):
-        return bytes(_raw_block(data, limit, limit))  # the whole value is one block
-    out: list[memoryview] = []
-    at, left = len(_XERIAL_HEADER), limit  # the two versions are not looked at: writers put odd ones there
-    while at < len(data):
-        if len(data) - at < _INT32.size:
+    library, left = _library("snappy"), limit
+    if not len(data):
+        raise RemoteError("snappy data is empty")
+    opened_size, open_block = library.snappy.decompress_raw_len, library.snappy.decompress_raw
+    out = []
+    try:
+        for block in _xerial_blocks(data) if is_xerial(data) else [data]:  # else the whole value is one block
+            # A block begins with the length it opens to: believed only within the limit and within what snappy can do.
+            declared = opened_size(block)
+            if declared > left:
+                raise _too_much("snappy", limit)
+            if declared > _SNAPPY_RATIO * len(block):
+                raise RemoteError(f"a snappy block of {len(block)} bytes says it opens to {declared}")
+            left -= declared
+            out.append(open_block(block))
+    except library.DecompressionError as exc:
+        raise RemoteError(f"snappy data is damaged: {exc}") from exc
+    return bytes(out[0]) if len(out) == 1 else b"".join(out)
+
+
+def _xerial_blocks(data: memoryview) -> list[memoryview]:
+    blocks: list[memoryview] = []
+    at, end = len(_XERIAL_HEADER), len(data)  # the two versions are not looked at: writers put odd ones there
+    while at < end:
+        if end - at < _INT32.size:
             raise RemoteError("snappy data ends inside a block's length")
         (size,) = _INT32.unpack_from(data, at)
         if size == _XERIAL_AGAIN:  # newer JVM readers accept a stream appended to the first
             at += len(_XERIAL_HEADER)
             continue
         at += _INT32.size
-        if not 0 < size <= len(data) - at:
-            raise RemoteError(f"snappy data has a block of {size} bytes where {len(data) - at} are left")
-        out.append(_raw_block(data[at : at + size], left, limit))
-        left -= len(out[-1])
+        if not 0 < size <= end - at:
+            raise RemoteError(f"snappy data has a block of {size} bytes where {end - at} are left")
+        blocks.append(data[at : at + size])
         at += size
-    return b"".join(out)
-
-
-def _raw_block(block: memoryview, left: int, limit: int) -> memoryview:
-    """A block begins with the length it opens to: believed only within the limit and within what snappy can do."""
-    declared = _varint32(block)
-    if declared > left:
-        raise _too_much("snappy", limit)
-    if declared > _SNAPPY_RATIO * len(block):
-        raise RemoteError(f"a snappy block of {len(block)} bytes says it opens to {declared}")
-    library = _library("snappy")
-    try:
-        return memoryview(library.snappy.decompress_raw(block))
-    except library.DecompressionError as exc:
-        raise RemoteError(f"snappy data is damaged: {exc}") from exc
-
-
-def _varint32(block: memoryview) -> int:
-    value = 0
-    for shift, byte in enumerate(block[:5]):
-        value |= (byte & 0x7F) << 7 * shift
-        if byte < 0x80:
-            return value
-    raise RemoteError("snappy data has no length in front")
+    return blocks
 
 
 # ---- lz4 -------------------------------------------------------------------------------------------------------

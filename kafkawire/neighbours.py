@@ -21,7 +21,8 @@ def alike(data: Bytes, at: int, step: int, count: int, places: Iterable[int]) ->
     for place in places:
         first = bytes(data[at + place : at + place + 1])
         column = bytes(data[at + place : at + count * step : step])
-        count = len(column) - len(column.lstrip(first))
+        if column != first * count:  # comparing them all is quicker than a look at each
+            count = len(column) - len(column.lstrip(first))
     return count
 
 
