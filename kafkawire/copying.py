@@ -57,6 +57,17 @@ def total(sizes: Any, since: Any, until: Any) -> Any:
     return found
 
 
+def alike(starts: Any, sizes: Any) -> tuple[Any, Any]:
+    """(the size that all of at least one have, or -2; the distance from each start to the next, or 0)."""
+    size, last = sizes[0], starts.shape[0] - 1
+    step = starts[1] - starts[0] if last else max(size, 1)
+    same, even = True, True
+    for n in range(last):
+        same &= sizes[n + 1] == size
+        even &= starts[n + 1] - starts[n] == step
+    return size if same else -2, step if even else 0
+
+
 def ascends(numbers: Any, since: Any, until: Any) -> Any:
     """Whether none is smaller than the one before it."""
     down = 0

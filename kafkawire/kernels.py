@@ -53,6 +53,7 @@ class Loops(NamedTuple):
     hop: Callable[[Any, int, int, int], tuple[int, int, int]]
     gather: Callable[[Any, Any, Any, int, int, Any, int, Any, int, Any], tuple[int, int]]
     total: Callable[[Any, int, int], int]
+    alike: Callable[[Any, Any], tuple[int, int]]
     ascends: Callable[[Any, int, int], bool]
     sums: Callable[[Any, Any, Any, int, int, Any, int, Any, Any], int]
     entries07: Callable[[Any, Any, Any, bool, Any], tuple[int, int, int]]
@@ -71,16 +72,16 @@ class Kernels:
 
     def cut(self, data: Bytes, starts: memoryview, sizes: memoryview) -> list[bytes | None] | None:
         """Slices of one size, in a third of the time slices take; None where that does not help, or sizes differ."""
-        every = np.asarray(sizes)
-        size = int(every[0]) if len(every) else 0
-        if size == 0 or (every != size).any():
+        if not len(sizes):
             return None
-        if size < 0:
-            return [None] * len(every)
         places = np.asarray(starts)
-        step = int(places[1] - places[0]) if len(places) > 1 else size
-        if (np.diff(places) == step).all():
-            evenly: list[bytes | None] = np.ndarray((len(places),), f"V{size}", data, int(places[0]), (step,)).tolist()
+        size, step = self._loops.alike(places, np.asarray(sizes))
+        if size == -1:
+            return [None] * len(places)
+        if size <= 0:
+            return None
+        if step:
+            evenly: list[bytes | None] = np.ndarray((len(places),), f"V{size}", data, starts[0], (step,)).tolist()
             return evenly
         if size > _SMALL:
             return None
@@ -207,12 +208,15 @@ def _build(cache: bool) -> Kernels:
         hop=three(octets, i64, i64, i64),
         gather=two(*of_rows, bits, i64, types.int32[::1], i64, bits),
         total=i64(column, i64, i64),
+        alike=two(column, column),
         ascends=types.boolean(column, i64, i64),
         sums=i64(*of_rows, column, i64, bits, table),
         entries07=three(octets, numbers, numbers, types.boolean, table),
         hop07=two(octets, i64, i64, i64),
     )
-    loops = Loops(v08.index, v08.hop, copying.gather, copying.total, copying.ascends, _sums, v07.index, v07.hop)
+    loops = Loops(
+        v08.index, v08.hop, copying.gather, copying.total, copying.alike, copying.ascends, _sums, v07.index, v07.hop
+    )
     return Kernels(Loops(*(numba.njit(kind, **options)(loop) for kind, loop in zip(kinds, loops, strict=True))))
 
 
