@@ -61,7 +61,8 @@ class BrokerTopics:
         except Unreachable:
             raise
         except OtherGeneration as other:
-            raise WrongVersion(f"{other} The file says target.version: 0.7") from other
+            said = f"{other} target.version in the file stands for {self._source.dialect.release}"
+            raise WrongVersion(said) from other
         except WireError as away:
             raise Unreachable(str(away)) from away
 

@@ -61,6 +61,8 @@ def count_path(topic: str, broker_id: int) -> str:
     return f"{TOPICS}/{topic}/{broker_id}"
 
 
+_NEWER = "is this a cluster of 0.8 or later? Then name its release."  # the option that does has several names
+
 # Brokers, partitions -------------------------------------------------------------------------------------------------
 
 
@@ -69,7 +71,7 @@ def broker(broker_id: int, text: str | bytes) -> Broker:
     where = f"broker {broker_id}"
     said = text_of(text, where)
     if said.startswith("{"):
-        raise OtherGeneration(f"{where}: its node holds {said[:30]!r}..: is this a cluster of 0.8 or later?")
+        raise OtherGeneration(f"{where}: its node holds {said[:30]!r}..: {_NEWER}")
     parts = said.split(":")
     if len(parts) != 3 or not parts[1] or not re.fullmatch("[0-9]{1,5}", parts[2]) or not 0 < int(parts[2]) < 65536:
         raise NodeError(f"{where}: {said[:60]!r} in its node is not creatorId:host:port, as 0.7 writes it")
@@ -84,9 +86,7 @@ def broker_text(broker: Broker, epoch_ms: int) -> str:
 def broker_id(name: str, where: str = "topic") -> int:
     """The broker of a child of a topic's node.  Raises NodeError: 0.8 and later have "partitions" there."""
     if not re.fullmatch("[0-9]{1,10}", name):
-        raise OtherGeneration(
-            f"{where}: {name!r} under its node is not a broker id: is this a cluster of 0.8 or later?"
-        )
+        raise OtherGeneration(f"{where}: {name!r} under its node is not a broker id: {_NEWER}")
     return int(name)
 
 

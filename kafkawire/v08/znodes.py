@@ -58,6 +58,8 @@ def state_path(tp: TopicPartition) -> str:
     return f"{TOPICS}/{tp.topic}/partitions/{tp.partition}/state"
 
 
+_OLDER = "is this a cluster of 0.7? Then name that release."  # the option that does has several names
+
 # Brokers, topics, partitions -----------------------------------------------------------------------------------------
 
 
@@ -65,9 +67,7 @@ def broker(broker_id: int, text: str | bytes) -> Broker:
     """A live broker's plain address.  Raises NodeError when it has none (only TLS or SASL listeners)."""
     where = f"broker {broker_id}"
     if of_counting_broker(text_of(text, where)):
-        raise OtherGeneration(
-            f"{where}: its node holds creatorId:host:port: is this a cluster of 0.7 (--kafka-version 0.7)?"
-        )
+        raise OtherGeneration(f"{where}: its node holds creatorId:host:port: {_OLDER}")
     node = json_object(text, where)
     host, port = node.get("host"), node.get("port")
     if isinstance(host, str) and host and is_int(port) and 0 < port < 65536:
@@ -83,7 +83,7 @@ def broker(broker_id: int, text: str | bytes) -> Broker:
 def topic(text: str | bytes, where: str = "topic") -> dict[int, list[int]]:
     """Replicas (broker ids, the preferred leader first) by partition, in order of partitions; there may be gaps."""
     if not text.strip():
-        raise OtherGeneration(f"{where}: its node is empty: is this a cluster of 0.7 (--kafka-version 0.7)?")
+        raise OtherGeneration(f"{where}: its node is empty: {_OLDER}")
     partitions = json_object(text, where).get("partitions")
     if not isinstance(partitions, dict):
         raise NodeError(f"{where}: no 'partitions' in its node")
