@@ -12,6 +12,7 @@ Part, Ticket     what a sender is given: entries for a target partition, and who
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -39,6 +40,16 @@ class BrokerPartition:
 
 
 PartitionId = int | BrokerPartition
+_PARTITION = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
+_MOST_INT32 = (1 << 31) - 1
+
+
+def partition_named(text: str) -> PartitionId | None:
+    """The partition id of its text in either generation: a number, or broker-index of 0.7; None: it is neither."""
+    found = _PARTITION.fullmatch(text)
+    if found is None or max(ids := [int(one) for one in found.groups() if one is not None]) > _MOST_INT32:
+        return None
+    return BrokerPartition(*ids) if len(ids) == 2 else ids[0]
 
 
 class TopicPartition(NamedTuple):

@@ -7,7 +7,6 @@ them ours).
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,14 +16,11 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from kafkawire import groupnodes as znodes
 from kafkawire.cluster.zookeeper import WINDOW
-from kafkawire.model import TopicPartition
-from sparkpipeline.ranges import partition_of
+from kafkawire.model import TopicPartition, partition_named
 from zkconsumer.migration.marker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.offsets.store import NONE, Committed, position_of
 
 log = logging.getLogger(__name__)
-
-PARTITION = re.compile(r"[0-9]{1,9}(-[0-9]{1,9})?")  # a number, or broker-index of 0.7
 
 
 def read_positions(zk: KazooClient, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
@@ -56,8 +52,9 @@ def group_owners(zk: KazooClient, group: str) -> dict[TopicPartition, str]:
     found: dict[str, TopicPartition] = {}
     for topic in _children(zk, folder):
         for name in _children(zk, f"{folder}/{topic}"):
-            if PARTITION.fullmatch(name):
-                tp = TopicPartition(topic, partition_of(name))
+            partition = partition_named(name)
+            if partition is not None:
+                tp = TopicPartition(topic, partition)
                 found[znodes.owner(group, tp)] = tp
     nodes = read_nodes(zk, list(found))
     return {tp: nodes[path].decode("utf-8", "replace") for path, tp in found.items() if path in nodes}

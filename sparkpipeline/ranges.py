@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
+from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition, partition_named
 from sparkpipeline.errors import OptionRefused
 
 _FIELDS = {"topic", "partition", "start", "until"}
@@ -50,8 +49,10 @@ def partition_of(key: object) -> PartitionId:
     """A partition id of what JSON has for it: a number, also as text, or "broker-index" of 0.7.  Raises ValueError."""
     if isinstance(key, int) and not isinstance(key, bool):
         return key
-    broker, dash, index = str(key).partition("-")
-    return BrokerPartition(int(broker), int(index)) if dash else int(broker)
+    partition = partition_named(str(key))
+    if partition is None:
+        raise ValueError(f"{key!r} names no partition")
+    return partition
 
 
 def partition_key(partition: PartitionId) -> int | str:
@@ -98,4 +99,4 @@ def _is_number(value: object) -> bool:
 
 def _is_pair(value: object) -> bool:
     """broker-index, of 0.7."""
-    return isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}-[0-9]{1,9}", value) is not None
+    return isinstance(value, str) and isinstance(partition_named(value), BrokerPartition)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from groundwork.optionvalues import filled
 from kafkawire import optionkinds
-from kafkawire.model import BrokerPartition, PartitionId, TopicPartition
+from kafkawire.model import PartitionId, TopicPartition, partition_named
 
 NAME = re.compile(r"[a-zA-Z0-9._-]+")  # kafka.common.Config of 0.8.2.2; an empty name would be no path
 
@@ -69,11 +69,10 @@ def _by_topic(raw: object) -> Mapping[object, object]:
 
 
 def _partition(topic: str, raw: object) -> PartitionId:
-    said = str(raw)
-    found = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", said)
-    if isinstance(raw, bool) or found is None:
+    partition = None if isinstance(raw, bool) else partition_named(str(raw))
+    if partition is None:
         raise ValueError(f"{PARTITIONS}; {raw!r} is no partition of {topic}")
-    return int(said) if found[2] is None else BrokerPartition(int(found[1]), int(found[2]))
+    return partition
 
 
 def _in_order(partition: PartitionId) -> tuple[int, int]:

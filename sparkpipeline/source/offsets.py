@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kafkawire.model import BrokerPartition, PartitionId, TopicPartition
+from kafkawire.model import BrokerPartition, PartitionId, TopicPartition, partition_named
 from sparkpipeline.errors import OptionRefused
 
 EARLIEST = -2
@@ -166,10 +166,10 @@ def _key(one: object) -> str:
 
 
 def _partition(key: str, option: str, example: str, text: str) -> PartitionId:
-    parts = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", key)
-    if parts is None:
+    partition = partition_named(key)
+    if partition is None:
         raise _unlike(option, example, text)
-    return int(parts[1]) if parts[2] is None else BrokerPartition(int(parts[1]), int(parts[2]))
+    return partition
 
 
 def _unlike(option: str, example: str, text: str) -> OptionRefused:

@@ -6,7 +6,7 @@ import pytest
 
 from kafkawire.dialects import DIALECTS, ENTRY_OVERHEAD, dialect
 from kafkawire.errors import LocalError
-from kafkawire.model import BrokerPartition
+from kafkawire.model import BrokerPartition, partition_named
 from kafkawire.v07 import messages as messages_v07
 from kafkawire.v07 import requests as requests_v07
 from kafkawire.v07 import znodes as znodes_v07
@@ -204,3 +204,10 @@ def test_partitions_of_0_7_are_pairs_and_sort_as_text() -> None:
             d.partition(text)
     with pytest.raises(LocalError, match=r"partition 3 is one of 0\.8 or later"):
         d.znode(3)
+
+
+def test_the_text_of_a_partition_is_a_number_or_a_pair_of_them() -> None:
+    assert partition_named("12") == 12
+    assert partition_named("2147483647-0") == BrokerPartition(2**31 - 1, 0)  # ids of brokers may be made of addresses
+    for text in ("", "-1", "1-", "-1-0", "1-2-3", "1-x", "１-0", "2147483648", "2147483648-0", "0-2147483648"):
+        assert partition_named(text) is None

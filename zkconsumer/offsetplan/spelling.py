@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from kafkawire.model import BrokerPartition, PartitionId, TopicPartition
+from kafkawire.model import PartitionId, TopicPartition, partition_named
 from zkconsumer.errors import ConsumerError
 
 TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
@@ -57,12 +57,10 @@ class Moment:
 
 def parse_partition(text: str) -> PartitionId:
     """A partition's number, or broker-index of 0.7.  Raises WrongUsage."""
-    if re.fullmatch(r"[0-9]{1,10}", text) and int(text) < 2**31:
-        return int(text)
-    found = re.fullmatch(r"([0-9]{1,10})-([0-9]{1,10})", text)
-    if found:
-        return BrokerPartition(int(found[1]), int(found[2]))
-    raise WrongUsage(f"{text!r} names no partition: a number is expected, or broker-index for 0.7")
+    partition = partition_named(text)
+    if partition is None:
+        raise WrongUsage(f"{text!r} names no partition: a number is expected, or broker-index for 0.7")
+    return partition
 
 
 def parse_partitions(text: str) -> Chosen:
