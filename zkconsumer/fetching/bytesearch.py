@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Entry, TopicPartition
 from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.fetching.searching import Came, Found
+from zkconsumer.fetching.searching import Came, Found, Searches
 
 MOST_WINDOWS = 64  # half fetches: 32 MB by the default fetch.message.max.bytes
 
@@ -32,25 +32,12 @@ class _Search:
     adrift: bool = False
 
 
-class ByteSearch:
+class ByteSearch(Searches[_Search]):
     """A zkconsumer.fetching.searching.Search.  next_border(bytes, start): where the next entry begins in them."""
 
     def __init__(self, next_border: Callable[[memoryview, int], int | None]) -> None:
+        super().__init__()
         self._next_border = next_border
-        self._searches: dict[TopicPartition, _Search] = {}
-
-    def forget(self, tp: TopicPartition) -> None:
-        self._searches.pop(tp, None)
-
-    def active(self, tp: TopicPartition) -> bool:
-        return tp in self._searches
-
-    def ask_at(self, tp: TopicPartition, position: int) -> int:
-        search = self._searches.get(tp)
-        if search is not None and search.start != position:
-            del self._searches[tp]  # it was set elsewhere meanwhile
-            search = None
-        return position if search is None else search.probe
 
     def leads_on(self, cursor: Cursor, came: Came, entry: Entry) -> bool:
         """Only to the end of what there is, or to an entry with a right checksum: from inside a message any bytes may

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Entry, MessageSet, TopicPartition
 from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.fetching.searching import Came, Found, damage_in, first_entry
+from zkconsumer.fetching.searching import Came, Found, Searches, damage_in, first_entry
 
 
 @dataclass(slots=True)
@@ -37,24 +37,8 @@ class _Search:
         return self.probe if self.probe > self.bad else None
 
 
-class OffsetSearch:
+class OffsetSearch(Searches[_Search]):
     """A zkconsumer.fetching.searching.Search."""
-
-    def __init__(self) -> None:
-        self._searches: dict[TopicPartition, _Search] = {}
-
-    def forget(self, tp: TopicPartition) -> None:
-        self._searches.pop(tp, None)
-
-    def active(self, tp: TopicPartition) -> bool:
-        return tp in self._searches
-
-    def ask_at(self, tp: TopicPartition, position: int) -> int:
-        search = self._searches.get(tp)
-        if search is not None and search.start != position:
-            del self._searches[tp]  # it was set elsewhere meanwhile
-            search = None
-        return position if search is None else search.probe
 
     def leads_on(self, cursor: Cursor, came: Came, entry: Entry) -> bool:
         return (cursor.position or 0) <= entry.offset < (cursor.high_watermark or 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Entry, MessageSet, TopicPartition
@@ -71,6 +71,36 @@ class Search(Protocol):
 
     def landed(self, tp: TopicPartition, starts: Sequence[int]) -> Found | None:
         """Where they begin, and the end of the log.  None: nobody waits for it any more."""
+
+
+class Probing(Protocol):
+    """A search of one partition: it began at start, and looks at probe now."""
+
+    start: int
+    probe: int
+
+
+P = TypeVar("P", bound=Probing)
+
+
+class Searches(Generic[P]):
+    """What each way keeps of those that are active."""
+
+    def __init__(self) -> None:
+        self._searches: dict[TopicPartition, P] = {}
+
+    def forget(self, tp: TopicPartition) -> None:
+        self._searches.pop(tp, None)
+
+    def active(self, tp: TopicPartition) -> bool:
+        return tp in self._searches
+
+    def ask_at(self, tp: TopicPartition, position: int) -> int:
+        search = self._searches.get(tp)
+        if search is not None and search.start != position:
+            del self._searches[tp]  # it was set elsewhere meanwhile
+            search = None
+        return position if search is None else search.probe
 
 
 def first_entry(fetched: MessageSet) -> MessageSet:
