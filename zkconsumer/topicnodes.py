@@ -9,12 +9,15 @@ node is its NodeError.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId
 from zkconsumer.session.zkcalls import Watch, ZkCalls
 
+T = TypeVar("T")
+Read = Callable[[Iterable[str], Watch | None, int | None], dict[str, T | None]]  # ZkCalls.read, .lists
 Partitions = dict[str, list[PartitionId]]
 
 
@@ -30,17 +33,25 @@ def read_topic_nodes(
     return read(session, dialect, list(topics), watch, session_id)
 
 
+def _watched(
+    session: ZkCalls, read: Read[T], paths: Iterable[str], watch: Watch | None, session_id: int | None
+) -> dict[str, T | None]:
+    """What is there; what is not is watched until it is created, and one created meanwhile is seen at once."""
+    found = read(paths, watch, session_id)
+    absent = [path for path, there in found.items() if there is None]
+    if absent and watch is not None:
+        stats = session.stat(absent, watch, session_id)
+        created = [path for path, node in stats.items() if node is not None]
+        found |= read(created, watch, session_id)
+    return found
+
+
 def _listed(
     session: ZkCalls, dialect: Dialect, topics: list[str], watch: Watch | None, session_id: int | None
 ) -> Partitions:
     znodes = dialect.znodes
     paths = {znodes.topic_path(topic): topic for topic in topics}
-    found = session.read(paths, watch, session_id)
-    absent = [path for path, node in found.items() if node is None]
-    if absent and watch is not None:  # watched until they are created; one created meanwhile is seen at once
-        stats = session.stat(absent, watch, session_id)
-        created = [path for path, node in stats.items() if node is not None]
-        found |= session.read(created, watch, session_id)
+    found = _watched(session, session.read, paths, watch, session_id)
     return {
         paths[path]: dialect.in_order(znodes.topic(node.data, paths[path]))
         for path, node in found.items()
@@ -53,12 +64,7 @@ def _counted(
 ) -> Partitions:
     znodes = dialect.znodes
     paths = {znodes.topic_path(topic): topic for topic in topics}
-    found = session.lists(paths, watch, session_id)
-    absent = [path for path, names in found.items() if names is None]
-    if absent and watch is not None:
-        stats = session.stat(absent, watch, session_id)
-        created = [path for path, node in stats.items() if node is not None]
-        found |= session.lists(created, watch, session_id)
+    found = _watched(session, session.lists, paths, watch, session_id)
     brokers = {
         znodes.count_path(paths[path], broker): (paths[path], broker)
         for path, names in found.items()
