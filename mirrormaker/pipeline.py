@@ -24,6 +24,7 @@ from mirrormaker.directing import Settings as Settings
 from mirrormaker.offsetmap.keeping import Keeper
 from mirrormaker.offsetmap.recording import Following
 from mirrormaker.offsetmap.resuming import Resumer, ResumeRefused, counted
+from mirrormaker.offsetmap.tickets import mapped
 from mirrormaker.placing import Numbering
 from mirrormaker.routes import Step
 from mirrormaker.targets import OUT_OF_REACH, SourceTopic, TopicMissing
@@ -201,8 +202,8 @@ class Forwarder:
             parts = tuple(counted(part, self._settings.dialect) for part in parts)
         ticket = share.ticket(step.resume_at, len(parts))
         tickets: Sequence[Ticket] = [ticket] * len(parts)
-        if following is not None and self.keeper is not None:
+        if following is not None:
             doubtful = partial(self.resumer.doubtful, following.source) if self.resumer is not None else None
-            tickets = self.keeper.tickets(parts, ticket, following, step.resume_at, doubtful)
+            tickets = mapped(parts, ticket, following, step.resume_at, doubtful)
         for part, each in zip(parts, tickets, strict=True):
             self._sender.submit(part, each)

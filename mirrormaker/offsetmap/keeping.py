@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from groundwork.crew import sleep
-from kafkawire.model import MessageSet, Part, Ticket, TopicPartition
+from kafkawire.model import MessageSet, TopicPartition
 from mirrormaker.offsetmap.recording import Ends, Following, Point, Recording
-from mirrormaker.offsetmap.tickets import MappedTicket, mapped
 from zkconsumer.offsettranslate.entries import Entry, OffsetMap, Record
 
 log = logging.getLogger(__name__)
@@ -105,17 +104,6 @@ class Keeper:
         if end is not None:
             following.lies_behind(target, end)
         self._sync()
-
-    def tickets(
-        self,
-        parts: tuple[Part, ...],
-        ticket: Ticket,
-        following: Following,
-        resume_at: int,
-        doubtful: Callable[[], object] | None = None,
-    ) -> list[MappedTicket]:
-        """A ticket for each part of a step; doubtful: see MappedTicket."""
-        return mapped(parts, ticket, following, resume_at, doubtful)
 
     def before_commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """What a commit is about to say is on the disk when this returns, or the disk's refusal was told."""

@@ -79,7 +79,7 @@ def mapped(
     resume_at: int,
     doubtful: Callable[[], object] | None = None,
 ) -> list[MappedTicket]:
-    """A ticket for each part of a step that ends at resume_at."""
+    """A ticket for each part of a step that ends at resume_at; doubtful: see MappedTicket."""
     last = {part.tp: n for n, part in enumerate(parts)}
     return [
         MappedTicket(

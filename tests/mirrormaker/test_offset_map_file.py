@@ -14,6 +14,7 @@ from kafkawire.model import Part, TopicPartition
 from mirrormaker.offsetmap.keeping import Keeper
 from mirrormaker.offsetmap.recording import Point
 from mirrormaker.offsetmap.thinning import FEWEST, thinned
+from mirrormaker.offsetmap.tickets import mapped
 from mirrormaker.offsetmap.writing import MapInUse, MapWriter
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsettranslate.entries import Begun, Entry, Reached, gathered
@@ -49,10 +50,10 @@ class Silent:
     def failed(self, reason: Exception, resume_at: int | None) -> None: ...
 
 
-def sent(keep: Keeper, following: Any, at: int, base: int) -> None:
+def sent(following: Any, at: int, base: int) -> None:
     """Ten messages up to position at, stored from base on."""
     ticket = Silent()
-    [own] = keep.tickets((Part(T, b"", 0, 0, 10),), ticket, following, at)
+    [own] = mapped((Part(T, b"", 0, 0, 10),), ticket, following, at)
     own.placed(10, base, True)
     own.done()
     assert ticket.dones == 1
@@ -119,7 +120,7 @@ def test_a_full_disk_stops_the_map_and_not_the_mirror(
 ) -> None:
     keep = keeper(tmp_path, every=5)
     following = keep.follow(_set(0), "stint", lambda: True, True)
-    sent(keep, following, 10, 1000)
+    sent(following, 10, 1000)
     keep.before_commit({S: 10})
     write = os.write
 
@@ -128,12 +129,12 @@ def test_a_full_disk_stops_the_map_and_not_the_mirror(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "write", full)
-    sent(keep, following, 20, 1010)
-    sent(keep, following, 30, 1020)
+    sent(following, 20, 1010)
+    sent(following, 30, 1020)
     assert "No space left on device; mirroring goes on, and the map has a hole from here" in caplog.text
     monkeypatch.undo()
     keep._begin_anew()  # what its timer does
-    sent(keep, following, 40, 1030)
+    sent(following, 40, 1030)
     keep.before_commit({S: 40})
     keep.close()
     stints = read_map(tmp_path / "m").map.stints[S]
@@ -147,7 +148,7 @@ def test_its_newest_exact_entry_is_the_point_to_resume_from(tmp_path: Path) -> N
     keep.go_on(S, "stint", lambda: True, 7, T, 1000)
     assert keep.point(S, T) == Point(7, 1000)
     following = keep.follow(_set(7), "stint", lambda: True, True)
-    sent(keep, following, 17, 1000)
+    sent(following, 17, 1000)
     assert keep.point(S, T) == Point(7, 1000)
     keep.before_commit({S: 17})
     keep.close()
@@ -159,9 +160,9 @@ def test_its_newest_exact_entry_is_the_point_to_resume_from(tmp_path: Path) -> N
 def test_a_target_that_was_made_anew_forgets_what_was_known_of_it(tmp_path: Path) -> None:
     keep = keeper(tmp_path, every=100)
     following = keep.follow(_set(0), "stint", lambda: True, True)
-    sent(keep, following, 10, 5000)
+    sent(following, 10, 5000)
     keep.before_commit({S: 10})
-    sent(keep, following, 20, 0)
+    sent(following, 20, 0)
     keep.before_commit({S: 20})
     keep.close()
     there = read_map(tmp_path / "m")
