@@ -8,10 +8,13 @@ from typing import Any
 from groundwork.crew import Event, now, sleep
 from groundwork.hub import OwnThread
 from groundwork.lag import HubLag, busy_lines
+from groundwork.options import specs
 from kafkawire.cluster.registered import partitions_by_broker
 from kafkawire.cluster.zookeeper import BROKERS
+from kafkawire.dialects import Dialect
 from kafkawire.model import TopicPartition
 from zkconsumer.commits import Patience
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.cursor import Cursor
@@ -24,6 +27,7 @@ from zkconsumer.group.membership import Event as GroupEvent
 from zkconsumer.offsetmode import OffsetMode
 from zkconsumer.offsets.choice import store_of_group
 from zkconsumer.offsets.modes import Mode
+from zkconsumer.session.zkcalls import ZkCalls
 from zkconsumer.session.zksession import State, ZkSession
 from zkconsumer.side import Parts
 from zkconsumer.status import OffsetsStatus
@@ -116,20 +120,8 @@ class GroupSide:
 
     def connect(self) -> None:
         self.session.start()
-        self._must_be_of_this_generation()
+        must_be_of_this_generation(self.session, self._dialect, self._config)
         self.mode.begin()
-
-    def _must_be_of_this_generation(self) -> None:
-        """A member that registers in the other generation's words stops every JVM member of the group."""
-        names = self.session.children(BROKERS) or ()
-        nodes = self.session.read(f"{BROKERS}/{name}" for name in names)
-        by_broker = partitions_by_broker(node.data for node in nodes.values() if node is not None)
-        if by_broker is not None and by_broker != self._dialect.partitions_by_broker:
-            there = "0.7" if by_broker else "0.8 or later"
-            raise ConsumerError(
-                f"the brokers registered at {self._config.zookeeper_connect} are of Kafka {there}, and kafka.version is"
-                f" {self._dialect.release}: set it right; nothing was registered"
-            )
 
     def take_part(self) -> None:
         """Register and try a first round; what fails in it is retried for ever."""
@@ -257,3 +249,18 @@ class GroupSide:
                     self._on_event(ConsumerEvent("session", f"audit put off: {e}"))
                     sleep(1.0)
                     self.member.audit_due.set()
+
+
+def must_be_of_this_generation(session: ZkCalls, dialect: Dialect, config: ConsumerConfig) -> None:
+    """Raises ConsumerError where brokers are of another one: a member that registers in its words stops every JVM
+    member of the group."""
+    names = session.children(BROKERS) or ()
+    nodes = session.read(f"{BROKERS}/{name}" for name in names)
+    by_broker = partitions_by_broker(node.data for node in nodes.values() if node is not None)
+    if by_broker is not None and by_broker != dialect.partitions_by_broker:
+        there = "0.7" if by_broker else "0.8 or later"
+        option = specs(type(config))["version"].key  # a mirror's source has a name of its own for it
+        raise ConsumerError(
+            f"the brokers registered at {config.zookeeper_connect} are of Kafka {there}, and {option} is"
+            f" {dialect.release}: set it right; nothing was registered"
+        )

@@ -10,9 +10,13 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import NodeError
 from kafkawire.groupnodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from kafkawire.model import BrokerPartition
+from mirrormaker.options import Source
 from tests.fakes.znodes import FakeZookeeper
+from zkconsumer.config import ConsumerConfig, load_consumer
+from zkconsumer.errors import ConsumerError
 from zkconsumer.group import membership
 from zkconsumer.group.membership import Group, Unreadable, share_of
+from zkconsumer.groupside import must_be_of_this_generation
 from zkconsumer.topicnodes import read_topic_nodes
 
 SEVEN = dialect("0.7.2")
@@ -92,3 +96,22 @@ def test_a_member_that_the_original_cannot_read_is_unreadable(text: bytes) -> No
 
 def test_a_partition_is_named_by_broker_and_index() -> None:
     assert SEVEN.partition("10-2") == BrokerPartition(10, 2)
+
+
+@pytest.mark.parametrize(("cls", "option"), [(ConsumerConfig, "kafka.version"), (Source, "version")])
+@pytest.mark.parametrize(
+    ("node", "there", "release"),
+    [(b"host-1:host:9092", "0.7", "0.8.2"), (b'{"host": "h", "port": 9092}', "0.8 or later", "0.7.2")],
+)
+def test_who_names_another_generation_is_told_by_the_option_that_did(
+    cls: type[ConsumerConfig], option: str, node: bytes, there: str, release: str
+) -> None:
+    values = {"group.id": "g", "zookeeper.connect": "zk:2181", "auto.offset.reset": "smallest", option: release}
+    config = load_consumer(cls, values, "f")
+    session = FakeZookeeper({"/brokers/ids": b"", "/brokers/ids/0": node}).session()
+    with pytest.raises(
+        ConsumerError, match=rf"at zk:2181 are of Kafka {there}, and {option} is {release}: set it right"
+    ):
+        must_be_of_this_generation(session, dialect(release), config)
+    empty = FakeZookeeper({"/brokers/ids": b""}).session()
+    must_be_of_this_generation(empty, dialect(release), config)
