@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Any
 
+from kafkawire.columns import ready
 from kafkawire.errors import LibraryMissing, LocalError, RemoteError
 from kafkawire.primitives import Bytes
 
@@ -56,6 +58,11 @@ def compress(codec: int, data: Bytes, magic: int = 0) -> bytes:
 
 def decompress(codec: int, data: Bytes, limit: int) -> bytes:
     """A wrapper's value opened, at most limit bytes of it.  RemoteError when it is more, cut, or makes no sense."""
+    return bytes(opened(codec, data, limit))
+
+
+def opened(codec: int, data: Bytes, limit: int) -> Bytes:
+    """The same as the bytes or the view it was opened into."""
     if codec == GZIP:
         return _gunzip(memoryview(data), limit)
     if codec == SNAPPY:
@@ -127,25 +134,40 @@ def is_xerial(data: memoryview) -> bool:
     return len(data) >= len(_XERIAL_HEADER) and data[: len(_XERIAL)] == _XERIAL
 
 
-def _unsnappy(data: memoryview, limit: int) -> bytes:
-    library, left = _library("snappy"), limit
+def _unsnappy(data: memoryview, limit: int) -> Bytes:
+    library = _library("snappy")
     if not len(data):
         raise RemoteError("snappy data is empty")
-    opened_size, open_block = library.snappy.decompress_raw_len, library.snappy.decompress_raw
-    out = []
+    blocks = _xerial_blocks(data) if is_xerial(data) else [data]  # else the whole value is one block
     try:
-        for block in _xerial_blocks(data) if is_xerial(data) else [data]:  # else the whole value is one block
-            # A block begins with the length it opens to: believed only within the limit and within what snappy can do.
-            declared = opened_size(block)
-            if declared > left:
-                raise _too_much("snappy", limit)
-            if declared > _SNAPPY_RATIO * len(block):
-                raise RemoteError(f"a snappy block of {len(block)} bytes says it opens to {declared}")
-            left -= declared
-            out.append(open_block(block))
+        ends = _ends(blocks, library.snappy.decompress_raw_len, limit)
+        kernels = ready()
+        if kernels is None or len(blocks) < 2:
+            return b"".join([library.snappy.decompress_raw(block) for block in blocks])
+        out, at = kernels.room(ends[-1]), 0
+        for block, end in zip(blocks, ends, strict=True):
+            library.snappy.decompress_raw_into(block, out[at:end])
+            at = end
+        return out
     except library.DecompressionError as exc:
         raise RemoteError(f"snappy data is damaged: {exc}") from exc
-    return bytes(out[0]) if len(out) == 1 else b"".join(out)
+
+
+def _ends(blocks: list[memoryview], opened_size: Callable[[memoryview], int], limit: int) -> list[int]:
+    """Where the blocks end in what they open to.
+
+    A block begins with the length it opens to: believed only within the limit and within what snappy can do.
+    """
+    ends, end = [], 0
+    for block in blocks:
+        declared = opened_size(block)
+        end += declared
+        if end > limit:
+            raise _too_much("snappy", limit)
+        if declared > _SNAPPY_RATIO * len(block):
+            raise RemoteError(f"a snappy block of {len(block)} bytes says it opens to {declared}")
+        ends.append(end)
+    return ends
 
 
 def _xerial_blocks(data: memoryview) -> list[memoryview]:

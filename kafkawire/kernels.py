@@ -70,6 +70,10 @@ class Kernels:
         """Past complete entries of one kind (magic and attributes) of a size from least on: see v08.kernels."""
         return self._loops.hop(_octets(buffer), at, kind, least)
 
+    def room(self, size: int) -> memoryview:
+        """So many bytes of no particular content: a bytearray would be filled with zeros first."""
+        return np.empty(size, np.uint8).data
+
     def cut(self, data: Bytes, starts: memoryview, sizes: memoryview) -> list[bytes | None] | None:
         """Slices of one size, in a third of the time slices take; None where that does not help, or sizes differ."""
         if not len(sizes):

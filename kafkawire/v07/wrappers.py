@@ -46,7 +46,7 @@ def wrapper(buffer: Bytes, begin: int, end: int, check_crcs: bool = True, offset
     return Wrapper(crc, attributes, value)
 
 
-def opened(outer: Wrapper, depth: int, left: list[int]) -> tuple[bytes, Scan]:
+def opened(outer: Wrapper, depth: int, left: list[int]) -> tuple[Bytes, Scan]:
     """A wrapper's payload decompressed, and its complete entries found; their damage is for who has done them to raise.
 
     left: bytes that may still be opened, counted down here.  Raises CorruptMessage with a position in the opened bytes,
@@ -56,13 +56,13 @@ def opened(outer: Wrapper, depth: int, left: list[int]) -> tuple[bytes, Scan]:
         raise CorruptMessage(f"wrappers nested deeper than {MAX_DEPTH}", 0)
     if outer.codec not in (GZIP, SNAPPY):  # 3 is lz4 from 0.8.2 on, and nothing in 0.7
         raise RemoteError(f"unknown codec {outer.codec}")
-    data = compression.decompress(outer.codec, outer.value, left[0])
+    data = compression.opened(outer.codec, outer.value, left[0])
     left[0] -= len(data)
     found = scan(data, 0)
     return data, found if found.end == len(data) else replace(found, damage=_damaged_tail(data, found))
 
 
-def _damaged_tail(data: bytes, found: Scan) -> CorruptMessage | None:
+def _damaged_tail(data: Bytes, found: Scan) -> CorruptMessage | None:
     """What is wrong with the bytes behind the complete entries; None: the original's iterator just ends there.
 
     It ends at a length that is cut, and at one beyond the bytes there are, whatever the magic behind it says; but not

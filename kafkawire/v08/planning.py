@@ -14,6 +14,7 @@ from kafkawire import planning
 from kafkawire.columns import ready
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.model import MessageSet, Run
+from kafkawire.primitives import Bytes
 from kafkawire.v08.scanning import HEAD, LEAST, LOG_OVERHEAD, LOWEST, Scan, hop_alike
 from kafkawire.v08.wrappers import Wrapper, opened, wrapper
 
@@ -159,7 +160,7 @@ class _Opening:
             self._lay(outer, data, found, 0, depth)
             self.start, self.plan.pinned = start, None
 
-    def _lay(self, outer: Wrapper, data: bytes, found: Scan, shift: int, depth: int) -> None:
+    def _lay(self, outer: Wrapper, data: Bytes, found: Scan, shift: int, depth: int) -> None:
         plan, base = self.plan, self.plan.lay(data)
         for run in found.runs:
             if run.codec:

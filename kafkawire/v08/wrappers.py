@@ -64,7 +64,7 @@ def wrapper(buffer: Bytes, begin: int, end: int, check_crcs: bool = True) -> Wra
     return Wrapper(offset, crc, magic, attributes, timestamp, view[value_at:end])
 
 
-def opened(outer: Wrapper, depth: int, left: list[int]) -> tuple[bytes, Scan]:
+def opened(outer: Wrapper, depth: int, left: list[int]) -> tuple[Bytes, Scan]:
     """A wrapper's value decompressed, and its entries found: all complete, all of the wrapper's format.
 
     left: bytes that may still be opened, counted down here.  Raises CorruptMessage with a position in the opened bytes,
@@ -72,7 +72,7 @@ def opened(outer: Wrapper, depth: int, left: list[int]) -> tuple[bytes, Scan]:
     """
     if depth > MAX_DEPTH:
         raise CorruptMessage(f"wrappers nested deeper than {MAX_DEPTH}", 0, outer.offset)
-    data = compression.decompress(outer.codec, outer.value, left[0])
+    data = compression.opened(outer.codec, outer.value, left[0])
     left[0] -= len(data)
     found = scan(data, LOWEST)
     if found.damage:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from kafkawire import columns, compression
 from kafkawire.__main__ import main
 from kafkawire.columns import Columns
-from kafkawire.errors import CorruptMessage
+from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.kernels import Kernels, load
 from kafkawire.model import Message, MessageSet
 from kafkawire.v08 import indexing, scanning
@@ -116,9 +116,9 @@ def agree(kernels: Kernels, data: bytes, start: int = LOWEST, exact: bool = Fals
     for check_crcs in (True, False):
         told, read = by_messages(whole, check_crcs)
         pure = index_by(None, whole, check_crcs, LIMIT)
-        quick = index_by(kernels, whole, check_crcs, LIMIT)
         assert by_columns(pure) == told
         with running(kernels):
+            quick = index_by(kernels, whole, check_crcs, LIMIT)
             assert by_columns(quick) == told
         for name in ("offsets", "key_at", "key_size", "value_at", "value_size", "timestamps_ms", "timestamp_types"):
             one, other = getattr(pure, name), getattr(quick, name)
@@ -200,6 +200,19 @@ MIXED = [
 def test_wrappers_nested_empty_stamped_too_deep_or_too_large_are_told_alike(data: bytes, compiled: Kernels) -> None:
     for start in (LOWEST, 0, 4, 5, 10, 11, 1005, 1 << 62):
         agree(compiled, data, start, exact=True)
+
+
+def test_snappy_of_many_blocks_is_told_alike_whole_and_where_one_of_them_is_damaged(compiled: Kernels) -> None:
+    inner = b"".join(entry(n, bytes(n % 251 for n in range(997)) + b"%d" % n) for n in range(90))
+    packed = compression.compress(2, inner)
+    agree(compiled, entry(89, packed, attributes=2), exact=True)
+    agree(compiled, entry(89, packed, attributes=2), start=50, exact=True)
+    second = 20 + int.from_bytes(packed[16:20], "big") + 4
+    for flipped in (16, second - 4, second, second + 1, second + 40, len(packed) - 1):
+        bad = packed[:flipped] + bytes([packed[flipped] ^ 0x55]) + packed[flipped + 1 :]
+        agree(compiled, entry(89, bad, attributes=2))
+    with running(compiled), pytest.raises(RemoteError, match=f"more than limit {len(inner) - 1} bytes"):
+        compression.decompress(2, packed, len(inner) - 1)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
