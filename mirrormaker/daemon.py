@@ -19,12 +19,11 @@ from typing import TypeVar
 from groundwork.crew import Crew, CrewDeath, Event, Lock, now, sleep, wait_any
 from groundwork.lag import HubLag
 from groundwork.logs import set_up_logging
-from groundwork.named import load_named
 from kafkawire.cluster.metadata import Unreachable
-from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError, WireError
 from mirrormaker import exits
 from mirrormaker.config import Configuration
+from mirrormaker.directing import settings_of
 from mirrormaker.look import (
     NoBrokers,
     OtherCluster,
@@ -38,7 +37,6 @@ from mirrormaker.look import (
 from mirrormaker.offsetmap.opening import Maps
 from mirrormaker.options import Source
 from mirrormaker.origin import Origin
-from mirrormaker.pipeline import Settings
 from mirrormaker.reload import reload_into
 from mirrormaker.retries import Retries
 from mirrormaker.status import StatusLine
@@ -112,15 +110,7 @@ class Daemon:
         target, mirror = configuration.target, configuration.mirror
         self._towards = Towards(target, self._crew, _tell)
         self.targets, self.sender = self._towards.topics, self._towards.sender
-        settings = Settings(
-            dialect(target.version),
-            target.message_max_bytes,
-            mirror.partitioning,
-            "" if target.codec == "none" else target.codec,
-            target.compressed_topics,
-            load_named("message.handler", mirror.handler) if mirror.handler else None,
-            mirror.handler,
-        )
+        settings = settings_of(target, mirror)
         self.origins = [
             Origin(source, settings, self.targets, self.sender, self._crew, self._fence)
             for source in configuration.sources

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from groundwork.crew import sleep
+from groundwork.named import load_named
 from kafkawire.compression import CODECS
-from kafkawire.dialects import Dialect
+from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import Message, MessageSet, PartitionId, TopicPartition
 from mirrormaker.handler import Handler, Sent, handled
 from mirrormaker.offsetmap.resuming import but_the_first
+from mirrormaker.options import Mirror, Target
 from mirrormaker.placing import Numbering, by_source
 from mirrormaker.routes import Choice, HandlerFailed, Output, Pair, RouteFacts, Step, choose, pass_through, reencode
 from mirrormaker.targets import OUT_OF_REACH, SourceTopic, TopicMissing
@@ -44,6 +46,19 @@ class Settings:
     compressed_topics: tuple[str, ...] = ()  # that the codec is for; none: all
     handler: Handler | None = None
     handler_name: str = ""
+
+
+def settings_of(target: Target, mirror: Mirror) -> Settings:
+    """What the options say.  Raises NotLoaded for a message.handler that is none."""
+    return Settings(
+        dialect(target.version),
+        target.message_max_bytes,
+        mirror.partitioning,
+        "" if target.codec == "none" else target.codec,
+        target.compressed_topics,
+        load_named("message.handler", mirror.handler) if mirror.handler else None,
+        mirror.handler,
+    )
 
 
 @dataclass(frozen=True, slots=True)
