@@ -59,9 +59,11 @@ def translate(
 
 
 def translated(
-    mirror: Mirror, group: str, undo: Path, where: str | None = None, timeout_s: float = 30
+    mirror: Mirror, group: str, undo: Path, where: str | None = None, timeout_s: float = 60
 ) -> dict[int, int]:
     """Translate, again while the map is not written that far yet; the bound of each target partition."""
+    if where is None:
+        wait_until(map_of(mirror).exists, timeout_s, lambda: f"the map to be begun; log\n{mirror.said()}")
     until = time.monotonic() + timeout_s
     while True:
         done = translate(mirror, group, undo, "--execute", where=where)
@@ -80,7 +82,7 @@ def part_read(cluster: ClusterClient, topic: str, group: str, rng: random.Random
     partitions = len(log_end_offsets(cluster, [topic]))
     with Reader(cluster.zookeeper, group, {topic: 1}, fetch_message_max_bytes=16384) as reader:
         wait_for_messages(rng.randrange(1, most), reader)
-        wait_until(lambda: len(committed(cluster, group, topic)) == partitions, 20, "each partition to be begun")
+        wait_until(lambda: len(committed(cluster, group, topic)) == partitions, 30, "each partition to be begun")
         reader.stop()
     return committed(cluster, group, topic)
 
@@ -100,7 +102,7 @@ def moved(mirror: Mirror, topic: str, group: str, read: dict[int, int], undo: Pa
             seen.update(mark(each.value) for each in fresh)
             return wanted <= seen
 
-        wait_until(all_there, 40, lambda: f"{len(wanted - seen)} of {len(wanted)}; log\n{mirror.said()[-3000:]}")
+        wait_until(all_there, 60, lambda: f"{len(wanted - seen)} of {len(wanted)}; log\n{mirror.said()[-3000:]}")
         reader.stop()
     got = [(int(str(each.tp.partition)), mark(each.value)) for each in reader.got]
     repeats = Counter(p for p, (source, number) in got if number < read.get(source, 0))

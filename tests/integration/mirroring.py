@@ -100,7 +100,7 @@ class Mirror:
     def said(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
-    def wait_said(self, sentence: str, timeout_s: float = 15) -> None:
+    def wait_said(self, sentence: str, timeout_s: float = 30) -> None:
         wait_until(
             lambda: sentence in self.said(), timeout_s, lambda: f"the log to say {sentence!r}; it says\n{self.said()}"
         )
@@ -108,7 +108,7 @@ class Mirror:
     def arrived(self, topic: str) -> int:
         return sum(log_end_offsets(self.target, [topic]).values())
 
-    def wait_arrived(self, topic: str, count: int, timeout_s: float = 20) -> None:
+    def wait_arrived(self, topic: str, count: int, timeout_s: float = 40) -> None:
         wait_until(lambda: self.arrived(topic) >= count, timeout_s, lambda: f"{count} of {topic}; log\n{self.said()}")
 
     def committed(self, topics: list[str]) -> Positions:
@@ -121,7 +121,7 @@ class Mirror:
                 positions[tp] = int(zk.get(path)[0])
         return positions
 
-    def wait_all_committed(self, topics: list[str], timeout_s: float = 30) -> None:
+    def wait_all_committed(self, topics: list[str], timeout_s: float = 40) -> None:
         ends = log_end_offsets(self.source, topics)
         wait_until(
             lambda: self.committed(topics) == ends,

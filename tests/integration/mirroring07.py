@@ -22,6 +22,7 @@ from localkafka.child import Child
 from localkafka.mirror import COMMAND
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
+from tests.integration.sevens import positions
 
 CODECS = ("none", "gzip", "snappy")
 
@@ -166,19 +167,14 @@ class Mirror07:
         done = subprocess.run([str(COMMAND), "check", str(self.file), "--online"], capture_output=True, timeout=60)
         return done.returncode, done.stdout.decode() + done.stderr.decode()
 
-    def wait_said(self, sentence: str, timeout_s: float = 15) -> None:
+    def wait_said(self, sentence: str, timeout_s: float = 30) -> None:
         wait_until(
             lambda: sentence in self.said(), timeout_s, lambda: f"the log to say {sentence!r}; it says\n{self.said()}"
         )
 
     def committed(self, topic: str | None = None) -> dict[BrokerPartition, int]:
         """What the group has committed in ZooKeeper; a partition without a position is left out."""
-        zk, found = self.source._reader(), {}
-        for partition in self.source.partitions(topic or self.topic):
-            path = f"/consumers/{self.group}/offsets/{topic or self.topic}/{partition}"
-            if zk.exists(path) is not None:
-                found[partition] = int(zk.get(path)[0])
-        return found
+        return positions(self.source, self.group, topic or self.topic)
 
     def wait_all_committed(self, topic: str | None = None, timeout_s: float = 40) -> None:
         ends = self.source.ends(topic or self.topic)

@@ -233,7 +233,7 @@ class Mixed:
     def _settle(self, what: str, *absent: Member) -> None:
         """Sessions of 6 s must end, and the original's members sleep between their tries."""
         began = time.monotonic()
-        wait_until(lambda: self._settled(*absent), 30, lambda: self._say(what), every_s=0.1)
+        wait_until(lambda: self._settled(*absent), 60, lambda: self._say(what), every_s=0.1)
         self.told.append(f"{what} ({time.monotonic() - began:.1f} s)")
 
     def _say(self, what: str) -> str:
@@ -255,7 +255,7 @@ class Mixed:
         there = self.traffic.end()
         ends = {str(p): end for p, end in self.cluster.ends(self.topic).items()}
         committed = lambda: sevens.offsets(self._zk, self.group, self.topic)  # noqa: E731
-        wait_until(lambda: committed() == ends, 30, lambda: f"{ends} to be committed, have {committed()}")
+        wait_until(lambda: committed() == ends, 60, lambda: f"{ends} to be committed, have {committed()}")
         self.log.end()
         everything = {value: place for by_value in there.values() for value, place in by_value.items()}
         missing = everything.keys() - set().union(*(member.values() for member in self.members))

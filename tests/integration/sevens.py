@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from kafkawire import groupnodes
-from kafkawire.model import TopicPartition
+from kafkawire.model import BrokerPartition, TopicPartition, partition_named
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
 from tests.integration.readers import Reader
@@ -39,6 +39,12 @@ def offsets(zk: KazooClient, group: str, topic: str) -> dict[str, int]:
     return {name: int(text) for name, text in _texts(zk, groupnodes.offsets(group, topic)).items()}
 
 
+def positions(cluster: Cluster07, group: str, topic: str) -> dict[BrokerPartition, int]:
+    """Where the group is; a partition without a position is left out."""
+    found = offsets(cluster._reader(), group, topic).items()
+    return {place: at for name, at in found if isinstance(place := partition_named(name), BrokerPartition)}
+
+
 def registrations(zk: KazooClient, group: str) -> dict[str, str]:
     return _texts(zk, groupnodes.ids(group))
 
@@ -65,7 +71,7 @@ def shares(zk: KazooClient, group: str, topic: str) -> dict[str, list[str]]:
     return found
 
 
-def wait_for_shares(zk: KazooClient, group: str, topic: str, wanted: Mapping[str, list[str]], s: float = 20) -> None:
+def wait_for_shares(zk: KazooClient, group: str, topic: str, wanted: Mapping[str, list[str]], s: float = 30) -> None:
     wait_until(
         lambda: shares(zk, group, topic) == dict(wanted), s, lambda: f"{wanted}, have {shares(zk, group, topic)}"
     )

@@ -200,5 +200,5 @@ def test_many_random_requests_get_the_same_bytes_and_leave_the_same_files(pair: 
 def test_the_same_segments_are_counted_by_both(pair: Pair) -> None:
     for _ in range(40):
         pair.ask(frame(0, struct.pack(">h", 1) + b"a" + struct.pack(">ii", 0, 60) + entries.message(b"x" * 50)))
-    wait_until(lambda: all(len(one) == 4 for one in pair.files()), 5, "four segments")
+    wait_until(lambda: all(len(one) == 4 for one in pair.files()), 30, "four segments")
     assert pair.files()[0] == pair.files()[1]

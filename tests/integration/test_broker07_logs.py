@@ -87,7 +87,7 @@ def test_time_flushes_too(own_broker07: Starter) -> None:
     fill(broker, "t", 1)
     fill(broker, "slow", 1)
     with broker.client() as link:
-        wait_until(lambda: link.offsets("t", 0) == [100], 10, "the flusher")
+        wait_until(lambda: link.offsets("t", 0) == [100], 30, "the flusher")
         assert link.offsets("slow", 0) == [0]
 
 

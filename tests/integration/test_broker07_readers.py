@@ -161,7 +161,7 @@ def test_partitions_that_come_and_go_with_a_restart_are_read_and_let_go(cluster0
         cluster.produce(topic, 1, 0, lot("c"))
         wait_read(reader, cluster, topic)
         left = {TopicPartition(topic, BrokerPartition(*p)) for p in ((0, 0), (0, 1), (0, 2), (1, 0))}
-        wait_until(lambda: reader.owns() == left, 10, lambda: f"{left}, owns {reader.owns()}; {told(reader)}")
+        wait_until(lambda: reader.owns() == left, 30, lambda: f"{left}, owns {reader.owns()}; {told(reader)}")
         cluster.node(1).restart(settings={"num.partitions": 2})
         cluster.produce(topic, 1, 1, lot("d"))
         wait_read(reader, cluster, topic)
@@ -227,7 +227,7 @@ def test_a_frozen_broker_is_let_go_and_read_on(cluster07: Starter, unique: Any) 
         cluster.node(1).pause()
         wait_until(lambda: len(reader.owns()) == 1, 15, lambda: told(reader))
         cluster.produce(topic, 0, 0, lot("b"))
-        wait_until(lambda: len(reader.got) == 150, 10, lambda: told(reader))
+        wait_until(lambda: len(reader.got) == 150, 30, lambda: told(reader))
         cluster.node(1).resume()
         wait_until(lambda: len(reader.owns()) == 2, 15, lambda: told(reader))
         cluster.produce(topic, 1, 0, lot("b"))
@@ -249,7 +249,7 @@ def test_bad_positions_stop_their_partition_and_no_other_and_large_messages_stop
         cluster.zk().create(f"/consumers/{group}/offsets/{topic}/0-{index}", b"%d" % position, makepath=True)
     with reading(cluster, group, topic, fetch_size=2000) as reader:
         wait_until(lambda: len(reader.kinds("parked")) == 2, 30, lambda: told(reader))
-        wait_until(lambda: len(reader.got) == 202, 10, lambda: told(reader))
+        wait_until(lambda: len(reader.got) == 202, 30, lambda: told(reader))
         reader.stop()
     places = Counter(str(got.tp.partition) for got in reader.got)
     assert places == {"0-1": 102, "0-3": 100}

@@ -32,18 +32,18 @@ def test_a_broker_registers_itself_and_each_topic_where_it_was_first_produced(cl
         assert (int(found[2]), stat.ephemeralOwner != 0) == (node.port, True)
     cluster.produce(topic, 7, 1, [b"one"])
     cluster.produce(wide, 0, 4, [b"one"])
-    wait_until(lambda: cluster.partitions(wide) and cluster.partitions(topic), 10, "the topics to be registered")
+    wait_until(lambda: cluster.partitions(wide) and cluster.partitions(topic), 30, "the topics to be registered")
     assert cluster.partitions(topic) == [BrokerPartition(7, index) for index in range(3)]
     assert cluster.partitions(wide) == [BrokerPartition(0, index) for index in range(5)]
     data, stat = zk.get(f"/brokers/topics/{topic}/7")
     assert (data, stat.ephemeralOwner) == (b"3", zk.get("/brokers/ids/7")[1].ephemeralOwner)
     cluster.produce(topic, 0, 0, [b"two"])
-    wait_until(lambda: len(cluster.partitions(topic)) == 5, 10, "the topic on both brokers")
+    wait_until(lambda: len(cluster.partitions(topic)) == 5, 30, "the topic on both brokers")
     cluster.node(7).stop()
     assert zk.get_children("/brokers/ids") == ["0"]
     assert cluster.partitions(topic) == [BrokerPartition(0, 0), BrokerPartition(0, 1)]
     cluster.node(7).restart(port=0, settings={"num.partitions": 1})
-    wait_until(lambda: BrokerPartition(7, 0) in cluster.partitions(topic), 10, "what it has to be registered again")
+    wait_until(lambda: BrokerPartition(7, 0) in cluster.partitions(topic), 30, "what it has to be registered again")
     assert cluster.partitions(topic) == [BrokerPartition(0, 0), BrokerPartition(0, 1), BrokerPartition(7, 0)]
     assert zk.get("/brokers/ids/7")[0].endswith(b":%d" % cluster.node(7).port)
 
@@ -70,12 +70,12 @@ def test_a_broker_whose_session_was_lost_registers_again_and_serves_what_it_had(
     cluster, topic = cluster07(), unique.topic()
     cluster.produce(topic, 0, 0, [b"one", b"two"])
     zk, node = cluster.zk(), cluster.node(0)
-    wait_until(lambda: cluster.partitions(topic), 10, "the topic to be registered")
+    wait_until(lambda: cluster.partitions(topic), 30, "the topic to be registered")
     node.pause()
-    wait_until(lambda: not zk.get_children("/brokers/ids"), 15, "the session to end")
+    wait_until(lambda: not zk.get_children("/brokers/ids"), 30, "the session to end")
     assert cluster.partitions(topic) == []
     node.resume()
-    wait_until(lambda: cluster.partitions(topic), 15, "the broker to register again")
+    wait_until(lambda: cluster.partitions(topic), 30, "the broker to register again")
     assert zk.get_children("/brokers/ids") == ["0"]
     assert owner(zk, f"/brokers/topics/{topic}/0") == owner(zk, "/brokers/ids/0")
     assert [row.value for row in cluster.read(topic, 0, 0)] == [b"one", b"two"]

@@ -12,6 +12,7 @@ import pytest
 
 from localkafka.seven import tools
 from localkafka.seven.cluster import Cluster07
+from tests.integration.readers import wait_for_messages
 from tests.integration.sevens import member, offsets
 from tests.integration.test_consumer_commands import run
 from zkconsumer.commands import dropin
@@ -96,11 +97,11 @@ def test_a_cluster_is_told_by_zookeeper_alone(cluster: Cluster07, on: Commands) 
 
 
 def test_messages_are_printed_by_group_and_by_partition(cluster: Cluster07, on: Commands) -> None:
-    of_group = ("consume", "--group", GROUP, "--topic", TOPIC, "--from-beginning", "--timeout-ms", "2500")
+    of_group = ("consume", "--group", GROUP, "--topic", TOPIC, "--from-beginning", "--max-messages", "12")
     assert sorted(_consume(cluster, *of_group).split()) == sorted(value.decode() for value in PLAIN + WRAPPED)
     ends = {str(p): end for p, end in cluster.ends(TOPIC).items()}
     assert offsets(cluster.zk(), GROUP, TOPIC) == ends
-    one = ("consume", "--topic", TOPIC, "--partition", "0-1", "--offset", "smallest", "--timeout-ms", "300")
+    one = ("consume", "--topic", TOPIC, "--partition", "0-1", "--offset", "smallest", "--max-messages", "6")
     lines = _consume(cluster, *one, "--print-offset").splitlines()
     wrapper = ends["0-1"] // 2
     assert lines == [f"{TOPIC}/0-1 {0 if n < 3 else wrapper}\tw{n}" for n in range(6)]
@@ -113,12 +114,13 @@ def test_messages_are_printed_by_group_and_by_partition(cluster: Cluster07, on: 
 
 
 def test_groups_are_described_in_bytes_and_verified(cluster: Cluster07, on: Commands) -> None:
-    with member(cluster, GROUP, {TOPIC: 2}, consumer_id="a", auto_commit_interval_ms=100):
-        done = on("verify-rebalance", GROUP, "--settle-s", "5")
+    with member(cluster, GROUP, {TOPIC: 2}, consumer_id="a", auto_commit_interval_ms=100) as reader:
+        done = on("verify-rebalance", GROUP, "--settle-s", "30")
         assert "1 members, 3 owned partitions, 0 faults" in done.stderr
         (listed,) = on.rows("groups", "members", "--group", GROUP)
         assert (listed["member"], listed["pattern"], listed["subscription"]) == (f"{GROUP}_a", "static", TOPIC)
         assert (listed["streams"], listed["mode"]) == (2, "zookeeper")
+        wait_for_messages(len(PLAIN + WRAPPED), reader)
     done = on("groups", "describe", "--group", GROUP, "-o", "json")
     ends = {str(p): end for p, end in cluster.ends(TOPIC).items()}
     assert {row["partition"]: (row["committed"], row["end"], row["lag"]) for row in json.loads(done.stdout)} == {

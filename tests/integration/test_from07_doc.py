@@ -24,6 +24,7 @@ from tests.conftest import Unique
 from tests.fakes.page07 import STEPS, blocks, commands
 from tests.integration.mirroring07 import fill
 from tests.integration.readers import Reader, wait_for_messages
+from tests.integration.sevens import positions
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
 
@@ -66,7 +67,7 @@ class Place:
     def write_file(self) -> Path:
         settings = yaml.safe_load(self.named(blocks("yaml", STEPS)[0]))
         settings["sources"][0] |= {"zookeeper.session.timeout.ms": 3000, "fetcher.backoff.ms": 100}
-        settings["mirror"] |= {"offset.commit.interval.ms": 300, "start.timeout.ms": 5000}
+        settings["mirror"] |= {"offset.commit.interval.ms": 300, "start.timeout.ms": 10000}
         (self.folder / "map").mkdir(exist_ok=True)
         file = self.folder / "mirror.yaml"
         file.write_text(yaml.safe_dump(settings))
@@ -98,9 +99,7 @@ class Place:
         return before, behind
 
     def positions(self) -> dict[BrokerPartition, int]:
-        zk, path = self.old._reader(), f"/consumers/{self.group}/offsets/{self.topic}"
-        names = [name.split("-") for name in zk.get_children(path)]
-        return {BrokerPartition(int(b), int(i)): int(zk.get(f"{path}/{b}-{i}")[0]) for b, i in names}
+        return positions(self.old, self.group, self.topic)
 
 
 @pytest.fixture
@@ -125,7 +124,7 @@ def test_the_steps_of_the_page_take_a_group_and_its_writer_over(place: Place) ->
     place.run(describe, code=5)
     with Reader(place.old.zookeeper, place.group, {place.topic: 1}, fetch_message_max_bytes=4096, **old) as reader:
         wait_for_messages(EACH * 2, reader)
-        wait_until(lambda: len(place.positions()) == 4, 20, "each partition to be begun")
+        wait_until(lambda: len(place.positions()) == 4, 30, "each partition to be begun")
         assert place.group in place.run(groups).stdout
         check, run = of("2")
         place.write_file()
@@ -142,7 +141,7 @@ def test_the_steps_of_the_page_take_a_group_and_its_writer_over(place: Place) ->
 def _over(place: Place, of: Callable[[str], list[str]], reader: Reader, mirror: Child, lag: str) -> None:
     """Steps 3 to 6."""
     [lag_of_mirror] = of("3")
-    wait_until(lambda: place.lag("to-new") == 0, 30, lambda: mirror.log.read_text(), every_s=0.5)
+    wait_until(lambda: place.lag("to-new") == 0, 60, lambda: mirror.log.read_text(), every_s=0.5)
     place.run(lag_of_mirror)
     plan, write = of("4")
     assert "is active" in place.run(plan, code=3).stderr
@@ -153,13 +152,13 @@ def _over(place: Place, of: Callable[[str], list[str]], reader: Reader, mirror: 
     _mistyped(place, plan)
     bounds = _translated(place, plan, write)
     with Reader(place.new.zookeeper, place.group, {place.topic: 1}) as moved:
-        wait_until(lambda: unread <= {each.value for each in moved.got}, 30, lambda: mirror.log.read_text())
+        wait_until(lambda: unread <= {each.value for each in moved.got}, 60, lambda: mirror.log.read_text())
         place.run("zkproducer --broker-list new1:9092 --topic orders", given="moved\n")
-        wait_until(lambda: b"moved" in {each.value for each in moved.got}, 20, "what the moved writer sent")
+        wait_until(lambda: b"moved" in {each.value for each in moved.got}, 30, "what the moved writer sent")
         moved.stop()
     repeats = Counter(each.tp.partition for each in moved.got if each.value in before)
     assert all(repeats[p] <= bounds[p] for p in repeats), (repeats, bounds)
-    wait_until(lambda: place.lag("to-new") == 0, 20, "the mirror to have copied all", every_s=0.5)
+    wait_until(lambda: place.lag("to-new") == 0, 60, "the mirror to have copied all", every_s=0.5)
     assert mirror.stop(20) == 0, mirror.log.read_text()
 
 
@@ -192,14 +191,14 @@ def _translated(place: Place, plan: str, write: str) -> dict[int, int]:
         assert done.returncode in (0, 3), done.stderr
         return done.returncode == 0
 
-    wait_until(written_so_far, 20, "the map to be written as far as the group has read", every_s=0.3)
+    wait_until(written_so_far, 60, "the map to be written as far as the group has read", every_s=0.3)
     return {row["partition"]: row["repeats"] for row in json.loads(place.run(f"{write} -o json").stdout)}
 
 
 @pytest.mark.real
 def test_the_python_examples_read_what_is_there(place: Place) -> None:
     of_group, fixed, plain, _ = blocks("python")
-    end = '"consumer.timeout.ms": 2000,'
+    end = '"consumer.timeout.ms": 5000,'
     printed: list[tuple[object, ...]] = []
     names: dict[str, Any] = {"print": lambda *row: printed.append(row)}
     with pytest.raises(ConsumerTimeout):

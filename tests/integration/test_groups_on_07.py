@@ -58,7 +58,7 @@ def test_a_group_divides_in_text_order_commits_bytes_and_hands_over(cluster07: S
             assert owners(zk, group, topic)["10-2"] == f"{group}_a-0"
             more = [b"more %d" % n for n in range(5)]
             cluster.produce(topic, 2, 1, more, codec="gzip", batch=5)
-            wait_until(lambda: set(more) <= set(values(b)), 10, "the new ones")
+            wait_until(lambda: set(more) <= set(values(b)), 30, "the new ones")
             a.stop()
             wait_for_shares(zk, group, topic, {f"{group}_b": ["10-0", "10-1", "10-2", "2-0", "2-1"]})
             b.stop()
@@ -78,11 +78,11 @@ def test_a_broker_takes_its_partitions_away_and_brings_them_back(cluster07: Star
         wait_until(lambda: names(reader.owns()) == ["0-0"] == sorted(owners(zk, group, topic)), 20, "0-0 alone")
         assert offsets(zk, group, topic)["1-1"] > 0  # committed when it was let go
         cluster.produce(topic, 0, 0, [b"meanwhile"])
-        wait_until(lambda: b"meanwhile" in values(reader), 10, "what is still there to be read")
+        wait_until(lambda: b"meanwhile" in values(reader), 30, "what is still there to be read")
         cluster.node(1).restart()
         wait_until(lambda: sorted(owners(zk, group, topic)) == ["0-0", "1-0", "1-1"], 30, "all again")
         cluster.produce(topic, 1, 1, [b"after"])
-        wait_until(lambda: b"after" in values(reader), 10, "the broker to be read again")
+        wait_until(lambda: b"after" in values(reader), 30, "the broker to be read again")
         assert max(places(reader).values()) == 1  # nothing was read twice
 
 
@@ -94,7 +94,7 @@ def test_a_broker_killed_hard_takes_its_partitions_once_its_session_is_over(clus
         wait_for_messages(40, reader)
         cluster.node(1).kill()
         cluster.produce(topic, 0, 0, [b"meanwhile"])
-        wait_until(lambda: b"meanwhile" in values(reader), 10, "the other broker to be read all the time")
+        wait_until(lambda: b"meanwhile" in values(reader), 30, "the other broker to be read all the time")
         wait_until(lambda: sorted(owners(zk, group, topic)) == ["0-0"], 20, "0-0 alone")
         cluster.node(1).restart()
         cluster.produce(topic, 1, 0, [b"after"])
@@ -118,7 +118,7 @@ def test_a_broker_at_another_address_with_more_partitions_is_followed(cluster07:
         cluster.node(0).restart(settings={"num.partitions": 1})
         wait_until(lambda: sorted(owners(zk, group, topic)) == ["0-0"], 20, "one partition")
         cluster.produce(topic, 0, 0, [b"last"])
-        wait_until(lambda: b"last" in values(reader), 10, "the last one")
+        wait_until(lambda: b"last" in values(reader), 30, "the last one")
 
 
 def test_a_topic_that_is_deleted_and_made_again_is_read_from_its_start(cluster07: Start, unique: Any) -> None:
@@ -127,7 +127,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_read_from_its_start(cluster07
     fill(cluster, topic)
     with member(cluster, group, {topic: 1}) as reader:
         wait_for_messages(20, reader)
-        wait_until(lambda: offsets(zk, group, topic) == {"0-0": cluster.end(topic, 0, 0)}, 10, "the commit")
+        wait_until(lambda: offsets(zk, group, topic) == {"0-0": cluster.end(topic, 0, 0)}, 30, "the commit")
         cluster.node(0).stop()
         for segment in cluster.node(0).segments(topic, 0):
             segment.unlink()
@@ -151,7 +151,7 @@ def test_filters_find_topics_as_they_appear(cluster07: Start, unique: Any) -> No
         wait_for_messages(2, white)
         with member(cluster, group, Blacklist("t.*"), consumer_id="x") as black:
             assert registrations(zk, group)[f"{group}_x"] == "!1!t.*"
-            wait_until(lambda: values(black) == [b"3"], 15, "the topic that the white list leaves")
+            wait_until(lambda: values(black) == [b"3"], 30, "the topic that the white list leaves")
     assert sorted(values(white), key=str) == [b"1", b"2"]
 
 
@@ -191,8 +191,8 @@ def test_a_group_whose_nodes_are_deleted_registers_again(cluster07: Start, uniqu
             1,
         ):  # both: a deletion may take a position that was committed in between, until there is a new one
             cluster.produce(topic, 0, index, [b"after"])
-        wait_until(lambda: values(reader).count(b"after") >= 2, 10, "to read again")
-        wait_until(lambda: len(offsets(zk, group, topic)) == 2, 10, "to commit again")
+        wait_until(lambda: values(reader).count(b"after") >= 2, 30, "to read again")
+        wait_until(lambda: len(offsets(zk, group, topic)) == 2, 30, "to commit again")
 
 
 def test_an_offset_outside_the_log_is_reset_and_written(cluster07: Start, unique: Any) -> None:
@@ -204,7 +204,7 @@ def test_an_offset_outside_the_log_is_reset_and_written(cluster07: Start, unique
     zk.create(path, b"%d" % (end + 5000), makepath=True)
     with member(cluster, group, {topic: 1}) as reader:
         wait_for_messages(20, reader)
-        wait_until(lambda: offsets(zk, group, topic) == {"0-0": end}, 10, "the position to be right again")
+        wait_until(lambda: offsets(zk, group, topic) == {"0-0": end}, 30, "the position to be right again")
     assert "going back to 0 (smallest)" in reader.kinds("reset")[0]
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kazoo.exceptions import NoNodeError
 
 from kafkawire.model import BrokerPartition
 from localkafka.seven import tools
@@ -15,6 +14,7 @@ from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mirroring07 import Mirror07, damaged, fill, judged
+from tests.integration.sevens import owners
 
 pytestmark = pytest.mark.real
 Starter = Callable[..., Cluster07]
@@ -88,7 +88,7 @@ def test_what_a_target_of_0_7_would_drop_without_a_word_parks_its_partition(
     big = {"fetch.message.max.bytes": 2_000_000}
     with Mirror07(tmp_path, source, towards(target), unique.group(), topic, more=big) as mirror:
         mirror.wait_said("parked 1")
-        wait_until(lambda: arrived(target, topic) == 3, 20, lambda: f"three; log\n{mirror.said()}")
+        wait_until(lambda: arrived(target, topic) == 3, 40, lambda: f"three; log\n{mirror.said()}")
         assert mirror.stop()[0] == 0
     assert sorted(len(value) for values in target.values(topic).values() for value in values) == [5, 700_000, 700_000]
     first = next(p for p in source.partitions(topic) if p.index == 0)
@@ -106,7 +106,7 @@ def test_a_damaged_wrapper_parks_its_partition_and_the_others_flow(
     options = {"parked.retry.ms": 0}
     with Mirror07(tmp_path, source, towards(target), unique.group(), topic, options) as mirror:
         mirror.wait_said("parked 1", 60)
-        wait_until(lambda: arrived(target, topic) >= 2, 20, lambda: f"two; log\n{mirror.said()}")
+        wait_until(lambda: arrived(target, topic) >= 2, 40, lambda: f"two; log\n{mirror.said()}")
         assert mirror.stop()[0] == 0
     assert mirror.committed()[BrokerPartition(0, 0)] <= 16
     assert set(values(target, topic)) == {b"before", b"neighbour"}
@@ -147,11 +147,7 @@ def values(cluster: Cluster07, topic: str) -> list[bytes]:
     return [value for found in cluster.values(topic).values() for value in found]
 
 
-def owned(source: Cluster07, group: str, topic: str) -> list[bytes]:
+def owned(source: Cluster07, group: str, topic: str) -> list[str]:
     """Members that own the four partitions; none while one is free."""
-    zk, folder = source._reader(), f"/consumers/{group}/owners/{topic}"
-    try:
-        names = [zk.get(f"{folder}/{name}")[0].rpartition(b"-")[0] for name in zk.get_children(folder)]
-    except NoNodeError:
-        return []
+    names = [thread.rpartition("-")[0] for thread in owners(source._reader(), group, topic).values()]
     return names if len(names) == 4 else []

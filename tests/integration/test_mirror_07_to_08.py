@@ -42,7 +42,7 @@ def settled(target: ClusterClient, topic: str) -> int:
 
     def again() -> bool:
         seen.append(arrived(target, topic))
-        return len(seen) > 4 and len(set(seen[-4:])) == 1
+        return len(seen) > 8 and len(set(seen[-8:])) == 1
 
     wait_until(again, 20, "the target to be still", every_s=0.2)
     return seen[-1]
@@ -122,7 +122,7 @@ def test_a_damaged_message_parks_its_partition_and_the_others_flow(
     damaged(source, topic, BrokerPartition(0, 0), 2 * 20 - 1)
     with Mirror07(tmp_path, source, towards(target), unique.group(), topic) as mirror:
         mirror.wait_said("parked 1")
-        wait_until(lambda: arrived(target, topic) == 2, 20, lambda: f"two; log\n{mirror.said()}")
+        wait_until(lambda: arrived(target, topic) == 2, 40, lambda: f"two; log\n{mirror.said()}")
         assert mirror.stop()[0] == 0
     assert mirror.committed()[BrokerPartition(0, 0)] <= 20
     assert sorted(value for found in stored(target, topic, 2).values() for value in found) == [

@@ -22,6 +22,7 @@ from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mirroring07 import Mirror07, fill, judged
 from tests.integration.readers import Reader, wait_for_messages
+from tests.integration.sevens import positions
 from tests.integration.test_mirror_07_to_08 import arrived, stored
 
 pytestmark = pytest.mark.real
@@ -44,27 +45,19 @@ def part_read(source: Cluster07, topic: str, group: str, count: int) -> Position
         source.zookeeper, group, {topic: 1}, kafka_version="0.7.2", fetch_message_max_bytes=8192, fetcher_backoff_ms=100
     ) as reader:
         wait_for_messages(count, reader)
-        wait_until(lambda: len(positions(source, topic, group)) == 3, 20, "each partition to be begun")
+        wait_until(lambda: len(positions(source, group, topic)) == 3, 30, "each partition to be begun")
         reader.stop()
-    return positions(source, topic, group)
-
-
-def positions(source: Cluster07, topic: str, group: str) -> Positions:
-    zk, folder = source._reader(), f"/consumers/{group}/offsets/{topic}"
-    names = zk.get_children(folder) if zk.exists(folder) else []
-    found = {}
-    for name in names:
-        broker, index = name.split("-")
-        found[BrokerPartition(int(broker), int(index))] = int(zk.get(f"{folder}/{name}")[0])
-    return found
+    return positions(source, group, topic)
 
 
 def translated(source: Cluster07, target: ClusterClient, group: str, folder: Path) -> dict[int, int]:
     """The bound of each target partition; asked again while the map is not written that far."""
-    argv = ["offsets", "translate", "--map", str(folder / "state" / "old.offsetmap"), "--group", group, "-o", "json"]
+    there = folder / "state" / "old.offsetmap"
+    wait_until(there.exists, 60, "the map to be begun")
+    argv = ["offsets", "translate", "--map", str(there), "--group", group, "-o", "json"]
     argv += ["--source", source.zookeeper, "--source-version", "0.7.2", "-z", target.zookeeper, "--execute"]
     command = [sys.executable, "-m", "zkconsumer.commands.main", *argv, "--undo-dir", str(folder)]
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while True:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert "Traceback" not in done.stderr, done.stderr
@@ -84,7 +77,7 @@ def moved(source: Cluster07, target: ClusterClient, topic: str, group: str, read
             (unread if row.position >= read[p] else seen).add(row.value)
     with Reader(target.zookeeper, group, {topic: 1}) as reader:
         wait_until(
-            lambda: unread <= {each.value for each in reader.got}, 40, lambda: f"{len(unread)}, have {len(reader.got)}"
+            lambda: unread <= {each.value for each in reader.got}, 60, lambda: f"{len(unread)}, have {len(reader.got)}"
         )
         reader.stop()
     return bounds, Counter(each.tp.partition for each in reader.got if each.value in seen)
@@ -125,7 +118,7 @@ def killed(mirror: Mirror07, target: ClusterClient, source: Cluster07, topic: st
         else:
             mirror.env(None)
             mirror.start()
-            wait_until(lambda at=there: arrived(target, topic) > at, 30, lambda: f"some; log\n{mirror.said()}")
+            wait_until(lambda at=there: arrived(target, topic) > at, 40, lambda: f"some; log\n{mirror.said()}")
             time.sleep(rng.uniform(0.0, 0.3))
             mirror.kill()
     mirror.env(None)

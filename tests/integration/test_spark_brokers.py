@@ -181,7 +181,7 @@ def test_a_zookeeper_that_goes_away_ends_what_waits_for_it(zk_server: ZooKeeperA
             with zookeeper(connect, timeout_s=1) as zk:
                 proxy.refuse()
                 proxy.reset()
-                wait_until(lambda: not zk.connected, 10, "the session to be suspended")
+                wait_until(lambda: not zk.connected, 30, "the session to be suspended")
                 zk.get("/")
 
         began = time.monotonic()

@@ -80,7 +80,7 @@ def test_a_produce_that_is_refused_closes_the_link_and_no_more_is_said(cluster07
     damaged[-1] ^= 1
     with linked(broker) as link:
         link.send(D.requests.produce(D, 1, 1000, {tp: [bytes(damaged)]}))
-        wait_until(link.closed_by_peer, 10, "the broker to close the link")
+        wait_until(link.closed_by_peer, 30, "the broker to close the link")
     with linked(broker) as link:
         link.send(D.requests.produce(D, 1, 1000, {tp: [bytes(damaged)]}))
         with pytest.raises(LinkLost, match="without an answer: 1 Offsets"):
