@@ -5,24 +5,21 @@ What arrived is read with the JVM's DumpLogSegments: our decoder does not judge 
 
 from __future__ import annotations
 
-import signal
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 import yaml
 
 from kafkawire.model import TopicPartition
 from kafkawire.v08 import znodes
 from localkafka import tools
-from localkafka.child import Child
 from localkafka.client import ClusterClient
 from localkafka.compare import Comparison, compare
 from localkafka.load import GZIP, PLAIN, SNAPPY, Load, Mixture
 from localkafka.logends import log_end_offsets
-from localkafka.mirror import COMMAND, Positions
+from localkafka.mirror import Positions
 from localkafka.waiting import wait_until
+from tests.integration.mirrorprocess import MirrorProcess
 
 MIXED = Mixture(keyed=0.5, codecs=(PLAIN, GZIP, SNAPPY))
 KEYED = Mixture(keyed=1.0, codecs=(PLAIN, GZIP, SNAPPY))
@@ -37,7 +34,7 @@ def close_loads() -> None:
         LOADS.pop().close()
 
 
-class Mirror:
+class Mirror(MirrorProcess):
     """`mirrormaker run`, from one cluster to another.  A target option given as None is left out of the file."""
 
     def __init__(
@@ -52,9 +49,7 @@ class Mirror:
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.source, self.target, self.group = source, target, group
-        self.file, self.log = folder / f"{group}.yaml", folder / f"{group}.log"
-        self._env = env
-        self._child: Child | None = None
+        super().__init__(folder, group, env)
         towards = {"metadata.broker.list": target.brokers, "target.zookeeper.connect": target.zookeeper}
         towards |= dict(target_options or {})  # type: ignore[arg-type]
         timing = {"offset.commit.interval.ms": 500, "status.interval.ms": 500, "start.timeout.ms": 10000}
@@ -64,46 +59,6 @@ class Mirror:
             "mirror": {"whitelist": whitelist, **timing, **(mirror or {})},
         }
         self.file.write_text(yaml.safe_dump(settings))
-
-    def start(self) -> Mirror:
-        self._child = Child("the mirror", [str(COMMAND), "run", str(self.file)], self.log, env=self._env)
-        return self
-
-    def stop(self) -> tuple[int, float]:
-        """SIGTERM: its exit code, and the seconds it took."""
-        assert self._child is not None
-        began = time.monotonic()
-        code = self._child.stop(20)
-        return code, time.monotonic() - began
-
-    def signal(self, number: signal.Signals) -> None:
-        assert self._child is not None
-        self._child.send(number)
-
-    def kill(self) -> None:
-        assert self._child is not None
-        self._child.kill()
-
-    def env(self, env: Mapping[str, str] | None) -> None:
-        """The environment of the next start, on top of ours."""
-        self._env = env
-
-    def kill_if_alive(self) -> None:
-        if self._child is not None:
-            self._child.close()
-
-    def exit_code(self, timeout_s: float) -> int | None:
-        """How it ended by itself; None: it still runs."""
-        assert self._child is not None
-        return self._child.wait(timeout_s)
-
-    def said(self) -> str:
-        return self.log.read_text(errors="replace") if self.log.exists() else ""
-
-    def wait_said(self, sentence: str, timeout_s: float = 30) -> None:
-        wait_until(
-            lambda: sentence in self.said(), timeout_s, lambda: f"the log to say {sentence!r}; it says\n{self.said()}"
-        )
 
     def arrived(self, topic: str) -> int:
         return sum(log_end_offsets(self.target, [topic]).values())
@@ -128,13 +83,6 @@ class Mirror:
             timeout_s,
             lambda: f"all to be committed: {self.committed(topics)} of {ends}; log\n{self.said()}",
         )
-
-    def __enter__(self) -> Mirror:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._child is not None:
-            self._child.close()
 
 
 def filled(

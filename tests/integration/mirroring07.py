@@ -6,22 +6,19 @@ What the source holds is read by localkafka.seven's own client; what arrived, to
 
 from __future__ import annotations
 
-import signal
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import yaml
 
 from kafkawire.model import BrokerPartition
-from localkafka.child import Child
 from localkafka.mirror import COMMAND
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
+from tests.integration.mirrorprocess import MirrorProcess
 from tests.integration.sevens import positions
 
 CODECS = ("none", "gzip", "snappy")
@@ -99,7 +96,7 @@ def judged(source: Mapping[BrokerPartition, Iterable[bytes]], target: Mapping[ob
     )
 
 
-class Mirror07:
+class Mirror07(MirrorProcess):
     """`mirrormaker run` out of a 0.7 cluster.  target: its section of the file; more: options of the source."""
 
     def __init__(
@@ -114,9 +111,7 @@ class Mirror07:
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.source, self.group, self.topic = source, group, whitelist
-        self.file, self.log = folder / f"{group}.yaml", folder / f"{group}.log"
-        self._env = env
-        self._child: Child | None = None
+        super().__init__(folder, group, env)
         timing = {"offset.commit.interval.ms": 500, "status.interval.ms": 500, "start.timeout.ms": 10000}
         own = {"name": "old", "version": "0.7.2", "zookeeper.connect": source.zookeeper, "group.id": group}
         quick = {"zookeeper.session.timeout.ms": 3000, "fetcher.backoff.ms": 200}
@@ -127,50 +122,10 @@ class Mirror07:
         }
         self.file.write_text(yaml.safe_dump(settings))
 
-    def start(self) -> Mirror07:
-        self._child = Child("the mirror", [str(COMMAND), "run", str(self.file)], self.log, env=self._env)
-        return self
-
-    def stop(self) -> tuple[int, float]:
-        """SIGTERM: its exit code, and the seconds it took."""
-        assert self._child is not None
-        began = time.monotonic()
-        code = self._child.stop(20)
-        return code, time.monotonic() - began
-
-    def signal(self, number: signal.Signals) -> None:
-        assert self._child is not None
-        self._child.send(number)
-
-    def kill(self) -> None:
-        assert self._child is not None
-        self._child.kill()
-
-    def env(self, env: Mapping[str, str] | None) -> None:
-        """The environment of the next start, on top of ours."""
-        self._env = env
-
-    def close(self) -> None:
-        """Ended, however it is."""
-        if self._child is not None:
-            self._child.close()
-
-    def exit_code(self, timeout_s: float) -> int | None:
-        assert self._child is not None
-        return self._child.wait(timeout_s)
-
-    def said(self) -> str:
-        return self.log.read_text(errors="replace") if self.log.exists() else ""
-
     def checked(self) -> tuple[int, str]:
         """What `mirrormaker check --online` prints, and its exit code."""
         done = subprocess.run([str(COMMAND), "check", str(self.file), "--online"], capture_output=True, timeout=60)
         return done.returncode, done.stdout.decode() + done.stderr.decode()
-
-    def wait_said(self, sentence: str, timeout_s: float = 30) -> None:
-        wait_until(
-            lambda: sentence in self.said(), timeout_s, lambda: f"the log to say {sentence!r}; it says\n{self.said()}"
-        )
 
     def committed(self, topic: str | None = None) -> dict[BrokerPartition, int]:
         """What the group has committed in ZooKeeper; a partition without a position is left out."""
@@ -183,10 +138,3 @@ class Mirror07:
             timeout_s,
             lambda: f"all to be committed: {self.committed(topic)} of {ends}; log\n{self.said()}",
         )
-
-    def __enter__(self) -> Mirror07:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._child is not None:
-            self._child.close()

@@ -33,7 +33,7 @@ def once(source: ClusterClient, target: ClusterClient, unique: Unique, folder: P
         killed_again_and_again(mirror, load, topic, MIXED, kills, random.Random(seed), 2)
         found = held(mirror, topic, 2)
     finally:
-        mirror.kill_if_alive()
+        mirror.close()
     count = 1000 + kills * EACH
     assert (found["source"], found["lost"], found["duplicates"], found["phantoms"]) == (count, 0, 0, 0), mirror.said()
 

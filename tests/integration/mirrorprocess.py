@@ -1,0 +1,70 @@
+"""`mirrormaker run` as a child of a test: started, told to end, killed, and what it says."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from localkafka.child import Child
+from localkafka.mirror import COMMAND
+from localkafka.waiting import wait_until
+
+
+class MirrorProcess:
+    """file: its settings, which whoever makes it writes; log: what it says."""
+
+    def __init__(self, folder: Path, name: str, env: Mapping[str, str] | None) -> None:
+        self.file, self.log = folder / f"{name}.yaml", folder / f"{name}.log"
+        self._env = env
+        self._child: Child | None = None
+
+    def start(self) -> Self:
+        self._child = Child("the mirror", [str(COMMAND), "run", str(self.file)], self.log, env=self._env)
+        return self
+
+    def stop(self) -> tuple[int, float]:
+        """SIGTERM: its exit code, and the seconds it took."""
+        assert self._child is not None
+        began = time.monotonic()
+        code = self._child.stop(20)
+        return code, time.monotonic() - began
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._child is not None
+        self._child.send(number)
+
+    def kill(self) -> None:
+        assert self._child is not None
+        self._child.kill()
+
+    def env(self, env: Mapping[str, str] | None) -> None:
+        """The environment of the next start, on top of ours."""
+        self._env = env
+
+    def close(self) -> None:
+        """Ended, however it is."""
+        if self._child is not None:
+            self._child.close()
+
+    def exit_code(self, timeout_s: float) -> int | None:
+        """How it ended by itself; None: it still runs."""
+        assert self._child is not None
+        return self._child.wait(timeout_s)
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def wait_said(self, sentence: str, timeout_s: float = 30) -> None:
+        wait_until(
+            lambda: sentence in self.said(), timeout_s, lambda: f"the log to say {sentence!r}; it says\n{self.said()}"
+        )
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
