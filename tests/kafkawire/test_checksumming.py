@@ -11,9 +11,18 @@ import numpy as np
 import pytest
 
 from kafkawire import checksumming as c
+from tests.kafkawire.wire_vectors import named
 
 DATA = random.Random(8).randbytes(3000)
 FORMS = [c._crc32_tables] if c.best() is c._crc32_tables else [c._crc32_tables, c._crc32_folded]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_check_string_has_the_checksum_of_the_vectors(form: Any) -> None:
+    vector = named("crc32c_check")
+    crc32, tables = numba.njit(form), c.tables()
+    found = crc32(np.frombuffer(vector.data, np.uint8), 0, len(vector.data), tables)
+    assert f"{found:08x}" == vector.decoded["crc32"]
 
 
 @pytest.mark.parametrize("form", FORMS)

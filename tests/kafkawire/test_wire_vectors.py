@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kafkawire.checksum import crc32
 from kafkawire.errors import LeftOver, Truncated
 from kafkawire.v08 import apis, framing, messages, offsetrecords, records
 from kafkawire.v08.document import Document, request_document, response_document, set_document
@@ -163,11 +162,6 @@ def test_a_fetch_inside_the_wrapper_leaves_out_what_came_before() -> None:
     data = memoryview(named("v0_gzip_wrapper_absolute").data)
     fetched, _ = messages.message_set("t", 0, 101, data, 103)
     assert [(m.offset, m.value, m.resume_at) for m in fetched.messages()] == [(101, b"g1", 102), (102, b"g2", 103)]
-
-
-def test_crc32_of_the_check_string() -> None:
-    vector = named("crc32c_check")
-    assert f"{crc32(vector.data):08x}" == vector.decoded["crc32"]
 
 
 @pytest.mark.parametrize(
