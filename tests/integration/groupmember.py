@@ -1,15 +1,17 @@
 """A member of ours as a process that may be killed or frozen: a line for each message it is handed.
 
-    python groupmember.py ZOOKEEPER GROUP TOPIC STREAMS SESSION_MS
+    python groupmember.py TOPIC STREAMS OPTIONS         options of the consumer by their dotted names, as JSON
 
-    CONSUMER-ID                     the first line
-    MONOTONIC PARTITION OFFSET      when it was handed out, by the clock that all processes of the machine share
+    CONSUMER-ID                         the first line
+    MONOTONIC PARTITION OFFSET VALUE    when it was handed out, by the clock that all processes of the machine share
+    switched MODE, refused TEXT         after a line `MODE` on standard input: where to keep its offsets from now on
 
 SIGTERM ends it in order.  Events go to standard error.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -17,6 +19,7 @@ import threading
 import time
 
 from zkconsumer.connector import ConsumerConnector
+from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.stream import Stream
 
@@ -26,32 +29,39 @@ def say(event: ConsumerEvent) -> None:
     sys.stderr.flush()
 
 
+def tell(line: str) -> None:
+    os.write(1, f"{line}\n".encode())
+
+
 def read(stream: Stream) -> None:
     for message in stream:
-        os.write(1, f"{time.monotonic():.3f} {message.partition} {message.offset}\n".encode())
+        value = (message.value or b"").decode()
+        tell(f"{time.monotonic():.3f} {message.partition} {message.offset} {value}")
 
 
-def main(zookeeper: str, group: str, topic: str, streams: str, session_ms: str) -> None:
+def obey(connector: ConsumerConnector) -> None:
+    for line in sys.stdin:
+        try:
+            connector.switch_offsets(line.strip())  # type: ignore[arg-type]  # the test knows the modes
+            tell(f"switched {line.strip()}")
+        except ConsumerError as e:
+            tell(f"refused {e}")
+
+
+def main(topic: str, streams: str, options: str) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    options = {
-        "zookeeper.connect": zookeeper,
-        "group.id": group,
-        "auto.offset.reset": "smallest",
-        "auto.commit.interval.ms": 300,
-        "zookeeper.session.timeout.ms": int(session_ms),
-        "rebalance.backoff.ms": 1000,
-        "rebalance.max.retries": 10,
-    }
-    with ConsumerConnector(options, "own", on_event=say) as connector:
-        os.write(1, f"{connector.consumer_id}\n".encode())
+    with ConsumerConnector(json.loads(options), "own", on_event=say) as connector:
+        tell(connector.consumer_id)
         found = connector.create_message_streams({topic: int(streams)})[topic]
         threads = [threading.Thread(target=read, args=(stream,)) for stream in found]
         for thread in threads:
             thread.start()
+        threading.Thread(target=obey, args=(connector,), daemon=True).start()
         stop.wait()
     for thread in threads:
         thread.join()
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import signal
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -26,11 +25,10 @@ from kafkawire.v08 import znodes
 from localkafka import java, tools
 from localkafka.child import Child
 from localkafka.client import ClusterClient
-from localkafka.console import ConsoleConsumer
 from localkafka.waiting import wait_until
+from tests.integration.groupprocess import GroupProcess, handed, start_ours
 from zkconsumer.group.assignor import assign_range
 
-SCRIPT = Path(__file__).with_name("groupmember.py")
 KINDS = ("ours", "console", "mirror", "perf")
 STREAMS = 2  # of ours
 
@@ -41,61 +39,22 @@ class Handed(NamedTuple):
     offset: int
 
 
-class Process:
-    """One member.  consumer_id is known once it is registered."""
+class Process(GroupProcess):
+    """One member; ConsumerPerformance, which knows no SIGTERM, dies of it."""
 
-    def __init__(self, kind: str, child: Child, console: ConsoleConsumer | None = None) -> None:
-        self.kind = kind
-        self.child = child
-        self.console = console
-        self.consumer_id = ""
-        self.gone: list[tuple[float, float]] = []  # when it was frozen, and since when it is dead: monotonic seconds
-
-    @property
-    def ours(self) -> bool:
-        return self.kind == "ours"
-
-    @property
-    def running(self) -> bool:
-        return self.child.running
-
-    @property
-    def frozen(self) -> int:
-        """How often it was."""
-        return sum(until < math.inf for _, until in self.gone)
-
-    def kill(self) -> None:
-        self.gone.append((time.monotonic(), math.inf))
-        self.child.kill()
-
-    def stop(self) -> None:
+    def stop(self) -> int:
         began = time.monotonic()
-        code = self.child.stop(20)
+        code = super().stop()
         if self.kind == "perf":
             self.gone.append((began, math.inf))
-        assert not self.ours or code == 0, f"{self} ended with {code}; {self.child.log_end()}"
+        return code
 
     def handed(self) -> list[Handed]:
-        """What one of ours said, whole lines only."""
-        if not self.ours:
-            return []
-        rows = [line.split() for line in self._lines()]
-        return [Handed(float(row[0]), int(row[1]), int(row[2])) for row in rows if len(row) == 3]
+        """What one of ours said."""
+        return [Handed(at, int(p), offset) for at, p, offset, _ in handed(self.child)] if self.ours else []
 
     def printed(self) -> list[str]:
         return [] if self.console is None else [line.decode() for line in self.console.lines]
-
-    def _lines(self) -> list[str]:
-        return self.child.log.with_suffix(".out").read_text().split("\n")[:-1]
-
-    def close(self) -> None:
-        if self.console is not None:
-            self.console.__exit__()
-        else:
-            self.child.close()
-
-    def __repr__(self) -> str:
-        return f"{self.kind} {self.consumer_id}"
 
 
 class Group:
@@ -154,11 +113,14 @@ class Group:
         }
 
     def _ours(self) -> Process:
-        log = self._folder / f"ours-{time.monotonic_ns()}.log"
-        argv = [sys.executable, str(SCRIPT), self.source.zookeeper, self.name, self.topic]
-        argv += [str(STREAMS), str(int(self.session_s * 1000))]
-        with log.with_suffix(".out").open("ab") as out:
-            return Process("ours", Child("a member of ours", argv, log, stdout=out.fileno()))
+        options = {
+            **self._properties(),
+            "zookeeper.connect": self.source.zookeeper,
+            "group.id": self.name,
+            "auto.offset.reset": "smallest",
+            "rebalance.max.retries": 10,
+        }
+        return Process("ours", start_ours(self._folder, self.topic, STREAMS, options))
 
     def _console(self) -> Process:
         console = tools.console_consumer(

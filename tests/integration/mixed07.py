@@ -1,6 +1,6 @@
 """A group on 0.7 of ours and of the original's programs, under load; see Mixed.check for what must be true.
 
-ours      sevenmember.py, two streams        registers { "topic": 2 }
+ours      groupmember.py, two streams        registers { "topic": 2 }
 console   the original's ConsoleConsumer     registers *1*topic; its session is 6 s
 shell     the original's ConsumerShell       registers { "topic": 2 }; its session is 2.5 s
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 import threading
 import time
 from bisect import bisect_left
@@ -20,16 +19,14 @@ from kazoo.exceptions import KazooException
 
 from kafkawire.dialects import dialect
 from kafkawire.model import BrokerPartition
-from localkafka.child import Child
-from localkafka.console import ConsoleConsumer
 from localkafka.seven import entries, tools
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
 from tests.integration import sevens
+from tests.integration.groupprocess import GroupProcess, handed, start_ours
 from tests.integration.ownerlog import OwnerLog
 from zkconsumer.group.assignor import assign_range
 
-SCRIPT = Path(__file__).with_name("sevenmember.py")
 KINDS = ("ours", "console", "shell")
 STREAMS = {"ours": 2, "console": 1, "shell": 2}
 SESSION_MS = 3000
@@ -44,56 +41,28 @@ class Place(NamedTuple):
     position: int
 
 
-class Member:
-    """One process.  consumer_id is known once it is registered."""
-
-    def __init__(self, kind: str, child: Child, console: ConsoleConsumer | None = None) -> None:
-        self.kind = kind
-        self.child = child
-        self.console = console
-        self.consumer_id = ""
-        self.died = math.inf  # monotonic seconds
-        self.frozen = 0  # how often it was
+class Member(GroupProcess):
+    """One process.  A program of the original that does not end in time is killed, and has died."""
 
     @property
-    def ours(self) -> bool:
-        return self.kind == "ours"
+    def died(self) -> bool:
+        return any(until == math.inf for _, until in self.gone)
 
-    @property
-    def running(self) -> bool:
-        return self.child.running
-
-    def stop(self) -> None:
-        code = self.child.stop(20)
-        assert not self.ours or code == 0, f"{self} ended with {code}; {self.child.log_end()}"
+    def stop(self) -> int:
+        code = super().stop()
         if code == -9:
-            self.died = time.monotonic()
-
-    def kill(self) -> None:
-        self.died = time.monotonic()
-        self.child.kill()
+            self.gone.append((time.monotonic(), math.inf))
+        return code
 
     def handed(self) -> list[tuple[float, Place, str]]:
-        """When one of ours was handed what; whole lines only."""
-        rows = [line.split(" ", 3) for line in self._lines() if line.count(" ") >= 3]
-        return [(float(at), Place(partition, int(position)), value) for at, partition, position, value in rows]
+        """When one of ours was handed what."""
+        rows = handed(self.child) if self.ours else []
+        return [(at, Place(partition, position), value) for at, partition, position, value in rows]
 
     def values(self) -> set[str]:
         if self.console is not None:
             return {line.decode() for line in self.console.lines}
         return {value for _, _, value in self.handed()}
-
-    def _lines(self) -> list[str]:
-        return self.child.log.with_suffix(".out").read_text().split("\n")[:-1] if self.ours else []
-
-    def close(self) -> None:
-        if self.console is not None:
-            self.console.__exit__()
-        else:
-            self.child.close()
-
-    def __repr__(self) -> str:
-        return f"{self.kind} {self.consumer_id}"
 
 
 class Traffic:
@@ -188,20 +157,28 @@ class Mixed:
 
     def freeze(self, member: Member) -> None:
         """SIGSTOP until its session has ended and the others have its partitions; then SIGCONT."""
+        began = time.monotonic()
         member.child.pause()
         try:
             self._settle(f"{member} freezes", member)
         finally:
-            member.frozen += 1
             member.child.resume()
+            member.gone.append((began, time.monotonic()))
         self._settle(f"{member} thaws")
 
     def _ours(self) -> Member:
-        log = self._folder / f"ours-{time.monotonic_ns()}.log"
-        argv = [sys.executable, str(SCRIPT), self.cluster.zookeeper, self.group, self.topic]
-        with log.with_suffix(".out").open("ab") as out:
-            child = Child("a member of ours", [*argv, str(STREAMS["ours"]), str(SESSION_MS)], log, stdout=out.fileno())
-        return Member("ours", child)
+        options = {
+            "zk.connect": self.cluster.zookeeper,
+            "groupid": self.group,
+            "autooffset.reset": "smallest",
+            "autocommit.interval.ms": 300,
+            "zk.sessiontimeout.ms": SESSION_MS,
+            "rebalance.backoff.ms": 1000,
+            "rebalance.retries.max": 10,
+            "fetcher.backoff.ms": 50,
+            "kafka.version": "0.7.2",
+        }
+        return Member("ours", start_ours(self._folder, self.topic, STREAMS["ours"], options))
 
     def _console(self) -> Member:
         console = tools.console_consumer(self.cluster, self.topic, self.group)
@@ -267,7 +244,7 @@ class Mixed:
         return f"{len(everything)} messages, {ours} handed to ours; " + "; ".join(self.told)
 
     def _passed_by_the_dead(self) -> set[Place]:
-        dead = [m for m in self.members if not m.ours and m.died < math.inf]
+        dead = [m for m in self.members if not m.ours and m.died]
         passed = self.log.committed_by(lambda owner: any(owner.startswith(f"{m.consumer_id}-") for m in dead))
         return {Place(self._names[n], position) for n, positions in passed.items() for position in positions}
 

@@ -3,11 +3,7 @@ both stores hold meanwhile."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -22,17 +18,23 @@ from localkafka.child import Child
 from localkafka.client import ClusterClient
 from localkafka.console import ConsoleConsumer
 from localkafka.waiting import wait_until
+from tests.integration.groupprocess import handed, start_ours, told
 from zkconsumer.offsets.modes import Mode, modes_path, read_mode
 from zkconsumer.offsets.store import Committed
 from zkconsumer.simple import SimpleConsumer
 
-SCRIPT = Path(__file__).with_name("movingmember.py")
 OPTIONS: dict[Mode, dict[str, object]] = {
     "zookeeper": {"offsets.storage": "zookeeper"},
     "dual": {"offsets.storage": "kafka", "dual.commit.enabled": True},
     "kafka": {"offsets.storage": "kafka", "dual.commit.enabled": False},
 }
 INTERVAL_S = 0.3
+PROPERTIES = {  # of every member, ours or the JVM's
+    "zookeeper.session.timeout.ms": 3000,
+    "rebalance.backoff.ms": 1000,
+    "rebalance.max.retries": 10,
+    "auto.commit.interval.ms": 300,
+}
 
 
 class Handed(NamedTuple):
@@ -45,22 +47,17 @@ class Handed(NamedTuple):
 class Ours:
     """One member of ours."""
 
-    def __init__(self, child: Child, out: Path) -> None:
+    def __init__(self, child: Child) -> None:
         self.child = child
         self.dead_at = math.inf
-        self._out = out
-
-    def lines(self) -> list[str]:
-        return self._out.read_text().split("\n")[:-1]
 
     @property
     def consumer_id(self) -> str:
-        lines = wait_until(self.lines, 20, lambda: f"the member's id; {self.child.log_end()}")
+        lines = wait_until(lambda: told(self.child), 20, lambda: f"the member's id; {self.child.log_end()}")
         return lines[0]
 
     def handed(self) -> list[Handed]:
-        rows = [line.split() for line in self.lines()]
-        return [Handed(float(r[0]), *map(int, r[1:])) for r in rows if len(r) == 4 and r[0][0].isdigit()]
+        return [Handed(at, int(p), offset, _number(value)) for at, p, offset, value in handed(self.child)]
 
     def switch(self, mode: Mode, timeout_s: float = 20) -> str:
         """What it answers."""
@@ -72,7 +69,7 @@ class Ours:
         return self._answers()[-1]
 
     def _answers(self) -> list[str]:
-        return [line for line in self.lines() if line.startswith(("switched", "refused"))]
+        return [line for line in told(self.child) if line.startswith(("switched", "refused"))]
 
     def wait_killed(self, timeout_s: float = 20) -> None:
         wait_until(lambda: not self.child.running, timeout_s, "the fail point to kill it")
@@ -81,6 +78,11 @@ class Ours:
 
     def stop(self) -> None:
         assert self.child.stop(20) == 0, self.child.log_end()
+
+
+def _number(value: str) -> int:
+    """Of a message `topic/partition #number ...`."""
+    return int(value.split(" ")[1][1:])
 
 
 class MovingGroup:
@@ -100,25 +102,22 @@ class MovingGroup:
 
     def ours(self, mode: Mode, failpoints: str = "", **options: object) -> Ours:
         """options by their dotted names, with underscores."""
-        values = {**OPTIONS[mode], **{key.replace("_", "."): value for key, value in options.items()}}
-        release = self.cluster.version.rpartition(".")[0]
-        log = self._folder / f"ours-{time.monotonic_ns()}.log"
-        argv = [sys.executable, str(SCRIPT), self.cluster.zookeeper, self.name, self.topic, release]
-        out = log.with_suffix(".out")
-        with out.open("ab") as output:
-            environment = {**os.environ, "GROUNDWORK_FAILPOINTS": failpoints}
-            command = [*argv, json.dumps(values)]
-            child = Child("a member of ours", command, log, environment, stdin=subprocess.PIPE, stdout=output.fileno())
-        self.members.append(Ours(child, out))
+        values = {
+            "zookeeper.connect": self.cluster.zookeeper,
+            "group.id": self.name,
+            "kafka.version": self.cluster.version.rpartition(".")[0],
+            "auto.offset.reset": "smallest",
+            **PROPERTIES,
+            **OPTIONS[mode],
+            **{key.replace("_", "."): value for key, value in options.items()},
+        }
+        self.members.append(Ours(start_ours(self._folder, self.topic, 1, values, failpoints)))
         return self.members[-1]
 
     def console(self, mode: Mode) -> ConsoleConsumer:
         """A JVM member, dual or kafka by its own options."""
         properties = {
-            "zookeeper.session.timeout.ms": 3000,
-            "rebalance.backoff.ms": 1000,
-            "rebalance.max.retries": 10,
-            "auto.commit.interval.ms": 300,
+            **PROPERTIES,
             **{key: str(value).lower() for key, value in OPTIONS[mode].items()},
         }
         one = tools.console_consumer(self.cluster, self.topic, self.name, from_beginning=False, config=properties)
@@ -184,7 +183,7 @@ class MovingGroup:
         for line in [line.decode() for one in self.consoles for line in one.lines]:
             words = line.split(" ")
             if len(words) > 1 and words[0].startswith(f"{self.topic}/"):
-                found.append((int(words[0].rpartition("/")[2]), int(words[1][1:])))
+                found.append((int(words[0].rpartition("/")[2]), _number(line)))
         return found
 
     def close(self) -> None:
