@@ -27,7 +27,7 @@ HEAD = struct.Struct(">qi4xH")  # offset, size, magic and attributes in one
 _START = struct.Struct(">qi")
 _WORTH = 4096  # bytes: for less a call of the quicker loops costs more than it saves
 _PIECE = 128 << 10  # bytes looked at at once: they stay in the processor's cache
-_SPARSE = 512
+_SPARSE = 512  # bytes of an entry: from here on only the little that is looked at gets into the cache
 AGAIN = 8 * _WORTH  # bytes until the next try where neighbours were not alike
 _SMALLEST = ENTRY_OVERHEAD[0]
 LEAST = (ENTRY_OVERHEAD[0] - LOG_OVERHEAD, ENTRY_OVERHEAD[1] - LOG_OVERHEAD)  # the smallest size field, by format
@@ -91,7 +91,7 @@ def hop_alike(buffer: Bytes, at: int, kind: int, least: int) -> tuple[int, int, 
         step = LOG_OVERHEAD + size
         if buffer[at + step + 8 : at + step + 12] != buffer[at + 8 : at + 12]:
             break  # the usual answer where sizes differ
-        piece, begin, room = buffer, at, min(_PIECE, len(buffer) - at)
+        piece, begin, room = buffer, at, min(_PIECE if step < _SPARSE else 4 * _PIECE, len(buffer) - at)
         if step < _SPARSE and isinstance(buffer, memoryview):
             # Picking from bytes is quicker than from a view by more than the copy costs.
             piece, begin = bytes(buffer[at : at + room]), 0
