@@ -28,6 +28,9 @@ from kafkawire.requests import Request
 Connect = Callable[[tuple[str, int], float], Any]
 # Linux tells the other side's end by POLLRDHUP though bytes may wait unread; elsewhere POLLHUP does.
 _ENDED = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR | select.POLLNVAL
+AT_ONCE_BYTES = 1 << 20  # of a set are waited for together
+FEW_BYTES = 128 << 10  # less than that is taken as it comes
+GATHER_S = 1.0  # a link that is slower than that gains nothing by it
 VIEWS_PER_CALL = 512  # sendmsg takes at most IOV_MAX (1024 on Linux) buffers
 
 
@@ -52,6 +55,8 @@ class Link:
         self._connect = connect
         self._timeout_s = timeout_ms / 1000
         self._socket: Any = None
+        self._gathers = True
+        self._least = 1  # bytes that wake who waits for the socket
         self._replies: deque[Reply] = deque()
 
     @property
@@ -143,12 +148,30 @@ class Link:
     def _receive_some(self) -> None:
         """Read what there is into what the session wants next."""
         try:
-            count = self._connected().recv_into(self._session.wanted())
+            count = self._received(self._session.wanted())
             if count == 0:
                 raise ConnectionResetError("the other side closed the connection")
             self._replies.extend(self._session.received(count))
         except (OSError, RemoteError) as error:
             raise self._lost(error) from error
+
+    def _received(self, place: memoryview) -> int:
+        """What there is, at least a byte.  Of a set we are woken for a megabyte, not for every few packets: each time
+        costs, and all the more beside a thread that computes.
+        """
+        opened = self._connected()
+        least = min(len(place), AT_ONCE_BYTES) if self._gathers and len(place) > FEW_BYTES else 1
+        if least != self._least:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
+            opened.settimeout(self._timeout_s if least == 1 else min(self._timeout_s, GATHER_S))
+            self._least = least
+        try:
+            return int(opened.recv_into(place))
+        except TimeoutError:
+            if least == 1:
+                raise
+        self._gathers = False  # from now on it is a silence that is bounded, not how long a megabyte takes
+        return self._received(place)
 
     def _connected(self) -> Any:
         if self._socket is None:

@@ -6,6 +6,8 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -80,6 +82,57 @@ def test_partial_sends_go_on_where_the_socket_stopped():
         assert reply[TP].stored
         assert cluster.values("t", 0) == [b"%d" % n for n in range(40)]
         link.close()
+
+
+@contextmanager
+def trickling(broker: Broker, first: int, pause_s: float) -> Iterator[Broker]:
+    """Passes one connection on to a broker; of the replies `first` bytes, and the others after a pause."""
+
+    def passing() -> None:
+        with suppress(OSError), listener.accept()[0] as reader, behind:
+            behind.sendall(reader.recv(65536))
+            left = first
+            while data := behind.recv(min(65536, left) if left else 65536):
+                reader.sendall(data)
+                if left and not (left := left - len(data)):
+                    time.sleep(pause_s)
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection((broker.host, broker.port)) as behind,
+    ):
+        thread = threading.Thread(target=passing)
+        thread.start()
+        yield Broker(1, *listener.getsockname())
+        with suppress(OSError):  # it has ended by itself
+            behind.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("first", [10, 100_000, 399_000])
+def test_a_set_that_comes_slowly_is_no_silence(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkawire.net.link.GATHER_S", 0.02)
+    value = bytes(400_000)
+    with FakeCluster({"t": 1}) as cluster:
+        cluster.append("t", 0, entry(value))
+        with trickling(broker_of(cluster), first, 0.2) as broker:
+            link = Link(broker, "me")
+            (fetched,) = link.call(requests.fetch(D, 10, 1, [(TP, 0, 1 << 20)]))
+            assert bytes(fetched.buffer) == entry(value)
+            link.close()
+
+
+def test_a_set_that_stops_coming_is_a_lost_link_within_the_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkawire.net.link.GATHER_S", 0.05)
+    with FakeCluster({"t": 1}) as cluster:
+        cluster.append("t", 0, entry(bytes(400_000)))
+        with trickling(broker_of(cluster), 100_000, 1.5) as broker:
+            link = Link(broker, "me", timeout_ms=300)
+            began = time.monotonic()
+            with pytest.raises(LinkLost, match=r"no byte within 0.3 s; without an answer: 1 Fetch"):
+                link.call(requests.fetch(D, 10, 1, [(TP, 0, 1 << 20)]))
+            assert time.monotonic() - began < 1.2
 
 
 def test_a_frame_of_more_buffers_than_one_call_takes_arrives_whole():
