@@ -76,6 +76,7 @@ class Link:
         """Put a request on its way without waiting for the reply; connects first when need be.  Raises LinkLost."""
         self.open()
         try:
+            self._wait_for(self._connected(), 1)
             self._send_all(self._session.send(request))
         except OSError as error:
             raise self._lost(error) from error
@@ -161,10 +162,7 @@ class Link:
         """
         opened = self._connected()
         least = min(len(place), AT_ONCE_BYTES) if self._gathers and len(place) > FEW_BYTES else 1
-        if least != self._least:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
-            opened.settimeout(self._timeout_s if least == 1 else min(self._timeout_s, GATHER_S))
-            self._least = least
+        self._wait_for(opened, least)
         try:
             return int(opened.recv_into(place))
         except TimeoutError:
@@ -172,6 +170,13 @@ class Link:
                 raise
         self._gathers = False  # from now on it is a silence that is bounded, not how long a megabyte takes
         return self._received(place)
+
+    def _wait_for(self, opened: Any, least: int) -> None:
+        """So many bytes wake who waits.  A time-out of GATHER_S is that of a gathering alone, of no other wait."""
+        if least != self._least:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
+            opened.settimeout(self._timeout_s if least == 1 else min(self._timeout_s, GATHER_S))
+            self._least = least
 
     def _connected(self) -> Any:
         if self._socket is None:

@@ -135,6 +135,28 @@ def test_a_set_that_stops_coming_is_a_lost_link_within_the_time_out(monkeypatch:
             assert time.monotonic() - began < 1.2
 
 
+def test_a_request_behind_a_long_set_has_the_whole_time_out() -> None:
+    at_send = []
+
+    class Watched(Slow):
+        def sendmsg(self, views: Any) -> int:
+            at_send.append(self.inner.gettimeout())
+            return self.inner.sendmsg(views)
+
+        def recv_into(self, room: memoryview) -> int:
+            return self.inner.recv_into(room)
+
+    with FakeCluster({"t": 1}) as cluster:
+        cluster.append("t", 0, entry(bytes(400_000)))
+        link = Link(
+            broker_of(cluster), "me", timeout_ms=7000, connect=lambda *to: Watched(socket.create_connection(*to), 1)
+        )
+        for _ in range(3):
+            link.call(requests.fetch(D, 10, 1, [(TP, 0, 1 << 20)]))
+        link.close()
+    assert at_send == [7.0] * 3
+
+
 def test_a_frame_of_more_buffers_than_one_call_takes_arrives_whole():
     entries = [entry(b"%d" % n) for n in range(3000)]
     with FakeCluster({"t": 1}) as cluster:
