@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from localkafka import java, ports, releases, segments
-from localkafka.child import Child
 from localkafka.errors import LocalKafkaError
 from localkafka.proxy import Proxy
 from localkafka.registry import Registered, Registry
 from localkafka.releases import Release
 from localkafka.segments import Flipped
+from localkafka.serverprocess import ServerProcess
 from localkafka.waiting import wait_until
 
 MAIN = "kafka.Kafka"
 CLEAN = ".kafka_cleanshutdown"  # a broker that stops cleanly writes it, and one that starts believes it
 
 
-class Node:
+class Node(ServerProcess):
     """Broker `id` of a cluster, in a folder of its own; its data stays there through stop, kill and restart.
 
     zookeeper   connect string with chroot          registry   makes the reader of its znodes (a live client inside)
@@ -39,32 +39,21 @@ class Node:
         flags: Sequence[str] = java.SMALL,
         proxied: bool = False,
     ) -> None:
+        super().__init__(folder)
         self.release = release
         self.id = broker
-        self.folder = folder
         self.zookeeper = zookeeper
         self.settings = dict(settings)
         self.flags = flags
-        self.wanted = False  # started, and neither stopped nor killed by us
         self._registry = registry
         self._nodes = nodes
-        self._port = ports.reserve()
-        self._proxy = Proxy((ports.HOST, self._port.number)) if proxied else None
-        self._child: Child | None = None
+        self._proxy = Proxy((ports.HOST, self.port)) if proxied else None
         self._session = 0  # the ZooKeeper session in which it was last seen registered
         self._told = 0  # the port it advertised when it was last started
-
-    def __repr__(self) -> str:
-        return f"<Node {self.id} at {self.address}, {self._child or 'not started'}>"
 
     @property
     def name(self) -> str:
         return f"broker {self.id} ({self.address})"
-
-    @property
-    def port(self) -> int:
-        """Where the broker itself listens."""
-        return self._port.number
 
     @property
     def advertised(self) -> tuple[str, int]:
@@ -83,74 +72,23 @@ class Node:
         """What clients are told: "127.0.0.1:9092"."""
         return "{}:{}".format(*self.advertised)
 
-    @property
-    def running(self) -> bool:
-        """Its process lives (paused counts as living)."""
-        return self._child is not None and self._child.running
-
-    @property
-    def active(self) -> bool:
-        """Running and not paused."""
-        return self.running and not self._started().paused
-
-    @property
-    def pid(self) -> int:
-        return self._started().pid
-
-    @property
-    def log(self) -> Path:
-        """What the broker says (not its data)."""
-        return self.folder / "log"
-
-    @property
-    def data(self) -> Path:
-        """The folder of its partitions."""
-        return self.folder / "data"
-
     def start(self) -> None:
         """Start it without waiting for it; see wait_registered."""
         if self.running:
             return
         self._forget_the_dead()
-        self.data.mkdir(parents=True, exist_ok=True)
-        config = self.folder / "server.properties"
-        config.write_text(releases.properties(self._properties()), encoding="utf-8")
-        argv = java.command(self.release, MAIN, [str(config)], self.flags, level="INFO")
-        self._child = Child(self.name, argv, self.log)
+        self._launch()
         self._told = self.advertised[1]
-        self.wanted = True
 
     def wait_registered(self, timeout_s: float = 60) -> None:
         """Wait until it accepts connections and its id node is there.  Raises LocalKafkaError with the end of its log
         when it ends meanwhile, or time is over."""
-        child = self._started()
 
         def registered() -> Registered | None:
-            if not child.running:
-                raise LocalKafkaError(f"{self.name} ended at start with {child.exit_code}; {child.log_end()}")
             node = self._registry().broker(self.id)
             return node if node and node.port == self.advertised[1] and ports.answers(ports.HOST, self.port) else None
 
-        node = wait_until(registered, timeout_s, lambda: f"{self.name} to register; {child.log_end()}")
-        self._session = node.session
-
-    def stop(self, timeout_s: float = 20) -> None:
-        """SIGTERM, and SIGKILL when it has not ended after timeout_s."""
-        self.wanted = False
-        if self._child is not None:
-            self._child.stop(timeout_s)
-
-    def kill(self) -> None:
-        """kill -9; its znodes stay until its session ends, or until restart."""
-        self.wanted = False
-        self._started().kill()
-
-    def pause(self) -> None:
-        """SIGSTOP: its connections stay, nothing is answered, and its ZooKeeper session runs out."""
-        self._started().pause()
-
-    def resume(self) -> None:
-        self._started().resume()
+        self._session = self._wait_ready(registered, timeout_s, "register").session
 
     def restart(self, port: int | None = None, timeout_s: float = 60) -> None:
         """Start it again on its data, stopping it first when it runs, and wait until it is registered.
@@ -158,12 +96,9 @@ class Node:
         port: None keeps the old one, 0 takes any free one, another number that one (LocalKafkaError when taken).
         """
         self.stop()
-        if port is not None and port != self.port:
-            new = ports.reserve(port)
-            self._port.release()
-            self._port = new
-            if self._proxy is not None:
-                self._proxy.target = (ports.HOST, self.port)
+        self._take_port(port)
+        if self._proxy is not None:
+            self._proxy.target = (ports.HOST, self.port)
         self.start()
         self.wait_registered(timeout_s)
 
@@ -193,16 +128,9 @@ class Node:
 
     def close(self) -> None:
         """End it at once and give its port back; it cannot be started again."""
-        if self.running:
-            self._started().kill()  # nothing of it is used again
+        super().close()
         if self._proxy is not None:
             self._proxy.close()
-        self._port.release()
-
-    def _started(self) -> Child:
-        if self._child is None:
-            raise LocalKafkaError(f"{self.name} was not started")
-        return self._child
 
     def _forget_the_dead(self) -> None:
         """After kill -9: delete the znodes of every process of this cluster that has ended (a controller that starts
@@ -232,3 +160,6 @@ class Node:
             **releases.applying(releases.ZOOKEEPER_SETTINGS, self.release),
             **self.settings,
         }
+
+    def _command(self, config: Path) -> list[str]:
+        return java.command(self.release, MAIN, [str(config)], self.flags, level="INFO")

@@ -8,7 +8,7 @@ broker = Broker07(folder, 3, zookeeper="127.0.0.1:2181/seven", settings={"num.pa
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -17,10 +17,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from kafkawire.model import Broker
-from localkafka import java, ports, releases
-from localkafka.child import Child
+from localkafka import java, ports
 from localkafka.client import started_client, text_of
 from localkafka.errors import LocalKafkaError
+from localkafka.serverprocess import ServerProcess
 from localkafka.seven import original
 from localkafka.seven.client import Closed, Seven
 from localkafka.waiting import wait_until
@@ -33,7 +33,7 @@ USUAL = {
 }
 
 
-class Node07(ABC):
+class Node07(ServerProcess):
     """Broker `id` in a folder of its own; its data stays there through stop, kill and restart.
 
     zookeeper   connect string with chroot (which must be there), or None: it registers nowhere
@@ -52,17 +52,11 @@ class Node07(ABC):
         settings: Mapping[str, object] | None = None,
         port: int = 0,
     ) -> None:
-        self.folder = folder
+        super().__init__(folder, port)
         self.id = broker_id
         self.zookeeper = zookeeper
         self.settings = {key: text_of(value) for key, value in (settings or {}).items()}
-        self.wanted = False  # started, and neither stopped nor killed by us
-        self._port = ports.reserve(port)
-        self._child: Child | None = None
         self._zk: KazooClient | None = None
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id} at {self.address}, {self._child or 'not started'}>"
 
     def __enter__(self) -> Node07:
         self.start()
@@ -81,10 +75,6 @@ class Node07(ABC):
         return f"0.7 broker {self.id} ({self.address})"
 
     @property
-    def port(self) -> int:
-        return self._port.number
-
-    @property
     def broker(self) -> Broker:
         return Broker(self.id, ports.HOST, self.port)
 
@@ -92,29 +82,6 @@ class Node07(ABC):
     def address(self) -> str:
         """ "127.0.0.1:9092"."""
         return f"{ports.HOST}:{self.port}"
-
-    @property
-    def running(self) -> bool:
-        """Its process lives (paused counts as living)."""
-        return self._child is not None and self._child.running
-
-    @property
-    def active(self) -> bool:
-        """Running and not paused."""
-        return self.running and not self._started().paused
-
-    @property
-    def pid(self) -> int:
-        return self._started().pid
-
-    @property
-    def log(self) -> Path:
-        """What the broker says (not its data)."""
-        return self.folder / "log"
-
-    @property
-    def data(self) -> Path:
-        return self.folder / "data"
 
     def client(self, timeout_s: float = 20) -> Seven:
         """A new connection to it."""
@@ -137,23 +104,16 @@ class Node07(ABC):
 
     def start_at_once(self) -> None:
         """Start it whatever stands in ZooKeeper: one that was just killed finds itself registered and ends."""
-        self.data.mkdir(parents=True, exist_ok=True)
-        config = self.folder / "server.properties"
-        config.write_text(releases.properties(self._properties()), encoding="utf-8")
-        self._child = Child(self.name, self._command(config), self.log)
-        self.wanted = True
+        self._launch()
 
     def wait_registered(self, timeout_s: float = 60) -> None:
         """Wait until it answers and, with ZooKeeper, its id node is there.  Raises LocalKafkaError with the end of its
         log when it ends meanwhile, or time is over."""
-        child = self._started()
 
-        def ready() -> bool:
-            if not child.running:
-                raise LocalKafkaError(f"{self.name} ended at start with {child.exit_code}; {child.log_end()}")
+        def registered() -> bool:
             return (self.zookeeper is None or self._registered() == self.port) and self._answers()
 
-        wait_until(ready, timeout_s, lambda: f"{self.name} to register; {child.log_end()}")
+        self._wait_ready(registered, timeout_s, "register")
 
     def wait_ended(self, timeout_s: float = 30) -> int:
         """Its exit code, once it has ended by itself.  Raises LocalKafkaError when it does not."""
@@ -161,24 +121,6 @@ class Node07(ABC):
         if code is None:
             raise LocalKafkaError(f"{self.name} runs on; {self._started().log_end()}")
         return code
-
-    def stop(self, timeout_s: float = 20) -> None:
-        """SIGTERM, and SIGKILL when it has not ended after timeout_s."""
-        self.wanted = False
-        if self._child is not None and self._child.running:
-            self._child.stop(timeout_s)
-
-    def kill(self) -> None:
-        """kill -9; its nodes stay until its session ends."""
-        self.wanted = False
-        self._started().kill()
-
-    def pause(self) -> None:
-        """SIGSTOP: its connections stay, nothing is answered, and its ZooKeeper session runs out."""
-        self._started().pause()
-
-    def resume(self) -> None:
-        self._started().resume()
 
     def restart(
         self, port: int | None = None, timeout_s: float = 60, settings: Mapping[str, object] | None = None
@@ -189,10 +131,7 @@ class Node07(ABC):
         """
         self.stop()
         self.settings.update({key: text_of(value) for key, value in (settings or {}).items()})
-        if port is not None and port != self.port:
-            new = ports.reserve(port)
-            self._port.release()
-            self._port = new
+        self._take_port(port)
         self.start(timeout_s)
         self.wait_registered(timeout_s)
 
@@ -202,18 +141,11 @@ class Node07(ABC):
 
     def close(self) -> None:
         """End it at once and give its port back; it cannot be started again."""
-        if self.running:
-            self._started().kill()
+        super().close()
         if self._zk is not None:
             self._zk.stop()
             self._zk.close()
             self._zk = None
-        self._port.release()
-
-    def _started(self) -> Child:
-        if self._child is None:
-            raise LocalKafkaError(f"{self.name} was not started")
-        return self._child
 
     def _registered(self) -> int | None:
         """The port that its id node tells; None without a node."""
@@ -244,10 +176,6 @@ class Node07(ABC):
             **USUAL,
             **self.settings,
         }
-
-    @abstractmethod
-    def _command(self, config: Path) -> list[str]:
-        """What starts it on this server.properties."""
 
 
 class Broker07(Node07):

@@ -1,0 +1,130 @@
+"""A server as a child process with a folder and a port of its own: started, stopped, killed, paused."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from localkafka import ports, releases
+from localkafka.child import Child
+from localkafka.errors import LocalKafkaError
+from localkafka.waiting import wait_until
+
+T = TypeVar("T")
+
+
+class ServerProcess(ABC):
+    """A server in a folder of its own; its data stays there through stop, kill and restart.
+
+    port   where it listens: a number, or 0 for any free one; reserved until it is closed
+    """
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        self.folder = folder
+        self.wanted = False  # started, and neither stopped nor killed by us
+        self._port = ports.reserve(port)
+        self._child: Child | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.name}, {self._child or 'not started'}>"
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """How errors call it."""
+
+    @property
+    def port(self) -> int:
+        """Where the server itself listens."""
+        return self._port.number
+
+    @property
+    def running(self) -> bool:
+        """Its process lives (paused counts as living)."""
+        return self._child is not None and self._child.running
+
+    @property
+    def active(self) -> bool:
+        """Running and not paused."""
+        return self.running and not self._started().paused
+
+    @property
+    def pid(self) -> int:
+        return self._started().pid
+
+    @property
+    def log(self) -> Path:
+        """What the server says (not its data)."""
+        return self.folder / "log"
+
+    @property
+    def data(self) -> Path:
+        """The folder of its data."""
+        return self.folder / "data"
+
+    def stop(self, timeout_s: float = 20) -> None:
+        """SIGTERM, and SIGKILL when it has not ended after timeout_s."""
+        self.wanted = False
+        if self._child is not None:
+            self._child.stop(timeout_s)
+
+    def kill(self) -> None:
+        """kill -9; the nodes of a broker stay until its session ends."""
+        self.wanted = False
+        self._started().kill()
+
+    def pause(self) -> None:
+        """SIGSTOP: its connections stay, nothing is answered, and a broker's ZooKeeper session runs out."""
+        self._started().pause()
+
+    def resume(self) -> None:
+        self._started().resume()
+
+    def close(self) -> None:
+        """End it at once and give its port back; it cannot be started again."""
+        if self.running:
+            self._started().kill()  # nothing of it is used again
+        self._port.release()
+
+    def _launch(self) -> None:
+        """Start its process on a fresh server.properties."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        config = self.folder / "server.properties"
+        config.write_text(releases.properties(self._properties()), encoding="utf-8")
+        self._child = Child(self.name, self._command(config), self.log)
+        self.wanted = True
+
+    def _wait_ready(self, ready: Callable[[], T | None], timeout_s: float, what: str) -> T:
+        """The first true answer of ready.  Raises LocalKafkaError with the end of its log when it ends meanwhile, or
+        time is over ("waited in vain for it to WHAT")."""
+        child = self._started()
+
+        def answer() -> T | None:
+            if not child.running:
+                raise LocalKafkaError(f"{self.name} ended at start with {child.exit_code}; {child.log_end()}")
+            return ready()
+
+        return wait_until(answer, timeout_s, lambda: f"{self.name} to {what}; {child.log_end()}")
+
+    def _take_port(self, port: int | None) -> None:
+        """Where it listens from the next start: None keeps the old port, 0 takes any free one, another number that
+        one.  Raises LocalKafkaError when it is taken."""
+        if port is not None and port != self.port:
+            new = ports.reserve(port)
+            self._port.release()
+            self._port = new
+
+    def _started(self) -> Child:
+        if self._child is None:
+            raise LocalKafkaError(f"{self.name} was not started")
+        return self._child
+
+    @abstractmethod
+    def _properties(self) -> dict[str, str]:
+        """Of its server.properties."""
+
+    @abstractmethod
+    def _command(self, config: Path) -> list[str]:
+        """What starts it on this server.properties."""
