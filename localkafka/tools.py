@@ -6,9 +6,7 @@ cluster's work folder (tools/), which every error quotes.
 
 from __future__ import annotations
 
-import itertools
 import subprocess
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +18,7 @@ from localkafka.client import ClusterClient
 from localkafka.console import ConsoleConsumer
 from localkafka.dump import Dumped
 from localkafka.errors import LocalKafkaError
-
-_numbers = itertools.count(1)
+from localkafka.programs import feed, mirror_arguments, printed, work_files, write_properties
 
 # (first release, class); the last one that is not newer than the release counts
 CONSOLE_CONSUMER = (
@@ -58,8 +55,8 @@ def console_consumer(
     each value.  A group that has offsets is refused by 0.8.2 when from_beginning is set.
     """
     properties = {**({"group.id": group} if group else {}), **(config or {})}
-    work = _work(cluster, "console-consumer")
-    work.with_suffix(".properties").write_text(_properties(properties), encoding="utf-8")
+    work = work_files(cluster.folder, "console-consumer")
+    write_properties(work.with_suffix(".properties"), properties)
     argv = ["--topic", topic] if topic else ["--whitelist", whitelist]
     argv += _reach(cluster, "--bootstrap-server")
     argv += ["--consumer.config", str(work.with_suffix(".properties"))] if properties else []
@@ -86,19 +83,9 @@ def console_producer(
     argv = ["--broker-list", cluster.brokers, "--topic", topic, "--request-required-acks", str(acks)]
     argv += ["--message-send-max-retries", "20", *_codec_option(cluster, codec)]
     argv += _separated_keys("parse.key", key_separator)
-    work = _work(cluster, "console-producer")
+    work = work_files(cluster.folder, "console-producer")
     main = _class(CONSOLE_PRODUCER, cluster.version)
-    with _child(cluster, work, main, [*argv, *arguments], stdin=subprocess.PIPE) as child:
-        assert child.stdin is not None
-        try:
-            child.stdin.write("".join(f"{line}\n" for line in lines).encode())
-            child.stdin.close()
-        except BrokenPipeError:
-            pass  # it ended early; its exit code and log say why
-        code = child.wait(timeout_s)
-        if code != 0 or "ERROR" in child.log.read_text(errors="replace"):
-            ended = "still runs" if code is None else f"ended with {code}"
-            raise LocalKafkaError(f"{child.name} {ended} and did not send every line; {child.log_end()}")
+    feed(_child(cluster, work, main, [*argv, *arguments], stdin=subprocess.PIPE), lines, timeout_s)
 
 
 def _separated_keys(switch: str, separator: str) -> list[str]:
@@ -130,17 +117,14 @@ def mirror_maker(
 ) -> Child:
     """Start the JVM's MirrorMaker of the target's version, with the old consumer (releases up to 1.1); it starts at the
     smallest offset and waits for all replicas unless consumer and producer properties say otherwise."""
-    work = _work(target, "mirror-maker")
-    argv = ["--whitelist", whitelist, "--num.streams", str(num_streams)]
-    for number, source in enumerate(sources):
-        config = {"zookeeper.connect": source.zookeeper, "group.id": group, "auto.offset.reset": "smallest"}
-        path = work.with_suffix(f".consumer{number}")
-        path.write_text(_properties({**config, **(consumer or {})}), encoding="utf-8")
-        argv += ["--consumer.config", str(path)]
-    sent = {"metadata.broker.list": target.brokers, "request.required.acks": -1, "producer.type": "async"}
-    path = work.with_suffix(".producer")
-    path.write_text(_properties({**sent, "queue.enqueue.timeout.ms": -1, **(producer or {})}), encoding="utf-8")
-    argv += ["--producer.config", str(path)]
+    work = work_files(target.folder, "mirror-maker")
+    reads = [
+        {"zookeeper.connect": source.zookeeper, "group.id": group, "auto.offset.reset": "smallest", **(consumer or {})}
+        for source in sources
+    ]
+    waits = {"request.required.acks": -1, "producer.type": "async", "queue.enqueue.timeout.ms": -1}
+    sends = {"metadata.broker.list": target.brokers, **waits, **(producer or {})}
+    argv = mirror_arguments(work, whitelist, num_streams, reads, sends)
     return _child(target, work, "kafka.tools.MirrorMaker", [*argv, *arguments], flags=flags)
 
 
@@ -178,18 +162,8 @@ def topic_command(cluster: ClusterClient, *arguments: str) -> str:
 
 def run(cluster: ClusterClient, main: str, arguments: Sequence[str], timeout_s: float = 60) -> str:
     """Run a class of the cluster's jars to its end; its standard output.  LocalKafkaError when it fails."""
-    work = _work(cluster, main.rpartition(".")[2])
-    with _child(cluster, work, main, arguments, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        alarm = threading.Timer(timeout_s, child.kill)
-        alarm.start()
-        try:
-            printed = child.stdout.read().decode(errors="replace")
-        finally:
-            alarm.cancel()
-        if child.wait(15) != 0:
-            raise LocalKafkaError(f"{child.name} ended with {child.exit_code}: {printed[-500:]}\n{child.log_end()}")
-    return printed
+    work = work_files(cluster.folder, main.rpartition(".")[2])
+    return printed(_child(cluster, work, main, arguments, stdout=subprocess.PIPE), timeout_s)
 
 
 def dump_log(cluster: ClusterClient, segments: Sequence[Path], deep_iteration: bool = True) -> Iterator[Dumped]:
@@ -199,7 +173,7 @@ def dump_log(cluster: ClusterClient, segments: Sequence[Path], deep_iteration: b
         return
     argv = ["--files", ",".join(map(str, segments)), "--print-data-log", "--max-message-size", str(1 << 26)]
     argv += ["--deep-iteration"] if deep_iteration else []
-    work = _work(cluster, "dump-log")
+    work = work_files(cluster.folder, "dump-log")
     flags = ("-Xmx512m", "-XX:+UseSerialGC")
     with _child(cluster, work, "kafka.tools.DumpLogSegments", argv, stdout=subprocess.PIPE, flags=flags) as child:
         assert child.stdout is not None
@@ -241,13 +215,6 @@ def _child(
     )
 
 
-def _work(cluster: ClusterClient, name: str) -> Path:
-    """A name for this run's files, without suffix."""
-    folder = cluster.folder / "tools"
-    folder.mkdir(exist_ok=True)
-    return folder / f"{name}-{threading.get_native_id()}-{next(_numbers)}"
-
-
 def _class(classes: Sequence[tuple[releases.Number, str]], version: str) -> str:
     number = releases.release(version).number
     return [name for since, name in classes if number >= since][-1]
@@ -258,7 +225,3 @@ def _reach(cluster: ClusterClient, bootstrap_option: str) -> list[str]:
     if releases.release(cluster.version).number < (2,):
         return ["--zookeeper", cluster.zookeeper]
     return [bootstrap_option, cluster.brokers]
-
-
-def _properties(values: Mapping[str, object]) -> str:
-    return releases.properties({key: str(value) for key, value in values.items()})
