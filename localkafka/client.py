@@ -23,8 +23,8 @@ from localkafka.waiting import wait_until
 SESSION_S = 10  # our own clients hold nothing in ZooKeeper; the server caps at 20 ticks anyway
 
 
-class ClusterClient:
-    """A running cluster, seen from outside.  Closing it ends its clients, never the cluster.
+class Described:
+    """A running cluster of any release, as it is described to others, and ZooKeeper clients inside its chroot.
 
     version     of Kafka                      zookeeper   connect string with chroot: "127.0.0.1:2181/kafka"
     brokers     the bootstrap list: "127.0.0.1:9092,127.0.0.1:9093"
@@ -46,12 +46,14 @@ class ClusterClient:
     def brokers(self) -> str:
         return self._brokers
 
-    def close(self) -> None:
-        """End the clients that zk() gave."""
-        for client in self._clients:
-            client.stop()
-            client.close()
-        self._clients, self._own = [], None
+    def description(self) -> dict[str, str]:
+        """What another process needs to know; what `python -m localkafka --json` prints."""
+        return {
+            "version": self.version,
+            "zookeeper": self.zookeeper,
+            "brokers": self.brokers,
+            "folder": str(self.folder),
+        }
 
     def zk(self) -> KazooClient:
         """A new KazooClient with threads, started, inside the chroot; closed with the cluster, or by its user."""
@@ -59,11 +61,26 @@ class ClusterClient:
         self._clients.append(client)
         return client
 
-    def registry(self) -> Registry:
-        """The brokers' znodes."""
+    def close(self) -> None:
+        """End the clients that zk() gave."""
+        for client in self._clients:
+            client.stop()
+            client.close()
+        self._clients, self._own = [], None
+
+    def _reader(self) -> KazooClient:
+        """A client of its own, the same one each time."""
         if self._own is None:
             self._own = self.zk()
-        return Registry(self._own)
+        return self._own
+
+
+class ClusterClient(Described):
+    """A running cluster, seen from outside.  Closing it ends its clients, never the cluster."""
+
+    def registry(self) -> Registry:
+        """The brokers' znodes."""
+        return Registry(self._reader())
 
     def create_topic(
         self,
@@ -138,15 +155,6 @@ class ClusterClient:
         seen = sorted(view.topics.get(topic, {}).items(), key=str)
         told = ", ".join(f"{p}: leader {s.leader} isr {sorted(s.isr)} of {sorted(s.replicas)}" for p, s in seen)
         return f"partitions now {told or 'none'}; registered are brokers {sorted(view.brokers)}"
-
-    def description(self) -> dict[str, str]:
-        """What another process needs to know; what `python -m localkafka --json` prints."""
-        return {
-            "version": self.version,
-            "zookeeper": self.zookeeper,
-            "brokers": self.brokers,
-            "folder": str(self.folder),
-        }
 
     def describe(self, file: Path) -> None:
         """Write the description where other processes find it, complete or not at all."""

@@ -8,38 +8,32 @@ with Cluster07(brokers=2, partitions=4) as cluster:
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from kafkawire.compression import CODECS
 from kafkawire.model import BrokerPartition
-from localkafka import java, releases
-from localkafka.client import started_client
 from localkafka.errors import LocalKafkaError
+from localkafka.owncluster import OwnCluster
 from localkafka.seven import entries
 from localkafka.seven.entries import Row
-from localkafka.seven.node import Node07, node_of, start_all
+from localkafka.seven.node import Node07, node_of
 from localkafka.seven.settings import DEFAULT_RELEASE, RELEASES
 from localkafka.waiting import wait_until
-from localkafka.workfolder import WorkFolder
 from localkafka.zookeeper import ZooKeeperAt, ZooKeeperServer
 
 BATCH = 200  # messages of a produced set, or of a wrapper
 
 
-class Cluster07:
+class Cluster07(OwnCluster[Node07]):
     """ZooKeeper and 0.7 brokers, started by `with` or start(), ended by leaving it or by close().
 
     brokers     how many; their ids count from 0          partitions   of every topic: a number for all brokers, or
                                                           {broker id: number}, whose ids are the brokers
     kind        "python", or "original" (KAFKA_07_HOME)   settings     of every server.properties, the original's names
     version     0.7.0, 0.7.1 or 0.7.2: how the brokers in Python behave; the original is what it is
-    zookeeper   the ZooKeeper to share; None: one of its own          chroot   None: /kafka, or a name of its own
-    keep        leave the work folder behind when it ends
+    zookeeper, chroot, keep    of every OwnCluster
     """
 
     def __init__(
@@ -61,17 +55,9 @@ class Cluster07:
             raise LocalKafkaError("a 0.7 cluster of no brokers: at least one is needed")
         make = node_of(kind)
         self.kind = kind
-        self.version = version
-        self.keep = keep
-        self._work = WorkFolder()
-        self.folder = self._work.path
-        self._owns_server = zookeeper is None
-        self._server = zookeeper or ZooKeeperServer(self.folder / "zookeeper", tick_ms=tick_ms)
-        alone = "/kafka" if self._owns_server else f"/seven-{uuid.uuid4().hex[:8]}"
-        self._chroot = alone if chroot is None else chroot
-        self._clients: list[KazooClient] = []
+        super().__init__(version, chroot, zookeeper, tick_ms, keep)
         self._registered: set[tuple[str, int]] = set()  # topics that a broker was seen to have registered
-        self.nodes: list[Node07] = [
+        self.nodes = [
             make(
                 self.folder / f"broker-{broker}",
                 broker,
@@ -85,45 +71,9 @@ class Cluster07:
         return f"<Cluster07 {self.kind} {self.version} at {self.brokers}, {self.zookeeper}>"
 
     @property
-    def zookeeper(self) -> str:
-        """The connect string with chroot: zk.connect."""
-        return self._server.connect + self._chroot
-
-    @property
-    def zookeeper_server(self) -> ZooKeeperServer:
-        """The ZooKeeper process, to stop it or to share it.  Raises LocalKafkaError when another process runs it."""
-        if not isinstance(self._server, ZooKeeperServer):
-            raise LocalKafkaError(f"ZooKeeper at {self.zookeeper} belongs to another process")
-        return self._server
-
-    @property
-    def brokers(self) -> str:
-        """Addresses as they are now: "127.0.0.1:9092,127.0.0.1:9093"."""
-        return ",".join(node.address for node in self.nodes)
-
-    @property
     def broker_list(self) -> str:
         """The same as 0.7's broker.list has them: "0:127.0.0.1:9092,1:127.0.0.1:9093"."""
         return ",".join(f"{node.id}:{node.address}" for node in self.nodes)
-
-    def node(self, broker: int) -> Node07:
-        """The broker of this id."""
-        return next(node for node in self.nodes if node.id == broker)
-
-    def description(self) -> dict[str, str]:
-        """What another process needs to know; what `python -m localkafka --json` prints."""
-        return {
-            "version": self.version,
-            "zookeeper": self.zookeeper,
-            "brokers": self.brokers,
-            "folder": str(self.folder),
-        }
-
-    def zk(self) -> KazooClient:
-        """A new KazooClient with threads, started, inside the chroot; closed with the cluster."""
-        client = started_client(self.zookeeper)
-        self._clients.append(client)
-        return client
 
     # ---- rows in and out: by what localkafka.seven.entries says, not by the codecs under test
 
@@ -208,61 +158,6 @@ class Cluster07:
         )
         return self.partitions(topic)
 
-    # ---- start and end
-
-    def start(self, timeout_s: float = 60) -> Cluster07:
-        """Start everything and wait until every broker is registered.  Raises LocalKafkaError, having ended all again:
-        without java, the jars or the original before anything was started; later with the folder kept for its logs."""
-        try:
-            if self._owns_server:
-                java.ready(releases.release(releases.ZOOKEEPER_FROM))
-            for node in self.nodes:
-                node.check()
-        except BaseException:
-            self.close()
-            raise
-        try:
-            if self._owns_server:
-                self.zookeeper_server.start(timeout_s)
-            self._make_chroot()
-            start_all(self.nodes, timeout_s)
-        except BaseException:
-            self.keep = True
-            self.close()
-            raise
-        return self
-
-    def wait_registered(self, timeout_s: float = 60) -> None:
-        """Wait until every broker that was started, and not stopped or killed by us, is registered and answers."""
+    def _check(self) -> None:
         for node in self.nodes:
-            if node.wanted:
-                node.wait_registered(timeout_s)
-
-    def close(self) -> None:
-        """End every process and client of it; the folder goes, unless keep."""
-        for client in self._clients:
-            client.stop()
-            client.close()
-        self._clients = []
-        for node in self.nodes:
-            node.close()
-        if self._owns_server:
-            self.zookeeper_server.close()
-        self._work.close(self.keep)
-
-    def __enter__(self) -> Cluster07:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def _reader(self) -> KazooClient:
-        return self._clients[0] if self._clients else self.zk()
-
-    def _make_chroot(self) -> None:
-        client = started_client(self._server.connect)
-        try:
-            client.ensure_path(self._chroot or "/")
-        finally:
-            client.stop()
-            client.close()
+            node.check()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -211,11 +211,3 @@ def node_of(kind: str) -> type[Node07]:
     if kind not in KINDS:
         raise LocalKafkaError(f"a 0.7 broker is of the kind {' or '.join(KINDS)}, not {kind!r}")
     return KINDS[kind]
-
-
-def start_all(nodes: Sequence[Node07], timeout_s: float) -> None:
-    """Start them side by side and wait for all."""
-    for node in nodes:
-        node.start()
-    for node in nodes:
-        node.wait_registered(timeout_s)

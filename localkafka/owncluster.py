@@ -1,0 +1,151 @@
+"""What every cluster of child processes has: ZooKeeper (its own or a shared one), brokers, a start and an end."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+from localkafka import java, releases
+from localkafka.client import Described, started_client
+from localkafka.errors import LocalKafkaError
+from localkafka.workfolder import WorkFolder
+from localkafka.zookeeper import ZooKeeperAt, ZooKeeperServer
+
+
+class BrokerProcess(Protocol):
+    """What a cluster does with a broker of its own."""
+
+    id: int
+    wanted: bool
+
+    @property
+    def address(self) -> str: ...
+
+    def start(self) -> None: ...
+
+    def wait_registered(self, timeout_s: float = 60) -> None: ...
+
+    def close(self) -> None: ...
+
+
+B = TypeVar("B", bound=BrokerProcess)
+
+
+class OwnCluster(Described, ABC, Generic[B]):
+    """ZooKeeper and brokers, started by `with` or start(), ended by leaving it or by close().
+
+    chroot     path under which all its znodes are; None: "/kafka", or a name of its own on a shared ZooKeeper
+    zookeeper  the ZooKeeper to share (another cluster's .zookeeper_server); None: one of its own
+    keep       leave the work folder behind when it ends
+
+    A folder is also kept when the start failed: the error names the log in it.
+    """
+
+    nodes: Sequence[B]  # which whoever extends this makes
+
+    def __init__(
+        self,
+        version: str,
+        chroot: str | None,
+        zookeeper: ZooKeeperServer | ZooKeeperAt | None,
+        tick_ms: int,
+        keep: bool,
+    ) -> None:
+        self.keep = keep
+        self.chroot = _chroot(chroot, shared=zookeeper is not None)
+        self._work = WorkFolder()
+        folder = self._work.path
+        self._server = zookeeper or ZooKeeperServer(folder / "zookeeper", tick_ms=tick_ms)
+        self._owns_server = zookeeper is None
+        super().__init__(version, self._server.connect + self.chroot, "", folder)
+
+    @property
+    def brokers(self) -> str:
+        """The bootstrap list as it is now: a broker may be restarted on another port."""
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def zookeeper_server(self) -> ZooKeeperServer:
+        """The ZooKeeper process, to stop it or to share it.  Raises LocalKafkaError when another process runs it."""
+        if not isinstance(self._server, ZooKeeperServer):
+            raise LocalKafkaError(f"ZooKeeper at {self.zookeeper} belongs to another process")
+        return self._server
+
+    def node(self, broker: int) -> B:
+        """The broker of this id."""
+        return next(node for node in self.nodes if node.id == broker)
+
+    def start(self, timeout_s: float = 60) -> Self:
+        """Start everything and wait until every broker is registered.  Raises LocalKafkaError, having ended all again:
+        without java, Maven or the jars before anything was started; later with the folder kept for its logs."""
+        try:
+            if self._owns_server:
+                java.ready(releases.release(releases.ZOOKEEPER_FROM))
+            self._check()
+        except BaseException:
+            self.close()
+            raise
+        try:
+            if self._owns_server:
+                self.zookeeper_server.start(timeout_s)
+            self._make_chroot()
+            for node in self.nodes:
+                node.start()
+            self.wait_registered(timeout_s)
+        except BaseException:
+            self.keep = True
+            self.close()
+            raise
+        return self
+
+    def wait_registered(self, timeout_s: float = 60) -> None:
+        """Wait until every broker that was started, and not stopped or killed by us, is registered and answers."""
+        for node in self.nodes:
+            if node.wanted:
+                node.wait_registered(timeout_s)
+
+    def close(self) -> None:
+        """End every process and client of it; the folder goes, unless keep."""
+        super().close()
+        for node in self.nodes:
+            node.close()
+        if self._owns_server:
+            self.zookeeper_server.close()
+        self._work.close(self.keep)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Raises LocalKafkaError when what the brokers run on is missing; nothing is started."""
+
+    def _make_chroot(self) -> None:
+        """0.8.1 brokers do not, and a chroot that was used before would bring another cluster's topics along."""
+        client = started_client(self._server.connect)
+        try:
+            if client.exists(f"{self.chroot}/brokers/topics"):
+                raise LocalKafkaError(
+                    f"ZooKeeper {self._server.connect} holds a cluster under {self.chroot or '/'} already; "
+                    "give another chroot"
+                )
+            client.ensure_path(self.chroot or "/")
+        finally:
+            client.stop()
+            client.close()
+
+
+def _chroot(wanted: str | None, shared: bool) -> str:
+    if wanted is None:
+        return f"/kafka-{uuid.uuid4().hex[:8]}" if shared else "/kafka"
+    if wanted in ("", "/"):
+        return ""
+    if not wanted.startswith("/") or wanted.endswith("/"):
+        raise LocalKafkaError(f"chroot {wanted!r} must begin with / and not end with it")
+    return wanted
