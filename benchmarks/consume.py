@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from common import PARTITIONS, VERSION, Peers, Watch, checked, last_line, seconds_between, tell
+from common import PARTITIONS, VERSION, Peers, Watch, checked, last_line, leave, seconds_between, told
 
 from groundwork import output
 from kafkawire import columns
@@ -291,7 +291,6 @@ def main(small: bool, sizes: str, codecs: str, rounds: int) -> None:
     for size, codec in itertools.product(map(int, sizes.split(",")), codecs.split(",")):
         count = COUNTS.get(size, 400_000) // (10 if small else 1)
         tasks.append(Task(f"bench-{size}-{codec}", size, codec, count))
-    results: list[Result] = []
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as folder,
         Cluster(version=VERSION, brokers=1, settings={"log.segment.bytes": 1 << 30}) as cluster,
@@ -299,13 +298,10 @@ def main(small: bool, sizes: str, codecs: str, rounds: int) -> None:
         arena = Arena(Path(folder), cluster)
         for task in tasks:
             arena.fill(task)
-        for task, _, (who, read) in itertools.product(tasks, range(rounds), arena.readers().items()):
-            result = None if who in arena.absent else read(task)
-            if result is not None:
-                results.append(result)
-                tell(result.row())
+        turns = itertools.product(tasks, range(rounds), arena.readers().items())
+        results = told(None if who in arena.absent else read(task) for task, _, (who, read) in turns)
     report(results, arena.absent)
-    sys.exit(0 if results and all(result.checked for result in results) else 1)
+    leave(results)
 
 
 if __name__ == "__main__":

@@ -11,16 +11,15 @@ stand in the segment files, against the source's.
 from __future__ import annotations
 
 import struct
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import yaml
-from common import PARTITIONS, VERSION, checked, cpu_of, tell
+from common import PARTITIONS, VERSION, Result, Task, cpu_of, leave, told
 
 from groundwork import output
 from kafkawire.model import TopicPartition
@@ -38,45 +37,6 @@ ENTRY = struct.Struct(">qiI")  # offset, size, crc
 COLUMNS = ["bytes", "acks", "who", "messages", "seconds", "per second", "CPU seconds", "per CPU second", "checked"]
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One comparison: so many messages of so many bytes, acknowledged so."""
-
-    size: int
-    acks: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    task: Task
-    who: str
-    seconds: float
-    cpu_seconds: float
-    checked: bool
-
-    @property
-    def per_second(self) -> float:
-        return self.task.count / self.seconds
-
-    @property
-    def per_cpu_second(self) -> float:
-        return self.task.count / self.cpu_seconds
-
-    def row(self) -> dict[str, object]:
-        return {
-            "bytes": self.task.size,
-            "acks": self.task.acks,
-            "who": self.who,
-            "messages": self.task.count,
-            "seconds": round(self.seconds, 1),
-            "per second": round(self.per_second),
-            "CPU seconds": round(self.cpu_seconds, 2),
-            "per CPU second": round(self.per_cpu_second),
-            "checked": checked(self.checked),
-        }
-
-
 class Arena:
     """Two clusters, and what the contestants have in common."""
 
@@ -90,14 +50,17 @@ class Arena:
         for cluster in (self.source, self.target):
             cluster.create_topic(topic, partitions=PARTITIONS, replication=1)
         self.fill(topic, task)
-        child = Child(who, getattr(self, who)(topic, task), self.folder / f"{who}{self.runs}.log")
+        took = self.timed(who, getattr(self, who)(topic, task), topic, task)
+        return Result(task, who, *took, sums(self.source, topic) == sums(self.target, topic))
+
+    def timed(self, who: str, command: Sequence[str], topic: str, task: Task) -> tuple[float, float]:
+        """Run it until the target has all messages: seconds from the first one on, and CPU seconds."""
+        child = Child(who, command, self.folder / f"{who}{self.runs}.log")
         try:
             started = self.wait_for(topic, 1, child)
-            seconds = self.wait_for(topic, task.count, child) - started
-            cpu_seconds = cpu_of(child.pid)
+            return self.wait_for(topic, task.count, child) - started, cpu_of(child.pid)
         finally:
             child.stop(timeout_s=20)
-        return Result(task, who, seconds, cpu_seconds, sums(self.source, topic) == sums(self.target, topic))
 
     def fill(self, topic: str, task: Task) -> None:
         load = Load(self.source.brokers, VERSION)
@@ -116,22 +79,18 @@ class Arena:
         return time.monotonic()
 
     def ours(self, topic: str, task: Task) -> Sequence[str]:
+        return self.mirror(topic, {"zookeeper.connect": self.source.zookeeper}, {"request.required.acks": task.acks})
+
+    def mirror(self, topic: str, source: Mapping[str, object], target: Mapping[str, object]) -> Sequence[str]:
+        """The daemon of a source; target: options on top of where it is."""
         file = self.folder / f"{topic}.yaml"
-        file.write_text(
-            yaml.safe_dump(
-                {
-                    "sources": [
-                        {"name": "bench", "zookeeper.connect": self.source.zookeeper, "group.id": f"ours-{topic}"}
-                    ],
-                    "target": {
-                        "metadata.broker.list": self.target.brokers,
-                        "target.zookeeper.connect": self.target.zookeeper,
-                        "request.required.acks": task.acks,
-                    },
-                    "mirror": {"whitelist": topic},
-                }
-            )
-        )
+        where = {"metadata.broker.list": self.target.brokers, "target.zookeeper.connect": self.target.zookeeper}
+        settings = {
+            "sources": [{"name": "bench", "group.id": f"ours-{topic}", **source}],
+            "target": {**where, **target},
+            "mirror": {"whitelist": topic},
+        }
+        file.write_text(yaml.safe_dump(settings))
         return [str(COMMAND), "run", str(file)]
 
     def jvm(self, topic: str, task: Task) -> Sequence[str]:
@@ -168,14 +127,31 @@ def sums(cluster: Cluster, topic: str) -> tuple[int, int]:
     return count, total
 
 
+def ratios(results: Sequence[Result], ours: str) -> Iterator[tuple[Task, float, float]]:
+    """For each task how many times the JVM's messages are those of ours: per second, and per CPU second."""
+    for task in dict.fromkeys(r.task for r in results):
+        first, jvm = ([r for r in results if r.task == task and r.who == who] for who in (ours, "jvm"))
+        wall = sum(r.per_second for r in first) / sum(r.per_second for r in jvm)
+        yield task, wall, sum(r.per_cpu_second for r in first) / sum(r.per_cpu_second for r in jvm)
+
+
 def report(results: Sequence[Result]) -> None:
     output.write([r.row() for r in results], COLUMNS)
     print()
-    for task in dict.fromkeys(r.task for r in results):
-        ours, jvm = ([r for r in results if r.task == task and r.who == who] for who in ("ours", "jvm"))
-        wall = sum(r.per_second for r in ours) / sum(r.per_second for r in jvm)
-        cpu = sum(r.per_cpu_second for r in ours) / sum(r.per_cpu_second for r in jvm)
+    for task, wall, cpu in ratios(results, "ours"):
         print(f"{task.size} bytes, acks {task.acks}: {wall:.1f} times the JVM per second, {cpu:.1f} per CPU second")
+
+
+@contextmanager
+def ground() -> Iterator[tuple[Path, Cluster, Cluster]]:
+    """A folder, and two clusters of a broker each."""
+    settings = {"log.segment.bytes": 1 << 30}
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as folder,
+        Cluster(version=VERSION, brokers=1, settings=settings) as source,
+        Cluster(version=VERSION, brokers=1, settings=settings) as target,
+    ):
+        yield Path(folder), source, target
 
 
 @click.command()
@@ -190,21 +166,11 @@ def main(small: bool, sizes: str, acks: str, rounds: int) -> None:
         for size in sizes.split(",")
         for ack in acks.split(",")
     ]
-    results = []
-    settings = {"log.segment.bytes": 1 << 30}
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-") as folder,
-        Cluster(version=VERSION, brokers=1, settings=settings) as source,
-        Cluster(version=VERSION, brokers=1, settings=settings) as target,
-    ):
-        arena = Arena(Path(folder), source, target)
-        for task in tasks:
-            for _ in range(rounds):
-                for who in ("jvm", "ours"):
-                    results.append(arena.run(who, task))
-                    tell(results[-1].row())
+    with ground() as (folder, source, target):
+        arena = Arena(folder, source, target)
+        results = told(arena.run(who, task) for task in tasks for _ in range(rounds) for who in ("jvm", "ours"))
     report(results)
-    sys.exit(0 if all(result.checked for result in results) else 1)
+    leave(results)
 
 
 if __name__ == "__main__":

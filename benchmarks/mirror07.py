@@ -11,21 +11,16 @@ they stand in the segment files, against what was produced.
 
 from __future__ import annotations
 
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
-import yaml
-from common import PARTITIONS, VERSION, cpu_of, tell
-from mirror import COLUMNS, COUNTS, ENTRY, Arena, Result, Task, sums
+from common import PARTITIONS, Result, Task, leave, told
+from mirror import COLUMNS, COUNTS, ENTRY, Arena, ground, ratios, sums
 
 from groundwork import output
 from kafkawire.v08 import messages as codec
-from localkafka.child import Child
 from localkafka.cluster import Cluster
-from localkafka.mirror import COMMAND
 from localkafka.seven.cluster import Cluster07
 
 LOT = 10_000
@@ -43,14 +38,8 @@ class OldArena(Arena):
         topic = f"old{self.runs}"
         self.target.create_topic(topic, partitions=PARTITIONS, replication=1)
         wanted = self.fill_old(topic, task)
-        child = Child("ours07", self.ours07(topic), self.folder / f"{topic}.log")
-        try:
-            started = self.wait_for(topic, 1, child)
-            seconds = self.wait_for(topic, task.count, child) - started
-            cpu_seconds = cpu_of(child.pid)
-        finally:
-            child.stop(timeout_s=20)
-        return Result(task, "ours07", seconds, cpu_seconds, sums(self.target, topic) == (task.count, wanted))
+        took = self.timed("ours07", self.ours07(topic), topic, task)
+        return Result(task, "ours07", *took, sums(self.target, topic) == (task.count, wanted))
 
     def fill_old(self, topic: str, task: Task) -> int:
         """The sum of the CRCs that the messages have in the format of 0.8."""
@@ -64,14 +53,8 @@ class OldArena(Arena):
         return total
 
     def ours07(self, topic: str) -> Sequence[str]:
-        file = self.folder / f"{topic}.yaml"
-        read = {"name": "old", "version": "0.7.2", "zookeeper.connect": self.old.zookeeper, "group.id": f"ours-{topic}"}
         numbers = {"broker.partitions": f"0:{PARTITIONS}"}
-        write = {"metadata.broker.list": self.target.brokers, "target.zookeeper.connect": self.target.zookeeper}
-        file.write_text(
-            yaml.safe_dump({"sources": [{**read, **numbers}], "target": write, "mirror": {"whitelist": topic}})
-        )
-        return [str(COMMAND), "run", str(file)]
+        return self.mirror(topic, {"version": "0.7.2", "zookeeper.connect": self.old.zookeeper, **numbers}, {})
 
 
 def lots(task: Task) -> Iterator[list[bytes]]:
@@ -83,10 +66,7 @@ def lots(task: Task) -> Iterator[list[bytes]]:
 def report(results: Sequence[Result]) -> None:
     output.write([r.row() for r in results], COLUMNS)
     print()
-    for task in dict.fromkeys(r.task for r in results):
-        ours, jvm = ([r for r in results if r.task == task and r.who == who] for who in ("ours07", "jvm"))
-        wall = sum(r.per_second for r in ours) / sum(r.per_second for r in jvm)
-        cpu = sum(r.per_cpu_second for r in ours) / sum(r.per_cpu_second for r in jvm)
+    for task, wall, cpu in ratios(results, "ours07"):
         print(f"{task.size} bytes: {wall:.1f} times the JVM's 0.8 to 0.8 per second, {cpu:.1f} per CPU second")
 
 
@@ -97,23 +77,15 @@ def report(results: Sequence[Result]) -> None:
 def main(small: bool, sizes: str, rounds: int) -> None:
     """Copy as many messages with the JVM's MirrorMaker (0.8 to 0.8) and with ours (0.7 to 0.8), in turns."""
     tasks = [Task(int(size), -1, COUNTS.get(int(size), 1_000_000) // (10 if small else 1)) for size in sizes.split(",")]
-    results = []
-    settings = {"log.segment.bytes": 1 << 30}
     with (
-        tempfile.TemporaryDirectory(prefix="bench-") as folder,
-        Cluster(version=VERSION, brokers=1, settings=settings) as source,
-        Cluster(version=VERSION, brokers=1, settings=settings) as target,
+        ground() as (folder, source, target),
         Cluster07(partitions=PARTITIONS, settings={"log.flush.interval": 1000, "log.file.size": 1 << 30}) as old,
     ):
-        arena = OldArena(Path(folder), source, target, old)
-        for task in tasks:
-            for _ in range(rounds):
-                results.append(arena.run("jvm", task))
-                tell(results[-1].row())
-                results.append(arena.out_of_07(task))
-                tell(results[-1].row())
+        arena = OldArena(folder, source, target, old)
+        ways = (lambda task: arena.run("jvm", task), arena.out_of_07)
+        results = told(way(task) for task in tasks for _ in range(rounds) for way in ways)
     report(results)
-    sys.exit(0 if all(result.checked for result in results) else 1)
+    leave(results)
 
 
 if __name__ == "__main__":

@@ -7,19 +7,16 @@ Printed: messages per CPU second of the whole process, and the ratio with / with
 
 from __future__ import annotations
 
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
 import click
 import yaml
-from common import VERSION, tell
-from mirror import COLUMNS, Arena, Result, Task
+from common import Task, leave, told
+from mirror import COLUMNS, Arena, ground
 
 from groundwork import output
-from localkafka.cluster import Cluster
 
 
 class MapArena(Arena):
@@ -46,24 +43,15 @@ class MapArena(Arena):
 def main(count: int, size: int, rounds: int) -> None:
     """Mirror with and without an offset map, in turns, and print the ratio."""
     task = Task(size, -1, count)
-    results: list[Result] = []
-    settings = {"log.segment.bytes": 1 << 30}
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-") as folder,
-        Cluster(version=VERSION, brokers=1, settings=settings) as source,
-        Cluster(version=VERSION, brokers=1, settings=settings) as target,
-    ):
-        arena = MapArena(Path(folder), source, target)
-        for _ in range(rounds):
-            for who in ("without", "mapped"):
-                results.append(arena.run(who, task))
-                tell(results[-1].row())
+    with ground() as (folder, source, target):
+        arena = MapArena(folder, source, target)
+        results = told(arena.run(who, task) for _ in range(rounds) for who in ("without", "mapped"))
     output.write([result.row() for result in results], COLUMNS)
     plain, mapped = (
         median(result.per_cpu_second for result in results if result.who == who) for who in ("without", "mapped")
     )
     print(f"\nwith a map {mapped / plain:.2f} times the messages per CPU second")
-    sys.exit(0 if all(result.checked for result in results) else 1)
+    leave(results)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from itertools import repeat
 from pathlib import Path
 
 import click
-from common import PARTITIONS, VERSION, Peers, checked, last_line, seconds_between, tell
+from common import PARTITIONS, VERSION, Peers, Result, Task, last_line, leave, seconds_between, told
 
 from groundwork import output
 from localkafka import tools
@@ -50,38 +50,6 @@ PEERS = {"kafka-python": ["kafka-python==1.4.7"], "confluent-kafka": ["confluent
 JVM = "JVM async"
 COLUMNS = ["bytes", "who", "messages", "seconds", "per second", "CPU seconds", "checked"]
 HERE = Path(__file__).resolve()
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """So many messages of so many bytes."""
-
-    size: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    task: Task
-    who: str
-    seconds: float
-    cpu_seconds: float
-    checked: bool
-
-    @property
-    def per_second(self) -> float:
-        return self.task.count / self.seconds
-
-    def row(self) -> dict[str, object]:
-        return {
-            "bytes": self.task.size,
-            "who": self.who,
-            "messages": self.task.count,
-            "seconds": round(self.seconds, 2),
-            "per second": round(self.per_second),
-            "CPU seconds": round(self.cpu_seconds, 2),
-            "checked": checked(self.checked),
-        }
 
 
 # ---- our ways, each in a process of its own ---------------------------------------------------------------------
@@ -216,21 +184,17 @@ def report(results: Sequence[Result], absent: dict[str, str]) -> None:
 @click.option("--rounds", default=1, help="How often each sends, in turns; the best of each counts.")
 def main(small: bool, sizes: str, rounds: int) -> None:
     """Send the same messages with our producer and with others, in turns, and print the ratios."""
-    tasks = [Task(size, COUNTS.get(size, 500_000) // (10 if small else 1)) for size in map(int, sizes.split(","))]
-    results: list[Result] = []
+    tasks = [Task(size, 1, COUNTS.get(size, 500_000) // (10 if small else 1)) for size in map(int, sizes.split(","))]
     settings = {"log.segment.bytes": 1 << 30, "delete.topic.enable": True, "file.delete.delay.ms": 0}
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as folder,
         Cluster(version=VERSION, brokers=1, settings=settings) as cluster,
     ):
         arena = Arena(Path(folder), cluster)
-        for task, _, who in itertools.product(tasks, range(rounds), (JVM, *PEERS, *OURS)):
-            result = None if who in arena.absent else arena.run(who, task)
-            if result is not None:
-                results.append(result)
-                tell(result.row())
+        turns = itertools.product(tasks, range(rounds), (JVM, *PEERS, *OURS))
+        results = told(None if who in arena.absent else arena.run(who, task) for task, _, who in turns)
     report(results, arena.absent)
-    sys.exit(0 if results and all(result.checked for result in results) else 1)
+    leave(results)
 
 
 if __name__ == "__main__":
