@@ -9,8 +9,6 @@ import struct
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +27,7 @@ from kafkawire.v08 import indexing, scanning
 from kafkawire.v08 import messages as m
 from kafkawire.v08.indexing import index_by
 from kafkawire.v08.messages import LOWEST, Row, encode, message_set
+from tests.kafkawire.forms import running
 
 LIMIT = 100_000
 CODECS = (0, 1, 2, 3)
@@ -49,17 +48,6 @@ def entry(offset: int, value: bytes | None, key: bytes | None = None, magic: int
 
 def wrapped(offset: int, inner: bytes, codec: int = 1, magic: int = 0, bits: int = 0) -> bytes:
     return entry(offset, compression.compress(codec, inner, magic), magic=magic, attributes=codec | bits)
-
-
-@contextmanager
-def running(kernels: Kernels | None) -> Iterator[None]:
-    """Everything by this form, also the loops of small sets."""
-    before = columns._CHOICE.kernels, scanning._WORTH
-    columns._CHOICE.kernels, scanning._WORTH = kernels, 0
-    try:
-        yield
-    finally:
-        columns._CHOICE.kernels, scanning._WORTH = before
 
 
 def set_of(data: bytes, start: int = LOWEST) -> MessageSet:
@@ -109,7 +97,7 @@ def agree(kernels: Kernels, data: bytes, start: int = LOWEST, exact: bool = Fals
     """messages(), the pure and the compiled form tell the same of a set, with checksums looked at and without."""
     whole, found = message_set("t", 0, start, memoryview(data), -1)
     for form in (kernels, None):
-        with running(form):
+        with running(form, scanning):
             _, again = message_set("t", 0, start, memoryview(bytearray(data)), -1)
         assert replace(again, damage=None) == replace(found, damage=None)
         assert _damage(again.damage) == _damage(found.damage)
@@ -117,7 +105,7 @@ def agree(kernels: Kernels, data: bytes, start: int = LOWEST, exact: bool = Fals
         told, read = by_messages(whole, check_crcs)
         pure = index_by(None, whole, check_crcs, LIMIT)
         assert by_columns(pure) == told
-        with running(kernels):
+        with running(kernels, scanning):
             quick = index_by(kernels, whole, check_crcs, LIMIT)
             assert by_columns(quick) == told
         for name in ("offsets", "key_at", "key_size", "value_at", "value_size", "timestamps_ms", "timestamp_types"):
@@ -137,7 +125,7 @@ def agree(kernels: Kernels, data: bytes, start: int = LOWEST, exact: bool = Fals
 def in_pieces(kernels: Kernels, whole: MessageSet, told: Told) -> None:
     """Pieces together are what the set is, and each begins where the one before ended."""
     for form in (kernels, None):
-        with running(form):
+        with running(form, scanning):
             for most in (1, 300):
                 found = list(indexing.pieces(whole, True, most, LIMIT))
                 parts = [by_columns(piece) for piece in found]
@@ -211,7 +199,7 @@ def test_snappy_of_many_blocks_is_told_alike_whole_and_where_one_of_them_is_dama
     for flipped in (16, second - 4, second, second + 1, second + 40, len(packed) - 1):
         bad = packed[:flipped] + bytes([packed[flipped] ^ 0x55]) + packed[flipped + 1 :]
         agree(compiled, entry(89, bad, attributes=2))
-    with running(compiled), pytest.raises(RemoteError, match=f"more than limit {len(inner) - 1} bytes"):
+    with running(compiled, scanning), pytest.raises(RemoteError, match=f"more than limit {len(inner) - 1} bytes"):
         compression.decompress(2, packed, len(inner) - 1)
 
 
@@ -354,7 +342,7 @@ def test_slices_of_one_size_are_the_bytes_that_stand_there(size: int, compiled: 
     rows: list[Row] = [(n, bytes([n]) * 8, bytes([n, 0]) * (size // 2) + b"\0" * (size % 2), 0) for n in range(50)]
     for codec in (0, 2):
         found = index_by(compiled, set_of(encode(rows, codec)))
-        with running(compiled):
+        with running(compiled, scanning):
             assert found.keys() == [row[1] for row in rows]
             assert found.values() == [row[2] for row in rows]
             assert {type(value) for value in found.values()} == {bytes}

@@ -10,8 +10,9 @@ import pytest
 from kafkawire.dialects import dialect
 from kafkawire.errors import RemoteError
 from kafkawire.model import TopicPartition
-from kafkawire.net.session import Reply, Session
+from kafkawire.net.session import Session
 from kafkawire.v08 import requests
+from tests.kafkawire.forms import feed
 
 D = dialect("0.8.2")
 TP = TopicPartition("t", 0)
@@ -25,17 +26,6 @@ def metadata_reply(correlation_id: int) -> bytes:
 def fetch_reply(correlation_id: int, data: bytes) -> bytes:
     body = struct.pack(">ii", correlation_id, 1) + b"\0\1t" + struct.pack(">iihqi", 1, 0, 0, 99, len(data)) + data
     return struct.pack(">i", len(body)) + body
-
-
-def feed(session: Session, data: bytes, chunk: int) -> list[Reply]:
-    replies: list[Reply] = []
-    while data:
-        room = session.wanted()
-        count = min(chunk, len(room), len(data))
-        room[:count] = data[:count]
-        replies += session.received(count)
-        data = data[count:]
-    return replies
 
 
 def asked(*sent: requests.Request) -> Session:

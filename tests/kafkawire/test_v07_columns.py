@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -20,6 +19,7 @@ from kafkawire.v07 import messages as m
 from kafkawire.v07 import scanning
 from kafkawire.v07.indexing import index_by
 from kafkawire.v07.messages import encode, message_set
+from tests.kafkawire.forms import running
 from tests.kafkawire.test_v07_messages import GROUPS, ID, built, entry, row, wrapped
 
 LIMIT = 100_000
@@ -29,17 +29,6 @@ Told = tuple[list[tuple[int, bytes | None]], tuple[type, str, int, int | None] |
 @pytest.fixture(scope="module")
 def compiled() -> Kernels:
     return load(columns.cache_folder())
-
-
-@contextmanager
-def running(kernels: Kernels | None) -> Iterator[None]:
-    """Everything by this form, also the loops of small sets."""
-    before = columns._CHOICE.kernels, scanning._WORTH
-    columns._CHOICE.kernels, scanning._WORTH = kernels, 0
-    try:
-        yield
-    finally:
-        columns._CHOICE.kernels, scanning._WORTH = before
 
 
 def told_of(damage: CorruptMessage | None) -> tuple[type, str, int, int | None] | None:
@@ -68,7 +57,7 @@ def agree(kernels: Kernels, data: bytes, start: int = 0, wanted: int | None = No
     """messages(), the pure and the compiled form tell the same of a set, with checksums looked at and without."""
     whole, found = message_set("t", ID, start, memoryview(data), None)
     for form in (kernels, None):
-        with running(form):
+        with running(form, scanning):
             again = message_set("t", ID, start, memoryview(bytearray(data)), None)[1]
         assert replace(again, damage=None) == replace(found, damage=None)
         assert told_of(again.damage) == told_of(found.damage)
@@ -79,7 +68,7 @@ def agree(kernels: Kernels, data: bytes, start: int = 0, wanted: int | None = No
     for check_crcs in (True, False):
         told, reached = by_messages(whole, check_crcs)
         for form in (kernels, None):
-            with running(form):
+            with running(form, scanning):
                 at_once = index_by(form, whole, check_crcs, LIMIT)
                 assert by_columns(at_once) == told
                 assert at_once.resume_at >= max(reached, whole.start)  # an empty wrapper before damage is passed, too
@@ -199,7 +188,7 @@ def test_a_piece_holds_whole_wrappers(compiled: Kernels) -> None:
     groups = [encode([row(b"%d" % n) for n in range(50)], codec) for codec in (1, 2, 0, 1)]
     whole = message_set("t", ID, 1000, memoryview(b"".join(groups)), None)[0]
     for form in (compiled, None):
-        with running(form):
+        with running(form, scanning):
             parts = list(m.pieces_by(form, whole, True, 400))
         assert len(parts) > 3
         assert [value for part in parts for value in part.values()] == [b"%d" % n for n in range(50)] * 4

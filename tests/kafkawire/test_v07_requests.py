@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError, RemoteError, Truncated
 from kafkawire.model import BrokerPartition, TopicPartition
-from kafkawire.net.session import Reply, Session
+from kafkawire.net.session import Session
 from kafkawire.v07 import requests
 from tests.kafkawire import wire_vectors07
+from tests.kafkawire.forms import feed
 
 D = dialect("0.7")
 A, B = TopicPartition("a", BrokerPartition(3, 0)), TopicPartition("bb", BrokerPartition(3, 1))
@@ -84,17 +85,6 @@ def answered(request: requests.Request, data: bytes, chunk: int = 1 << 20) -> An
     (reply,) = feed(session, data, chunk)
     assert session.outstanding == 0
     return reply.body
-
-
-def feed(session: Session, data: bytes, chunk: int) -> list[Reply]:
-    replies: list[Reply] = []
-    while data:
-        room = session.wanted()
-        count = min(chunk, len(room), len(data))
-        room[:count] = data[:count]
-        replies += session.received(count)
-        data = data[count:]
-    return replies
 
 
 ANSWERED = [e for e in wire_vectors07.exchanges() if e.response and built_again(e.request) is not None]
