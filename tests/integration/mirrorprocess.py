@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -62,6 +62,10 @@ class MirrorProcess:
         wait_until(
             lambda: sentence in self.said(), timeout_s, lambda: f"the log to say {sentence!r}; it says\n{self.said()}"
         )
+
+    def wait_for(self, check: Callable[[], bool], what: str, timeout_s: float = 40) -> None:
+        """Until check is true; what: the end of the sentence when it does not become so, with what the mirror says."""
+        wait_until(check, timeout_s, lambda: f"{what}; log\n{self.said()}", every_s=0.02)
 
     def __enter__(self) -> Self:
         return self.start()

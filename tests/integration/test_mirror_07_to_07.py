@@ -60,14 +60,10 @@ def test_kills_of_the_mirror_and_of_a_target_broker_lose_nothing(
     total = fill(source, topic, 3000)
     options, small = {"offset.commit.interval.ms": 200}, {"fetch.message.max.bytes": 8192}
     with Mirror07(tmp_path, source, towards(target), unique.group(), topic, options, small) as mirror:
-        wait_until(
-            lambda: arrived(target, topic) > total // 6, 40, lambda: f"a sixth; log\n{mirror.said()}", every_s=0.02
-        )
+        mirror.wait_for(lambda: arrived(target, topic) > total // 6, "a sixth")
         mirror.kill()
         mirror.start()
-        wait_until(
-            lambda: arrived(target, topic) > total // 2, 40, lambda: f"a half; log\n{mirror.said()}", every_s=0.02
-        )
+        mirror.wait_for(lambda: arrived(target, topic) > total // 2, "a half")
         target.node(1).kill()
         target.node(1).restart()
         total += fill(source, topic, 300, first=3000)
@@ -88,7 +84,7 @@ def test_what_a_target_of_0_7_would_drop_without_a_word_parks_its_partition(
     big = {"fetch.message.max.bytes": 2_000_000}
     with Mirror07(tmp_path, source, towards(target), unique.group(), topic, more=big) as mirror:
         mirror.wait_said("parked 1")
-        wait_until(lambda: arrived(target, topic) == 3, 40, lambda: f"three; log\n{mirror.said()}")
+        mirror.wait_for(lambda: arrived(target, topic) == 3, "three")
         assert mirror.stop()[0] == 0
     assert sorted(len(value) for values in target.values(topic).values() for value in values) == [5, 700_000, 700_000]
     first = next(p for p in source.partitions(topic) if p.index == 0)
@@ -106,7 +102,7 @@ def test_a_damaged_wrapper_parks_its_partition_and_the_others_flow(
     options = {"parked.retry.ms": 0}
     with Mirror07(tmp_path, source, towards(target), unique.group(), topic, options) as mirror:
         mirror.wait_said("parked 1", 60)
-        wait_until(lambda: arrived(target, topic) >= 2, 40, lambda: f"two; log\n{mirror.said()}")
+        mirror.wait_for(lambda: arrived(target, topic) >= 2, "two")
         assert mirror.stop()[0] == 0
     assert mirror.committed()[BrokerPartition(0, 0)] <= 16
     assert set(values(target, topic)) == {b"before", b"neighbour"}
@@ -135,7 +131,7 @@ def test_the_originals_mirror_and_ours_copy_the_same_side_by_side_and_in_one_gro
         tools.mirror_maker([source], shared, topic, group) as original,
         Mirror07(tmp_path, source, towards(shared), group, topic) as mirror,
     ):
-        wait_until(lambda: len(set(owned(source, group, topic))) == 2, 60, lambda: f"two owners; log\n{mirror.said()}")
+        mirror.wait_for(lambda: len(set(owned(source, group, topic))) == 2, "two owners", 60)
         total += fill(source, topic, 300, first=300)
         wait_until(lambda: len(set(values(shared, topic))) == total, 60, original.log_end)
         assert mirror.stop()[0] == 0

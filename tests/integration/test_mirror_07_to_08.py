@@ -65,15 +65,11 @@ def test_kills_of_the_mirror_and_of_a_source_broker_lose_nothing(
         {"fetch.message.max.bytes": 16384},
     )  # fmt: skip
     with mirror:
-        wait_until(
-            lambda: arrived(target, topic) > total // 5, 40, lambda: f"a fifth; log\n{mirror.said()}", every_s=0.02
-        )
+        mirror.wait_for(lambda: arrived(target, topic) > total // 5, "a fifth")
         mirror.kill()
         sent_twice = settled(target, topic) - done(source, topic, mirror.committed())  # at most
         mirror.start()
-        wait_until(
-            lambda: arrived(target, topic) > total // 2, 40, lambda: f"a half; log\n{mirror.said()}", every_s=0.02
-        )
+        mirror.wait_for(lambda: arrived(target, topic) > total // 2, "a half")
         source.node(1).kill()
         source.node(1).restart()
         total += fill(source, topic, 500, first=3000)
@@ -122,7 +118,7 @@ def test_a_damaged_message_parks_its_partition_and_the_others_flow(
     damaged(source, topic, BrokerPartition(0, 0), 2 * 20 - 1)
     with Mirror07(tmp_path, source, towards(target), unique.group(), topic) as mirror:
         mirror.wait_said("parked 1")
-        wait_until(lambda: arrived(target, topic) == 2, 40, lambda: f"two; log\n{mirror.said()}")
+        mirror.wait_for(lambda: arrived(target, topic) == 2, "two")
         assert mirror.stop()[0] == 0
     assert mirror.committed()[BrokerPartition(0, 0)] <= 20
     assert sorted(value for found in stored(target, topic, 2).values() for value in found) == [

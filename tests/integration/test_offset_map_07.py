@@ -118,7 +118,7 @@ def killed(mirror: Mirror07, target: ClusterClient, source: Cluster07, topic: st
         else:
             mirror.env(None)
             mirror.start()
-            wait_until(lambda at=there: arrived(target, topic) > at, 40, lambda: f"some; log\n{mirror.said()}")
+            mirror.wait_for(lambda at=there: arrived(target, topic) > at, "some")
             time.sleep(rng.uniform(0.0, 0.3))
             mirror.kill()
     mirror.env(None)
