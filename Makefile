@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 WORKERS ?= 2
+# Tests without a JVM wait half of their time: two workers a core.
+QUICK_WORKERS ?= 4
 PKGS   := groundwork kafkawire zkconsumer producer mirrormaker sparkpipeline localkafka
 
 # Bytecode is kept, whatever the shell says: tests start hundreds of programs of ours, and each would compile all again.
@@ -24,7 +26,7 @@ check: $(STAMP)    ## format, lint, types, borders, and every test that needs no
 	$(BIN)/ruff check $(PKGS) pyspark_kafka08.py tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not real and not faults"
+	$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) -m "not real and not faults"
 
 test: check        ## check, then everything against real ZooKeeper, brokers and JVM clients
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "real and not faults"
