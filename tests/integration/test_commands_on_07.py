@@ -151,7 +151,7 @@ def test_positions_are_written_only_where_messages_begin(cluster: Cluster07, on:
         in on("offsets", "reset", "--all-topics", "--shift-by", "-1", "--group", GROUP, code=2).stderr
     )
     undone = shlex.split(first.stderr.split("undo: zkconsumer ", 1)[1].splitlines()[0])
-    on(*undone, there=False)
+    on(*undone, "--undo-dir", str(tmp_path), there=False)
     assert offsets(zk, GROUP, TOPIC) == {"3-0": 0}  # what the first of them did is undone
 
 
