@@ -14,8 +14,10 @@ from groundwork.crew import Event, now, sleep
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect
 from kafkawire.errors import WireError
+from kafkawire.model import TopicPartition
 
 LONGEST_S = 1.0  # between two looks while something waits for a leader: an election takes a few of them
+NEW_S = 30.0  # a partition that appears without a leader is waited for so long: its state is written behind its topic
 QUIET_S = 3.0  # without a look for so long, the next one comes at once again
 
 
@@ -55,6 +57,7 @@ class Leaders:
         self._events = events
         self._asked = Event()
         self._looked = Event()
+        self._new: dict[TopicPartition, float] = {}  # appeared without a leader; until when that is waited for
         self._closed = False
         self._idle = idle
         self._rng = random.Random()
@@ -111,6 +114,16 @@ class Leaders:
                 self._events(f"the cluster answers again: brokers {sorted(found.brokers)}")
             self.failure = None
             self.view = found if names is None else old.merged(found)
+            self._wait_for_new(old)
         self.looks += 1
         self._after_look(old)
         self._looked.set()
+
+    def _wait_for_new(self, old: ClusterView) -> None:
+        """Look again while a partition that appeared has no leader: nothing is sent to it that would ask for one."""
+        at = now()
+        unled = {TopicPartition(t, p) for t, seen in self.view.topics.items() for p in seen if seen[p].leader is None}
+        new = {tp: at + NEW_S for tp in unled if tp.partition not in old.topics.get(tp.topic, {})}
+        self._new = new | {tp: until for tp, until in self._new.items() if tp in unled and until > at}
+        if self._new:
+            self.ask()
