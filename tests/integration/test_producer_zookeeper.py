@@ -14,12 +14,14 @@ from producer.producer import Producer
 
 pytestmark = pytest.mark.real
 WAIT_S = 30
+# A broker that stands still for a moment is not taken for dead on a busy machine.
+SETTINGS = {"auto.create.topics.enable": "true", "zookeeper.session.timeout.ms": "30000"}
 
 
 @pytest.fixture(scope="module")
 def cluster(zk_server) -> Iterator[Cluster]:
     """Two brokers; every test leaves both running."""
-    with Cluster(brokers=2, zookeeper=zk_server, settings={"auto.create.topics.enable": "true"}) as started:
+    with Cluster(brokers=2, zookeeper=zk_server, settings=SETTINGS) as started:
         yield started
 
 
@@ -108,3 +110,28 @@ def test_a_zookeeper_that_is_not_there_is_one_sentence():
         producer.close(5)
     except SendFailed:
         raise AssertionError("nothing was sent") from None
+
+
+def test_a_partition_that_was_looked_at_before_it_had_a_leader_is_sent_to_as_soon_as_it_has(cluster, producer, unique):
+    topic = unique.topic()
+    controller = cluster.registry().controller()
+    cluster.create_topic(topic, partitions=1, replication=1)
+    producer.send(topic, b"v").result(WAIT_S)
+    home = cluster.wait_leader(topic, 0)
+    cluster.node(controller).pause()  # nobody chooses leaders
+    try:
+        state = b'{"version":1,"partitions":{"0":[%d],"1":[%d]}}' % (home, 1 - controller)
+        cluster.zk().set(f"/brokers/topics/{topic}", state)
+        known = producer._feeder._sender.leaders  # no message would be sent to it: nothing else shows what was seen
+        wait_until(lambda: 1 in known.view.topics[topic], WAIT_S, "a look at the new partition")
+        assert known.view.topics[topic][1].leader is None
+    finally:
+        cluster.node(controller).resume()
+    cluster.wait_leader(topic, 1)
+
+    def reached() -> bool:
+        producer.send(topic, b"v").result(WAIT_S)
+        return log_end_offsets(cluster, [topic]).get((topic, 1), 0) > 0
+
+    wait_until(reached, WAIT_S, "messages in the new partition")
+    cluster.wait_in_sync(topic)
