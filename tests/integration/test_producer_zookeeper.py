@@ -15,7 +15,7 @@ from producer.producer import Producer
 pytestmark = pytest.mark.real
 WAIT_S = 30
 # A broker that stands still for a moment is not taken for dead on a busy machine.
-SETTINGS = {"auto.create.topics.enable": "true", "zookeeper.session.timeout.ms": "30000"}
+SETTINGS = {"auto.create.topics.enable": "true", "zookeeper.session.timeout.ms": "10000"}
 
 
 @pytest.fixture(scope="module")
