@@ -183,7 +183,7 @@ class Engine:
         self.hooks.close(TOLD_S)
         self._crew.stop(timeout_s=0.5)
         self.side.close()
-        self._links.close()
+        self._links.end()
 
     def _died(self, name: str, error: BaseException) -> None:
         """One of our greenlets ended unasked: nothing goes on half dead."""

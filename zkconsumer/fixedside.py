@@ -125,7 +125,7 @@ class FixedSide:
         self._leaving = True
         self._parts.lease.revoke()  # a commit that is still under way in its thread must not land after this
         self._beside.close()
-        self._links.close()
+        self._links.end()
 
     # what the engine asks -----------------------------------------------------------------------------------------
 

@@ -248,7 +248,7 @@ class SimpleConsumer:
     def close(self) -> None:
         """Close for good, from any thread: a call that waits raises LinkLost; LocalError where it would ask again."""
         self._closed = True
-        self._links.close()
+        self._links.end()
 
     def _call(self, request: Any, purpose: str) -> Any:
         self._check()

@@ -119,12 +119,11 @@ class Link:
         if self._socket is not None:
             return
         try:
-            opened = self._connect((self.broker.host, self.broker.port), self._timeout_s)
+            self._socket = opened = self._connect((self.broker.host, self.broker.port), self._timeout_s)
             opened.settimeout(self._timeout_s)
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             raise self._lost(error, "connecting: ") from error
-        self._socket = opened
         if self.broken is not None:  # closed by somebody while we were connecting
             self._shut()
             raise LinkLost(str(self.broken))

@@ -30,9 +30,13 @@ class Links:
         self._timeout_ms = timeout_ms
         self._links: dict[tuple[int, str], Link] = {}
         self._buffers = buffers or Buffers()  # of all links together
+        self._ended = False
 
     def link(self, broker: Broker, purpose: str) -> Link:
-        """The link for this purpose; a new one when there is none, it is broken, or the broker has another address."""
+        """The link for this purpose; a new one when there is none, it is broken, or the broker has another address.
+
+        After end() it is a broken one, whose calls raise LinkLost.
+        """
         key = (broker.id, purpose)
         link = self._links.get(key)
         if link is not None and link.broken is None and link.broker == broker:
@@ -40,7 +44,10 @@ class Links:
         if link is not None:
             link.close()
         link = Link(broker, self.client_id, self._connect, self._timeout_ms, self._buffers)
-        self._links[key] = link
+        if self._ended:
+            link.close()
+        else:
+            self._links[key] = link
         return link
 
     def drop(self, broker: Broker, purpose: str) -> None:
@@ -53,6 +60,11 @@ class Links:
         """Close all links, or those of one purpose; calls that wait raise LinkLost.  The pool can be used on."""
         for key in [key for key in self._links if purpose in (None, key[1])]:
             self._links.pop(key).close()
+
+    def end(self) -> None:
+        """Close all links, and open no other: whoever waited on one would ask the next broker, behind our back."""
+        self._ended = True
+        self.close()
 
     def __repr__(self) -> str:
         return f"<Links {list(self._links.values())}>"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
@@ -275,6 +276,37 @@ def test_links_are_kept_by_purpose_and_replaced_when_broken_or_moved():
         assert links.link(here, "produce").broken is None
         links.drop(here, "produce")
         links.close()
+        assert links.link(here, "fetch").call(METADATA)["brokers"]  # the pool can be used on
+        links.close()
+
+
+def test_who_waited_on_a_pool_that_ended_opens_no_other_link():
+    with FakeCluster({"t": 1}, brokers=2) as cluster:
+        release = threading.Event()
+        cluster.script("metadata", Wait(release))
+        pool = Links("me", timeout_ms=5000)
+        source = MetadataSource(cluster.bootstrap, D, pool)
+
+        def end() -> None:
+            cluster.wait(lambda: bool(cluster.seen("metadata")))
+            pool.end()
+
+        ender = threading.Thread(target=end)
+        ender.start()
+        with pytest.raises(Unreachable, match=r"the link was closed.*the link was closed"):
+            source.read(None)
+        ender.join()
+        release.set()
+        assert len(cluster.seen("metadata")) == 1
+        assert pool.link(Broker(0, *cluster.bootstrap[0]), "fetch").broken is not None
+
+
+def test_a_connection_that_cannot_be_set_up_is_closed():
+    ours, theirs = socket.socketpair()  # takes no option of TCP
+    link = Link(Broker(1, "127.0.0.1", 1), "me", lambda _address, _timeout: ours)
+    with theirs, pytest.raises(LinkLost, match=r"connecting: .*not supported"):
+        link.open()
+    assert ours.fileno() == -1
 
 
 @pytest.mark.parametrize("how", ["closed", "reset", "closed behind bytes that nobody read"])

@@ -478,6 +478,7 @@ def test_a_shutdown_during_the_start_ends_both_at_once(world, cluster):
     assert now() - began < 2
     release.set()
     assert [type(e) for e in raised] == [Closed]
+    assert len(cluster.seen("metadata")) == 1, "the other broker was asked, behind the end"
 
 
 def test_a_refusal_of_the_position_is_settled_by_the_policy(world, cluster):

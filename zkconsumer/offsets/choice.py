@@ -71,7 +71,7 @@ def store_of_group(
         channel.bounds,
         lambda tp, sentence: on_event(ConsumerEvent("offset", sentence, tp)),
         on_commit,
-        links.close,
+        links.end,
         lambda group: _left_zookeeper(session, group),
     )
 
