@@ -29,6 +29,7 @@ import gevent.monkey
 import gevent.queue
 import gevent.socket
 import gevent.ssl
+import gevent.threadpool  # gevent does so at the first name it looks up: too late, where that is at the exit
 from gevent.greenlet import Greenlet
 
 from groundwork.tls import told

@@ -41,14 +41,22 @@ class Callbacks:
         if not called:
             return
         with self._starting:
-            if not self._running:
-                self._running = True
-                if self._own:
-                    start_plain_thread(self._live)
-                else:
-                    self._here = Crew().spawn("deliveries", self._live).here
+            self._start()
             self._waiting += len(called)
         self._jobs.put(called)
+
+    def start(self) -> None:
+        """Be ready; call() does it when need be.  At the interpreter's end it is too late for a new thread."""
+        with self._starting:
+            self._start()
+
+    def _start(self) -> None:
+        if not self._running:
+            self._running = True
+            if self._own:
+                start_plain_thread(self._live)
+            else:
+                self._here = Crew().spawn("deliveries", self._live).here
 
     def close(self, timeout_s: float) -> bool:
         """Let those that wait be called, then end; False: not within the time, or it is one of them that asks."""

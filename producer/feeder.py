@@ -138,6 +138,10 @@ class Feeder:
 
     # ---- where messages go -----------------------------------------------------------------------------------------
 
+    def need(self, topic: str) -> None:
+        """Have its partitions looked up, unless they are known; by name, which may create the topic."""
+        self._sender.leaders.need(topic)
+
     def until_known(self, topic: str) -> Route:
         """The route of a topic; asking for it by name may create it.  Raises why there is none."""
         leaders = self._sender.leaders
@@ -198,7 +202,7 @@ class Feeder:
             self._sender.close(0.0)
             if self._zookeeper is not None:
                 self._zookeeper.close()
-            self._links.close()
+            self._links.end()
             self._fail_all(
                 Closed(f"not acknowledged within {timeout_s:g} s when the producer was closed: it may be stored")
             )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from groundwork.hub import Hub, OwnThread
+from groundwork.hub import Hub, HubStopped, OwnThread
 from kafkawire.errors import LocalError
 from kafkawire.model import PartitionId
 from producer.buckets import Buckets
@@ -49,9 +49,7 @@ class Front:
         self._out = out
         own = isinstance(out.hub, OwnThread)
         tell = (out.buckets.not_put, out.callbacks.call)
-        self.queue = HandlerQueue(
-            config, callbacks, events, self._put, self, plugins.encode, *tell, own, out.buckets.flag
-        )
+        self.queue = HandlerQueue(config, callbacks, events, self, plugins.encode, *tell, own, out.buckets.flag)
 
     def put(
         self,
@@ -83,11 +81,18 @@ class Front:
         self.queue.put(item)
         return delivery
 
-    def _put(self, item: Item) -> None:
-        """What came through the queue; it waits for room as long as that takes."""
+    def put_item(self, item: Item) -> None:
+        """See handling.Way."""
         self._out.putting.put(
             item.topic, item.value, item.key, item.partition_key, item.partition, item.promise, patient=True
         )
+
+    def drain(self) -> None:
+        """See handling.Way."""
+        try:
+            self._out.hub.post(self._out.feeder.drain)
+        except HubStopped:
+            pass  # the producer was closed, and has told of what it was not given in time
 
     def send(self, topic: str, value: Any, key: Any = None, partition: PartitionId | None = None) -> Delivery:
         """Past the queue, for an event handler: returns once it is stored, or raises why it is not."""

@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
+from typing import Protocol
 
 from groundwork.crew import Crew
 from groundwork.hub import start_plain_thread
@@ -35,9 +36,19 @@ class _Mark:
         self.passed, self.last = passed, last
 
 
+class Way(Sending, Protocol):
+    """Where what leaves the queue goes."""
+
+    def put_item(self, item: Item) -> None:
+        """Give one item to the producer, waiting for room as long as that takes.  Raises what send() does."""
+
+    def drain(self) -> None:
+        """A batch was given: it has waited for company in the queue, and does not wait again."""
+
+
 class HandlerQueue:
-    """send(item): give it to the producer; not_put(count, reason): so many will never get there; call: has listeners
-    called; own: the producer's hub has a thread of its own; flag: see delivery.Bucket.
+    """way: into the producer; not_put(count, reason): so many will never get there; call: has listeners called; own:
+    the producer's hub has a thread of its own; flag: see delivery.Bucket.
 
     waiting items are in the queue or in a batch; handled were dealt with by an event handler; dropped are those that
     failed before they were given to the producer.
@@ -48,8 +59,7 @@ class HandlerQueue:
         config: ProducerConfig,
         callbacks: CallbackHandler | None,
         events: EventHandler | None,
-        send: Callable[[Item], object],
-        sending: Sending,
+        way: Way,
         encode: Encode,
         not_put: Callable[[int, Exception], None],
         call: Callable[[Called], None],
@@ -61,7 +71,7 @@ class HandlerQueue:
         self._callbacks = callbacks or CallbackHandler()
         self._hooks = Hooks(self._callbacks, own)
         self._events = events
-        self._send, self._sending, self._encode = send, sending, encode
+        self._way, self._encode = way, encode
         self._not_put, self._call, self._own, self._flag = not_put, call, own, flag
         self._items: deque[Item | _Mark] = deque()
         self._lock = threading.Lock()
@@ -120,7 +130,10 @@ class HandlerQueue:
         """Tell the handlers, then send what is queued; False: not within the time."""
         until = monotonic() + timeout_s
         told = self._flag()
-        self._beside("closing handlers", lambda: self._tell_close(told))
+        try:
+            self._beside("closing handlers", lambda: self._tell_close(told))
+        except RuntimeError:  # the interpreter ends, and starts no thread any more
+            self._tell_close(told)
         if not told.wait(timeout_s):
             log.error("close of a handler did not return within %g s", timeout_s)
         return self._marked(True, max(0.0, until - monotonic()))
@@ -229,6 +242,7 @@ class HandlerQueue:
             return
         for item in items:
             self._sent(item)
+        self._way.drain()
 
     def _hooked(self, name: str, call: Callable[[], list[Item]], came: list[Item]) -> list[Item]:
         """What a hook makes of the items that came to it; what it takes out, or fails for, is told."""
@@ -243,7 +257,7 @@ class HandlerQueue:
     def _handled(self, events: EventHandler, items: list[Item]) -> None:
         self._hooks.at = "event.handler: handle"
         try:
-            events.handle(items, self._sending, self._encode)
+            events.handle(items, self._way, self._encode)
         except self._theirs as exc:
             self._hooks.at = ""
             reason = HandlerFailed(f"event.handler: handle raised {type(exc).__name__}: {exc}")
@@ -263,7 +277,7 @@ class HandlerQueue:
                 return
             self._putting, self._hooks.at = True, "serializer.class or partitioner.class"
         try:
-            self._send(item)
+            self._way.put_item(item)
         except self._theirs as exc:  # what send() would have raised to its caller
             self._putting, self._hooks.at = False, ""
             self._fail([item], exc if isinstance(exc, Exception) else HandlerFailed(f"an encoder raised {exc!r}"))

@@ -5,23 +5,25 @@
     ...
     handler.close()                     # logging.shutdown() does it at the end of the program
 
-emit() never waits and never raises: a log line must not stop the program.  What cannot be queued is counted and told to
-logging's own handleError, as is what the brokers refuse.  Records of this package and of what it stands on do not go to
-the topic: a producer that logs about its brokers would send that to its brokers.
+emit() never waits and never raises: a log line must not stop the program, whatever the brokers do.  What cannot be
+queued is counted and told to logging's own handleError; what the brokers refuse is counted.  Records of this package
+and of what it stands on do not go to the topic: a producer that logs about its brokers would send that to its brokers.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from groundwork.options import load
-from kafkawire.errors import WireError
+from kafkawire.errors import LocalError, WireError
 from producer.config import ProducerConfig
 from producer.delivery import Delivery
 from producer.errors import SendFailed
+from producer.handlers import CallbackHandler
 from producer.producer import Producer
 
 OWN = ("producer", "kafkawire", "groundwork", "kazoo", "gevent")
@@ -33,7 +35,10 @@ class KafkaHandler(logging.Handler):
 
     config is a ProducerConfig or a mapping of option names; the queue never waits for room (queue.enqueue.timeout.ms
     is 0).  key(record) chooses the key: by default the name of the logger, so that its lines keep their order.
-    dropped counts records that were not queued, failed those that were not stored.
+    dropped counts records that were not queued, failed those that were not stored.  Up to queue.buffering.max.messages
+    lines wait to be given to the producer, and as many in it.
+
+    Raises OptionError, and LocalError where producer.type is sync.
     """
 
     def __init__(
@@ -44,22 +49,37 @@ class KafkaHandler(logging.Handler):
         key: Callable[[logging.LogRecord], Any] | None = None,
         **producer: Any,
     ) -> None:
-        super().__init__(level)
         if not isinstance(config, ProducerConfig):
             config = load(ProducerConfig, config, "KafkaHandler")
+        if config.sync:
+            raise LocalError("KafkaHandler never waits until a line is stored: its producer.type must be async")
         self.topic = topic
         self.dropped = self.failed = 0
         self._key = key or (lambda record: record.name)
-        self._producer = Producer(replace(config, enqueue_timeout_ms=0), on_delivery=self._settled, **producer)
+        # With a handler send() only queues; without one it waits until the topic's partitions are known.
+        behind = {} if config.callback_handler else {"callback_handler": CallbackHandler()}
+        quick = replace(config, enqueue_timeout_ms=0)
+        self._producer = Producer(quick, on_delivery=self._settled, **{**behind, **producer})
+        super().__init__(level)  # last: logging knows us from here on
+        # A filter is asked before the handler's lock is taken, which a thread holds that waits in emit() for the hub.
+        self.addFilter(_is_of_others)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name.partition(".")[0] in OWN:
-            return
         try:
+            if not self._begun:
+                self._begin()
             self._producer.send(self.topic, self.format(record), key=self._key(record))
         except Exception:  # a formatter may raise anything, too
             self.dropped += 1
             self.handleError(record)
+
+    _begun = False
+
+    def _begin(self) -> None:
+        self._producer.prepare(self.topic)
+        # Later than the producer registers its end, so called before it, and not by logging.shutdown() after it.
+        atexit.register(self.close)
+        self._begun = True
 
     def _settled(self, delivery: Delivery) -> None:
         if delivery.error is not None:
@@ -73,8 +93,13 @@ class KafkaHandler(logging.Handler):
             pass  # counted in failed
 
     def close(self) -> None:
+        atexit.unregister(self.close)
         try:
             self._producer.close(CLOSE_S)
         except SendFailed:
             pass  # counted in failed
         super().close()
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    return record.name.partition(".")[0] not in OWN

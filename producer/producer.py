@@ -117,8 +117,15 @@ class Producer:
                 self._hub.start()
                 self._hub.call(self._feeder.start)
                 self._hub.before_exit(self._at_exit)
+                if self._on_delivery is not None:
+                    self._callbacks.start()
                 self._started = True
                 self._resting = False
+
+    def prepare(self, topic: str) -> None:
+        """Start, and have the cluster asked for a topic's partitions, so that the first send() need not wait."""
+        self.start()
+        self._hub.post(self._feeder.need, topic)
 
     # ---- sending ---------------------------------------------------------------------------------------------------
 

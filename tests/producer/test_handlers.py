@@ -226,6 +226,14 @@ def test_an_event_handler_deals_with_batches_itself():
         assert all(each.done for each in many)
 
 
+def test_a_full_batch_waits_for_nobody_behind_the_queue_either():
+    with FakeCluster({"t": 2}) as cluster:
+        options = config_of(cluster, linger_ms=3_600_000, batch_messages=2)
+        with Producer(options, callback_handler=CallbackHandler()) as producer:
+            sent = [producer.send("t", b"v", partition=p) for p in range(2)]  # alone in their buckets
+            assert [each.result(WAIT_S).tp.partition for each in sent] == [0, 1]
+
+
 def test_a_gevent_program_has_its_handlers_in_its_hub():
     handler = Noting()
     with FakeCluster({"t": 1}) as cluster:
