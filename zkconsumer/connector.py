@@ -33,11 +33,12 @@ from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent, log_event
 from zkconsumer.filters import TopicFilter
 from zkconsumer.listeners import ConsumerListener
+from zkconsumer.messagereader import Decoder
 from zkconsumer.metrics import ConsumerMetrics, Look
 from zkconsumer.offsets.choice import check_store
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.optionrules import unfit
-from zkconsumer.stream import Decoder, Stream
+from zkconsumer.stream import Stream
 from zkconsumer.streams import Decoders
 
 log = logging.getLogger(__name__)

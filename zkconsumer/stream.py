@@ -26,8 +26,7 @@ from kafkawire.model import Message, MessageSet, TopicPartition
 from zkconsumer.batch import Batch, BatchReader
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetching.cursor import Share
-from zkconsumer.messagereader import Decoder as Decoder
-from zkconsumer.messagereader import MessageReader
+from zkconsumer.messagereader import Decoder, MessageReader
 
 AT_LEAST_ONCE, ON_ACK, AT_MOST_ONCE = "at-least-once", "on-ack", "at-most-once"
 

@@ -12,7 +12,8 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.budget import Budget, Lane
 from zkconsumer.fetching.cursor import Share
 from zkconsumer.listeners import ListenerFailed
-from zkconsumer.stream import Decoder, Stream
+from zkconsumer.messagereader import Decoder
+from zkconsumer.stream import Stream
 
 Decoders = tuple[Decoder | None, Decoder | None]  # of keys, of values
 
