@@ -32,7 +32,7 @@ test: check        ## check, then everything against real ZooKeeper, brokers and
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "real and not faults"
 
 faults: $(STAMP)   ## the longer fault scenarios
-	$(BIN)/python -m pytest -q -m faults
+	$(BIN)/python -m pytest -q -m faults -o faulthandler_timeout=0
 
 bench: $(STAMP)    ## ratios against the JVM and other clients, in the same run
 	$(BIN)/python benchmarks/mirror.py

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,10 @@ PLAN = {
     "source": {"brokers": 2, "settings": {"auto.create.topics.enable": "true"}},
     "target": {"brokers": 2, "settings": {"auto.create.topics.enable": "true"}},
 }
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell lets what it starts in the background ignore ctrl-C, and our children would inherit that from us.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

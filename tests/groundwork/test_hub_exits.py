@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests import children
+
 
 def run(text: str, *args: str, timeout: float = 30, **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -96,7 +98,8 @@ def test_last_act_that_hangs_ends_with_the_time_for_it() -> None:
 
 def test_forked_child_is_refused_with_a_sentence_and_ends_quietly() -> None:
     text = """
-        import os, sys
+        import os, sys, warnings
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 finds a fork beside threads dangerous
         from groundwork.hub import HubStopped, OwnThread
         from groundwork.handover import Closed
         hub = OwnThread()
@@ -126,7 +129,8 @@ def test_forked_child_is_refused_with_a_sentence_and_ends_quietly() -> None:
 
 def interrupt(text: str) -> tuple[int, str]:
     """Sends SIGINT once the program has printed its first line; its exit code and what it printed after."""
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(text)], stdout=subprocess.PIPE, text=True) as child:
+    argv = [sys.executable, "-c", textwrap.dedent(text)]
+    with children.started(argv, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGINT)

@@ -14,6 +14,7 @@ from prometheus_client import REGISTRY
 from localkafka.client import ClusterClient, started_client
 from localkafka.load import Load, Mixture
 from localkafka.waiting import wait_until
+from tests import children
 from tests.integration.readers import Reader, committed
 
 pytestmark = pytest.mark.real
@@ -64,7 +65,7 @@ def test_ctrl_c_removes_the_throwaway_group_too(source, unique):
     source.create_topic(topic, 1)
     load(source, topic, 1, 10)
     argv = command("consume", "-z", source.zookeeper, "--topic", topic, "--from-beginning")
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    with children.started(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         try:
             assert child.stdout is not None
             assert child.stderr is not None
@@ -145,7 +146,7 @@ def test_lag_is_watched_until_ctrl_c_or_sigterm(source, unique, end: signal.Sign
     source.create_topic(topic, 1)
     source.registry().zk.create(f"/consumers/{group}/offsets/{topic}/0", b"0", makepath=True)
     argv = command("lag", "-z", source.zookeeper, "--group", group, "--watch", "0.2", "-o", "csv")
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    with children.started(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout is not None
             assert child.stderr is not None

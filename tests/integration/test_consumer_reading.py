@@ -16,6 +16,7 @@ from localkafka import tools
 from localkafka.client import ClusterClient, started_client
 from localkafka.load import Load, Mixture
 from localkafka.waiting import wait_until
+from tests import children
 from tests.integration.readers import ChildReader, Reader, committed, config, owners, places, wait_for_messages
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ChrootMissing, ConsumerTimeout, Unreachable
@@ -265,7 +266,7 @@ def console(cluster: ClusterClient, group: str, topic: str, *more: str) -> Itera
     """`zkconsumer consume` with pipes; it does not outlive the block."""
     argv = ["consume", "-z", cluster.zookeeper, "--group", group, "--topic", topic, "--from-beginning", *more]
     command = [sys.executable, "-m", "zkconsumer.commands.main", *argv]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    with children.started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         try:
             yield child
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from sparkpipeline.ledger.model import FileEntry, Plan, Staged, generation
 from sparkpipeline.ledger.opening import open_files
 from sparkpipeline.ledger.protocol import POINTS, Outcome, advance
 from sparkpipeline.ledger.verifying import verify
+from tests import children
 from tests.sparkpipeline.filescontract import Promise, every_promise
 from tests.sparkpipeline.ledgerworld import CopyWork, judge
 
@@ -201,7 +201,7 @@ def test_a_manifest_that_hdfs_tore_is_said_so(spark: Any, hdfs: Hdfs) -> None:
 @pytest.mark.faults
 def test_hdfs_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     program = "from localkafka.hdfs import Hdfs; h = Hdfs().start(); print(h.pid, flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as parent:
+    with children.started([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         os.kill(pid, 0)

@@ -17,6 +17,7 @@ from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.waiting import wait_until
+from tests import children
 from tests.integration.migration import QUICK, killed, load, migrate, put, rows
 from tests.integration.readers import Reader, committed, wait_for_messages
 from zkconsumer.migration.journal import read_journal
@@ -159,7 +160,7 @@ def test_copies_are_kept_until_ctrl_c_and_the_journal_is_free_meanwhile(source: 
     migrate("check", *reach, *at, "--offsets-replicas", "1", "--keepalive")
     argv = [sys.executable, "-m", "zkconsumer.commands.main", "migrate", "copy", *reach, *at, "--execute", *QUICK]
     argv += ["--keepalive", "--keepalive-every", "300ms"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    with children.started(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         try:
             assert child.stderr is not None
             while "are kept until" not in child.stderr.readline():

@@ -16,6 +16,7 @@ import pytest
 
 from localkafka.child import Child
 from localkafka.errors import last_lines
+from tests import children
 
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 STUBBORN = [
@@ -132,7 +133,7 @@ def test_children_die_with_their_parent(tmp_path: Path, number: signal.Signals) 
         print(children[0].pid, flush=True)
         time.sleep(60)
     """)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+    with children.started([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         assert not gone(pid)

@@ -24,6 +24,7 @@ from localkafka.logends import log_end_offsets
 from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
+from tests import children
 
 pytestmark = pytest.mark.real
 
@@ -270,7 +271,7 @@ def test_kill_9_of_the_parent_takes_every_jvm_along() -> None:
         print(cluster.zookeeper_server.pid, *(node.pid for node in cluster.nodes), cluster.folder, flush=True)
         time.sleep(60)
     """)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+    with children.started([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         *pids, folder = parent.stdout.readline().split()
         assert not any(gone(int(pid)) for pid in pids)

@@ -13,6 +13,7 @@ import pytest
 
 from localkafka.shared import Shared
 from localkafka.waiting import wait_until
+from tests import children
 
 PLAN = {"one": {"brokers": 1}}
 
@@ -73,7 +74,7 @@ def test_shared_clusters_outlive_the_user_that_started_them_and_end_with_the_las
 def test_shared_clusters_end_with_the_process_they_watch(tmp_path: Path) -> None:
     folder = tmp_path / "shared"
     with (
-        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as watched,
+        children.started([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as watched,
         another_user(folder, watched.pid) as user,
     ):
         assert user.stdout is not None

@@ -12,6 +12,7 @@ import pytest
 
 from localkafka.seven import entries
 from localkafka.seven.client import Seven
+from tests import children
 
 ARGUMENTS = ["--version", "0.7.2", "--brokers", "2", "--setting", "num.partitions=3", "--json"]
 
@@ -19,7 +20,7 @@ ARGUMENTS = ["--version", "0.7.2", "--brokers", "2", "--setting", "num.partition
 @pytest.mark.real
 def test_a_cluster_of_0_7_serves_until_it_is_told_to_end_and_leaves_nothing() -> None:
     argv = [sys.executable, "-m", "localkafka", *ARGUMENTS]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+    with children.started(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             told = json.loads(process.stdout.readline())

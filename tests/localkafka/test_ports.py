@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
 
 import pytest
 
 from localkafka import ports
 from localkafka.errors import LocalKafkaError
+from tests import children
 
 
 def test_reserved_ports_are_free_and_below_the_ephemeral_range() -> None:
@@ -30,7 +30,7 @@ def test_a_reservation_holds_against_this_process_too() -> None:
 
 def test_a_reservation_holds_against_other_processes_and_ends_with_its_holder() -> None:
     program = "from localkafka import ports; print(ports.reserve().number, flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as other:
+    with children.started([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as other:
         assert other.stdout is not None
         number = int(other.stdout.readline())
         with pytest.raises(LocalKafkaError, match="is taken"):

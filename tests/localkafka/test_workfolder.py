@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from localkafka.workfolder import WorkFolder, sweep
+from tests import children
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def test_a_folder_goes_with_its_owner_and_stays_when_kept_with_something_in_it()
 def test_the_folder_of_a_killed_owner_is_swept_up_and_a_living_ones_is_not(tmp_path: Path) -> None:
     program = f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
     program += "from localkafka.workfolder import WorkFolder; print(WorkFolder().path, flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as owner:
+    with children.started([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as owner:
         assert owner.stdout is not None
         path = Path(owner.stdout.readline().strip())
         sweep()

@@ -19,16 +19,11 @@ from click.testing import CliRunner
 from producer.config import ProducerConfig
 from producer.console import main, run
 from producer.producer import Producer
+from tests import children
 from tests.fakes.broker import Fail, FakeCluster, Wait
 
 MAIN = "from producer.console import main; main()"
 COMMAND = [sys.executable, "-c", MAIN]
-# A shell lets what it starts in the background, these tests perhaps, ignore ctrl-C.
-HEARS_CTRL_C = [
-    sys.executable,
-    "-c",
-    f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {MAIN}",
-]
 
 
 def zkproducer(cluster: FakeCluster, *arguments: str, lines: bytes) -> subprocess.CompletedProcess[bytes]:
@@ -180,7 +175,7 @@ def test_a_full_queue_is_told_with_the_line():
         arguments = [word for entry in bounds for word in ("--property", entry)]
         brokers = ",".join(f"{host}:{port}" for host, port in cluster.bootstrap)
         command = [*COMMAND, "--broker-list", brokers, "--topic", "t", *arguments]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        with children.started(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as child:
             too_long = threading.Timer(30, child.kill)
             too_long.start()
             assert child.stdin is not None
@@ -227,7 +222,7 @@ def test_ctrl_c_sends_what_was_read():
     with FakeCluster({"t": 1}) as cluster:
         address = ":".join(map(str, cluster.bootstrap[0]))
         options: dict[str, Any] = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
-        child = subprocess.Popen([*HEARS_CTRL_C, "--broker-list", address, "--topic", "t"], **options)
+        child = subprocess.Popen([*COMMAND, "--broker-list", address, "--topic", "t"], **options)
         too_long = threading.Timer(30, child.kill)
         too_long.start()
         os.write(child.stdin.fileno(), b"one\ntwo\n")
@@ -277,7 +272,7 @@ def test_sigterm_sends_what_was_read():
         cluster.script("produce", Wait(release))
         host, port = cluster.bootstrap[0]
         command = [*COMMAND, "--broker-list", f"{host}:{port}", "--topic", "t"]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        with children.started(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as child:
             assert child.stdin is not None
             child.stdin.write(b"one\n")
             child.stdin.flush()

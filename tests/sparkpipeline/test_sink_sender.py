@@ -140,8 +140,8 @@ def test_what_the_broker_goes_on_refusing_names_the_rows_it_was_about():
 
 
 def test_a_leader_that_stays_away_fails_with_the_last_that_was_heard():
-    with FakeCluster({"t": 1}) as cluster, sending(cluster, delivery_timeout_ms=300) as sender:
-        cluster.script("produce", *[Fail(6)] * 500)
+    with FakeCluster({"t": 1}) as cluster, sending(cluster, delivery_timeout_ms=1500) as sender:
+        cluster.script("produce", *[Fail(6)] * 5000)
         sender.send(TP, rows(b"a"), [3])
         with pytest.raises(NotDelivered) as failed:
             sender.flush()

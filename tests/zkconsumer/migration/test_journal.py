@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import BrokerPartition, TopicPartition
+from tests import children
 from tests.fakes.migrationworld import GROUPS, Process, World, planned
 from zkconsumer.errors import ConsumerError
 from zkconsumer.migration import journal as journal_file
@@ -69,7 +70,7 @@ journal.begin(["a"], 1)
 print("open", flush=True)
 sys.stdin.read()
 """
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    with children.started([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout.readline() == b"open\n"
         with pytest.raises(MigrationRefused, match="journal in use"):
             open_journal(path, HEADER)
