@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
 from groundwork.beside import Beside
 from groundwork.crew import Crew, deadline, now, sleep
 from groundwork.hub import CallersHub, HubStopped, OwnThread
+from localkafka.waiting import wait_until
 
 
 def test_a_call_waits_and_other_greenlets_go_on():
@@ -26,7 +26,7 @@ def test_a_call_waits_and_other_greenlets_go_on():
                 sleep(0.01)
 
         crew.spawn("tick", tick)
-        beside.call(time.sleep, 0.3)
+        beside.call(wait_until, lambda: len(ticks) > 10, 20, "turns of the other greenlet")
         crew.stop(1)
         found = beside.call(threading.get_ident), beside.call(threading.get_ident)
         beside.close()
@@ -34,7 +34,6 @@ def test_a_call_waits_and_other_greenlets_go_on():
 
     one, other = hub.call(in_hub)
     hub.stop()
-    assert len(ticks) > 10
     assert one == other != threading.get_ident()
 
 
