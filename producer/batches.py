@@ -113,7 +113,7 @@ class Batches:
             if not queue.pieces or not self._is_due(queue, now):
                 continue
             suspect = alone is not None and queue.pieces[0].refusals > 0
-            if suspect and (batches or not alone):
+            if suspect and (batches or _waits(queue, alone)):
                 continue
             batch = Batch(tp, self._take(queue, room if batches else self.limits.request_bytes))
             if not batch.pieces:
@@ -127,14 +127,22 @@ class Batches:
                 break
         return batches
 
-    def is_due(self, now: float, mine: Callable[[TopicPartition], bool]) -> bool:
+    def is_due(self, now: float, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> bool:
         """Whether due() would most likely give something: asked before a connection is made for it."""
-        return any(self._is_due(q, now) for tp, q in self._queues.items() if q.pieces and not q.flying and mine(tp))
+        return any(self._is_due(queue, now) for queue in self._idle(mine, alone))
 
-    def next_due(self, mine: Callable[[TopicPartition], bool]) -> float | None:
+    def next_due(self, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> float | None:
         """When the next idle partition becomes due by time alone; None: not before something happens."""
-        idle = (q for tp, q in self._queues.items() if q.pieces and q.flying is None and mine(tp))
+        idle = self._idle(mine, alone)
         return min((max(q.not_before, q.pieces[0].item.added + self.limits.linger_s) for q in idle), default=None)
+
+    def _idle(self, mine: Callable[[TopicPartition], bool], alone: bool | None) -> Iterator[_Queue]:
+        """Those that something may be sent of now.  A suspect that has to be alone, and is not, waits for what is on
+        its way: were it due, its lane would turn in circles and never give way to the answer.
+        """
+        for tp, queue in self._queues.items():
+            if queue.pieces and queue.flying is None and not _waits(queue, alone) and mine(tp):
+                yield queue
 
     def settled(self, batch: Batch) -> None:
         """Everything in the batch is stored, or given up."""
@@ -282,3 +290,8 @@ class Batches:
             queue.count -= piece.part.count
             taken.append(piece)
         return taken
+
+
+def _waits(queue: _Queue, alone: bool | None) -> bool:
+    """Whether its head may not go now, though it is due: see Batches.due."""
+    return alone is False and queue.pieces[0].refusals > 0

@@ -106,15 +106,19 @@ class Lane:
         sent = self._sent()
         return len(sent) >= self._s.config.max_in_flight or self._told.holds(sent)
 
+    def _alone(self) -> bool | None:
+        """See Batches.due."""
+        return self._told.alone(self._sent())
+
     def _send_one(self) -> bool:
         """One request, if something is due and can go; False: wait."""
         batches = self._s.batches
-        if self._full() or not batches.is_due(now(), self._mine):
+        if self._full() or not batches.is_due(now(), self._mine, self._alone()):
             return False
         link = self._open()
         if link is None or self._closed:  # closed while it was opened: nobody would receive the answer
             return False
-        due = batches.due(now(), self._mine, self._told.alone(self._sent()))
+        due = batches.due(now(), self._mine, self._alone())
         going = self._told.fitting(due, link.broker)
         if len(going) < len(due):
             self.wake.set()
@@ -224,7 +228,7 @@ class Lane:
         """How long there is nothing to do, unless woken; None: until then."""
         if self._full():
             return None
-        due = self._s.batches.next_due(self._mine)
+        due = self._s.batches.next_due(self._mine, self._alone())
         if due is None and self._kept_open and not self.connected:
             due = self._opener.next_connect
         if due is None:

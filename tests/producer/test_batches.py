@@ -219,6 +219,9 @@ def test_what_was_refused_goes_by_itself_where_one_suspect_must_be_told_from_oth
             piece.refusals = 1
         batches.put_back(batch, batch.pieces, 0.0)
     assert batches.due(0.0, everybody, alone=False) == []
+    assert not batches.is_due(0.0, everybody, alone=False)
+    assert batches.next_due(everybody, alone=False) is None
+    assert batches.is_due(0.0, everybody, alone=True)
     (first,) = batches.due(0.0, everybody, alone=True)
     (second,) = batches.due(0.0, everybody, alone=True)
     assert sorted(texts(first) + texts(second)) == ["a", "x"]

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.crew import Crew, connect
+from groundwork.crew import Crew, connect, sleep
 from groundwork.options import OptionError, load
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
@@ -341,6 +341,27 @@ def test_a_damaged_message_is_found_and_its_neighbours_are_stored(broker07: Node
     assert [ticket.told[-1][0] for ticket in tickets] == ["done", "failed", "done"]
     assert isinstance(tickets[1].told[-1][1], CorruptMessage)
     assert set(values(broker07, topic)) == {b"one", b"two", b"three", b"four"}
+
+
+def test_a_suspect_that_waits_for_what_is_on_its_way_lets_its_answer_in(own_broker07: Any, unique: Any):
+    broker, topic = own_broker07(settings={"num.partitions": 2}), unique.topic()
+    tickets = [Ticket() for _ in range(3)]
+    with sender_of(broker, topic, "offsets") as sender:
+        sender.submit(part_of(topic, 0, b"first"), tickets[0])
+        assert sender.flush(WAIT_S)
+        broker.pause()
+        sender.submit(part_of(topic, 0, b"on its way"), tickets[1])
+        sleep(0.1)
+        assert sender.in_flight == 1
+        sender.submit(part_of(topic, 1, b"suspect"), tickets[2])
+        for queue in sender._batches._queues.values():
+            for piece in queue.pieces:
+                piece.refusals = 1  # as after a link that was closed for it
+        sleep(0.2)  # who turns in circles never comes back from here
+        assert sender.in_flight == 1
+        broker.resume()
+        assert sender.flush(WAIT_S)
+    assert [ticket.told[-1][0] for ticket in tickets] == ["done"] * 3
 
 
 def test_what_closes_the_link_each_time_is_given_up_and_everything_else_goes_on(broker07: Node07, unique: Any):
