@@ -3,7 +3,7 @@
     handler = KafkaHandler({"metadata.broker.list": "broker1:9092"}, "logs")
     logging.getLogger().addHandler(handler)
     ...
-    handler.close()                     # logging.shutdown() does it at the end of the program
+    handler.close()                     # the end of the program does it, too
 
 emit() never waits and never raises: a log line must not stop the program, whatever the brokers do.  What cannot be
 queued is counted and told to logging's own handleError; what the brokers refuse is counted.  Records of this package
