@@ -82,13 +82,13 @@ class Front:
         return delivery
 
     def put_item(self, item: Item) -> None:
-        """See handling.Way."""
+        """See handlers.Way."""
         self._out.putting.put(
             item.topic, item.value, item.key, item.partition_key, item.partition, item.promise, patient=True
         )
 
     def drain(self) -> None:
-        """See handling.Way."""
+        """See handlers.Way."""
         try:
             self._out.hub.post(self._out.feeder.drain)
         except HubStopped:

@@ -12,14 +12,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
-from typing import Protocol
 
 from groundwork.crew import Crew
 from groundwork.hub import start_plain_thread
 from producer.config import ProducerConfig
 from producer.delivery import Called, Flag
 from producer.errors import Closed, HandlerFailed, QueueFull, raised_by_users
-from producer.handlers import CallbackHandler, EventHandler, Item, Promise, Sending
+from producer.handlers import CallbackHandler, EventHandler, Item, Promise, Way
 from producer.hooks import Hooks
 
 log = logging.getLogger(__name__)
@@ -34,16 +33,6 @@ class _Mark:
 
     def __init__(self, passed: Flag, last: bool) -> None:
         self.passed, self.last = passed, last
-
-
-class Way(Sending, Protocol):
-    """Where what leaves the queue goes."""
-
-    def put_item(self, item: Item) -> None:
-        """Give one item to the producer, waiting for room as long as that takes.  Raises what send() does."""
-
-    def drain(self) -> None:
-        """A batch was given: it has waited for company in the queue, and does not wait again."""
 
 
 class HandlerQueue:
