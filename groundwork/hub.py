@@ -122,6 +122,8 @@ class _HubBase:
             value, raised = answer.get()
         except BaseException:
             job.answer = None  # ctrl-C: nobody waits any more
+            if not answer.empty() and (lost := answer.get()[1]) is not None:
+                self.on_error(getattr(fn, "__qualname__", repr(fn)), lost)  # it came just before
             raise
         if raised is not None:
             raise raised

@@ -4,6 +4,7 @@ import queue
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,6 +77,36 @@ def test_hub_goes_on_while_the_program_computes(own: OwnThread) -> None:
     while time.monotonic() < until:
         sum(range(100))
     assert len(ticks) >= 3
+
+
+def test_an_error_that_comes_just_before_ctrl_c_is_told_all_the_same(
+    own: OwnThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted:
+        """An answer that is there when whoever waits for it is interrupted."""
+
+        def __init__(self) -> None:
+            self.inner: queue.SimpleQueue[object] = queue.SimpleQueue()
+            self.put, self.empty = self.inner.put, self.inner.empty
+            self.asked = False
+
+        def get(self) -> object:
+            item = self.inner.get(timeout=10)
+            if not self.asked:
+                self.asked = True
+                self.inner.put(item)
+                raise KeyboardInterrupt
+            return item
+
+    told: list[str] = []
+    own.on_error = lambda what, exc: told.append(str(exc))
+    monkeypatch.setattr("groundwork.hub.queue", SimpleNamespace(SimpleQueue=Interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        own.call(int, "x")
+    with pytest.raises(KeyboardInterrupt):
+        own.call(int, "7")
+    monkeypatch.undo()
+    assert told == ["invalid literal for int() with base 10: 'x'"]
 
 
 def test_not_started_hub_refuses() -> None:

@@ -162,14 +162,17 @@ def test_ctrl_c_reaches_a_thread_that_waits_in_call_and_the_function_goes_on() -
         hub.start()
         def slow():
             print("ready", flush=True)
-            sleep(0.2)
+            while not interrupted:
+                sleep(0.01)
             raise ValueError("nobody waits")
-        failed = []
+        failed, interrupted = [], []
         hub.on_error = lambda what, exc: failed.append(str(exc))
         try:
             hub.call(slow)
         except KeyboardInterrupt:
-            hub.call(sleep, 0.5)
+            interrupted.append(True)
+            while not failed:
+                hub.call(sleep, 0.01)
             print("interrupted", failed)
     """
     assert interrupt(text) == (0, "interrupted ['nobody waits']\n")
