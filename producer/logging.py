@@ -22,7 +22,7 @@ from groundwork.options import load
 from kafkawire.errors import LocalError, WireError
 from producer.config import ProducerConfig
 from producer.delivery import Delivery
-from producer.errors import SendFailed
+from producer.errors import QueueFull, SendFailed
 from producer.handlers import CallbackHandler
 from producer.producer import Producer
 
@@ -35,8 +35,8 @@ class KafkaHandler(logging.Handler):
 
     config is a ProducerConfig or a mapping of option names; the queue never waits for room (queue.enqueue.timeout.ms
     is 0).  key(record) chooses the key: by default the name of the logger, so that its lines keep their order.
-    dropped counts records that were not queued, failed those that were not stored.  Up to queue.buffering.max.messages
-    lines wait to be given to the producer, and as many in it.
+    dropped counts records that were not queued, failed those that were not stored.  At most as many lines wait to
+    be stored as queue.buffering.max.messages says.
 
     Raises OptionError, and LocalError where producer.type is sync.
     """
@@ -55,6 +55,8 @@ class KafkaHandler(logging.Handler):
             raise LocalError("KafkaHandler never waits until a line is stored: its producer.type must be async")
         self.topic = topic
         self.dropped = self.failed = 0
+        self._most = config.queue_messages
+        self._begun = False
         self._key = key or (lambda record: record.name)
         # With a handler send() only queues; without one it waits until the topic's partitions are known.
         behind = {} if config.callback_handler else {"callback_handler": CallbackHandler()}
@@ -68,12 +70,13 @@ class KafkaHandler(logging.Handler):
         try:
             if not self._begun:
                 self._begin()
+            if self._producer.pending >= self._most:  # in the queue of the handler and behind it, together
+                text = f"{self.topic}: {self._most} lines wait to be stored; raise queue.buffering.max.messages"
+                raise QueueFull(text)
             self._producer.send(self.topic, self.format(record), key=self._key(record))
         except Exception:  # a formatter may raise anything, too
             self.dropped += 1
             self.handleError(record)
-
-    _begun = False
 
     def _begin(self) -> None:
         self._producer.prepare(self.topic)

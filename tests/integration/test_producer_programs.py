@@ -37,6 +37,17 @@ with Producer({"metadata.broker.list": brokers, "compression.codec": "snappy"}) 
 print(json.dumps({"ascending": all(o == sorted(o) for o in offsets), "acked": counts.acked, "sent": counts.sent}))
 """
 
+LOGGING = """
+import logging, sys
+from producer.logging import KafkaHandler
+
+brokers, topic = sys.argv[1:]
+logging.basicConfig(level=logging.INFO)
+logging.getLogger().addHandler(KafkaHandler({"metadata.broker.list": brokers}, topic))
+for n in range(1000):
+    logging.info("line %d", n)
+"""
+
 GEVENT = """
 from gevent import monkey
 monkey.patch_all()
@@ -110,3 +121,15 @@ def test_a_gevent_program_sends_and_its_other_greenlets_go_on(target: ClusterCli
     assert found.pop("ticks") > 5
     assert found == {"ascending": True, "acked": 8000, "sent": 8000, "heard": 8000, "threads": 1}
     assert in_order(target, topic, 1000)
+
+
+def test_a_program_that_logs_into_a_topic_and_ends_has_all_of_its_lines_there_in_order(
+    target: ClusterClient, unique: Any
+):
+    topic = unique.topic("logs")
+    target.create_topic(topic, partitions=3)
+    command = [sys.executable, "-c", LOGGING, target.brokers, topic]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr.count("INFO:root:line"), "lost" in done.stderr) == (0, 1000, False)
+    (lines,) = (messages for messages in everything(target, topic).values() if messages)  # one logger, one key
+    assert [value for _, _, value in lines] == [b"line %d" % n for n in range(1000)]

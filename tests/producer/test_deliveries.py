@@ -256,6 +256,15 @@ def test_what_cannot_be_sent_is_one_sentence_and_nothing_is_queued(options, mess
         assert producer.counts.sent == 0
 
 
+def test_a_topic_that_was_prepared_is_looked_up_before_anything_is_sent():
+    with FakeCluster({"t": 1}) as cluster, Producer(config_of(cluster)) as producer:
+        producer.prepare("t")
+        cluster.wait(lambda: cluster.seen("metadata"))
+        assert cluster.seen("metadata")[0].body["topics"] == ["t"]
+        assert producer.send("t", b"v").result(WAIT_S).offset == 0
+        assert cluster.values("t", 0) == [b"v"]
+
+
 def test_enqueue_timeouts_refuse_at_once_or_after_a_while():
     release = threading.Event()
     with FakeCluster({"t": 1}) as cluster:

@@ -50,16 +50,13 @@ def test_a_full_queue_drops_lines_and_counts_them_and_never_waits(logger: loggin
         config = ProducerConfig(brokers=tuple(cluster.bootstrap), queue_messages=2, batch_messages=1)
         handler = KafkaHandler(config, "logs")
         logger.addHandler(handler)
-        taken = []
-        for n in range(50):
-            before = handler.dropped
+        for n in range(5):
             logger.info("line %d", n)
-            taken += [b"line %d" % n] * (handler.dropped == before)
-        assert 2 <= len(taken) <= 6  # two wait, two are in the producer, and one may be on its way between them
+        assert handler.dropped == 3
         release.set()
         handler.close()
-        assert cluster.values("logs", 0) == taken
-    assert (handler.dropped, handler.failed) == (50 - len(taken), 0)
+        assert cluster.values("logs", 0) == [b"line 0", b"line 1"]
+    assert handler.failed == 0
     assert "QueueFull" in capsys.readouterr().err  # logging's own way to tell
 
 
