@@ -5,7 +5,7 @@ What brokers that never answer (0.7) are told by is in silence.py, with the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,11 +67,11 @@ class Answering:
         """Whether next_sign() would be one."""
         return False
 
-    def holds(self, sent: Sequence[Flight]) -> bool:
+    def holds(self, flights: Iterable[Flight]) -> bool:
         """Whether nothing else may go while these are on their way."""
         return False
 
-    def alone(self, sent: Sequence[Flight]) -> bool | None:
+    def alone(self, flights: Iterable[Flight]) -> bool | None:
         """See Batches.due."""
         return None
 

@@ -99,16 +99,13 @@ class Lane:
         partition = self._s.leaders.view.topics.get(tp.topic, {}).get(tp.partition)
         return partition is not None and partition.leader == self.broker_id
 
-    def _sent(self) -> list[Flight]:
-        return [flight for flight in self._flights if flight.batches]
-
     def _full(self) -> bool:
-        sent = self._sent()
-        return len(sent) >= self._s.config.max_in_flight or self._told.holds(sent)
+        sent = sum(1 for flight in self._flights if flight.batches)
+        return sent >= self._s.config.max_in_flight or self._told.holds(self._flights)
 
     def _alone(self) -> bool | None:
         """See Batches.due."""
-        return self._told.alone(self._sent())
+        return self._told.alone(self._flights)
 
     def _send_one(self) -> bool:
         """One request, if something is due and can go; False: wait."""

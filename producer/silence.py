@@ -11,7 +11,7 @@ suspicion, goes again with nothing else on its way, and is given up when that ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from groundwork.crew import now
@@ -43,11 +43,11 @@ class Silent(Answering):
     def sign_wanted(self) -> bool:
         return self._life.wanted
 
-    def holds(self, sent: Sequence[Flight]) -> bool:
-        return any(batch.refused for flight in sent for batch in flight.batches)  # it is to be alone on its way
+    def holds(self, flights: Iterable[Flight]) -> bool:
+        return any(batch.refused for flight in flights for batch in flight.batches)  # it is to be alone on its way
 
-    def alone(self, sent: Sequence[Flight]) -> bool | None:
-        return not sent
+    def alone(self, flights: Iterable[Flight]) -> bool | None:
+        return not any(flight.batches for flight in flights)
 
     def fitting(self, due: list[Batch], broker: Broker) -> list[Batch]:
         """What is too large is split before."""
