@@ -75,6 +75,11 @@ class Dialect:
         raise LocalError(f"Kafka {self.release} has no {name}{where}")
 
     @property
+    def number(self) -> tuple[int, ...]:
+        """The release, to be compared with that of another."""
+        return release_number(self.release)
+
+    @property
     def keeps_offsets(self) -> bool:
         """Whether brokers keep groups' offsets in Kafka; else they are in ZooKeeper."""
         return apis.OFFSET_COMMIT.key in self.versions
@@ -122,14 +127,14 @@ def _nearest(parts: list[str]) -> str:
     inside = [name for name in DIALECTS if name.startswith(text + ".")]
     if inside:
         return inside[-1]
-    wanted = _ordinal(text)
-    before = [name for name in DIALECTS if _ordinal(name) <= wanted]
+    wanted = release_number(text)
+    before = [name for name in DIALECTS if release_number(name) <= wanted]
     return before[-1] if before else next(iter(DIALECTS))
 
 
 @cache
-def _ordinal(text: str) -> tuple[int, ...]:
-    """Leading numbers of each component: "0.8.2-beta" is (0, 8, 2)."""
+def release_number(text: str) -> tuple[int, ...]:
+    """A release to be compared by: the leading numbers of each component, "0.8.2-beta" is (0, 8, 2)."""
     numbers = []
     for part in text.split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]

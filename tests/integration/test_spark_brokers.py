@@ -68,7 +68,7 @@ def test_a_leader_that_dies_is_asked_for_at_its_successor(own_cluster: Callable[
         assert brokers.leader(tp).id != leader.id
 
 
-@pytest.mark.parametrize(("version", "spoken"), [("0.9.0.1", "0.9"), ("0.10.2.2", "0.10.1")])
+@pytest.mark.parametrize(("version", "spoken"), [("0.9.0.1", "0.9"), ("0.10.2.2", "0.10.2")])
 def test_a_release_is_found_out_and_times_are_as_exact_as_it_can_tell(
     own_cluster: Callable[..., Cluster], unique: Any, version: str, spoken: str
 ) -> None:
@@ -83,7 +83,7 @@ def test_a_release_is_found_out_and_times_are_as_exact_as_it_can_tell(
     access = access_of(cluster)
     assert access.release == spoken
     for release in [spoken, *(["0.10.0"] if dialect(version).magic else [])]:  # it has times and does not look them up
-        by_message = release == "0.10.1"
+        by_message = release == "0.10.2"
         with Brokers(replace(access, release=release)) as brokers:
             at = brokers.at_time({tp: times[17]})[tp]
             assert at == (17 if by_message else 0)

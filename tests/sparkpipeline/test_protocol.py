@@ -2,80 +2,15 @@
 
 from __future__ import annotations
 
-import socket
-import struct
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-
 import pytest
 
 from sparkpipeline import protocol
 from sparkpipeline.errors import OptionRefused, Unreachable
-
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, LIST_GROUPS, API_VERSIONS = 0, 1, 2, 3, 16, 18
-Answer = Callable[[int, int], bytes | None]  # (api, how often it was asked) -> body, None: silence; b"" closes
-NO_TOPICS = struct.pack(">ii", 0, 0)
-NO_TOPICS_V1 = struct.pack(">iii", 0, 1, 0)  # with a controller
-NO_GROUPS = struct.pack(">hi", 0, 0)
-
-
-@contextmanager
-def broker(answer: Answer) -> Iterator[list[tuple[str, int]]]:
-    """Its address.  Each connection has a thread, and ends with the block."""
-    asked: dict[int, int] = {}
-    opened: list[tuple[socket.socket, threading.Thread]] = []
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            while True:
-                try:
-                    link, _ = server.accept()
-                except OSError:
-                    return
-                talking = threading.Thread(target=talk, args=(link,), daemon=True)
-                opened.append((link, talking))
-                talking.start()
-
-        def talk(link: socket.socket) -> None:
-            with link, suppress(ConnectionError):
-                answered(link)
-
-        def answered(link: socket.socket) -> None:
-            while len(head := link.recv(4)) == 4:
-                request = link.recv(struct.unpack(">i", head)[0], socket.MSG_WAITALL)
-                api, _, correlation = struct.unpack_from(">hhi", request)
-                asked[api] = asked.get(api, 0) + 1
-                body = answer(api, asked[api])
-                if body == b"":
-                    return
-                if body is not None:
-                    link.sendall(struct.pack(">ii", 4 + len(body), correlation) + body)
-
-        accepting = threading.Thread(target=serve, daemon=True)
-        accepting.start()
-        try:
-            yield [server.getsockname()]
-        finally:
-            server.shutdown(socket.SHUT_RDWR)
-            accepting.join(5)
-            for link, talking in opened:
-                with suppress(OSError):  # closed already
-                    link.shutdown(socket.SHUT_RDWR)
-                talking.join(5)
-
-
-def old(api: int, groups: bytes | None) -> bytes | None:
-    return NO_TOPICS if api == METADATA else groups if api == LIST_GROUPS else None  # silent about its versions
-
-
-def newer(*versions: tuple[int, int, int]) -> Answer:
-    said = struct.pack(">hi", 0, len(versions)) + b"".join(struct.pack(">hhh", *row) for row in versions)
-    return lambda api, _: NO_TOPICS_V1 if api == METADATA else said if api == API_VERSIONS else b""
+from tests.fakes.answering import FETCH, LIST_OFFSETS, NO_GROUPS, PRODUCE, Answer, answering, newer, old
 
 
 def found(answer: Answer) -> str:
-    with broker(answer) as bootstrap:
+    with answering(answer) as bootstrap:
         return protocol.resolve_release("auto", bootstrap, timeout_ms=5000)
 
 
@@ -104,24 +39,24 @@ def test_one_that_takes_none_of_our_requests_is_refused_with_what_helps() -> Non
 
 def test_one_that_answers_nothing_is_not_taken_for_old() -> None:
     with (
-        broker(lambda api, _: None) as bootstrap,
+        answering(lambda api, _: None) as bootstrap,
         pytest.raises(Unreachable, match=f"{bootstrap[0][1]}: no byte within 0.2 s"),
     ):
         protocol.resolve_release("auto", bootstrap, timeout_ms=200)
 
 
 def test_one_that_closes_every_connection_is_not_taken_for_old() -> None:
-    with broker(lambda api, _: b"") as bootstrap, pytest.raises(Unreachable, match=str(bootstrap[0][1])):
+    with answering(lambda api, _: b"") as bootstrap, pytest.raises(Unreachable, match=str(bootstrap[0][1])):
         protocol.resolve_release("auto", bootstrap)
 
 
 def test_what_is_no_kafka_is_not_taken_for_old() -> None:
-    with broker(lambda api, times: b"HTTP" if times == 1 else b"") as bootstrap, pytest.raises(Unreachable):
+    with answering(lambda api, times: b"HTTP" if times == 1 else b"") as bootstrap, pytest.raises(Unreachable):
         protocol.resolve_release("auto", bootstrap)
 
 
 def test_the_first_broker_that_answers_decides() -> None:
-    with broker(lambda api, _: b"") as closed, broker(newer((FETCH, 0, 2))) as open_:
+    with answering(lambda api, _: b"") as closed, answering(newer((FETCH, 0, 2))) as open_:
         assert protocol.resolve_release("auto", [*closed, *open_]) == "0.10.0"
 
 

@@ -1,0 +1,139 @@
+"""Which release a broker is, as its answers show: asked on connections of their own, which are closed again.
+
+From 0.10 on a broker answers ApiVersions with the versions of each api that it takes.  An older one does not: 0.8
+closes the connection, 0.9 never answers.  So Metadata v1 is asked first: 0.10 and later answer in its layout, an older
+one in the layout of v0, and of those only 0.9 lists groups.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafkawire.dialects import dialect, release_number
+from kafkawire.errors import LinkLost, RemoteError
+from kafkawire.model import Broker
+from kafkawire.net.link import Connect, Link
+from kafkawire.requests import Request
+from kafkawire.v08 import apis
+
+ASKING = dialect("0.10.0")  # the first release that answers ApiVersions
+BEFORE = dialect("0.8.2")
+# A broker that takes this version of an api is at least that release (schemas of Kafka's sources, 0.10.0 to 3.9).
+KNOWN_BY = (
+    (apis.FETCH, 17, "3.9"),
+    (apis.PRODUCE, 11, "3.8"),
+    (apis.PRODUCE, 10, "3.7"),
+    (apis.OFFSET_COMMIT, 9, "3.6"),
+    (apis.FETCH, 15, "3.5"),
+    (apis.FETCH, 13, "3.1"),
+    (apis.OFFSET_FETCH, 8, "3.0"),
+    (apis.PRODUCE, 9, "2.8"),
+    (apis.FETCH, 12, "2.7"),
+    (apis.OFFSET_FETCH, 7, "2.5"),
+    (apis.PRODUCE, 8, "2.4"),
+    (apis.FETCH, 11, "2.3"),
+    (apis.LIST_OFFSETS, 5, "2.2"),
+    (apis.FETCH, 10, "2.1"),
+    (apis.FETCH, 8, "2.0"),
+    (apis.FETCH, 7, "1.1"),
+    (apis.FETCH, 6, "1.0"),
+    (apis.FETCH, 4, "0.11"),
+    (apis.OFFSET_FETCH, 2, "0.10.2"),
+    (apis.LIST_OFFSETS, 1, "0.10.1"),
+)
+FIRST_WITHOUT_OLD_APIS = "4.0"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRelease:
+    """What a broker shows itself to be.
+
+    release   the newest one whose requests it takes: it is at least that ("0.8.2": 0.8.0 to 0.8.2)
+    ranges    api key -> (lowest, highest) version it says it takes; empty before 0.10, where nobody can ask
+    """
+
+    broker: Broker
+    release: str
+    ranges: Mapping[int, tuple[int, int]]
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        """The release, to be compared with kafkawire.dialects.release_number of another one."""
+        return release_number(self.release)
+
+    @property
+    def takes_old_apis(self) -> bool:
+        """Whether it takes requests of 0.10 and before: Kafka 4.0 and later do not (KIP-896).
+
+        Judged by Fetch: 4.x says that it takes Produce from v0 on, and closes on v0 to v2.
+        """
+        return self.number < release_number(FIRST_WITHOUT_OLD_APIS)
+
+    def takes(self, api: apis.Api, version: int) -> bool:
+        """Whether it says that it takes this version; False before 0.10, where it says nothing."""
+        lowest, highest = self.ranges.get(api.key, (0, -1))
+        return lowest <= version <= highest
+
+
+def ask_release(
+    broker: Broker, connect: Connect = socket.create_connection, timeout_ms: int = 30000, client_id: str = "kafkawire"
+) -> BrokerRelease:
+    """What one broker of Kafka 0.8 or later shows itself to be.  Creates nothing.
+
+    Raises LinkLost: it does not answer, or its listener wants TLS or SASL (ask_ranges tells SASL apart), or it is no
+    Kafka.
+    """
+
+    def ask(request: Request) -> Any:
+        return _ask(broker, connect, timeout_ms, client_id, request)
+
+    try:
+        ask(ASKING.requests.metadata(ASKING, []))
+    except LinkLost as lost:
+        if not isinstance(lost.__cause__, RemoteError):
+            raise
+    else:
+        ranges = ask_ranges(broker, connect, timeout_ms, client_id)
+        return BrokerRelease(broker, release_of(ranges), ranges)
+    ask(BEFORE.requests.metadata(BEFORE, None))  # what does not answer this either is no Kafka
+    try:
+        ask(ASKING.requests.list_groups(ASKING))
+    except LinkLost as lost:
+        if isinstance(lost.__cause__, ConnectionError):
+            return BrokerRelease(broker, BEFORE.release, {})
+        raise
+    return BrokerRelease(broker, "0.9", {})
+
+
+def ask_ranges(
+    broker: Broker, connect: Connect = socket.create_connection, timeout_ms: int = 30000, client_id: str = "kafkawire"
+) -> dict[int, tuple[int, int]]:
+    """The versions of each api that a broker of 0.10 or later says it takes: api key -> (lowest, highest).
+
+    A listener with SASL answers this before anybody has logged in, and closes on everything else.
+    Raises LinkLost; 0.8 closes the connection, 0.9 is silent until the time is over.
+    """
+    reply = _ask(broker, connect, timeout_ms, client_id, ASKING.requests.api_versions(ASKING))
+    return {key: (lowest, highest) for key, lowest, highest in reply["api_versions"]}
+
+
+def release_of(ranges: Mapping[int, tuple[int, int]]) -> str:
+    """The newest release that takes all that these ranges show; at least "0.10.0", and "4.0" for all from 4.0 on."""
+    lowest, _ = ranges.get(apis.FETCH.key, (0, 0))
+    if lowest > ASKING.speaks(apis.FETCH.key):
+        return FIRST_WITHOUT_OLD_APIS
+    for api, version, release in KNOWN_BY:
+        if ranges.get(api.key, (0, -1))[1] >= version:
+            return release
+    return ASKING.release
+
+
+def _ask(broker: Broker, connect: Connect, timeout_ms: int, client_id: str, request: Request) -> Any:
+    link = Link(broker, client_id, connect, timeout_ms)  # each request has its own: an old broker may close it
+    try:
+        return link.call(request)
+    finally:
+        link.close()
