@@ -50,7 +50,7 @@ class Loops(NamedTuple):
     """What is compiled."""
 
     entries: Callable[[Any, Any, Any, bool, Any], tuple[int, int, int, int]]
-    hop: Callable[[Any, int, int, int], tuple[int, int, int]]
+    hop: Callable[[Any, int, int, int, int, bool], tuple[int, int, int]]
     gather: Callable[[Any, Any, Any, int, int, Any, int, Any, int, Any], tuple[int, int]]
     total: Callable[[Any, int, int], int]
     alike: Callable[[Any, Any], tuple[int, int]]
@@ -66,9 +66,12 @@ class Kernels:
     def __init__(self, loops: Loops) -> None:
         self._loops = loops
 
-    def hop(self, buffer: Bytes, at: int, kind: int, least: int) -> tuple[int, int, int]:
-        """Past complete entries of one kind (magic and attributes) of a size from least on: see v08.kernels."""
-        return self._loops.hop(_octets(buffer), at, kind, least)
+    def hop(self, buffer: Bytes, at: int, kind: int, least: int, last: int | None = None) -> tuple[int, int, int]:
+        """Past complete entries of one kind (magic and attributes) of a size from least on: see v08.kernels.
+
+        last: only as far as their offsets ascend from it on; None: whatever they are.
+        """
+        return self._loops.hop(_octets(buffer), at, kind, least, last or 0, last is not None)
 
     def room(self, size: int) -> memoryview:
         """So many bytes of no particular content: a bytearray would be filled with zeros first."""
@@ -209,7 +212,7 @@ def _build(cache: bool) -> Kernels:
     of_rows = (octets, column, column, i64, i64)
     kinds = Loops(
         entries=four(octets, numbers, numbers, types.boolean, table),
-        hop=three(octets, i64, i64, i64),
+        hop=three(octets, i64, i64, i64, i64, types.boolean),
         gather=two(*of_rows, bits, i64, types.int32[::1], i64, bits),
         total=i64(column, i64, i64),
         alike=two(column, column),

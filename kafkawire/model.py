@@ -148,6 +148,9 @@ class Scan:
     runs: tuple[Run, ...]  # those to deliver, in order
     needed: int  # bytes a fetch must have for the first wanted entry, where not even that is complete (else 0)
     damage: CorruptMessage | None  # what stands at end, where that is no cut entry but nonsense
+    # The broker converts down and left out what stands at start, which the format asked for has no room for (the end of
+    # a transaction): nothing is to be delivered, and resume_at is one past start.  So it has read a whole batch there.
+    left_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ _REPLY = struct.Struct(">ii")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _FETCHED = struct.Struct(">ihqi")  # partition, error, high watermark, bytes of the set
+NO_SET = -1  # bytes of a set that is null
 _LEAST_TOPIC = 6  # an empty name and an empty array
 
 
@@ -52,7 +53,8 @@ class FetchReplyParser(StreamedBody):
 
     [throttle_ms:int32 from v1]  [topic:string [partition:int32 error:int16 high_watermark:int64 set_size:int32 set]]
 
-    A set's buffer is taken when its size is known to fit into what is left of the frame.
+    A set's buffer is taken when its size is known to fit into what is left of the frame.  A set of -1 bytes (null) is
+    an empty one: Kafka 3.x sends it beside an error.
     """
 
     def __init__(self, version: int, size: int, limit: int = MAX_REPLY_BYTES, buffers: Buffers | None = None) -> None:
@@ -76,6 +78,8 @@ class FetchReplyParser(StreamedBody):
             for _ in range(self._count((yield _INT32.size), _FETCHED.size, "partitions")):
                 partition, error, high_watermark, size = _FETCHED.unpack((yield _FETCHED.size))
                 tp = TopicPartition(topic, partition)
+                if size == NO_SET:
+                    size = 0
                 if not 0 <= size <= self.rest:
                     raise Truncated(f"Fetch reply: {tp} has a set of {size} bytes, {self.rest} left in the frame")
                 buffer = self._buffers.take(size)

@@ -70,15 +70,23 @@ def index(data: Any, segments: Any, out: Any, check: bool, table: Any) -> tuple[
     return n, DONE, 0, 0
 
 
-def hop(data: Any, at: Any, kind: int, least: int) -> tuple[int, int, int]:
-    """(where complete entries of one kind end, how many, offset of the last): the inner loop of scanning.scan."""
+def hop(data: Any, at: Any, kind: int, least: int, last: int, ascending: bool) -> tuple[int, int, int]:
+    """(where complete entries of one kind end, how many, offset of the last): the inner loop of scanning.scan.
+
+    ascending: they end, too, where an offset is not larger than that of the entry before, the first not than last.
+    """
     total = data.shape[0]
-    entries = last = 0
+    entries = 0
     before = np.int64(0)
+    reached = np.int64(last)
+    found = np.int64(0)
     while at + 26 <= total:
         size = np.int64(_i32(data, at + 8))
         end = at + 12 + size
         if _kind(data, at + 16) != kind or size < least or end > total:
+            break
+        offset = np.int64(_i64(data, at))
+        if ascending and offset <= reached:
             break
         entries += 1
         if size == before:
@@ -87,15 +95,18 @@ def hop(data: Any, at: Any, kind: int, least: int) -> tuple[int, int, int]:
             step = end - at
             while end + 8 * step <= total:
                 same = True
+                higher = offset
                 for n in range(8):
+                    next_one = np.int64(_i64(data, end + n * step))
                     same &= (_i32(data, end + n * step + 8) == size) & (_kind(data, end + n * step + 16) == kind)
+                    same &= (next_one > higher) | (not ascending)
+                    higher = next_one
                 if not same:
                     break
                 entries += 8
                 end += 8 * step
-            last = _i64(data, end - step)
-        else:
-            last = _i64(data, at)
+                offset = higher
+        found = reached = offset
         before = size
         at = end
-    return at, entries, last
+    return at, entries, found

@@ -9,12 +9,13 @@ A set has no count and may be cut anywhere: its last entry is then left for the 
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 from kafkawire.columns import ready
 from kafkawire.errors import CorruptMessage, UnknownMagic
 from kafkawire.model import Run
 from kafkawire.model import Scan as Scan
-from kafkawire.neighbours import FEW, alike
+from kafkawire.neighbours import FEW, alike, column
 from kafkawire.primitives import Bytes
 
 LOG_OVERHEAD = 12  # offset and size: what stands in front of the bytes that size counts
@@ -30,28 +31,34 @@ _PIECE = 128 << 10  # bytes looked at at once: they stay in the processor's cach
 _SPARSE = 512  # bytes of an entry: from here on only the little that is looked at gets into the cache
 AGAIN = 8 * _WORTH  # bytes until the next try where neighbours were not alike
 _SMALLEST = ENTRY_OVERHEAD[0]
+_LOW_BYTES = bytes(range(256)) * 272  # the two lowest bytes of 0, 1, 2 .. as columns: more than a piece holds entries
+_HIGH_BYTES = b"".join(bytes((n & 0xFF,)) * 256 for n in range(272))
 LEAST = (ENTRY_OVERHEAD[0] - LOG_OVERHEAD, ENTRY_OVERHEAD[1] - LOG_OVERHEAD)  # the smallest size field, by format
 
 
 def scan(buffer: Bytes, start: int) -> Scan:
     """Find the complete entries of a set fetched at offset start, without opening or checking any of them.
 
-    Entries that end before start are hopped over and are in no run.  A cut last entry is no damage; nor is the padding
-    behind sets that newer brokers converted down, which reads as offset -1 with a size larger than what is left.
+    Entries that end before start are hopped over and are in no run, and so are those that a broker sends twice: brokers
+    that convert down begin a set with the first batch behind a control batch, and then begin it again.  Such an entry
+    has an offset below what was reached, and the bytes of the one that stood there the first time; any other that goes
+    back has a damaged offset, which no checksum covers, and is delivered.  A cut last entry is no damage; nor is the
+    padding behind sets that such brokers convert, which reads as offset -1 with a size larger than what is left.
     """
     unpack, total = HEAD.unpack_from, len(buffer)
-    begin = at = _first_wanted(buffer, start)
+    first = begin = at = _first_wanted(buffer, start)
     runs: list[Run] = []
     last = start - 1
     plain = -1  # magic and attributes of the run we are in; -1: in none
     least = entries = 0
+    twin = -1  # behind the entry that was repeated last; -1: none was
     damage = None
     quick = ready()
     hop, again = (quick.hop if quick is not None else hop_alike), 0
     while at + _SMALLEST <= total:
         offset, size, kind = unpack(buffer, at)
         end = at + LOG_OVERHEAD + size
-        if kind == plain and least <= size and end <= total:  # the way of nearly all entries
+        if kind == plain and least <= size and end <= total and offset > last:  # the way of nearly all entries
             entries += 1
             last = offset
             at = end
@@ -59,6 +66,14 @@ def scan(buffer: Bytes, start: int) -> Scan:
         damage = _damage(at, offset, size, kind >> 8, cut=end > total)
         if damage is not None or end > total:
             break
+        if offset <= last and start != LOWEST:
+            again_at = next((n for n in (twin, first, 0) if buffer[n : n + end - at] == buffer[at:end]), -1)
+            if again_at >= 0:
+                if entries:
+                    runs.append(Run(begin, at, 0, plain >> 8, entries, last + 1))
+                twin, begin, plain, entries = again_at + end - at, end, -1, 0
+                at = end
+                continue
         if entries and (kind & CODEC or kind >> 8 != plain >> 8):
             runs.append(Run(begin, at, 0, plain >> 8, entries, last + 1))
             begin, entries = at, 0
@@ -70,7 +85,7 @@ def scan(buffer: Bytes, start: int) -> Scan:
         last = offset
         at = end
         if plain >= 0 and at >= again and total - at > _WORTH:
-            at, more, reached = hop(buffer, at, plain, least)
+            at, more, reached = hop(buffer, at, plain, least, None if start == LOWEST else last)
             if more:
                 entries, last = entries + more, reached
             else:
@@ -79,13 +94,16 @@ def scan(buffer: Bytes, start: int) -> Scan:
         damage = _short_tail(buffer, at)
     if entries:
         runs.append(Run(begin, at, 0, plain >> 8, entries, last + 1))
-    needed = 0 if runs or damage else _needed(buffer, at)
-    return Scan(at, max(start, last + 1), tuple(runs), needed, damage)
+    if runs or damage:
+        return Scan(at, max(start, last + 1), tuple(runs), 0, damage)
+    if _is_padding(buffer, at):
+        return Scan(at, start + 1, (), 0, None, left_out=True)
+    return Scan(at, max(start, last + 1), (), _needed(buffer, at), None)
 
 
-def hop_alike(buffer: Bytes, at: int, kind: int, least: int) -> tuple[int, int, int]:
+def hop_alike(buffer: Bytes, at: int, kind: int, least: int, last: int | None = None) -> tuple[int, int, int]:
     """Past entries of one kind that are all of one size; none of fewer than eight.  Else as Kernels.hop."""
-    entries = last = 0
+    entries = reached = 0
     while at + _SMALLEST <= len(buffer):
         _, size, first = HEAD.unpack_from(buffer, at)
         step = LOG_OVERHEAD + size
@@ -97,11 +115,31 @@ def hop_alike(buffer: Bytes, at: int, kind: int, least: int) -> tuple[int, int, 
             piece, begin = bytes(buffer[at : at + room]), 0
         count = room // step if first == kind and size >= least else 0
         count = alike(piece, begin, step, count, (8, 9, 10, 11, 16, 17)) if count >= FEW else 0
+        if last is not None and count >= FEW:
+            count = _ascending(piece, begin, step, count, last)
         if count < FEW:
             break
         at, entries = at + count * step, entries + count
-        last = _START.unpack_from(buffer, at - step)[0]
-    return at, entries, last
+        reached = _START.unpack_from(buffer, at - step)[0]
+        last = None if last is None else reached
+    return at, entries, reached
+
+
+def _ascending(data: Bytes, at: int, step: int, count: int, last: int) -> int:
+    """How many of `count` entries of `step` bytes have offsets that ascend from `last` on."""
+    first = _START.unpack_from(data, at)[0]
+    if first <= last:
+        return 0
+    end, low = at + count * step, first & 0xFFFF
+    consecutive = (
+        _START.unpack_from(data, end - step)[0] == first + count - 1
+        and bytes(data[at + 7 : end : step]) == _LOW_BYTES[low : low + count]
+        and bytes(data[at + 6 : end : step]) == _HIGH_BYTES[low : low + count]
+    )  # one after the other, which two columns of bytes tell: a batch that is repeated has fewer than 65536 messages
+    if consecutive:
+        return count
+    found = column(f"q{step - 8}x", memoryview(data)[at:end])
+    return next((n for n, (one, other) in enumerate(pairwise(found), 1) if other <= one), count)
 
 
 def _first_wanted(buffer: Bytes, start: int) -> int:
@@ -135,6 +173,15 @@ def _short_tail(buffer: Bytes, at: int) -> CorruptMessage | None:
         return None
     offset, size = _START.unpack_from(buffer, at)
     return _damage(at, offset, size, 0, cut=True)
+
+
+def _is_padding(buffer: Bytes, at: int) -> bool:
+    """Whether a broker that converts down filled up what it had said it would send: an offset of -1, and a size larger
+    than what is left.  A last few bytes of it hold less than the size."""
+    left = len(buffer) - at
+    if not left or bytes(buffer[at : at + 8]) != b"\xff" * min(8, left):
+        return False
+    return left < LOG_OVERHEAD or _START.unpack_from(buffer, at)[1] > left - LOG_OVERHEAD
 
 
 def _needed(buffer: Bytes, at: int) -> int:
