@@ -13,8 +13,9 @@
     BrokerError   the broker refused; see .code, .retriable, .refresh
     LinkLost      nobody knows whether it happened, so a retry may duplicate
 
-Error codes are one row each in ERRORS: the protocol's number and name, whether the same request may succeed later, and
-whether leaders have to be looked up again first (retriable and refresh as the Java client of 3.9 has them).
+Error codes are one row each in ERRORS: the protocol's number and name, whether the same request may succeed later,
+whether leaders have to be looked up again first (retriable and refresh as the Java client of 3.9 has them), and whether
+a fetch that is refused by it will be refused until somebody changes the cluster or what is asked for (lasting).
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class BrokerErrorInfo:
     name: str
     retriable: bool = False
     refresh: bool = False
+    lasting: bool = False
 
 
 def _rows(*rows: BrokerErrorInfo) -> dict[int, BrokerErrorInfo]:
@@ -113,7 +115,7 @@ ERRORS = _rows(
     E(14, "CoordinatorLoadInProgress", retriable=True),
     E(15, "CoordinatorNotAvailable", retriable=True),
     E(16, "NotCoordinator", retriable=True),
-    E(17, "InvalidTopic"),
+    E(17, "InvalidTopic", lasting=True),
     E(18, "RecordListTooLarge"),
     E(19, "NotEnoughReplicas", retriable=True),
     E(20, "NotEnoughReplicasAfterAppend", retriable=True),
@@ -125,26 +127,26 @@ ERRORS = _rows(
     E(26, "InvalidSessionTimeout"),
     E(27, "RebalanceInProgress"),
     E(28, "InvalidCommitOffsetSize"),
-    E(29, "TopicAuthorizationFailed"),
-    E(30, "GroupAuthorizationFailed"),
-    E(31, "ClusterAuthorizationFailed"),
+    E(29, "TopicAuthorizationFailed", lasting=True),
+    E(30, "GroupAuthorizationFailed", lasting=True),
+    E(31, "ClusterAuthorizationFailed", lasting=True),
     E(32, "InvalidTimestamp"),
-    E(33, "UnsupportedSaslMechanism"),
-    E(34, "IllegalSaslState"),
-    E(35, "UnsupportedVersion"),
+    E(33, "UnsupportedSaslMechanism", lasting=True),
+    E(34, "IllegalSaslState", lasting=True),
+    E(35, "UnsupportedVersion", lasting=True),
     E(36, "TopicAlreadyExists"),
     E(37, "InvalidPartitions"),
     E(38, "InvalidReplicationFactor"),
     E(39, "InvalidReplicaAssignment"),
     E(40, "InvalidConfig"),
     E(41, "NotController", retriable=True),
-    E(42, "InvalidRequest"),
-    E(43, "UnsupportedForMessageFormat"),
-    E(44, "PolicyViolation"),
+    E(42, "InvalidRequest", lasting=True),
+    E(43, "UnsupportedForMessageFormat", lasting=True),
+    E(44, "PolicyViolation", lasting=True),
     E(56, "KafkaStorageError", retriable=True, refresh=True),
     E(74, "FencedLeaderEpoch", retriable=True, refresh=True),
     E(75, "UnknownLeaderEpoch", retriable=True, refresh=True),
-    E(76, "UnsupportedCompressionType"),
+    E(76, "UnsupportedCompressionType", lasting=True),
     E(78, "OffsetNotAvailable", retriable=True, refresh=True),
     E(87, "InvalidRecord"),
 )

@@ -53,7 +53,7 @@ def _sets(brokers: Brokers, tp: TopicPartition, at: int, until: int) -> Iterator
             at = message_set.resume_at
         elif scan.damage is not None:
             raise CorruptData(str(scan.damage), **_where(tp, at))
-        elif not len(row.buffer):
+        elif not len(row.buffer) and ((row.high_watermark or 0) <= at or size >= MOST_FETCH_BYTES):
             return  # `until` lies beyond the end of the log: nothing there is of that time yet
         elif size >= MOST_FETCH_BYTES:
             raise MessageTooLarge(f"does not fit into {size} bytes", **_where(tp, at))

@@ -23,6 +23,7 @@ from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.fetching.fetchplan import FetchPlan
+from zkconsumer.fetching.formatprobe import FormatWarnings
 from zkconsumer.fetching.leaders import NoLeader
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST
 from zkconsumer.fetching.logends import log_ends_by
@@ -97,6 +98,7 @@ class Engine:
             on_event,
             before_commit,
         )
+        self._format_warnings = FormatWarnings(on_event)
         self.side: Side = FixedSide(parts, store) if config.partitions else GroupSide(parts, on_fence)
         self._commits = self.side.commits
         self._fetchers = self.side.fetchers
@@ -139,6 +141,7 @@ class Engine:
             self.hooks,
             self._crew.spawn,
             config.fetcher_backoff_ms / 1000,
+            self._format_warnings if self._dialect.position_unit == "messages" else None,
         )
 
     # start and end ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ ConsumerError         the root; each message is one sentence for an operator
         MessageTooLarge   larger than fetch.growth.max.bytes
         OutOfRange        the position lies outside the log, and the policy is fail
         DamagedMessage    also a CorruptMessage; what a stream raises by corrupt.message.policy=fail
+        FetchRefused      the broker refuses it, and will until somebody changes something
     Closed            the connector was shut down
     ListenerFailed    a method of the program's ConsumerListener raised; told at its next call
     DecodeFailed      a decoder raised; the iterator goes on with the next message
@@ -19,7 +20,7 @@ ConsumerTimeout       no message within consumer.timeout.ms; the iterator stays 
 
 from __future__ import annotations
 
-from kafkawire.errors import CorruptMessage
+from kafkawire.errors import BrokerError, CorruptMessage
 from kafkawire.model import Message, TopicPartition
 
 
@@ -101,6 +102,16 @@ class DamagedMessage(Undeliverable, CorruptMessage):
         CorruptMessage.__init__(self, error.why, error.position, offset)
         self.args = (f"{tp} at {offset}: {found}: {error}" + (f"; {helps}" if helps else ""),)
         self.tp = tp
+
+
+class FetchRefused(Undeliverable):
+    """A broker refuses a fetch by a code that does not pass by itself: .code of kafkawire.errors.ERRORS."""
+
+    def __init__(self, tp: TopicPartition, offset: int | None, refusal: BrokerError) -> None:
+        super().__init__(str(refusal))
+        self.tp = tp
+        self.offset = offset
+        self.code = refusal.code
 
 
 class Closed(ConsumerError):

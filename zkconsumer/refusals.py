@@ -9,6 +9,8 @@ Refused                     any other code; .tp .position .broker beside BrokerE
     GroupActive             22, 25, 27: the group has members, who commit for it
     CommitTooLarge          28  of one partition alone
     NotAllowed              29, 30, 31: the brokers' access control lists
+    NotConverted            35 of a fetch: the broker does not convert its log down for us
+    CodecNotConverted       76: it does not convert what is compressed with zstd
 MetadataTooLong             the same as 12, found out before anything was sent
 MessageTooLarge             the fetch was smaller than the first message wanted (.needed bytes at least, 0: not known)
 Damaged                     the first entry wanted is damaged
@@ -83,6 +85,22 @@ class NotAllowed(Refused):
     helps = "the brokers' access control lists forbid it; a commit needs Read on the group and on the topic"
 
 
+class NotConverted(Refused):
+    """A broker of 0.11 or later does not put its log into the format that was asked for."""
+
+    helps = (
+        "the topic or its broker has message.downconversion.enable=false, and its log holds a format newer than those "
+        "read here (0.8 to 0.10); set it to true, or leave the topic out"
+    )
+
+
+class CodecNotConverted(Refused):
+    helps = (
+        "its log holds messages compressed with zstd, which a broker gives only to clients of 2.1 and later; set "
+        "another compression.type for the topic and its producers (what is there already stays), or leave the topic out"
+    )
+
+
 class MetadataTooLong(LocalError):
     """The metadata of a commit is longer than brokers take; the position was not sent either."""
 
@@ -136,6 +154,8 @@ _KINDS: dict[int, type[Refused]] = {
     29: NotAllowed,
     30: NotAllowed,
     31: NotAllowed,
+    35: NotConverted,
+    76: CodecNotConverted,
 }
 
 # What helps where a group's offsets were asked for or committed.

@@ -85,6 +85,10 @@ class SimpleConsumer:
     ) -> MessageSet:
         """The messages from `position` on, as many as fit; an empty set when none came within max_wait_ms.
 
+        Go on at the set's resume_at, of an empty one too: behind what a broker of 0.11 or later leaves out (the end of
+        a transaction).  Of a batch larger than max_bytes Kafka 3.x sends nothing: where empty sets have a
+        high_watermark behind resume_at, ask for more bytes.
+
         Raises OffsetOutOfRange, NotLeader, UnknownPartition or another Refused; MessageTooLarge; Damaged; LinkLost.
         """
         tp = TopicPartition(topic, partition)
@@ -140,7 +144,7 @@ class SimpleConsumer:
         message_set, scan = self._dialect.messages.message_set(
             tp.topic, tp.partition, position, row.buffer, row.high_watermark
         )
-        if scan.runs or len(row.buffer) == scan.end:
+        if scan.runs or scan.left_out or len(row.buffer) == scan.end:
             return message_set  # type: ignore[no-any-return]
         damage = scan.damage or self._dialect.messages.cut_short(row.buffer, scan, position, max_bytes)
         helps = INSIDE if self._dialect.position_unit == "bytes" else ""

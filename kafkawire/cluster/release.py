@@ -8,7 +8,7 @@ one in the layout of v0, and of those only 0.9 lists groups.
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,13 +90,8 @@ def ask_release(
     def ask(request: Request) -> Any:
         return _ask(broker, connect, timeout_ms, client_id, request)
 
-    try:
-        ask(ASKING.requests.metadata(ASKING, []))
-    except LinkLost as lost:
-        if not isinstance(lost.__cause__, RemoteError):
-            raise
-    else:
-        ranges = ask_ranges(broker, connect, timeout_ms, client_id)
+    ranges = asked_ranges(ask)
+    if ranges:
         return BrokerRelease(broker, release_of(ranges), ranges)
     ask(BEFORE.requests.metadata(BEFORE, None))  # what does not answer this either is no Kafka
     try:
@@ -108,6 +103,20 @@ def ask_release(
     return BrokerRelease(broker, "0.9", {})
 
 
+def asked_ranges(ask: Callable[[Request], Any]) -> dict[int, tuple[int, int]]:
+    """What ask_ranges tells, of a broker that may be older: then there are none.
+
+    ask: sends one request on a connection of its own.  Raises LinkLost.
+    """
+    try:
+        ask(ASKING.requests.metadata(ASKING, []))
+    except LinkLost as lost:
+        if not isinstance(lost.__cause__, RemoteError):
+            raise
+        return {}
+    return _ranges(ask(ASKING.requests.api_versions(ASKING)))
+
+
 def ask_ranges(
     broker: Broker, connect: Connect = socket.create_connection, timeout_ms: int = 30000, client_id: str = "kafkawire"
 ) -> dict[int, tuple[int, int]]:
@@ -116,7 +125,10 @@ def ask_ranges(
     A listener with SASL answers this before anybody has logged in, and closes on everything else.
     Raises LinkLost; 0.8 closes the connection, 0.9 is silent until the time is over.
     """
-    reply = _ask(broker, connect, timeout_ms, client_id, ASKING.requests.api_versions(ASKING))
+    return _ranges(_ask(broker, connect, timeout_ms, client_id, ASKING.requests.api_versions(ASKING)))
+
+
+def _ranges(reply: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
     return {key: (lowest, highest) for key, lowest, highest in reply["api_versions"]}
 
 

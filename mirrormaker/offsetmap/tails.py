@@ -23,6 +23,7 @@ PURPOSE = "resume"
 A_REPLICA = -2  # a debugging replica id: offsets are those of the leader's own log, not what is replicated
 A_CONSUMER = -1
 FETCH_BYTES = 1 << 20
+LARGEST_FETCH = 64 << 20
 LEADERLESS = 5  # the code that brokers have for it
 FRESH_S = 2.0  # a look at the leaders serves every partition for that long
 LOOK_S = 0.5
@@ -124,7 +125,12 @@ class TargetTails:
             found, scan = self._dialect.messages.message_set(
                 tp.topic, tp.partition, position, row.buffer, row.high_watermark
             )
-            if found.runs or not len(row.buffer):
+            if scan.left_out:
+                raise TailRefused(f"a transaction ends at {position} in its log: somebody else writes to it")
+            larger = (
+                row.high_watermark or 0
+            ) > position and size < LARGEST_FETCH  # 3.x sends nothing of a larger batch
+            if found.runs or not (len(row.buffer) or larger):
                 return found  # type: ignore[no-any-return]
             if scan.damage is not None:
                 raise TailRefused(f"its log is damaged at {position}: {scan.damage}")

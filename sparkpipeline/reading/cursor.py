@@ -1,8 +1,12 @@
 """How far one range is read, and what an answer means for it.  Decides; asks nobody, and has no clock of its own.
 
 a set                                   the position moves behind it; the range is done once that is until
-nothing, and the log goes on past it    twice, then it is a gap (compaction).  0.8 tells the log's end as it is
-                                        after it has read: what it told the first time, the second answer has seen
+nothing, and the log goes on past it    twice, then with the largest fetch (Kafka 3.x sends nothing of a batch that is
+                                        larger than the fetch), then it is a gap (compaction).  0.8 tells the log's end
+                                        as it is after it has read: what it told the first time, the second answer has
+                                        seen
+what a broker of 0.11 or later leaves   one step on: it was no message
+out (padding: the end of a transaction)
 nothing, and the log ends before until  waited for as long as options.patience_ms, then data is lost
 bytes, but no whole message             the fetch grows up to options.fetch_bytes_cap
 
@@ -57,6 +61,7 @@ class Cursor:
         self._sizes = sizes
         self._grown = 0  # bytes that a message of this range was seen to need
         self._seen_end = -1  # the log's end, as the last answer told it
+        self._widest = False  # nothing came though the log goes on: once more with the largest fetch
         self._moved_at = now
 
     @property
@@ -68,6 +73,8 @@ class Cursor:
         """What to ask for: not much more than is left of the range; nothing more, where positions are bytes."""
         if self._exact:
             return min(max(self._options.fetch_bytes, self._grown), self.range.until - self.position)
+        if self._widest:
+            return self._options.fetch_bytes_cap
         left = max(LEAST_BYTES, self._sizes.of(self.range.until - self.position))
         return max(min(self._options.fetch_bytes, left), self._grown)
 
@@ -89,6 +96,9 @@ class Cursor:
             self._sizes.seen(found)
             self.move(found.resume_at, now)
             return found
+        if scan.left_out:
+            self.move(found.resume_at, now)
+            return None
         damage = scan.damage
         if damage is None and self._exact:
             damage = self._messages.cut_short(answer.buffer, scan, self.position, asked_bytes)
@@ -98,13 +108,15 @@ class Cursor:
             self._grow(asked_bytes, scan.needed, broker)
         else:
             end = answer.high_watermark
-            self._nothing(self.position if end is None else end, broker, now)  # not told: it ends where nothing comes
+            # not told: it ends where nothing comes
+            self._nothing(self.position if end is None else end, asked_bytes, broker, now)
         return None
 
     def move(self, position: int, now: float) -> None:
         self.position = position
         self._moved_at = now
         self._seen_end = -1
+        self._widest = False
 
     def _begins_inside(self) -> str:
         """What may be wrong with the first bytes of a range of bytes."""
@@ -128,10 +140,12 @@ class Cursor:
             )
         self._grown = min(cap, max(2 * asked, needed))
 
-    def _nothing(self, end: int, broker: Broker, now: float) -> None:
+    def _nothing(self, end: int, asked: int, broker: Broker, now: float) -> None:
         until = self.range.until
-        if self._seen_end >= until:
+        if self._seen_end >= until and (self._exact or asked >= self._options.fetch_bytes_cap):
             self.move(until, now)
+        elif self._seen_end >= until:
+            self._widest = True
         elif end < until and self.out_of_patience(now):
             why = DataLoss(
                 f"the log ends before the range does, and nothing came for {self._options.patience_ms / 1000:g} s: "

@@ -2,10 +2,15 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /** Producers of a modern client by name, told a line at a time what to do; each line is answered by "ok" once it is done.
@@ -14,6 +19,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
  *     begin | commit | abort | flush NAME
  *     send NAME TOPIC PARTITION FIRST COUNT BYTES TIME HEADERS   values "TOPIC/PARTITION #n", filled up to BYTES with dots;
  *                                                                TIME in ms, 0: now; HEADERS: how many each has
+ *     configure TOPIC KEY VALUE
  */
 public class ModernProducer {
     private static final Map<String, KafkaProducer<String, String>> PRODUCERS = new HashMap<>();
@@ -28,7 +34,7 @@ public class ModernProducer {
         for (KafkaProducer<String, String> producer : PRODUCERS.values()) producer.close(java.time.Duration.ZERO);
     }
 
-    private static void run(String brokers, String[] words) {
+    private static void run(String brokers, String[] words) throws Exception {
         KafkaProducer<String, String> producer = PRODUCERS.get(words[1]);
         switch (words[0]) {
             case "open" -> open(brokers, words);
@@ -36,6 +42,7 @@ public class ModernProducer {
             case "commit" -> producer.commitTransaction();
             case "abort" -> { producer.flush(); producer.abortTransaction(); }
             case "flush" -> producer.flush();
+            case "configure" -> configure(brokers, words);
             case "send" -> send(producer, words);
             default -> throw new IllegalArgumentException(words[0]);
         }
@@ -51,6 +58,14 @@ public class ModernProducer {
         KafkaProducer<String, String> producer = new KafkaProducer<>(options);
         if (options.containsKey("transactional.id")) producer.initTransactions();
         PRODUCERS.put(words[1], producer);
+    }
+
+    private static void configure(String brokers, String[] words) throws Exception {
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", brokers))) {
+            ConfigResource topic = new ConfigResource(ConfigResource.Type.TOPIC, words[1]);
+            AlterConfigOp change = new AlterConfigOp(new ConfigEntry(words[2], words[3]), AlterConfigOp.OpType.SET);
+            admin.incrementalAlterConfigs(Map.of(topic, List.of(change))).all().get();
+        }
     }
 
     private static void send(KafkaProducer<String, String> producer, String[] words) {

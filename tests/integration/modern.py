@@ -62,6 +62,10 @@ class ModernProducer:
             self._send(name, topic, partition, first, count)
         self._tell(f"{'commit' if commit else 'abort'} {name}")
 
+    def configure(self, topic: str, key: str, value: str) -> None:
+        """Set an option of a topic."""
+        self._tell(f"configure {topic} {key} {value}")
+
     def _send(
         self,
         name: str,

@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from groundwork.crew import now
+from groundwork.hub import HubStopped
+from kafkawire.model import TopicPartition
 from zkconsumer.commands import pipes
 from zkconsumer.commands.common import INTERRUPTED
 from zkconsumer.commands.printing import Printing
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ConsumerConnector
-from zkconsumer.errors import ConsumerTimeout
+from zkconsumer.errors import ConsumerError, ConsumerTimeout
 from zkconsumer.filters import TopicFilter
 from zkconsumer.stream import Stream
 
@@ -42,6 +44,7 @@ class Console:
         self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._turn = threading.Lock()
         self._left: int | None = None
+        self.parked: dict[TopicPartition, str] = {}  # at the end: partitions that could not be read on, and why
         self._stopping = False
 
     def run(
@@ -68,11 +71,18 @@ class Console:
                     raise KeyboardInterrupt from None
             finally:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # we are leaving already
+                self._note_parked(connector)
                 self._stopping = True
                 self._give_up(threads)
         for thread, _ in threads:
             thread.join(1.0)
         pipes.close(to)
+
+    def _note_parked(self, connector: ConsumerConnector) -> None:
+        try:
+            self.parked = {row.tp: row.parked for row in connector.status() if row.parked is not None}
+        except (HubStopped, ConsumerError) as gone:  # it ends by an error of its own
+            logging.getLogger(__name__).debug("nobody knows what is parked: %s", gone)
 
     def _streams(self, connector: ConsumerConnector) -> list[Stream]:
         if isinstance(self._wanted, str):

@@ -99,6 +99,7 @@ def consume(
 
     With --group, what was printed is committed, and the group's other members get the rest.  Without, a group is made
     up, and removed from ZooKeeper at the end.  json prints an object a message; what is not UTF-8 is {"base64": "…"}.
+    Ends with 4 where a partition could not be read on.
     """
     printing = Printing(print_key, print_offset, output)
     if partition is not None:
@@ -127,6 +128,11 @@ def consume(
     group = group or given.get("group.id") or given.get("groupid")
     with clear_errors(), _member(values, group, wanted, num_streams) as console:
         console.run(printing, max_messages, timeout_ms)
+    if console.parked:
+        for why in console.parked.values():
+            tell(f"parked: {why}")
+        names = ", ".join(str(tp) for tp in sorted(console.parked, key=str))
+        fail(f"not everything was read: {names} cannot be read on", EXIT["partly"])
 
 
 def _one_partition(

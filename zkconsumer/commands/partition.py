@@ -69,6 +69,7 @@ class OnePartition:
         self._look: Callable[[], ClusterView] = look or (lambda: cluster.read(None))
         self._consumer: SimpleConsumer | None = None
         self._max_bytes = FETCH_BYTES
+        self._blank: int | None = None  # where the last fetch brought nothing, though the log goes on
 
     def run(
         self, printing: Printing, max_messages: int | None, timeout_ms: int | None, out: BinaryIO | None = None
@@ -109,11 +110,20 @@ class OnePartition:
                 if printed == max_messages:
                     return
             to.flush()
+            self._see_large_batch(fetched)
             position = fetched.resume_at
             if timeout_ms is not None and (time.monotonic() - since) * 1000 >= timeout_ms:
                 return
             if not fetched.runs and not self._waits:
                 time.sleep(WAIT_MS / 1000)
+
+    def _see_large_batch(self, fetched: MessageSet) -> None:
+        """Twice nothing though the log goes on: Kafka 3.x answers so for a batch that is larger than the fetch."""
+        end = fetched.high_watermark
+        blank = fetched.resume_at if not fetched.runs and end is not None and end > fetched.resume_at else None
+        if blank is not None and blank == self._blank:
+            self._max_bytes = min(MOST_BYTES, 2 * self._max_bytes)
+        self._blank = blank
 
     def _begin(self) -> int:
         if isinstance(self._start, int):

@@ -148,7 +148,7 @@ class Cursor(Handing):
             self.seek = seek
 
     def jump(self, to: int) -> None:
-        """Read on at `to`: what lies between cannot be read.  What was fetched before it is still handed out."""
+        """Read on at `to`: between there is nothing that can be read.  What was fetched before is still handed out."""
         if self.position is not None:
             with self._lock:
                 self._jumps[self.position] = to
@@ -156,13 +156,29 @@ class Cursor(Handing):
             self.land()
 
     def land(self) -> None:
-        """Everything before a jump is done, and nothing was fetched behind it yet: what is done moves behind it too."""
-        done = self.committable() if self._jumps else None
+        """Where nothing was fetched behind a jump yet, what is done moves behind it, too, once all before it is."""
+        if not self._jumps or self._passed():
+            return
+        done = self.committable()
         to = self.position
         if done is not None and to is not None and done != to == self._behind(done):
             ahead = {begin: end for begin, end in self._jumps.items() if begin >= to}
             self.begin(to)
             self._jumps = ahead  # damage that the fetch met already, behind what a reader met
+
+    def _passed(self) -> bool:
+        """A jump that all before it was given out for, counted like a message that is done already."""
+        progress, to = self.progress, self.position
+        with self._lock:
+            at = self.next_out
+            if progress is None or to is None or at == to or self._behind(at) != to:
+                return False
+            if progress.given != at or not progress.goes_on_at(at):
+                return False
+            progress.ticket(to, 0)
+            self.next_out = to
+            self._forget_jumps(to)
+        return True
 
     def deliver(self, message_set: MessageSet, nbytes: int, failure: Exception | None = None) -> None:
         """Pass a fetched set to the stream; its nbytes count until it is done or dropped.

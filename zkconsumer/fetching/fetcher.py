@@ -12,6 +12,9 @@ What a broker may answer, and what follows:
     -1 and others       a pause and the same again: right after a change of leader 0.8 answers -1 for a good position
     a damaged entry     what came before it is delivered; it is fetched again, then see damage.py
     no whole message    a larger fetch, up to a cap; then the partition is parked
+    what does not pass  76, 35, 29 .. (kafkawire.errors, lasting): the partition is parked
+    nothing, and the    what stands there was left out by a broker that converts its log down: one step on where its
+    log goes on         padding says so, else as its own format tells (formatprobe.py)
 """
 
 from __future__ import annotations
@@ -22,23 +25,27 @@ from typing import Protocol
 
 from groundwork.crew import Event, now
 from groundwork.handover import Closed
+from kafkawire.cluster.recordbatches import Held
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.requests import FetchedPartition
-from zkconsumer.errors import MessageTooLarge
+from zkconsumer.errors import FetchRefused, MessageTooLarge
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, Seek
 from zkconsumer.fetching.damage import INSIDE, PARK, Damage
 from zkconsumer.fetching.fetchplan import Asked, FetchPlan
+from zkconsumer.fetching.formatprobe import Blank, FormatProbe, FormatWarnings
 from zkconsumer.fetching.positions import Positions
 from zkconsumer.fetching.searching import Came
 from zkconsumer.listeners import NO_HOOKS, Hooks
+from zkconsumer.refusals import refusal
 
 LONGEST_WAIT_MS = 500  # a broker that waits for data serves nothing else on this link: a new partition would wait too
 IDLE_S = 1.0
+BLANK_S = 1.0  # before a position is asked for again where nothing came twice, unless it is known sooner why
 OUT_OF_RANGE = 1
 
 
@@ -60,6 +67,7 @@ class Fetcher:
     empty_pause_s   after a fetch that brought nothing, where the broker answers at once
     hooks     asked where to go on for a position outside the log, in a greenlet of its own by `spawn`, so that a slow
               listener does not hold up the other partitions
+    warnings  of what topics hold that is not read from them; None: nobody asks
     """
 
     def __init__(
@@ -79,6 +87,7 @@ class Fetcher:
         hooks: Hooks = NO_HOOKS,
         spawn: Callable[..., object] = _at_once,
         empty_pause_s: float = IDLE_S,
+        warnings: FormatWarnings | None = None,
     ) -> None:
         self.broker = broker
         self.cursors: dict[TopicPartition, Cursor] = {}
@@ -107,6 +116,8 @@ class Fetcher:
             self.wake,
         )
         self._empty_pause_s = empty_pause_s
+        self._probe = FormatProbe(broker, links, warnings, spawn, self._explained) if warnings is not None else None
+        self._blanks: dict[TopicPartition, int] = {}  # where nothing came at the last fetch, though the log goes on
         self._blind = False  # fetches do not tell where logs end, so that is asked
         self._wake = Event()
         self._refused: set[tuple[TopicPartition, int]] = set()  # told already, so that a refusal is one line
@@ -117,6 +128,7 @@ class Fetcher:
 
     def remove(self, tp: TopicPartition) -> None:
         self.cursors.pop(tp, None)
+        self._blanks.pop(tp, None)
         self._damage.forget(tp)
 
     def wake(self) -> None:
@@ -206,6 +218,7 @@ class Fetcher:
         if not len(fetched.buffer):
             cursor.land()
             self._damage.looked(cursor, position, None)
+            self._nothing(cursor, position, size)
             return
         message_set, scan = self._dialect.messages.message_set(
             tp.topic, tp.partition, position, fetched.buffer, fetched.high_watermark
@@ -214,18 +227,61 @@ class Fetcher:
         damage = self._dialect.messages.cut_short(fetched.buffer, scan, position, size)
         scan = scan if damage is None else replace(scan, damage=damage)
         if self._damage.searching(tp):
-            if self._in_bytes or scan.runs or scan.damage or not self._plan.too_small(tp, size, scan.needed):
+            if scan.left_out:
+                self._damage.looked(cursor, position, None)
+            elif self._in_bytes or scan.runs or scan.damage or not self._plan.too_small(tp, size, scan.needed):
                 self._damage.looked(cursor, position, came)
         elif self._damage.stepped_over(cursor, came, scan):
             self._plan.whole(tp)
         elif scan.runs:
             self._plan.whole(tp)
             cursor.deliver(message_set, len(fetched.buffer))
+            if self._probe is not None:
+                self._probe.fetched(tp, position)
         elif scan.damage is not None:
             self.damaged(cursor, position, scan.damage)
+        elif scan.left_out:
+            self._plan.whole(tp)
+            cursor.jump(message_set.resume_at)
+            if self._probe is not None:
+                self._probe.transactions(tp.topic)
+        elif not scan.needed and not self._in_bytes:
+            self._nothing(cursor, position, size)
         elif not self._plan.too_small(tp, size, scan.needed):
             helps = INSIDE if self._in_bytes else ""
             cursor.park(MessageTooLarge(tp, position, scan.needed, self._plan.most_bytes, size, helps))
+
+    def _nothing(self, cursor: Cursor, position: int, size: int) -> None:
+        """A fetch brought nothing.  Where the log goes on all the same, twice, it is found out why.
+
+        Not at once: 0.8 tells the log's end as it is after it has read.
+        """
+        tp, end = cursor.tp, cursor.high_watermark
+        before = self._blanks.pop(tp, None)
+        if end is None or end <= position or cursor.position != position or self._damage.searching(tp):
+            return
+        self._blanks[tp] = position
+        if before == position:
+            self._plan.back_off(tp, now() + BLANK_S)
+            if self._probe is not None:
+                self._probe.blank(Blank(cursor, cursor.epoch, position, size))
+
+    def _explained(self, blank: Blank, held: Held) -> None:
+        """What stands where nothing came: nothing of use, or a batch that is larger than what was asked for."""
+        cursor, tp, position = blank.cursor, blank.cursor.tp, blank.position
+        if self.cursors.get(tp) is not cursor or cursor.epoch != blank.epoch or cursor.position != position:
+            return
+        to, batch = held.behind_empty(position), held.batch_at(position)
+        if to > position:
+            cursor.jump(to)
+        elif (
+            batch is not None
+            and batch.nbytes > blank.asked_bytes
+            and not self._plan.too_small(tp, blank.asked_bytes, batch.nbytes)
+        ):
+            cursor.park(MessageTooLarge(tp, position, batch.nbytes, self._plan.most_bytes, blank.asked_bytes))
+        self._plan.back_off(tp, now())
+        self.wake()
 
     def damaged(self, cursor: Cursor, position: int, damage: CorruptMessage) -> None:
         """The entry at position makes no sense, as a fetch or somebody who read it found."""
@@ -244,6 +300,9 @@ class Fetcher:
             return
         if self._damage.searching(cursor.tp):
             self._damage.looked(cursor, position, None)
+            return
+        if info.lasting:
+            cursor.park(FetchRefused(cursor.tp, position, refusal(code, self.broker, cursor.tp, position)))
             return
         if (cursor.tp, code) not in self._refused:  # one line per refusal, however often it is repeated
             self._refused.add((cursor.tp, code))

@@ -107,6 +107,7 @@ class Handing:
             in_turn = share.message_set.start == self._behind(self.next_out)
             fresh = in_turn and not self._kept_back and self.may_hand_out(share)
             if fresh:
+                self._forget_jumps(share.message_set.start)
                 self.next_out = share.message_set.resume_at
                 if share.failure is None:
                     self._untold.add(share)
@@ -151,6 +152,11 @@ class Handing:
                 self._keep_back()
         self.lane.give_back(self.told(share))
         return current
+
+    def _forget_jumps(self, before: int) -> None:
+        """With the lock held: nobody comes back to positions before this one but by a new beginning."""
+        if self._jumps:
+            self._jumps = {at: to for at, to in self._jumps.items() if at >= before}
 
     def _behind(self, position: int) -> int:
         """Where to go on for one who is at position and has to jump."""

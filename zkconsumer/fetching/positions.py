@@ -15,15 +15,17 @@ from typing import Any
 
 from groundwork.crew import now
 from kafkawire.dialects import Dialect
-from kafkawire.errors import ERRORS, LinkLost
+from kafkawire.errors import ERRORS, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
+from zkconsumer.errors import FetchRefused
 from zkconsumer.events import OnEvent
 from zkconsumer.fetching.cursor import Cursor, Seek
 from zkconsumer.fetching.damage import Damage
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, every_offset, offset_rows
 from zkconsumer.fetching.resets import outside, settle
 from zkconsumer.listeners import Hooks
+from zkconsumer.refusals import refusal
 
 ENDS_S = 5.0  # between two looks at the ends of logs: what a lag may be wrong by
 MOST_SEGMENTS = 100_000  # of a log: more than any broker has files open
@@ -156,6 +158,8 @@ class Positions:
         for tp, (error, offset) in offset_rows(self._ask(dict.fromkeys(by_tp, time))).items():
             if tp in by_tp and error == 0 and offset is not None:
                 found[tp] = offset
+            elif tp in by_tp and error_info(error).lasting:
+                by_tp[tp].park(FetchRefused(tp, None, refusal(error, self._broker, tp)))
             elif tp in by_tp:
                 name = ERRORS[error].name if error in ERRORS else str(error)
                 self._give_up([by_tp[tp]], f"{tp}: {self._broker} does not say where its log begins: {name} ({error})")

@@ -1,0 +1,208 @@
+"""What the log of a broker of 0.11 or later holds at a position, asked in the log's own format (Fetch v4, KIP-98).
+
+A fetch in an older format is converted down by such a broker, and does not show everything: headers and the ends of
+transactions are left out, messages of aborted transactions are not, and of a batch that is larger than the fetch
+nothing comes.  Only the heads of record batches are read here, and of their records as much as tells whether any has
+headers; until consumers read this format themselves, that is all we know of it.
+
+    batch    base_offset:int64 size:int32 leader_epoch:int32 magic:int8 crc:uint32 attributes:int16
+             last_offset_delta:int32 first_timestamp:int64 max_timestamp:int64 producer_id:int64 producer_epoch:int16
+             base_sequence:int32 count:int32 records
+             attributes: bits 0-2 codec (4: zstd), bit 4 transactional, bit 5 control
+    record   length attributes:int8 timestamp_delta offset_delta key value count headers; numbers are zigzag varints
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkawire import compression
+from kafkawire.errors import RemoteError, WireError
+from kafkawire.model import TopicPartition
+from kafkawire.primitives import Bytes
+from kafkawire.v08.apis import Api
+from kafkawire.v08.requests import Request
+from kafkawire.v08.schema import Array, Struct, int8, int16, int32, int64, nullable_blob, string
+
+VERSION = 4
+FETCH = Api(
+    1,
+    "Fetch",
+    VERSION,
+    request=Struct(
+        replica_id=int32,
+        max_wait_ms=int32,
+        min_bytes=int32,
+        max_bytes=int32,
+        isolation_level=int8,
+        topics=Array(
+            Struct(topic=string, partitions=Array(Struct(partition=int32, fetch_offset=int64, max_bytes=int32)))
+        ),
+    ),
+    reply=Struct(
+        throttle_time_ms=int32,
+        topics=Array(
+            Struct(
+                topic=string,
+                partitions=Array(
+                    Struct(
+                        partition=int32,
+                        error=int16,
+                        high_watermark=int64,
+                        last_stable_offset=int64,
+                        aborted=Array(Struct(producer_id=int64, first_offset=int64), nullable_since=0),
+                        record_batches=nullable_blob,
+                    )
+                ),
+            )
+        ),
+    ),
+)
+ZSTD = 4
+_HEAD = struct.Struct(">qi4xB4xhi30xi")  # base offset, size, magic, attributes, last offset delta, count
+_SIZE = struct.Struct(">qi")
+_OPEN_LIMIT = 16 << 20  # bytes of records that are opened to look for headers
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """What the head of one batch says.  headers: whether any record has some; None: not known."""
+
+    base_offset: int
+    last_offset: int
+    nbytes: int
+    magic: int
+    codec: int
+    count: int
+    transactional: bool
+    control: bool
+    headers: bool | None
+
+    @property
+    def empty(self) -> bool:
+        """Nothing of it is a message: it ends a transaction, or a cleaner left its head alone."""
+        return self.control or (self.magic >= 2 and self.count == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a broker said of one partition.  batches: the complete ones from the position asked for on."""
+
+    error: int
+    high_watermark: int
+    aborted: int
+    batches: tuple[RecordBatch, ...]
+
+    def behind_empty(self, position: int) -> int:
+        """Where to go on for one who is at position: behind the batches there that hold no message."""
+        for batch in self.batches:
+            if batch.last_offset < position:
+                continue
+            if not batch.empty:
+                break
+            position = batch.last_offset + 1
+        return position
+
+    def batch_at(self, position: int) -> RecordBatch | None:
+        """The first batch that ends at position or behind it."""
+        return next((batch for batch in self.batches if batch.last_offset >= position), None)
+
+
+def ask(wanted: Sequence[tuple[TopicPartition, int, int]], max_bytes: int, committed: bool = False) -> Request:
+    """Ask for (partition, position, max_bytes) each, max_bytes together; waits for nothing.
+
+    The first batch of the first partition comes whole however large it is, another one that does not fit not at all.
+    committed: say which transactions were aborted (isolation level read_committed).  Reply: {partition: Held}.
+    Only for brokers that take this version (kafkawire.cluster.release): to older ones it is nonsense.
+    """
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for tp, position, size in wanted:
+        row = {"partition": tp.partition, "fetch_offset": position, "max_bytes": size}
+        topics.setdefault(tp.topic, []).append(row)
+    fields = {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 0,
+        "max_bytes": max_bytes,
+        "isolation_level": int(committed),
+        "topics": [{"topic": name, "partitions": rows} for name, rows in topics.items()],
+    }
+    return Request(FETCH, VERSION, [FETCH.encode_request(VERSION, fields)], finish=_held)
+
+
+def _held(fields: Mapping[str, Any]) -> dict[TopicPartition, Held]:
+    return {
+        TopicPartition(topic["topic"], row["partition"]): Held(
+            row["error"], row["high_watermark"], len(row["aborted"] or ()), tuple(batches(row["record_batches"] or b""))
+        )
+        for topic in fields["topics"]
+        for row in topic["partitions"]
+    }
+
+
+def batches(data: Bytes) -> list[RecordBatch]:
+    """The complete batches in the bytes of a log, entries of older formats too; a last one that is cut is left out.
+
+    Raises RemoteError for what is none.
+    """
+    found, at, view = [], 0, memoryview(data)
+    while len(view) - at >= _SIZE.size + 5:
+        base, size = _SIZE.unpack_from(view, at)
+        end = at + _SIZE.size + size
+        if size <= 0:
+            raise RemoteError(f"a record batch at offset {base} says that it has {size} bytes")
+        if end > len(view):
+            break
+        found.append(_batch(view[at:end]))
+        at = end
+    return found
+
+
+def _batch(view: memoryview) -> RecordBatch:
+    magic = view[16]
+    if magic < 2:
+        (offset,) = struct.unpack_from(">q", view)
+        codec = view[17] & 7
+        return RecordBatch(offset, offset, len(view), magic, codec, 1, False, False, False)
+    if len(view) < _HEAD.size:
+        raise RemoteError(f"a record batch of {len(view)} bytes: its head has {_HEAD.size}")
+    base, _, _, attributes, delta, count = _HEAD.unpack_from(view)
+    transactional, control = bool(attributes & 0x10), bool(attributes & 0x20)
+    headers = None if control else _any_headers(view[_HEAD.size :], attributes & 7, count)
+    return RecordBatch(base, base + delta, len(view), magic, attributes & 7, count, transactional, control, headers)
+
+
+def _any_headers(records: memoryview, codec: int, count: int) -> bool | None:
+    """Whether any of a batch's records has headers; None where they cannot be opened (zstd)."""
+    try:
+        data = bytes(records) if codec == 0 else compression.decompress(codec, records, _OPEN_LIMIT)
+        at = 0
+        for _ in range(count):
+            length, at = _varint(data, at)
+            end = at + length
+            at += 1
+            for _ in range(2):  # timestamp and offset
+                _, at = _varint(data, at)
+            for _ in range(2):  # key and value
+                size, at = _varint(data, at)
+                at += max(0, size)
+            if _varint(data, at)[0] > 0:
+                return True
+            at = end
+    except (WireError, IndexError):  # a codec that we cannot open, or bytes that are no records
+        return None
+    return False
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag number, and where the next field begins."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at

@@ -1,0 +1,269 @@
+"""Sources of 0.11 and later, read through down-conversion: real brokers, producers of their own clients."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkawire.cluster.release import ask_release
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.v08 import znodes
+from localkafka.client import ClusterClient
+from localkafka.cluster import Cluster
+from localkafka.logends import log_end_offsets
+from localkafka.mirror import COMMAND
+from localkafka.zookeeper import ZooKeeperAt
+from sparkpipeline.access import ClusterAccess
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.sets import read_sets
+from tests.conftest import Unique
+from tests.integration.mirroring import Mirror, values
+from tests.integration.modern import ModernProducer, named
+from zkconsumer.connector import ConsumerConnector
+from zkconsumer.errors import ConsumerTimeout
+from zkconsumer.simple import SimpleConsumer
+
+pytestmark = pytest.mark.real
+
+VERSIONS = ("2.8.2", "3.9.1")
+Modern = tuple[Cluster, ModernProducer]
+
+
+@pytest.fixture(scope="module")
+def modern_at(zk_server: ZooKeeperAt, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Modern]]:
+    """modern_at("3.9.1"): a cluster of one broker that all tests here share, and its producer; started when first
+    asked for.  Take topics of your own."""
+    started: dict[str, Modern] = {}
+
+    def at(version: str) -> Modern:
+        if version not in started:
+            cluster = Cluster(version=version, zookeeper=zk_server)
+            cluster.start()
+            folder = tmp_path_factory.mktemp(f"modern-{version}")
+            started[version] = cluster, ModernProducer(cluster, folder)
+        return started[version]
+
+    yield at
+    for cluster, producer in started.values():
+        producer.close()
+        cluster.close()
+
+
+@pytest.fixture(params=VERSIONS)
+def modern(request: pytest.FixtureRequest, modern_at: Callable[[str], Modern]) -> Modern:
+    return modern_at(request.param)
+
+
+def release_of(cluster: ClusterClient) -> str:
+    return cluster.version.rpartition(".")[0]
+
+
+def mirror_of(
+    folder: Path,
+    source: ClusterClient,
+    target: ClusterClient,
+    unique: Unique,
+    whitelist: str,
+    version: str | None = None,
+    target_options: dict[str, object] | None = None,
+    **mirror: object,
+) -> Mirror:
+    made = Mirror(folder, source, target, unique.group(), whitelist, mirror, target_options)
+    if version is not None:
+        text = made.file.read_text().replace("- group.id", f"- version: '{version}'\n  group.id")
+        assert "version" in text
+        made.file.write_text(text)
+    return made
+
+
+def commit(cluster: ClusterClient, group: str, tp: TopicPartition, offset: int) -> None:
+    """As a JVM consumer leaves it: an offset at the end of a transaction is one of those."""
+    zk = cluster.registry().zk
+    path = znodes.offset(group, tp)
+    zk.ensure_path(path)
+    zk.set(path, b"%d" % offset)
+
+
+def two_transactions(producer: ModernProducer, topic: str) -> None:
+    """Offsets 0-12, their end 13, 14-26, their end 27; and 40 more up to 67, with the end at 68."""
+    producer.transaction(topic, {0: (0, 13)})
+    producer.transaction(topic, {0: (13, 13)})
+    producer.transaction(topic, {0: (26, 40)})
+
+
+def consumed(cluster: ClusterClient, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(COMMAND.with_name("zkconsumer")), "consume", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def address(cluster: ClusterClient) -> tuple[str, int]:
+    host, _, port = cluster.brokers.partition(":")
+    return host, int(port)
+
+
+# ---- what every broker is ------------------------------------------------------------------------------------------
+
+
+def test_brokers_say_which_release_they_are(modern: Modern, source: ClusterClient) -> None:
+    cluster, _ = modern
+    found = ask_release(Broker(0, *address(cluster)), timeout_ms=5000)
+    assert found.release == release_of(cluster)
+    assert found.takes_old_apis
+    old = source.brokers.split(",")[0].partition(":")
+    assert ask_release(Broker(0, old[0], int(old[2])), timeout_ms=5000).release == "0.8.2"
+
+
+# ---- transactions --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_what_follows_the_end_of_a_transaction_is_mirrored_once_and_its_end_is_passed(
+    modern: Modern, target: ClusterClient, unique: Unique, tmp_path: Path, codec: str
+) -> None:
+    (cluster, producer), topic = modern, unique.topic()
+    tp = TopicPartition(topic, 0)
+    cluster.create_topic(topic, 1)
+    for first in (0, 13):
+        producer.transaction(topic, {0: (first, 13)}, codec=codec)
+    commit(cluster, unique.group(), tp, 13)  # where the first one ends
+    with mirror_of(tmp_path, cluster, target, unique, topic, release_of(cluster)) as mirror:
+        mirror.wait_all_committed([topic], 20)  # 28, behind the end of the second
+        producer.transaction(topic, {0: (26, 13)}, codec=codec)
+        mirror.wait_all_committed([topic], 20)
+        producer.transaction(topic, {0: (39, 1)}, commit=False, codec=codec)
+        mirror.wait_all_committed([topic], 20)
+        mirror.wait_said("lag 0")
+        assert mirror.stop()[0] == 0
+    assert log_end_offsets(cluster, [topic])[tp] == 44
+    assert values(target, topic, 0) == named(topic, 0, 13, 27)  # the aborted one, too: that is what is warned of
+    assert "parked" not in mirror.said()
+    assert f"topic {topic}: it holds transactions, and messages of aborted" in mirror.said()
+
+
+def test_a_repeated_batch_is_read_once_by_the_simple_consumer_the_command_and_spark(
+    modern: Modern, unique: Unique
+) -> None:
+    (cluster, producer), topic = modern, unique.topic()
+    cluster.create_topic(topic, 1)
+    two_transactions(producer, topic)
+    expected = [*range(14, 27), *range(28, 68)]
+    release = release_of(cluster)
+
+    read, position = [], 13
+    with SimpleConsumer(*address(cluster), release, timeout_ms=5000) as consumer:
+        while position < 69:
+            fetched = consumer.fetch(topic, 0, position, 1500, 100)
+            read += [message.offset for message in fetched.messages()]
+            assert fetched.resume_at > position
+            position = fetched.resume_at
+    assert read == expected
+
+    words = ("-b", cluster.brokers, "--topic", topic, "--partition", "0", "--offset", "13", "--kafka-version", release)
+    printed = consumed(cluster, *words, "--timeout-ms", "1500", "-o", "json")
+    assert [json.loads(line)["offset"] for line in printed.stdout.splitlines()] == expected, printed.stderr
+    assert printed.returncode == 0
+
+    access = ClusterAccess((address(cluster),), release)
+    for fetch_bytes in (200, 1 << 20):
+        rng = OffsetRange(topic, 0, 13, 69)
+        sets = read_sets(rng, access, ReadOptions(fetch_bytes=fetch_bytes, patience_ms=5000))
+        assert [message.offset for one in sets for message in one.messages()] == expected
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "on-ack", "at-most-once"])
+def test_a_consumer_commits_behind_the_end_of_a_transaction(
+    modern_at: Callable[[str], Modern], unique: Unique, delivery: str
+) -> None:
+    (cluster, producer), topic = modern_at("3.9.1"), unique.topic()
+    cluster.create_topic(topic, 1)
+    options = {
+        "zookeeper.connect": cluster.zookeeper,
+        "group.id": unique.group(),
+        "kafka.version": "3.9",
+        "auto.offset.reset": "smallest",
+        "consumer.timeout.ms": 1500,
+        "delivery": delivery,
+    }
+    read = []
+    with ConsumerConnector(options) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        for first in (0, 13, 26):
+            producer.transaction(topic, {0: (first, 13)})
+            try:
+                for message in stream:
+                    read.append((message.value or b"").decode())
+                    message.ack()
+            except ConsumerTimeout:
+                pass
+            (row,) = connector.status()
+            assert (row.lag, row.parked, row.done) == (0, None, 14 * len(read) // 13)
+    assert read == named(topic, 0, 0, 39)
+    assert cluster.registry().zk.get(znodes.offset(unique.group(), TopicPartition(topic, 0)))[0] == b"42"
+
+
+# ---- what a broker does not give ----------------------------------------------------------------------------------
+
+
+def test_what_a_broker_will_never_give_parks_its_partition_and_no_other(
+    modern: Modern, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    cluster, producer = modern
+    plain, packed, fixed = (unique.topic(name) for name in ("plain", "zstd", "fixed"))
+    cluster.create_topic(plain, 1)
+    cluster.create_topic(packed, 1)
+    cluster.create_topic(fixed, 1, config={"message.downconversion.enable": "false"})
+    producer.send(packed, 0, 0, 20)
+    producer.send(packed, 0, 20, 20, codec="zstd")
+    producer.send(fixed, 0, 0, 20)
+    topics = [plain, packed, fixed]
+    options: dict[str, object] = {"parked.retry.ms": 1000}
+    with mirror_of(tmp_path, cluster, target, unique, "|".join(topics), release_of(cluster), **options) as mirror:
+        mirror.wait_said(f"{packed}/0 at 20 on broker 0")
+        mirror.wait_said("compressed with zstd")
+        mirror.wait_said("message.downconversion.enable=false")
+        mirror.wait_said("parked 2")
+        for first in (0, 400):
+            producer.send(plain, 0, first, 400)
+            mirror.wait_arrived(plain, first + 400, 10)
+        assert mirror.arrived(packed) == 20
+        producer.configure(fixed, "message.downconversion.enable", "true")
+        mirror.wait_arrived(fixed, 20, 15)
+        mirror.wait_said(f"{fixed}/0 flows again")
+        assert mirror.stop()[0] == 0
+    assert values(target, plain, 0) == named(plain, 0, 0, 800)
+    assert mirror.said().count('msg="parked: ') == 2
+
+    words = ("-z", cluster.zookeeper, "--topic", packed, "--from-beginning", "--kafka-version", release_of(cluster))
+    printed = consumed(cluster, *words, "--timeout-ms", "3000")
+    assert printed.stdout.splitlines() == named(packed, 0, 0, 20)
+    assert printed.returncode == 4
+    assert "compressed with zstd" in printed.stderr
+    assert f"not everything was read: {packed}/0 cannot be read on" in printed.stderr
+
+
+def test_a_batch_larger_than_the_fetch_is_read(modern: Modern, unique: Unique) -> None:
+    """2.8.2 sends its beginning; 3.9.1 nothing at all, and no error."""
+    (cluster, producer), topic = modern, unique.topic()
+    cluster.create_topic(topic, 1)
+    for first in (0, 300):
+        producer.send(topic, 0, first, 300, value_bytes=1000)
+    options = {
+        "zookeeper.connect": cluster.zookeeper,
+        "group.id": unique.group(),
+        "kafka.version": release_of(cluster),
+        "auto.offset.reset": "smallest",
+        "consumer.timeout.ms": 10000,
+        "fetch.message.max.bytes": 100000,
+    }
+    with ConsumerConnector(options) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        offsets = [next(stream).offset for _ in range(600)]
+    assert offsets == list(range(600))
+    access = ClusterAccess((address(cluster),), release_of(cluster))
+    sets = read_sets(OffsetRange(topic, 0, 0, 600), access, ReadOptions(fetch_bytes=100000, patience_ms=5000))
+    assert [message.offset for one in sets for message in one.messages()] == list(range(600))

@@ -1,0 +1,174 @@
+"""What the log of a source broker holds that a fetch in our formats does not show, asked in the log's own (0.11 on).
+
+    samples   of each topic now and then the batches where a fetch began: headers and transactions are told once a
+              topic
+    blanks    a position where a fetch brings nothing though the log goes on: what stands there has no message in it
+              (the end of a transaction), or is a batch larger than the fetch, of which Kafka 3.x sends nothing at all
+
+A broker is asked what it takes once, before anything else; one before 0.11 is asked nothing more.  All of it happens
+beside the fetches, on connections of their own, and nothing but a warning depends on a sample.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from groundwork.crew import now
+from kafkawire.cluster import recordbatches
+from kafkawire.cluster.recordbatches import Held, RecordBatch
+from kafkawire.cluster.release import asked_ranges
+from kafkawire.errors import LinkLost
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.links import Links
+from kafkawire.requests import Request
+from zkconsumer.events import ConsumerEvent, OnEvent
+from zkconsumer.fetching.cursor import Cursor
+
+log = logging.getLogger(__name__)
+
+PURPOSE = "record batches"
+SAMPLE_S = 60.0  # between two samples of a topic
+SAMPLE_BYTES = 16384  # of a partition: a batch of a producer by default; the first one of a request comes whole anyway
+SAMPLES = 64  # partitions in a request
+RETRY_S = 10.0  # before a broker is asked again what it takes, where it did not answer
+HEADERS, TRANSACTIONS = "headers", "transactions"
+WHAT = {
+    HEADERS: "its messages have headers, which are not read: they come without them",
+    TRANSACTIONS: "it holds transactions, and messages of aborted and of open ones come like any other",
+}
+
+
+class FormatWarnings:
+    """What was told of topics already; one for all fetchers of a connector."""
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self._told: dict[str, set[str]] = {}
+
+    def tell(self, topic: str, what: str) -> None:
+        """what: HEADERS or TRANSACTIONS."""
+        told = self._told.setdefault(topic, set())
+        if what not in told:
+            told.add(what)
+            self._on_event(ConsumerEvent("format", f"topic {topic}: {WHAT[what]}; record batches are not read yet"))
+
+    def complete(self, topic: str) -> bool:
+        """Nothing more can be told of it."""
+        return len(self._told.get(topic, ())) == len(WHAT)
+
+
+class Blank(NamedTuple):
+    """A fetch of asked_bytes that brought nothing at a position before the high watermark."""
+
+    cursor: Cursor
+    epoch: int
+    position: int
+    asked_bytes: int
+
+
+def shown(batches: tuple[RecordBatch, ...]) -> set[str]:
+    """What of WHAT is in some batches."""
+    found = {HEADERS} if any(batch.headers for batch in batches) else set()
+    return found | ({TRANSACTIONS} if any(batch.transactional or batch.control for batch in batches) else set())
+
+
+class FormatProbe:
+    """Of one fetcher, in the hub.  explained(blank, held) is called with what stands where a fetch brought nothing."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        links: Links,
+        warnings: FormatWarnings,
+        spawn: Callable[..., object],
+        explained: Callable[[Blank, Held], None],
+    ) -> None:
+        self._broker = broker
+        self._links = links
+        self._warnings = warnings
+        self._spawn = spawn
+        self._explained = explained
+        self._takes: bool | None = None  # whether it answers such questions; None: it was not asked yet
+        self._asked_at = float("-inf")
+        self._samples: dict[TopicPartition, int] = {}
+        self._sampled_at: dict[str, float] = {}  # by topic
+        self._blanks: dict[TopicPartition, Blank] = {}
+        self._running = False
+
+    def fetched(self, tp: TopicPartition, position: int) -> None:
+        """A fetch at this position brought messages."""
+        at = now()
+        if self._takes is False or at - self._sampled_at.get(tp.topic, float("-inf")) < SAMPLE_S:
+            return
+        self._sampled_at[tp.topic] = at
+        if not self._warnings.complete(tp.topic):
+            self._samples[tp] = position
+            self._begin()
+
+    def blank(self, blank: Blank) -> None:
+        """A fetch brought nothing, and not for the first time there."""
+        if self._takes is not False:
+            self._blanks[blank.cursor.tp] = blank
+            self._begin()
+
+    def transactions(self, topic: str) -> None:
+        """A fetch showed that the broker leaves the ends of transactions out."""
+        self._warnings.tell(topic, TRANSACTIONS)
+
+    def _begin(self) -> None:
+        if not self._running and (self._takes or now() - self._asked_at >= RETRY_S):
+            self._running = True
+            self._spawn(f"format-probe-{self._broker.id}", self._run)
+
+    def _run(self) -> None:
+        try:
+            if self._takes is None:
+                self._asked_at = now()
+                ranges = asked_ranges(self._once)
+                lowest, highest = ranges.get(recordbatches.FETCH.key, (0, -1))
+                self._takes = lowest <= recordbatches.VERSION <= highest
+            while self._takes and (self._blanks or self._samples):
+                self._look_at_blanks()
+                self._look_at_samples()
+        except LinkLost as lost:
+            log.debug("%s was not asked for the format of its log: %s", self._broker, lost)
+            self._blanks.clear()
+            self._samples.clear()
+            self._asked_at = now()
+        finally:
+            self._running = False
+            self._links.drop(self._broker, PURPOSE)
+
+    def _once(self, request: Request) -> Any:
+        """On a connection of its own: an old broker may close it."""
+        try:
+            return self._links.link(self._broker, PURPOSE).call(request)
+        finally:
+            self._links.drop(self._broker, PURPOSE)
+
+    def _look_at_blanks(self) -> None:
+        """One at a time, so that a first batch comes however large it is."""
+        blanks, self._blanks = self._blanks, {}
+        for tp, blank in blanks.items():
+            held = self._held([(tp, blank.position, SAMPLE_BYTES)], SAMPLE_BYTES).get(tp)
+            if held is not None and not held.error:
+                self._tell(tp, held)
+                self._explained(blank, held)
+
+    def _look_at_samples(self) -> None:
+        wanted = [(tp, self._samples.pop(tp), SAMPLE_BYTES) for tp in list(self._samples)[:SAMPLES]]
+        if wanted:
+            for tp, held in self._held(wanted, SAMPLES * SAMPLE_BYTES).items():
+                self._tell(tp, held)
+
+    def _held(self, wanted: list[tuple[TopicPartition, int, int]], max_bytes: int) -> dict[TopicPartition, Held]:
+        found: dict[TopicPartition, Held] = self._links.link(self._broker, PURPOSE).call(
+            recordbatches.ask(wanted, max_bytes)
+        )
+        return found
+
+    def _tell(self, tp: TopicPartition, held: Held) -> None:
+        for what in sorted(shown(held.batches)):
+            self._warnings.tell(tp.topic, what)
