@@ -21,9 +21,11 @@ from groundwork.lag import HubLag
 from groundwork.logs import set_up_logging
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.errors import LocalError, WireError
+from kafkawire.model import Broker
 from mirrormaker import exits
 from mirrormaker.config import Configuration
 from mirrormaker.directing import settings_of
+from mirrormaker.formats import timestamps_lost
 from mirrormaker.look import (
     NoBrokers,
     OtherCluster,
@@ -163,9 +165,11 @@ class Daemon:
         target = self._within(deadline, "target", self.targets.look).brokers
         if self._towards.zookeeper is not None:
             self._within(deadline, "target", self._look_at_target_zookeeper)
+        named, sources = named_brokers(self._configuration.target, target), []
         for source in self._configuration.sources:
             seen = self._within(deadline, f"source {source.name}", partial(self._look_at_source, source, deadline))
-            same = same_cluster(seen.brokers, named_brokers(self._configuration.target, target))
+            sources.append((source, list(seen.brokers.values())))
+            same = same_cluster(seen.brokers, named)
             if same is not None:
                 raise Refused(
                     exits.CONFIGURATION,
@@ -175,12 +179,18 @@ class Daemon:
                 log.warning(
                     "%s", sentence := nothing_matches(source, self._configuration.mirror), extra={"key": sentence}
                 )
+        self._crew.spawn("timestamps", self._warn_of_timestamps, sources, list(named.values()))
         self._within(deadline, "target", self._open_maps)
         for origin in self.origins:
             self._within(deadline, f"source {origin.name}", partial(origin.start, self._configuration.mirror))
         settled_by = now() + FIRST_ASSIGNMENT_S
         while not all(origin.settled for origin in self.origins) and now() < settled_by:
             sleep(0.05)
+
+    def _warn_of_timestamps(self, sources: list[tuple[Source, list[Broker]]], target: list[Broker]) -> None:
+        """Beside the start, which waits for nobody who does not answer."""
+        for sentence in timestamps_lost(sources, self._configuration.target, target):
+            log.warning("%s", sentence, extra={"key": sentence})
 
     def _open_maps(self) -> None:
         """Raises Unreachable (try again), and Refused."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -12,12 +13,15 @@ from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_topics, read_view
 from kafkawire.dialects import dialect
+from kafkawire.errors import LinkLost
 from kafkawire.net.links import Links
 from mirrormaker import exits
 from mirrormaker.config import Configuration
+from mirrormaker.formats import sample_topics, timestamps_lost
 from mirrormaker.look import (
     NoBrokers,
     OtherCluster,
+    SourceView,
     WrongVersion,
     look_at_source,
     look_at_target_zookeeper,
@@ -44,8 +48,11 @@ def check_online(configuration: Configuration) -> int:
         if target.zookeeper and dialect(target.version).describes_itself:
             look_at_target_zookeeper(target, view.brokers, TIMEOUT_S)
         rows: list[dict[str, Any]] = []
+        seen: list[tuple[Source, SourceView]] = []
         for source in configuration.sources:
-            rows += source_rows(source, mirror, target, view)
+            found, of_source = source_rows(source, mirror, target, view)
+            rows += of_source
+            seen.append((source, found))
     except (ChrootMissing, OtherCluster, SameCluster, SourceRefused, WrongVersion) as exc:
         click.echo(f"error: {exc}", err=True)
         return exits.CONFIGURATION
@@ -53,7 +60,29 @@ def check_online(configuration: Configuration) -> int:
         click.echo(f"error: {exc}", err=True)
         return exits.UNREACHABLE
     write(rows, COLUMNS)
+    warn_of_formats(seen, target, view)
     return exits.CLEAN
+
+
+def warn_of_formats(seen: Sequence[tuple[Source, SourceView]], target: Target, view: ClusterView) -> None:
+    """Say on stderr what of the messages will be lost, by cluster and by topic."""
+    brokers = [(source, list(found.brokers.values())) for source, found in seen]
+    told = timestamps_lost(brokers, target, list(named_brokers(target, view.brokers).values()))
+    for source, found in seen:
+        try:
+            sampled = sample_topics(source, list(found.brokers.values()), found.topics)
+        except (Unreachable, LinkLost) as problem:
+            told.append(f"source {source.name}: what its topics hold could not be looked at: {problem}")
+            continue
+        told += sampled.warnings
+        if 0 < sampled.looked_at < sampled.partitions:
+            click.echo(
+                f"source {source.name}: {sampled.looked_at} of {sampled.partitions} partitions were looked at for "
+                "headers, transactions and what brokers do not convert",
+                err=True,
+            )
+    for sentence in told:
+        click.echo(f"warning: {sentence}", err=True)
 
 
 class SameCluster(Exception):
@@ -81,8 +110,10 @@ def target_view(target: Target) -> ClusterView:
         links.close()
 
 
-def source_rows(source: Source, mirror: Mirror, target: Target, view: ClusterView) -> list[dict[str, Any]]:
-    """What a start would do with each matching topic of a source."""
+def source_rows(
+    source: Source, mirror: Mirror, target: Target, view: ClusterView
+) -> tuple[SourceView, list[dict[str, Any]]]:
+    """A source, and what a start would do with each of its matching topics."""
     try:
         seen = look_at_source(source, mirror, TIMEOUT_S)
     except NoBrokers as exc:
@@ -92,7 +123,7 @@ def source_rows(source: Source, mirror: Mirror, target: Target, view: ClusterVie
         raise SameCluster(f"source {source.name} and the target are one cluster ({same} is in both)")
     if not seen.topics:
         click.echo(f"warning: {nothing_matches(source, mirror)}", err=True)
-    return [
+    return seen, [
         _row(source, name, count, len(view.partitions(name)), mirror, target) for name, count in seen.topics.items()
     ]
 

@@ -267,3 +267,82 @@ def test_a_batch_larger_than_the_fetch_is_read(modern: Modern, unique: Unique) -
     access = ClusterAccess((address(cluster),), release_of(cluster))
     sets = read_sets(OffsetRange(topic, 0, 0, 600), access, ReadOptions(fetch_bytes=100000, patience_ms=5000))
     assert [message.offset for one in sets for message in one.messages()] == list(range(600))
+
+
+# ---- what is lost is said by name ---------------------------------------------------------------------------------
+
+
+def checked(mirror: Mirror) -> subprocess.CompletedProcess[str]:
+    command = [str(COMMAND), "check", "--online", str(mirror.file)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def timestamps(cluster: ClusterClient, topic: str) -> list[int | None]:
+    with SimpleConsumer(*address(cluster), release_of(cluster), timeout_ms=5000) as consumer:
+        return [message.timestamp_ms for message in consumer.fetch(topic, 0, 0, max_wait_ms=100).messages()]
+
+
+def test_timestamps_are_kept_with_the_right_releases_and_else_the_file_is_said_to_drop_them(
+    modern_at: Callable[[str], Modern], unique: Unique, tmp_path: Path
+) -> None:
+    (cluster, producer), (newer, _) = modern_at("2.8.2"), modern_at("3.9.1")
+    topic, at_ms = unique.topic(), 1_600_000_000_000
+    cluster.create_topic(topic, 1)
+    producer.send(topic, 0, 0, 10, time_ms=at_ms)
+    by_name: dict[str, object] = {"target.zookeeper.connect": None}
+    at_source = "its brokers are of Kafka 2.8 or later and version is 0.8.2, whose messages have no timestamps"
+    at_target = "its brokers are of Kafka 3.9 or later and target.version is 0.8.2"
+    with mirror_of(tmp_path, cluster, newer, unique, topic, None, by_name) as mirror:
+        mirror.wait_arrived(topic, 10)
+        mirror.wait_said(f"source dc1: {at_source}: the timestamps of all messages are dropped; set version: 2.8")
+        mirror.wait_said(f"target: {at_target}")
+        assert mirror.stop()[0] == 0
+    assert set(timestamps(newer, topic)) == {-1}
+    said = checked(mirror)
+    assert said.returncode == 0, said.stderr
+    assert f"warning: source dc1: {at_source}" in said.stderr
+    assert f"warning: target: {at_target}" in said.stderr
+    assert "set target.version: 3.9" in said.stderr
+
+    other = unique.topic("kept")
+    cluster.create_topic(other, 1)
+    producer.send(other, 0, 0, 10, time_ms=at_ms)
+    right: dict[str, object] = {**by_name, "target.version": "3.9"}
+    with mirror_of(tmp_path, cluster, newer, unique, other, "2.8", right) as mirror:
+        mirror.wait_arrived(other, 10)
+        assert mirror.stop()[0] == 0
+    assert timestamps(newer, other) == [at_ms + n for n in range(10)]
+    assert "warning: " not in checked(mirror).stderr
+
+
+def test_headers_transactions_and_what_is_not_converted_are_told_by_topic(
+    modern: Modern, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    cluster, producer = modern
+    plain, headers, packed, mixed = (unique.topic(name) for name in ("plain", "headers", "gzip", "mixed"))
+    for name in (plain, headers, packed, mixed):
+        cluster.create_topic(name, 1)
+    producer.send(plain, 0, 0, 10)
+    producer.send(headers, 0, 0, 10, headers=2)
+    producer.send(packed, 0, 0, 10, codec="gzip", headers=1)
+    producer.transaction(mixed, {0: (0, 10)})
+    with mirror_of(tmp_path, cluster, target, unique, f".*{unique.tag}", release_of(cluster)) as mirror:
+        for name in (headers, packed):
+            mirror.wait_said(f"topic {name}: its messages have headers, which are not read")
+        mirror.wait_said(f"topic {mixed}: it holds transactions")
+        mirror.wait_all_committed([plain, headers, packed, mixed])
+        assert mirror.stop()[0] == 0
+    assert plain not in "".join(line for line in mirror.said().splitlines() if "record batches" in line)
+    assert mirror.said().count("which are not read") == 2
+
+    zstd = unique.topic("zstd")
+    cluster.create_topic(zstd, 1)
+    producer.send(zstd, 0, 0, 10, codec="zstd")
+    said = checked(mirror)
+    assert said.returncode == 0, said.stderr
+    warnings = [line for line in said.stderr.splitlines() if line.startswith("warning: ")]
+    assert sum(f"topic {headers}: its messages have headers" in line for line in warnings) == 1
+    assert sum(f"topic {packed}: its messages have headers" in line for line in warnings) == 1
+    assert sum(f"topic {mixed}: it holds transactions" in line for line in warnings) == 1
+    assert sum(zstd in line and "UnsupportedCompressionType (76)" in line for line in warnings) == 1
+    assert len(warnings) == 4

@@ -1,0 +1,199 @@
+"""What a mirror loses where brokers are newer than it reads them: found before it starts, told by name.
+
+    timestamps     `version` or `target.version` names a release without them (before 0.10), and the brokers have them
+    headers        of messages in sources from 0.11 on: record batches, which have them, are not read yet
+    transactions   of such sources: messages of aborted and of open ones are read like any other
+    refusals       of topics that a broker does not convert down (zstd, message.downconversion.enable=false), or does
+                   not give us at all
+
+The first is told by `run` and by `check --online`; the others by `check --online`, which looks at two places of some
+partitions of each topic, and by the consumer while it reads (zkconsumer.fetching.formatprobe).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from groundwork.crew import connect
+from kafkawire.cluster import recordbatches
+from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.recordbatches import Held
+from kafkawire.cluster.release import BrokerRelease, asked_ranges, release_of
+from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import Dialect, dialect, release_number
+from kafkawire.errors import LinkLost, error_info
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.links import Links
+from kafkawire.requests import FetchedPartition, Request
+from mirrormaker.options import Source, Target
+from zkconsumer.fetching.formatprobe import WHAT, shown
+from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
+from zkconsumer.refusals import refusal
+
+log = logging.getLogger(__name__)
+
+PURPOSE = "formats"
+ASKED = 3  # brokers of a cluster, until one answers
+TIMEOUT_MS = 3000
+TIMESTAMPS_FROM = release_number("0.10.0")
+PARTITIONS = 4  # of a topic that are looked at
+MOST = 256  # partitions that are looked at, of all topics together
+BYTES = 16384  # asked of a partition
+TOGETHER = 64  # partitions in a request
+UNREAD = "record batches are not read yet"
+
+
+# ---- releases -------------------------------------------------------------------------------------------------------
+
+
+def release_among(brokers: Iterable[Broker]) -> BrokerRelease | None:
+    """The release of the first broker that answers; None: none does, or it is older than 0.10."""
+    for broker in sorted(brokers)[:ASKED]:
+        links = Links("mirrormaker", connect, TIMEOUT_MS)
+
+        def ask(request: Request, broker: Broker = broker, links: Links = links) -> Any:
+            try:
+                return links.link(broker, PURPOSE).call(request)
+            finally:
+                links.drop(broker, PURPOSE)
+
+        try:
+            ranges = asked_ranges(ask)
+        except LinkLost as lost:
+            log.debug("%s was not asked for its release: %s", broker, lost)
+            continue
+        return BrokerRelease(broker, release_of(ranges), ranges) if ranges else None
+    return None
+
+
+def without_timestamps(option: str, configured: str, found: BrokerRelease | None) -> str | None:
+    """What is lost by a release that the file names (or does not) where brokers have timestamps; None: nothing."""
+    if found is None or found.number < TIMESTAMPS_FROM or not found.takes_old_apis or dialect(configured).magic >= 1:
+        return None
+    return (
+        f"its brokers are of Kafka {found.release} or later and {option} is {configured}, whose messages have no "
+        f"timestamps: the timestamps of all messages are dropped; set {option}: {found.release}"
+    )
+
+
+def timestamps_lost(
+    sources: Sequence[tuple[Source, Collection[Broker]]], target: Target, target_brokers: Collection[Broker]
+) -> list[str]:
+    """A sentence for each cluster whose configured release drops timestamps that its brokers have."""
+    told, timed = [], False
+    for source, brokers in sources:
+        if not dialect(source.version).describes_itself:
+            continue
+        found = release_among(brokers)
+        timed |= found is not None
+        if (why := without_timestamps("version", source.version, found)) is not None:
+            told.append(f"source {source.name}: {why}")
+    if timed and dialect(target.version).describes_itself:
+        why = without_timestamps("target.version", target.version, release_among(target_brokers))
+        told += [f"target: {why}"] if why is not None else []
+    return told
+
+
+# ---- topics ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """warnings: a sentence each; looked_at of partitions: how many of those there are."""
+
+    warnings: tuple[str, ...]
+    looked_at: int
+    partitions: int
+
+
+def sample_topics(source: Source, brokers: Collection[Broker], topics: Mapping[str, int]) -> Sampled:
+    """What topics of a source hold that is not read from them, as far as two places of some partitions show.
+
+    Raises Unreachable, LinkLost.
+    """
+    speaks, total = dialect(source.version), sum(topics.values())
+    found = release_among(brokers) if speaks.describes_itself else None
+    if found is None or not found.takes(recordbatches.FETCH, recordbatches.VERSION):
+        return Sampled((), 0, total)
+    links = Links("mirrormaker-check", connect, TIMEOUT_MS)
+    try:
+        view = MetadataSource([(broker.host, broker.port) for broker in brokers], speaks, links).read(None)
+        chosen = [TopicPartition(name, n) for name, count in topics.items() for n in range(min(count, PARTITIONS))]
+        sampling = _Sampling(links, speaks, view, source.name)
+        sampling.look(chosen[:MOST])
+        return Sampled(sampling.told, len(chosen[:MOST]), total)
+    finally:
+        links.close()
+
+
+class _Sampling:
+    """One look at some partitions, at the first and at the last batch of each: the last one of a topic with
+    transactions is most likely the end of one."""
+
+    def __init__(self, links: Links, speaks: Dialect, view: ClusterView, source: str) -> None:
+        self._links = links
+        self._speaks = speaks
+        self._view = view
+        self._source = source
+        self._told: dict[tuple[str, object], str] = {}  # by topic and what is wrong, in the order in which it was found
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """A sentence each."""
+        return tuple(self._told.values())
+
+    def look(self, tps: Sequence[TopicPartition]) -> None:
+        earliest, latest = (self._bounds(tps, time) for time in (EARLIEST, LATEST))
+        full = [tp for tp in tps if earliest.get(tp, 0) < latest.get(tp, 0)]
+        for positions in ({tp: latest[tp] - 1 for tp in full}, {tp: earliest[tp] for tp in full}):
+            self._look_at(positions)
+
+    def _look_at(self, positions: Mapping[TopicPartition, int]) -> None:
+        for tp, held in self._asked(positions, self._batches).items():
+            for what in sorted(shown(held.batches)):
+                self._told[tp.topic, what] = f"source {self._source}: topic {tp.topic}: {WHAT[what]}; {UNREAD}"
+        for tp, row in self._asked(positions, self._fetched).items():
+            if row.error and error_info(row.error).lasting:
+                refused = refusal(row.error, self._view.leader(tp), tp, positions[tp])
+                self._told.setdefault((tp.topic, row.error), f"source {self._source}: {refused}")
+
+    def _batches(self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]) -> dict[TopicPartition, Held]:
+        found: dict[TopicPartition, Held]
+        found = self._links.link(leader, PURPOSE).call(recordbatches.ask(wanted, TOGETHER * BYTES))
+        return found
+
+    def _fetched(
+        self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]
+    ) -> dict[TopicPartition, FetchedPartition]:
+        request = self._speaks.requests.fetch(self._speaks, 0, 0, wanted)
+        return {row.tp: row for row in self._links.link(leader, PURPOSE).call(request)}
+
+    def _asked(
+        self,
+        positions: Mapping[TopicPartition, int],
+        ask: Callable[[Broker, list[tuple[TopicPartition, int, int]]], dict[TopicPartition, Any]],
+    ) -> dict[TopicPartition, Any]:
+        found: dict[TopicPartition, Any] = {}
+        for leader, tps in self._led(positions).items():
+            for begin in range(0, len(tps), TOGETHER):
+                found |= ask(leader, [(tp, positions[tp], BYTES) for tp in tps[begin : begin + TOGETHER]])
+        return found
+
+    def _bounds(self, tps: Iterable[TopicPartition], time: int) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for leader, led in self._led(tps).items():
+            request = self._speaks.requests.list_offsets(self._speaks, dict.fromkeys(led, time))
+            rows = offset_rows(self._links.link(leader, PURPOSE).call(request))
+            found |= {tp: offset for tp, (error, offset) in rows.items() if not error and offset is not None}
+        return found
+
+    def _led(self, tps: Iterable[TopicPartition]) -> dict[Broker, list[TopicPartition]]:
+        led: dict[Broker, list[TopicPartition]] = {}
+        for tp in tps:
+            leader = self._view.leader(tp)
+            if leader is not None:
+                led.setdefault(leader, []).append(tp)
+        return led
