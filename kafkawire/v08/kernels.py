@@ -79,7 +79,7 @@ def hop(data: Any, at: Any, kind: int, least: int, last: int, ascending: bool) -
     entries = 0
     before = np.int64(0)
     reached = np.int64(last)
-    found = np.int64(0)
+    found: Any = np.int64(0)
     while at + 26 <= total:
         size = np.int64(_i32(data, at + 8))
         end = at + 12 + size

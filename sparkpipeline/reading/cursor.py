@@ -1,10 +1,9 @@
 """How far one range is read, and what an answer means for it.  Decides; asks nobody, and has no clock of its own.
 
 a set                                   the position moves behind it; the range is done once that is until
-nothing, and the log goes on past it    twice, then with the largest fetch (Kafka 3.x sends nothing of a batch that is
-                                        larger than the fetch), then it is a gap (compaction).  0.8 tells the log's end
-                                        as it is after it has read: what it told the first time, the second answer has
-                                        seen
+nothing, and the log goes on past it    twice, then it is a gap (compaction).  0.8 tells the log's end as it is
+                                        after it has read: what it told the first time, the second answer has seen.
+                                        That one is to the largest fetch: Kafka 3.x sends nothing of a larger batch
 what a broker of 0.11 or later leaves   one step on: it was no message
 out (padding: the end of a transaction)
 nothing, and the log ends before until  waited for as long as options.patience_ms, then data is lost
@@ -144,8 +143,6 @@ class Cursor:
         until = self.range.until
         if self._seen_end >= until and (self._exact or asked >= self._options.fetch_bytes_cap):
             self.move(until, now)
-        elif self._seen_end >= until:
-            self._widest = True
         elif end < until and self.out_of_patience(now):
             why = DataLoss(
                 f"the log ends before the range does, and nothing came for {self._options.patience_ms / 1000:g} s: "
@@ -155,6 +152,7 @@ class Cursor:
             self.lose(until, why, now)
         else:
             self._seen_end = end
+            self._widest = end >= until and not self._exact
 
     # ---- what went wrong ---------------------------------------------------------------------------------------
 

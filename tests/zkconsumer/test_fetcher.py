@@ -23,6 +23,7 @@ from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, Share
 from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.fetchplan import FetchPlan
+from zkconsumer.fetching.formatprobe import FormatWarnings
 from zkconsumer.listeners import NO_HOOKS, Hooks
 from zkconsumer.session.lease import Lease
 from zkconsumer.stream import Stream
@@ -45,6 +46,7 @@ class Fetching:
         corrupt: str = "park",
         hooks: Hooks = NO_HOOKS,
         release: str = "0.8.2",
+        asks_for_formats: bool = False,
     ) -> None:
         self.events: list[ConsumerEvent] = []
         self.sent_home: list[tuple[TopicPartition, str]] = []
@@ -72,6 +74,7 @@ class Fetching:
             hooks=hooks,
             spawn=self.crew.spawn,
             empty_pause_s=0.05,
+            warnings=FormatWarnings(self.events.append) if asks_for_formats else None,
         )
         self.worker = self.crew.spawn("fetcher", self.fetcher.run)
 
@@ -234,6 +237,97 @@ def test_damage_is_fetched_again_and_then_parks_after_the_good_ones(cluster, fet
     at_damage = [seen for seen in cluster.seen("fetch") if seen.body["wanted"].get(("t", 1), (0, 0))[0] == 1]
     assert len(at_damage) == 4
     assert cursor.committable() == 1
+
+
+# what brokers make of a log that is newer than the fetch -----------------------------------------------------------
+
+
+class Converting(FakeCluster):
+    """At the offsets in `ends` stands the end of a transaction, which is left out: with nothing behind it, padding."""
+
+    ends: frozenset[int] = frozenset()
+    sends_nothing = False  # as 3.x, of a batch that is larger than the fetch
+
+    def slice(self, broker: int, tp: tuple[str, int], offset: int, max_bytes: int) -> tuple[int, int, bytes]:
+        code, end, data = super().slice(broker, tp, offset, max_bytes)
+        if code == 0 and offset in self.ends:
+            data = struct.pack(">qi", -1, 61)
+        return code, end, b"" if self.sends_nothing else data
+
+
+@pytest.fixture
+def converting() -> Iterator[Converting]:
+    with Converting({"t": 1}) as cluster:
+        for n in range(7):
+            cluster.append("t", 0, entry(b"a%d" % n))
+        yield cluster
+
+
+def test_the_end_of_a_transaction_is_passed_and_committed_behind(converting):
+    converting.ends = frozenset({5, 6})
+    fetching = Fetching(converting, asks_for_formats=True)
+    with converting.lock:
+        del converting.logs["t", 0].entries[5:]
+    try:
+        cursor = fetching.add(T0, 0)
+        fetching.until(lambda: cursor.position == 7)
+        assert fetching.values() == [b"a0", b"a1", b"a2", b"a3", b"a4"]
+        fetching.until(lambda: cursor.committable() == 7)
+        assert (cursor.lag, cursor.parked) == (0, None)
+        converting.append("t", 0, entry(b"later"))
+        fetching.until(lambda: cursor.position == 8)
+        assert fetching.values() == [b"later"]
+        fetching.until(lambda: cursor.committable() == 8)
+        assert cursor._jumps == {}  # what is passed is not kept
+        (told,) = fetching.kinds("format")  # once, however many there are
+        assert "topic t: it holds transactions" in told.text
+    finally:
+        fetching.close()
+
+
+def test_the_end_of_a_transaction_is_not_passed_before_what_comes_before_it_is_done(converting):
+    converting.ends = frozenset({5, 6})
+    fetching = Fetching(converting)
+    with converting.lock:
+        del converting.logs["t", 0].entries[5:]
+    try:
+        cursor = fetching.add(T0, 0)
+        fetching.until(lambda: cursor.position == 7)
+        share = fetching.stream.next_set()
+        ticket = share.ticket(share.message_set.resume_at)
+        sleep(0.1)
+        assert cursor.committable() == 0
+        ticket.done()
+        fetching.until(lambda: cursor.committable() == 7)
+    finally:
+        fetching.close()
+
+
+@pytest.mark.parametrize(("code", "says"), [(29, "access control"), (35, "downconversion"), (76, "zstd")])
+def test_what_does_not_pass_parks_with_a_sentence_and_the_neighbour_is_read_on(cluster, fetching, code, says):
+    cluster.script("fetch", *[Fail(code, ("t", 0))] * 3)
+    cluster.append("t", 1, entry(b"b0"))
+    cursor, neighbour = fetching.add(T0, 2), fetching.add(T1, 0)
+    fetching.until(lambda: cursor.parked and neighbour.position == 1)
+    assert f"t/0 at 2 on broker 1 (127.0.0.1:{cluster.ports[1]}): " in str(cursor.parked)
+    assert says in str(cursor.parked)
+    assert cursor.unpark()
+    fetching.fetcher.wake()
+    cluster.scripts["fetch"].clear()
+    fetching.until(lambda: cursor.position == 5)  # mended: it is read from where it stood
+
+
+def test_where_nothing_comes_of_a_log_that_goes_on_an_old_broker_is_asked_again_and_nothing_is_parked(converting):
+    converting.sends_nothing = True
+    fetching = Fetching(converting, asks_for_formats=True)
+    try:
+        cursor = fetching.add(T0, 2)
+        fetching.until(lambda: len(converting.seen("fetch")) >= 3)
+        converting.sends_nothing = False
+        fetching.until(lambda: cursor.position == 7)
+        assert fetching.events == []
+    finally:
+        fetching.close()
 
 
 def test_memory_is_bounded_when_nobody_reads(cluster, fetching):
