@@ -16,7 +16,7 @@ from mirrormaker.towards import Topics
 from producer.sender import Sender
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerError
-from zkconsumer.events import log_event
+from zkconsumer.events import ConsumerEvent, log_event
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.status import PartitionStatus
 
@@ -51,7 +51,7 @@ class Origin:
             self.source,
             "caller",
             release,
-            log_event,
+            _tell,
             self._on_fence,
             died,
             before_commit=keeper.before_commit if keeper is not None else lambda positions: None,
@@ -116,6 +116,12 @@ class Origin:
             raise ConsumerError(f"source topic {name} is not in ZooKeeper (deleted?)")
         replication = 0 if self._speaks.partitions_by_broker else max(len(replicas) for replicas in found.values())
         return SourceTopic(self.source.broker_partitions.total or len(found), replication)
+
+
+def _tell(event: ConsumerEvent) -> None:
+    """But for what the start says of every cluster, by the options of a mirror (formats.timestamps_lost)."""
+    if event.kind != "release":
+        log_event(event)
 
 
 def total_done(before: dict[TopicPartition, int], rows: list[PartitionStatus]) -> tuple[int, dict[TopicPartition, int]]:

@@ -98,7 +98,7 @@ class Engine:
             on_event,
             before_commit,
         )
-        self._format_warnings = FormatWarnings(on_event)
+        self._format_warnings = FormatWarnings(on_event, dialect)
         self.side: Side = FixedSide(parts, store) if config.partitions else GroupSide(parts, on_fence)
         self._commits = self.side.commits
         self._fetchers = self.side.fetchers

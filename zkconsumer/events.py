@@ -31,6 +31,7 @@ class ConsumerEvent:
     idle        a topic has more threads than partitions: some of them read nothing, and what would serve all; or nobody
                 reads a topic of `partitions`
     late        a call kept the interpreter for much of the session, so that no heartbeat could be sent
+    release     brokers have timestamps and are read as a release without them
     format      a topic holds what is not read from it as it is: headers, transactions; told once a topic
     missing     a topic or partition that was asked for does not exist, or no broker is registered: most likely a name
                 is wrong
@@ -47,7 +48,21 @@ class ConsumerEvent:
 
 OnEvent = Callable[[ConsumerEvent], None]
 LOUD = frozenset(
-    {"fence", "gap", "reset", "parked", "flows", "offset", "claim", "idle", "missing", "listener", "late", "format"}
+    {
+        "fence",
+        "gap",
+        "reset",
+        "parked",
+        "flows",
+        "offset",
+        "claim",
+        "idle",
+        "missing",
+        "listener",
+        "late",
+        "format",
+        "release",
+    }
 )
 ALWAYS = frozenset(
     {"fence", "parked"}

@@ -245,6 +245,15 @@ def test_what_a_broker_will_never_give_parks_its_partition_and_no_other(
     assert "compressed with zstd" in printed.stderr
     assert f"not everything was read: {packed}/0 cannot be read on" in printed.stderr
 
+    words = ("-z", cluster.zookeeper, "--topic", plain, "--from-beginning", "--timeout-ms", "2000")
+    printed = consumed(cluster, *words, "-o", "json")
+    assert {json.loads(line)["timestamp_ms"] for line in printed.stdout.splitlines()} == {None}
+    assert printed.returncode == 0
+    assert (
+        f"is read as 0.8.2, whose messages have no timestamps: they come without; set kafka.version to "
+        f"{release_of(cluster)}" in printed.stderr
+    )
+
 
 def test_a_batch_larger_than_the_fetch_is_read(modern: Modern, unique: Unique) -> None:
     """2.8.2 sends its beginning; 3.9.1 nothing at all, and no error."""

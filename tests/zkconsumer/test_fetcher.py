@@ -74,7 +74,7 @@ class Fetching:
             hooks=hooks,
             spawn=self.crew.spawn,
             empty_pause_s=0.05,
-            warnings=FormatWarnings(self.events.append) if asks_for_formats else None,
+            warnings=FormatWarnings(self.events.append, dialect(release)) if asks_for_formats else None,
         )
         self.worker = self.crew.spawn("fetcher", self.fetcher.run)
 

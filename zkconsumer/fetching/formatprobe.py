@@ -12,13 +12,14 @@ beside the fetches, on connections of their own, and nothing but a warning depen
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from groundwork.crew import now
 from kafkawire.cluster import recordbatches
 from kafkawire.cluster.recordbatches import Held, RecordBatch
-from kafkawire.cluster.release import asked_ranges
+from kafkawire.cluster.release import asked_ranges, release_of
+from kafkawire.dialects import Dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
@@ -41,11 +42,22 @@ WHAT = {
 
 
 class FormatWarnings:
-    """What was told of topics already; one for all fetchers of a connector."""
+    """What was told already; one for all fetchers of a connector.  speaks: how its brokers are spoken to."""
 
-    def __init__(self, on_event: OnEvent) -> None:
+    def __init__(self, on_event: OnEvent, speaks: Dialect) -> None:
         self._on_event = on_event
+        self._speaks = speaks
         self._told: dict[str, set[str]] = {}
+        self._told_release = False
+
+    def takes(self, broker: Broker, ranges: Mapping[int, tuple[int, int]]) -> None:
+        """What a broker takes; it has timestamps, which we do not ask for where it is taken for an older one."""
+        if not ranges or self._speaks.magic >= 1 or self._told_release:
+            return
+        self._told_release = True
+        found, read_as = release_of(ranges), self._speaks.release
+        text = f"{broker} is of Kafka {found} or later and is read as {read_as}, whose messages have no timestamps"
+        self._on_event(ConsumerEvent("release", f"{text}: they come without; set kafka.version to {found}"))
 
     def tell(self, topic: str, what: str) -> None:
         """what: HEADERS or TRANSACTIONS."""
@@ -127,6 +139,7 @@ class FormatProbe:
             if self._takes is None:
                 self._asked_at = now()
                 ranges = asked_ranges(self._once)
+                self._warnings.takes(self._broker, ranges)
                 lowest, highest = ranges.get(recordbatches.FETCH.key, (0, -1))
                 self._takes = lowest <= recordbatches.VERSION <= highest
             while self._takes and (self._blanks or self._samples):
