@@ -17,13 +17,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TextIO
+from typing import Any, TextIO
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMS = ("logfmt", "json")
 PER_MINUTE = 5
 WINDOW_S = 60.0
-KAZOO_LEVELS = {"debug": logging.INFO}  # its warnings tell each failed connect; what matters of them we say ourselves
+KAZOO = "kazoo.client"
+KAZOO_LEVELS = {"debug": logging.DEBUG}
 
 
 def set_up_logging(level: str = "info", form: str = "logfmt", stream: TextIO | None = None) -> logging.Handler:
@@ -45,6 +46,21 @@ def set_up_logging(level: str = "info", form: str = "logfmt", stream: TextIO | N
     root.setLevel(level.upper())
     logging.getLogger("kazoo").setLevel(KAZOO_LEVELS.get(level, logging.ERROR))
     return handler
+
+
+class KazooLog(logging.LoggerAdapter[logging.Logger]):
+    """What a ZooKeeper client of ours gets as its logger: kazoo warns at each failed connect, before its owner knows.
+
+    The owner says once that ZooKeeper is out of reach.  So kazoo's information and warnings are for who debugs, its
+    own debug lines a step below that; its errors stay what they are.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.getLogger(KAZOO))
+
+    def log(self, level: int, msg: object, *args: object, **named: Any) -> None:
+        lowered = level if level >= logging.ERROR else logging.DEBUG if level >= logging.INFO else logging.DEBUG // 2
+        super().log(lowered, msg, *args, **named)
 
 
 def goes_to_journal(stream: TextIO) -> bool:

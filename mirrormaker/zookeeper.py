@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError
 
 from groundwork.crew import deadline, kazoo_handler, tls_context
+from groundwork.logs import KazooLog
 from groundwork.tls import TlsUnusable
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
 from zkconsumer.session.access import OPEN, Access
@@ -32,7 +33,8 @@ def zookeeper(option: str, connect: str, timeout_s: float, access: Access = OPEN
     hosts, _, chroot = connect.partition("/")
     try:
         handler = kazoo_handler(access.tls.context(tls_context) if access.tls is not None else None)
-        client = KazooClient(hosts=connect, timeout=SESSION_S, handler=handler, **access.for_kazoo())
+        who = {**access.for_kazoo(), "logger": KazooLog()}
+        client = KazooClient(hosts=connect, timeout=SESSION_S, handler=handler, **who)
     except TlsUnusable as exc:
         raise ConsumerError(str(exc)) from None
     except ValueError as exc:

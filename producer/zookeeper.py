@@ -21,6 +21,7 @@ from kazoo.exceptions import KazooException, NoAuthError
 from kazoo.hosts import collect_hosts
 
 from groundwork.crew import deadline, kazoo_handler, tls_context
+from groundwork.logs import KazooLog
 from groundwork.tls import TlsUnusable
 from groundwork.zkaccess import Access
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
@@ -143,7 +144,7 @@ class ZookeeperSource:
                 raise
 
         handler.create_connection = create_connection
-        who = self._access.for_kazoo()
+        who = {**self._access.for_kazoo(), "logger": KazooLog()}
         return KazooClient(hosts=self._connect, timeout=self._session_ms / 1000, handler=handler, **who)
 
     def _watch(self, zk: Any, topics: Sequence[str]) -> None:

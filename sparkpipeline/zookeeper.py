@@ -22,6 +22,7 @@ from kazoo.exceptions import KazooException, NoAuthError, NodeExistsError
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.retry import KazooRetry
 
+from groundwork.logs import KazooLog
 from groundwork.tls import TlsUnusable, plain_tls
 from groundwork.zkaccess import OPEN, Access, Tls
 from kafkawire.cluster.zookeeper import read_brokers
@@ -133,9 +134,8 @@ def _client(connect: str, access: Access, timeout_s: float) -> KazooClient:
         handler = _Handler(access.tls)
         # A client that may try for ever makes its callers wait for ever: calls are kept until it is connected again.
         retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=RECONNECT_MAX_S, deadline=timeout_s)
-        return KazooClient(
-            hosts=connect, timeout=timeout_s, handler=handler, connection_retry=retry, **access.for_kazoo()
-        )
+        who = {**access.for_kazoo(), "logger": KazooLog()}
+        return KazooClient(hosts=connect, timeout=timeout_s, handler=handler, connection_retry=retry, **who)
     except ValueError as exc:
         raise OptionRefused(f"{connect!r} is not host:port,host:port/chroot: {exc}", option=CONNECT) from None
     except TlsUnusable as exc:

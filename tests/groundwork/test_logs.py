@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from groundwork.logs import LimitedHandler, LineFormatter, RateLimit, goes_to_journal, set_up_logging
+from groundwork.logs import KazooLog, LimitedHandler, LineFormatter, RateLimit, goes_to_journal, set_up_logging
 
 log = logging.getLogger("part")
 
@@ -208,3 +208,21 @@ def test_end_of_the_program_tells_what_was_held_back() -> None:
     )
     end = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=30)
     assert end.stderr.splitlines()[-1].endswith('msg="3 more like: again"')
+
+
+def test_what_kazoo_says_of_lost_connections_is_below_what_its_owner_says(caplog: pytest.LogCaptureFixture) -> None:
+    """A program that uses the library sets its own levels: kazoo is quiet there, too, and never before us."""
+    kazoo = KazooLog()
+    caplog.set_level(logging.INFO)
+    kazoo.warning("Connection dropped: %s", "socket connection error")
+    kazoo.info("Connecting to 127.0.0.1")
+    assert caplog.records == []
+    kazoo.error("Unhandled exception in connection loop")
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    caplog.clear()
+    caplog.set_level(logging.DEBUG)
+    kazoo.warning("Connection dropped: %s", "again")
+    kazoo.debug("Sending request")
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (logging.DEBUG, "Connection dropped: again")
+    ]

@@ -29,6 +29,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from groundwork.crew import Crew, Event, deadline, kazoo_handler, now, sleep, tls_context
+from groundwork.logs import KazooLog
 from groundwork.tls import TlsUnusable
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable, ZooKeeperAway
 from zkconsumer.session.access import OPEN, Access
@@ -124,6 +125,7 @@ class ZkSession(ZkCalls):
                 timeout=self._session_timeout_s,
                 handler=handler,
                 connection_retry=retry,
+                logger=KazooLog(),
                 **self._access.for_kazoo(),
             )
         except ValueError as e:
@@ -202,7 +204,7 @@ class ZkSession(ZkCalls):
         self.state = {KazooState.CONNECTED: State.CONNECTED, KazooState.SUSPENDED: State.SUSPENDED}.get(
             state, State.LOST
         )
-        log.info("ZooKeeper session at %s is %s", self.hosts, self.state.value)
+        log.debug("ZooKeeper session at %s is %s", self.hosts, self.state.value)  # on_state says it, by name
         if self.state is State.LOST:
             self.lease.revoke(now())
             self._fence()
@@ -249,7 +251,7 @@ class ZkSession(ZkCalls):
     def _fence(self) -> None:
         if not self.fenced:
             self.fenced = True
-            log.warning("lease over: no answer of ZooKeeper at %s in time; partitions are let go", self.hosts)
+            log.debug("lease over: no answer of ZooKeeper at %s in time", self.hosts)  # on_fence says it, by name
             self._on_fence()
 
     def _connected(self, session_id: int | None) -> Any:
