@@ -81,6 +81,11 @@ class ConnectorCalls:
         """
         return 0.0 if self._engine is None or self._closed else self._engine.silent_s
 
+    @property
+    def outage(self) -> str:
+        """The brokers and leaders that are out of reach, since when, and how many partitions that hits; "": none."""
+        return "" if self._engine is None or self._closed else self._engine.outage
+
     def ask(self, what: str, question: Callable[..., T], *args: object) -> T:
         """question(zk, znodes, *args), such as one of kafkawire.cluster.zookeeper's reads, on our own session.
 

@@ -47,7 +47,8 @@ class Controls:
 
     def status(self) -> list[PartitionStatus]:
         cursors = sorted(self._cursors.values(), key=lambda c: (c.tp.topic, str(c.tp.partition).zfill(10)))
-        return [status_of(cursor, self._fetchers.fetcher_of(cursor.tp) is not None) for cursor in cursors]
+        at = now()
+        return [status_of(cursor, self._fetchers.fetcher_of(cursor.tp) is not None, at) for cursor in cursors]
 
     def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> Results:
         """What is done of every owned partition, or just these positions."""

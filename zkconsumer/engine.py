@@ -220,6 +220,10 @@ class Engine:
     def silent_s(self) -> float:
         return self.side.silent_s
 
+    @property
+    def outage(self) -> str:
+        return self._fetchers.outage
+
     def _owned(self) -> list[Cursor]:
         return list(self._cursors.values())
 

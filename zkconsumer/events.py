@@ -25,7 +25,9 @@ class ConsumerEvent:
     flows       a parked partition was tried again, and got past the place
     offset      a foreign or unreadable committed offset, a commit that failed, or members that keep offsets elsewhere
     mode        offsets are kept elsewhere from now on (switch_offsets)
-    leader      a partition has no leader, or its broker does not answer
+    outage      a broker, a leader or ZooKeeper is out of reach: once when that begins, however many partitions it hits
+    over        the end of an outage, with its duration
+    leader      a partition has no leader, or its broker does not answer; of one partition, while an outage lasts
     claim       an owner node of ours was taken away, or an orphan of ours was found
     listener    a method of the program's listener failed, or took longer than listener.timeout.ms
     idle        a topic has more threads than partitions: some of them read nothing, and what would serve all; or nobody
@@ -62,6 +64,7 @@ LOUD = frozenset(
         "late",
         "format",
         "release",
+        "outage",
     }
 )
 ALWAYS = frozenset(
@@ -71,6 +74,15 @@ ALWAYS = frozenset(
 
 def log_event(event: ConsumerEvent) -> None:
     """The listener of those who name none.  Held back is what repeats a kind about a partition, or a whole text."""
-    key = (event.kind, event.tp) if event.tp is not None else None
+    _log(event, "")
+
+
+def logger_of(who: str) -> OnEvent:
+    """The same for a program with several connectors: each line begins with whose event it is."""
+    return lambda event: _log(event, f"{who}: ")
+
+
+def _log(event: ConsumerEvent, who: str) -> None:
+    key = (who, event.kind, event.tp) if event.tp is not None else None
     level = logging.WARNING if event.kind in LOUD else logging.INFO
-    log.log(level, "%s", event, extra={"key": key, "always": event.kind in ALWAYS})
+    log.log(level, "%s%s", who, event, extra={"key": key, "always": event.kind in ALWAYS})

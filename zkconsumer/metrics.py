@@ -4,7 +4,8 @@
     zkconsumer_message_size_bytes                           histogram of the same messages, key and value together
     zkconsumer_rebalances_total                             rounds, also those that have to be tried again
     zkconsumer_lag, zkconsumer_buffer_bytes                 of each owned partition: topic, partition; the lag counts
-                                                            messages, of 0.7 bytes
+                                                            messages, of 0.7 bytes, and is left out while nobody knows
+                                                            the end of the log
     zkconsumer_session                                      1 for the state it is in: connected, suspended, lost
     zkconsumer_offsets_mode                                 1 for the mode it is in: zookeeper, dual, kafka
     zkconsumer_offsets_committed_total, ..._failed_total    offsets by store: zookeeper, kafka
@@ -100,7 +101,7 @@ def _families() -> Families:
         core.CounterMetricFamily("zkconsumer_rebalances", "Rounds of the group, tries included.", labels=LABELS),
         core.HistogramMetricFamily("zkconsumer_message_size_bytes", "Key and value of a message.", labels=LABELS),
         core.GaugeMetricFamily(
-            "zkconsumer_lag", "Messages (0.7: bytes) not done, as of the last fetch.", labels=partition
+            "zkconsumer_lag", "Messages (0.7: bytes) not done; left out while unknown.", labels=partition
         ),
         core.GaugeMetricFamily("zkconsumer_buffer_bytes", "Fetched and not done.", labels=partition),
         core.CounterMetricFamily("zkconsumer_offsets_committed", "Offsets committed.", labels=(*LABELS, "store")),

@@ -8,14 +8,17 @@ from kafkawire.model import PartitionId, TopicPartition
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.offsets.modes import Mode, StoreCommit
 
+END_OLD_S = 10.0  # a broker that answers tells the end of a log twice as often
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
     """One owned partition.  state is starting, looking for leader, reading, paused, parked or leaving.
 
     position: the next one to fetch; done: everything before it is done; committed: what the store has.  high_watermark:
-    the end of what can be read, as of the last fetch (0.7: asked every few seconds); lag: from done to there.
-    Positions count messages, those of 0.7 bytes; the lag does as they do.  None: not known (yet).
+    the end of what can be read, as of the last fetch, or as its leader was asked (where there was no fetch for a few
+    seconds, and with 0.7); lag: from done to there.  Positions count messages, those of 0.7 bytes; the lag does as they
+    do.  None: not known (yet); so are high_watermark and lag once no broker has told the end for END_OLD_S seconds.
     """
 
     topic: str
@@ -56,8 +59,9 @@ class OffsetsStatus:
     stores: tuple[StoreStatus, ...]
 
 
-def status_of(cursor: Cursor, fetched: bool) -> PartitionStatus:
-    """The row of a cursor; fetched: a fetcher has it."""
+def status_of(cursor: Cursor, fetched: bool, at: float) -> PartitionStatus:
+    """The row of a cursor at a moment; fetched: a fetcher has it."""
+    end_known = at - cursor.end_told_at <= END_OLD_S
     return PartitionStatus(
         cursor.tp.topic,
         cursor.tp.partition,
@@ -66,8 +70,8 @@ def status_of(cursor: Cursor, fetched: bool) -> PartitionStatus:
         cursor.position,
         cursor.committable(),
         cursor.committed,
-        cursor.high_watermark,
-        cursor.lag,
+        cursor.high_watermark if end_known else None,
+        cursor.lag if end_known else None,
         cursor.buffered_bytes,
         cursor.parked,
     )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from groundwork.logs import set_up_logging
 from kafkawire.model import TopicPartition
-from zkconsumer.events import ConsumerEvent, log_event
+from zkconsumer.events import ConsumerEvent, log_event, logger_of
+from zkconsumer.group.member import Member
+from zkconsumer.group.steps import Action, Do, Phase
 
 
 @pytest.fixture
@@ -41,3 +45,35 @@ def test_parked_and_fenced_are_never_held_back(out: io.StringIO) -> None:
         log_event(ConsumerEvent("parked", f"{tp} at 7: crc mismatch", tp))
         log_event(ConsumerEvent("fence", "the lease is over"))
     assert len(out.getvalue().splitlines()) == 14
+
+
+def test_an_outage_is_a_warning_and_its_end_is_information(out: io.StringIO) -> None:
+    log_event(ConsumerEvent("outage", "broker 0 is gone"))
+    log_event(ConsumerEvent("over", "broker 0: over after 3.0 s"))
+    first, second = out.getvalue().splitlines()
+    assert 'level=warning at=zkconsumer.events msg="outage: broker 0 is gone"' in first
+    assert 'level=info at=zkconsumer.events msg="over: broker 0: over after 3.0 s"' in second
+
+
+def test_each_of_several_connectors_names_itself_and_none_holds_back_another(out: io.StringIO) -> None:
+    tp = TopicPartition("orders", 3)
+    for n in range(20):
+        for who in ("source dc1", "source dc2"):
+            logger_of(who)(ConsumerEvent("leader", f"{tp}: no answer, try {n}", tp))
+    lines = out.getvalue().splitlines()
+    assert [sum(f'msg="source dc{n}: leader: ' in line for line in lines) for n in (1, 2)] == [5, 5]
+
+
+def test_a_share_that_stays_short_is_one_outage_however_often_it_is_tried() -> None:
+    events: list[ConsumerEvent] = []
+    doer = SimpleNamespace(cursors={})
+    config = SimpleNamespace(rebalance_max_retries=4, backoff_ms=10, assignment_strategy="range")
+    member = Member(doer, None, None, None, config, events.append)  # type: ignore[arg-type]
+    for tries in (4, 8, 12):
+        member._follow(member._state, [Action(Do.ALARM, text=f"no full share after {tries} tries, still trying: held")])
+    member._entered(replace(member._state, phase=Phase.WAITING, blocked="held by others: t/0"))
+    assert [event.kind for event in events] == ["outage", "rebalance", "rebalance", "rebalance"]
+    member._full_share()
+    member._full_share()
+    [over] = [event for event in events if event.kind == "over"]
+    assert over.text.startswith("the full share is read, ")

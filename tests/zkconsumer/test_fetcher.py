@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import queue
 import struct
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Broker, Message, TopicPartition
 from kafkawire.net.links import Links
-from tests.fakes.broker import Close, Fail, FakeCluster, entry
+from tests.fakes.broker import Close, Fail, FakeCluster, Wait, entry
 from zkconsumer.errors import ConsumerTimeout, MessageTooLarge, OutOfRange
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.budget import Budget
@@ -26,6 +27,7 @@ from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.formatprobe import FormatWarnings
 from zkconsumer.listeners import NO_HOOKS, Hooks
 from zkconsumer.session.lease import Lease
+from zkconsumer.status import END_OLD_S, status_of
 from zkconsumer.stream import Stream
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -50,6 +52,8 @@ class Fetching:
     ) -> None:
         self.events: list[ConsumerEvent] = []
         self.sent_home: list[tuple[TopicPartition, str]] = []
+        self.outages: list[tuple[TopicPartition, str]] = []
+        self.heard: list[TopicPartition] = []
         self.located: list[TopicPartition] = []
         self.budget = Budget(65536, lambda: self.fetcher.wake())
         self.lease = Lease()
@@ -80,6 +84,12 @@ class Fetching:
 
     def homeless(self, cursors: Iterable[Cursor], why: str) -> None:
         self.sent_home += [(cursor.tp, why) for cursor in cursors]
+
+    def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str) -> None:
+        self.outages += [(tp, why) for tp in tps]
+
+    def answered(self, tps: Iterable[TopicPartition]) -> None:
+        self.heard += sorted(tps)
 
     def add(self, tp: TopicPartition, position: int | None, reset: str = "smallest") -> Cursor:
         cursor = Cursor(tp, "g-0", self.lease, self.budget.lane(1), self.channel, reset, self._corrupt)
@@ -437,3 +447,62 @@ def test_a_new_leader_that_answers_minus_one_is_asked_again_where_we_were(cluste
     assert cluster.seen("list_offsets") == []
     asked = [seen.body["wanted"]["t", 0][0] for seen in cluster.seen("fetch") if ("t", 0) in seen.body["wanted"]]
     assert set(asked[:7]) == {3}
+
+
+# ---- beside the fetches: where logs end, and a broker that does not answer ------------------------------------
+
+
+@pytest.fixture
+def beside(fetching, monkeypatch):
+    """The fetcher asks where logs end after a tenth of a second, and waits half a second for the answer."""
+    monkeypatch.setattr("zkconsumer.fetching.fetcher.ENDS_LOOK_S", 0.02)
+    monkeypatch.setattr("zkconsumer.fetching.positions.ENDS_S", 0.1)
+    monkeypatch.setattr("zkconsumer.fetching.positions.ANSWER_S", 0.5)
+    fetching.crew.spawn("beside", fetching.fetcher.run_beside)
+    return fetching
+
+
+def test_the_end_of_a_log_that_is_not_fetched_is_asked_for_in_bulk(cluster, beside):
+    full, other = beside.add(T0, 0), beside.add(T1, 0)
+    beside.until(lambda: full.position == 5)
+    for cursor in (full, other):
+        cursor.pause()  # as one whose queue is full: it is not fetched
+    beside.until(lambda: not cluster.requests or cluster.requests[-1].api != "fetch")
+    for n in range(3):
+        cluster.append("t", 0, entry(b"b%d" % n))
+    beside.until(lambda: full.high_watermark == 8)
+    assert any(len(seen.body["times"]) == 2 for seen in cluster.seen("list_offsets"))
+    assert full.position == 5
+
+
+def test_what_is_fetched_is_never_asked_where_it_ends(cluster, beside):
+    cursor = beside.add(T0, 0)
+    beside.until(lambda: cursor.position == 5)
+    asked = len(cluster.seen("fetch"))
+    beside.until(lambda: len(cluster.seen("fetch")) > asked + 10)
+    assert cluster.seen("list_offsets") == []
+
+
+def test_a_broker_that_does_not_answer_is_an_outage_while_its_fetch_still_waits(cluster, beside):
+    cursor = beside.add(T0, 0)
+    beside.until(lambda: cursor.position == 5 and beside.heard == [T0])
+    released = threading.Event()
+    cluster.script("fetch", Wait(released))
+    cluster.script("list_offsets", *[Wait(released)] * 3)
+    beside.until(lambda: beside.outages)
+    assert beside.outages[0][0] == T0
+    assert "no answer within 0.5 s" in beside.outages[0][1]
+    assert beside.sent_home == []
+    released.set()
+    beside.until(lambda: beside.heard == [T0, T0])
+
+
+def test_an_end_that_nobody_has_told_for_a_while_is_unknown_and_never_zero(fetching):
+    cursor = fetching.add(T0, 0)
+    fetching.until(lambda: cursor.position == 5)
+    fetching.values()
+    fetching.until(lambda: cursor.committable() == 5)
+    fresh = status_of(cursor, True, cursor.end_told_at + END_OLD_S)
+    old = status_of(cursor, True, cursor.end_told_at + END_OLD_S + 0.1)
+    assert (fresh.lag, fresh.high_watermark) == (0, 5)
+    assert (old.lag, old.high_watermark, old.done) == (None, None, 5)

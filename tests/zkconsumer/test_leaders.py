@@ -106,6 +106,8 @@ class Fetcher:
     def run(self) -> None:
         sleep(100)
 
+    run_beside = run
+
 
 class Cursor:
     closing = False

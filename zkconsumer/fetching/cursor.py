@@ -60,6 +60,7 @@ class Cursor(Handing):
         self.seek = Seek(reset)
         self.committed: int | None = None
         self.high_watermark: int | None = None
+        self.end_told_at = float("-inf")  # when the high watermark was told last, in seconds of a monotonic clock
         self.on_corrupt = on_corrupt
         self._damage: dict[int, int] = {}  # by position, how often it was met there
         self._channel = channel
@@ -262,10 +263,15 @@ class Cursor(Handing):
         """Neither parked nor paused nor about to be let go (a FetchPlan asks)."""
         return not self.closing and not self.paused and not self.stranded and self.parked is None
 
+    def end_is(self, high_watermark: int, at: float) -> None:
+        """A broker told where the log ends."""
+        self.high_watermark = high_watermark
+        self.end_told_at = at
+
     @property
     def lag(self) -> int | None:
-        """What lies between what is done and the end of the log as it was last told, in the unit of positions:
-        messages (an upper bound on a compacted topic), or bytes of 0.7."""
+        """What lies between what is done and the end of the log as it was last told, however long ago that is, in the
+        unit of positions: messages (an upper bound on a compacted topic), or bytes of 0.7."""
         done = self.committable()
         return None if done is None or self.high_watermark is None else max(0, self.high_watermark - done)
 

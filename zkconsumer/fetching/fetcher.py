@@ -3,7 +3,8 @@
     positions first   a cursor without one (nothing committed, or out of range) is looked up, see positions.py
     then fetches      built by a FetchPlan within the free budget; each set is received into a buffer of its own
     a pause           after a fetch that brought nothing, where the broker itself does not wait (0.7)
-    ends              of the logs, now and then, where a fetch does not tell the high watermark (0.7)
+    ends              of the logs, now and then, where a fetch does not tell the high watermark (0.7); and, beside the
+                      fetches, of those that were not fetched for a while (their queues are full)
 
 What a broker may answer, and what follows:
 
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from groundwork.crew import Event, now
+from groundwork.crew import Event, now, sleep
 from groundwork.handover import Closed
 from kafkawire.cluster.recordbatches import Held
 from kafkawire.dialects import Dialect
@@ -46,6 +47,7 @@ from zkconsumer.refusals import refusal
 LONGEST_WAIT_MS = 500  # a broker that waits for data serves nothing else on this link: a new partition would wait too
 IDLE_S = 1.0
 BLANK_S = 1.0  # before a position is asked for again where nothing came twice, unless it is known sooner why
+ENDS_LOOK_S = 1.0  # between two looks for logs whose end was not told for a while
 OUT_OF_RANGE = 1
 
 
@@ -53,6 +55,12 @@ class Finder(Protocol):
     """Who finds the leader of a cursor."""
 
     def homeless(self, cursors: Iterable[Cursor], why: str) -> None: ...
+
+    def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str) -> None:
+        """The broker does not answer for these."""
+
+    def answered(self, tps: Iterable[TopicPartition]) -> None:
+        """A broker answered for these, which are new to it or were lost."""
 
 
 def _at_once(name: str, fn: Callable[..., object], *args: object) -> None:
@@ -119,16 +127,19 @@ class Fetcher:
         self._probe = FormatProbe(broker, links, warnings, spawn, self._explained) if warnings is not None else None
         self._blanks: dict[TopicPartition, int] = {}  # where nothing came at the last fetch, though the log goes on
         self._blind = False  # fetches do not tell where logs end, so that is asked
+        self._unheard: set[TopicPartition] = set()  # nothing was answered for them yet, since they came or were lost
         self._wake = Event()
         self._refused: set[tuple[TopicPartition, int]] = set()  # told already, so that a refusal is one line
 
     def add(self, cursor: Cursor) -> None:
         self.cursors[cursor.tp] = cursor
+        self._unheard.add(cursor.tp)
         self.wake()
 
     def remove(self, tp: TopicPartition) -> None:
         self.cursors.pop(tp, None)
         self._blanks.pop(tp, None)
+        self._unheard.discard(tp)
         self._damage.forget(tp)
 
     def wake(self) -> None:
@@ -148,10 +159,28 @@ class Fetcher:
                     due = self._plan.wake_at(now())
                     self._wake.wait(timeout=IDLE_S if due is None else min(IDLE_S, max(0.0, due - now())))
             except LinkLost as e:
+                self._finder.lost(self.broker, list(self.cursors), str(e))
                 self._give_up(list(self.cursors.values()), str(e))
                 self._wake.wait(timeout=IDLE_S)
             except Closed:
                 return  # the connector is shut down, and an answer came all the same
+
+    def run_beside(self) -> None:
+        """Ask where logs end whose end no fetch has told for a while, until it is ended from outside."""
+        while True:
+            sleep(ENDS_LOOK_S)
+            lost = self._positions.look_at_old_ends()
+            if lost is not None:
+                self._unheard |= self.cursors.keys()
+                self._finder.lost(self.broker, list(self.cursors), lost)
+            elif self._unheard:
+                self._heard(tp for tp, cursor in self.cursors.items() if now() - cursor.end_told_at < ENDS_LOOK_S)
+
+    def _heard(self, tps: Iterable[TopicPartition]) -> None:
+        heard = self._unheard.intersection(tps)
+        self._unheard -= heard
+        if heard:
+            self._finder.answered(heard)
 
     def _give_up(self, cursors: list[Cursor], why: str) -> None:
         for cursor in cursors:
@@ -174,7 +203,10 @@ class Fetcher:
         finally:
             for cursor, nbytes in reserved:
                 cursor.lane.give_back(nbytes)
+        if self._unheard:
+            self._heard(fetched.tp for fetched in reply if not fetched.error)
         sizes = {tp: (position, size) for tp, position, size in asked}
+        at = now()
         for fetched in reply:
             if fetched.tp not in epochs:
                 continue  # nobody asked for it
@@ -185,7 +217,7 @@ class Fetcher:
             if fetched.error:
                 self._refusal(cursor, position, fetched.error)
             else:
-                self._take(cursor, position, size, fetched)
+                self._take(cursor, position, size, fetched, at)
         if not self._dialect.waits_for_data and not any(len(fetched.buffer) for fetched in reply):
             self._pause([tp for tp, _, _ in asked])
         self._blind = any(fetched.high_watermark is None for fetched in reply)
@@ -209,11 +241,11 @@ class Fetcher:
                 reserved.append((cursor, size))
         return asked, reserved
 
-    def _take(self, cursor: Cursor, position: int, size: int, fetched: FetchedPartition) -> None:
+    def _take(self, cursor: Cursor, position: int, size: int, fetched: FetchedPartition, at: float) -> None:
         """Pass on the complete entries of one partition's answer."""
         tp = cursor.tp
         if fetched.high_watermark is not None:
-            cursor.high_watermark = fetched.high_watermark
+            cursor.end_is(fetched.high_watermark, at)
         self._refused = {key for key in self._refused if key[0] != tp}
         if not len(fetched.buffer):
             cursor.land()

@@ -19,6 +19,8 @@ from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.leaders import LeaderSource, NoLeader
+from zkconsumer.fetching.outages import Outages
+from zkconsumer.fetching.positions import BESIDE
 
 LONGEST_PAUSE_S = 1.0  # between tries for one partition, however long its leader is away
 LASTING_PAUSE_S = 5.0  # where there is no such partition
@@ -54,7 +56,8 @@ class Fetchers:
         self._pause_s = pause_s
         self._make_fetcher = make_fetcher
         self._on_event = on_event
-        self._fetchers: dict[int, tuple[Fetcher, Worker]] = {}
+        self._fetchers: dict[int, tuple[Fetcher, list[Worker]]] = {}
+        self._outages = Outages(on_event)
         self._homeless: dict[TopicPartition, _Homeless] = {}
         self._misses: dict[TopicPartition, tuple[int, float]] = {}  # how many in a row, and when the last one was
         self._told: dict[TopicPartition, tuple[float, str]] = {}  # when last, and what
@@ -77,6 +80,7 @@ class Fetchers:
         for tp in tps:
             self._homeless.pop(tp, None)
             self._misses.pop(tp, None)
+            self._outages.forget([tp], now())
             for fetcher, _ in self._fetchers.values():
                 fetcher.remove(tp)
 
@@ -105,7 +109,28 @@ class Fetchers:
             due = now() + min(longest_s, self._pause_s * 2 ** min(misses, 8))
             self._homeless[cursor.tp] = _Homeless(cursor, due)
             self._tell(cursor.tp, why, lasting)
+            if lasting:
+                self._outages.forget([cursor.tp], now())
+            else:
+                self._outages.leaderless(cursor.tp, why, now())
         self._wake.set()
+
+    def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str) -> None:
+        """The broker does not answer for these."""
+        self._outages.lost(broker, [tp for tp in tps if not self._leaves(tp)], why, now())
+
+    def answered(self, tps: Iterable[TopicPartition]) -> None:
+        """A broker answered for these, which are new to it or were lost."""
+        self._outages.answered(tps, now())
+
+    @property
+    def outage(self) -> str:
+        """The brokers and leaders that are out of reach, and since when; "": none."""
+        return self._outages.summary(now())
+
+    def _leaves(self, tp: TopicPartition) -> bool:
+        fetcher = self.fetcher_of(tp)
+        return fetcher is None or fetcher.cursors[tp].closing
 
     def _tell(self, tp: TopicPartition, why: str, lasting: bool = False) -> None:
         """One line per partition and half a minute, however often its leader is looked for; of what lasts, one."""
@@ -126,8 +151,12 @@ class Fetchers:
             except (ConsumerError, WireError) as e:
                 for tp in self._homeless:
                     self._tell(tp, str(e))
+                    if isinstance(e, WireError):  # no broker answers; of ZooKeeper its session says so
+                        self._outages.leaderless(tp, str(e), now())
+                self._outages.look(now())
                 self._wake.wait(timeout=LONGEST_PAUSE_S)  # nobody to ask: what is at home goes on
                 continue
+            self._outages.look(now())
             self._wake.wait(timeout=self._next_due())
 
     def _next_due(self) -> float | None:
@@ -182,13 +211,19 @@ class Fetchers:
             found = None
         if found is None:
             fetcher = self._make_fetcher(broker, self)
-            found = self._fetchers[broker.id] = (fetcher, self._crew.spawn(f"fetcher-{broker.id}", fetcher.run))
+            workers = [
+                self._crew.spawn(f"fetcher-{broker.id}", fetcher.run),
+                self._crew.spawn(f"ends-{broker.id}", fetcher.run_beside),
+            ]
+            found = self._fetchers[broker.id] = (fetcher, workers)
         return found[0]
 
     def _close(self, broker_id: int, why: str) -> None:
-        fetcher, worker = self._fetchers.pop(broker_id)
-        worker.ask_to_end()
-        self._links.drop(fetcher.broker, "fetch")  # an answer may be under way on it
+        fetcher, workers = self._fetchers.pop(broker_id)
+        for worker in workers:
+            worker.ask_to_end()
+        for purpose in ("fetch", BESIDE):
+            self._links.drop(fetcher.broker, purpose)  # an answer may be under way on it
         cursors = list(fetcher.cursors.values())
         fetcher.cursors.clear()
         self.homeless(cursors, why)

@@ -2,6 +2,7 @@
 
     locate         a cursor without a position (nothing committed, or out of range) gets one, see resets.py
     look_at_ends   for the lag, where no fetch tells the high watermark (0.7); also of what is paused or full
+    look_at_old_ends   the same for what was not fetched for a while, on a link of its own
     land           behind damage that only the next segment of the log ends, see bytesearch.py
 
 A broker of 0.7 does not refuse what it has not: it closes the connection.  Then each is asked for alone, so that the
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from groundwork.crew import now
+from groundwork.crew import deadline, now
 from kafkawire.dialects import Dialect
 from kafkawire.errors import ERRORS, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
@@ -28,6 +29,9 @@ from zkconsumer.listeners import Hooks
 from zkconsumer.refusals import refusal
 
 ENDS_S = 5.0  # between two looks at the ends of logs: what a lag may be wrong by
+ANSWER_S = 4.0  # a broker that is silent for so long is out of reach; less than END_OLD_S - ENDS_S
+MOST_ENDS = 1000  # of one request
+BESIDE = "ends"  # the purpose of the link beside the fetches
 MOST_SEGMENTS = 100_000  # of a log: more than any broker has files open
 
 
@@ -121,9 +125,48 @@ class Positions:
             end = ends.get(cursor.tp)
             if end is None or cursor.position is None or self._cursors.get(cursor.tp) is not cursor:
                 continue
-            cursor.high_watermark = end
+            cursor.end_is(end, now())
             if end < cursor.position and cursor.fetchable:
                 cursor.lose(Seek(cursor.seek.reset, cursor.position))
+
+    def look_at_old_ends(self) -> str | None:
+        """Ask, in bulk and beside the fetches, where the logs end whose end was not told for ENDS_S; None, or why the
+        broker cannot be asked.  The connection is closed again, so that it is never one that the broker gave up.
+
+        A broker that refuses by closing is asked for one partition only, and later than by look_at_ends: what it closes
+        for is no outage, and the other ends come from there.
+        """
+        bulk = not self._dialect.refuses_by_closing
+        after_s = ENDS_S if bulk else 1.5 * ENDS_S
+        old = [c for c in self._cursors.values() if c.position is not None and now() - c.end_told_at >= after_s]
+        if not bulk:
+            old = old[:1]
+        try:
+            for begin in range(0, len(old), MOST_ENDS):
+                with deadline(ANSWER_S, "where logs end"):
+                    self._ask_beside({cursor.tp: cursor for cursor in old[begin : begin + MOST_ENDS]})
+        except TimeoutError:
+            return f"{self._broker}: no answer within {ANSWER_S:g} s"
+        except LinkLost as lost:
+            return str(lost)
+        finally:
+            if old:
+                self._links.drop(self._broker, BESIDE)
+        return None
+
+    def _ask_beside(self, cursors: Mapping[TopicPartition, Cursor]) -> None:
+        link = self._links.link(self._broker, BESIDE)
+        link.open()
+        try:
+            request = self._dialect.requests.list_offsets(self._dialect, dict.fromkeys(cursors, LATEST), 1)
+            found = offset_rows(link.call(request))
+        except LinkLost:
+            if self._dialect.refuses_by_closing:
+                return
+            raise
+        for tp, (error, end) in found.items():
+            if tp in cursors and not error and end is not None:
+                cursors[tp].end_is(end, now())
 
     def land(self) -> None:
         """Go on at the next segment where nothing before it can be read.  Raises LinkLost."""

@@ -7,9 +7,7 @@ events on the queue, and mark what must not be believed for one more message.
 
 from __future__ import annotations
 
-import logging
-
-from groundwork.crew import Crew, Event, Queue, Worker
+from groundwork.crew import Crew, Event, Queue, Worker, now
 from kafkawire.model import TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.events import ConsumerEvent, OnEvent
@@ -21,8 +19,6 @@ from zkconsumer.group.groupread import GroupReader
 from zkconsumer.group.membership import Event as GroupEvent
 from zkconsumer.group.memberstate import State
 from zkconsumer.group.steps import Action, Do, Phase, Report
-
-log = logging.getLogger(__name__)
 
 
 class Member:
@@ -44,6 +40,7 @@ class Member:
         self._state, self._first_actions = rebalance.begin(config.rebalance_max_retries, config.backoff_ms)
         self._events: Queue[steps.Happening | Report] = Queue()
         self._acting: Worker | None = None
+        self._short_since: float | None = None  # an alarm told that the share is not full
         self._audit = Audit(group, config.assignment_strategy, on_event)
 
     # events, from anywhere in the hub -----------------------------------------------------------------------------
@@ -105,7 +102,7 @@ class Member:
             if action.do is Do.DROP:
                 self._doer.drop(action.share)
             elif action.do is Do.ALARM:
-                self._on_event(ConsumerEvent("rebalance", action.text))
+                self._alarm(action.text)
             else:
                 self._begin(action)
         if state.phase is not before.phase:
@@ -114,13 +111,24 @@ class Member:
     def _entered(self, state: State) -> None:
         if state.phase is Phase.SETTLED:
             self._on_event(ConsumerEvent("rebalance", self._summary(state)))
+            self._full_share()
         elif state.phase is Phase.WAITING:
-            log.info("rebalance: waiting to try again: %s", state.blocked)
+            self._on_event(ConsumerEvent("rebalance", f"waiting to try again: {state.blocked}"))
         elif state.phase is Phase.CLOSED:
             self.closed.set()
         if state.phase in (Phase.SETTLED, Phase.WAITING, Phase.CLOSED):
             self.rounds += 1
             self.first_round.set()
+
+    def _alarm(self, text: str) -> None:
+        """An outage once, however often it is tried again."""
+        self._on_event(ConsumerEvent("rebalance" if self._short_since is not None else "outage", text))
+        self._short_since = now() if self._short_since is None else self._short_since
+
+    def _full_share(self) -> None:
+        if self._short_since is not None:
+            seconds, self._short_since = now() - self._short_since, None
+            self._on_event(ConsumerEvent("over", f"the full share is read, {seconds:.1f} s after that was said"))
 
     def _summary(self, state: State) -> str:
         topics = len({tp.topic for tp in state.owned})

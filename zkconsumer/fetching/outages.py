@@ -1,0 +1,110 @@
+"""Outages of a cluster that is read: partitions that cannot be read, by broker; told when one begins and ends.
+
+    lost         a broker closed its connection, refused one, or does not answer: an outage at once
+    leaderless   a partition has no leader: an outage once that lasts GRACE_S, because an election takes a moment
+    answered     a partition was answered for: with the last one of an outage the outage is over
+
+However many partitions an outage has, and however often they are tried, it is one event at each end.  A partition
+belongs to one outage: where its broker died and it then has no leader, that is still the outage of the broker.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kafkawire.model import Broker, TopicPartition
+from zkconsumer.events import ConsumerEvent, OnEvent
+
+GRACE_S = 2.0
+NO_LEADER = -1  # the outage of partitions whose broker is not known; no broker of a cluster has that id
+
+
+@dataclass(slots=True)
+class Outage:
+    """what: the broker, or "" where partitions have no leader; told: the event of its beginning was sent.
+
+    partitions: each with what was said of it last.
+    """
+
+    what: str
+    since: float
+    told: bool = False
+    partitions: dict[TopicPartition, str] = field(default_factory=dict)
+
+    @property
+    def why(self) -> str:
+        """The reason, with the broker or the first partition."""
+        tp = min(self.partitions, key=lambda tp: (tp.topic, str(tp.partition).zfill(10)))
+        begins, said = self.what or str(tp), self.partitions[tp]
+        return said if said.startswith(begins) else f"{begins}: {said}"
+
+    @property
+    def count(self) -> str:
+        return f"{len(self.partitions):,} partition{'' if len(self.partitions) == 1 else 's'}"
+
+
+class Outages:
+    """Of one connector.  Times are seconds of a monotonic clock."""
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self._outages: dict[int, Outage] = {}  # by broker id
+        self._blamed: dict[TopicPartition, int] = {}  # the broker whose outage a partition belongs to
+
+    def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str, at: float) -> None:
+        """The broker that these were read from cannot be asked for anything."""
+        for tp in tps:
+            if self._blamed.get(tp) != broker.id:
+                self._drop(tp, at)
+                self._blamed[tp] = broker.id
+            self._outages.setdefault(broker.id, Outage(str(broker), at)).partitions[tp] = why
+        outage = self._outages.get(broker.id)
+        if outage is not None and not outage.told:
+            self._begin(outage)
+
+    def leaderless(self, tp: TopicPartition, why: str, at: float) -> None:
+        """The partition has no leader that could be asked."""
+        if self._blamed.setdefault(tp, NO_LEADER) == NO_LEADER:
+            self._outages.setdefault(NO_LEADER, Outage("", at)).partitions[tp] = why
+
+    def answered(self, tps: Iterable[TopicPartition], at: float) -> None:
+        """A broker answered for these."""
+        for tp in tps:
+            self._drop(tp, at)
+
+    def forget(self, tps: Iterable[TopicPartition], at: float) -> None:
+        """These are not read any more."""
+        for tp in tps:
+            self._drop(tp, at, "; the last of its partitions is not read here any more")
+
+    def look(self, at: float) -> None:
+        """Tell the outages that last longer than an election."""
+        for outage in self._outages.values():
+            if not outage.told and at - outage.since >= GRACE_S:
+                self._begin(outage)
+
+    def summary(self, at: float) -> str:
+        """The outages that were told and are not over, for a status line; "": none."""
+        return "; ".join(
+            f"{outage.why} (for {at - outage.since:.0f} s, {outage.count})"
+            for outage in self._outages.values()
+            if outage.told
+        )
+
+    def _drop(self, tp: TopicPartition, at: float, but: str = "") -> None:
+        blamed = self._blamed.pop(tp, None)
+        if blamed is None:
+            return
+        outage = self._outages[blamed]
+        del outage.partitions[tp]
+        if outage.partitions:
+            return
+        del self._outages[blamed]
+        if outage.told:
+            what = outage.what or "partitions without a leader"
+            self._on_event(ConsumerEvent("over", f"{what}: over after {at - outage.since:.1f} s{but}"))
+
+    def _begin(self, outage: Outage) -> None:
+        outage.told = True
+        self._on_event(ConsumerEvent("outage", f"{outage.why}; {outage.count} cannot be read until that is over"))
