@@ -29,6 +29,7 @@ from kafkawire.v08 import znodes as znodes_v08
 
 # bytes of an entry besides key and value, by message format
 ENTRY_OVERHEAD: Mapping[int, int] = {**messages_v07.ENTRY_OVERHEAD, **messages_v08.ENTRY_OVERHEAD}
+NONE_FROM = (4,)  # releases that refuse all of ours (KIP-896)
 _GROUPS = (apis.HEARTBEAT, apis.LEAVE_GROUP, apis.SYNC_GROUP, apis.DESCRIBE_GROUPS, apis.LIST_GROUPS)
 
 
@@ -118,6 +119,11 @@ def dialect(release: str) -> Dialect:
         row = DIALECTS.get(".".join(parts[:length]))
         if row is not None and all(part.isascii() and part.isdigit() for part in parts):
             return row
+    if all(map(_is_number, parts)) and release_number(release) >= NONE_FROM:
+        raise LocalError(
+            f"Kafka {release}: brokers of 4.0 and later take neither messages nor fetches from this version, whatever "
+            "release is named; it speaks to 0.7 up to 3.9"
+        )
     raise LocalError(f"unknown Kafka release {release!r}; the nearest known is {_nearest(parts)}")
 
 

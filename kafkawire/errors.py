@@ -9,6 +9,7 @@
             UnknownMagic     it says it has a format we do not know
         NodeError        a ZooKeeper node holds what no release of Kafka writes
             OtherGeneration    the cluster is of 0.7 where a later one was named, or the other way round
+            NoPlainListener    a broker has no address for us: its listeners want TLS or SASL
             RegistrationError  a member's id node cannot be read as a subscription
     BrokerError   the broker refused; see .code, .retriable, .refresh
     LinkLost      nobody knows whether it happened, so a retry may duplicate
@@ -72,6 +73,14 @@ class NodeError(RemoteError):
 
 class OtherGeneration(NodeError):
     """A node is as clusters of the other generation write it: 0.7, or 0.8 and later."""
+
+
+class NoPlainListener(NodeError):
+    """A broker has only listeners with TLS or SASL, neither of which we speak; .endpoints as its node lists them."""
+
+    def __init__(self, why: str, endpoints: tuple[str, ...]) -> None:
+        super().__init__(why)
+        self.endpoints = endpoints
 
 
 class RegistrationError(NodeError):

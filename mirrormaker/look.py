@@ -7,15 +7,33 @@ and the target's ZooKeeper has to know a broker that the target's own answer nam
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from kafkawire.cluster.zookeeper import read_brokers, read_partitions, read_topics, refuse_other_generation
+from groundwork.crew import connect
+from kafkawire.cluster.compatibility import ASKED_FROM, why_never
+from kafkawire.cluster.metadata import Unreachable
+from kafkawire.cluster.view import ClusterView
+from kafkawire.cluster.zookeeper import (
+    read_brokers,
+    read_partitions,
+    read_topics,
+    refuse_other_generation,
+    refuse_secured,
+)
 from kafkawire.dialects import dialect
-from kafkawire.errors import OtherGeneration
+from kafkawire.errors import NoPlainListener, OtherGeneration
 from kafkawire.model import Broker
 from mirrormaker.options import Mirror, Source, Target
 from mirrormaker.zookeeper import zookeeper
 from zkconsumer.errors import ConsumerError
+
+ZOOKEEPER_S = 6.0  # one try to reach a ZooKeeper
+
+
+class Topics(Protocol):
+    """What can be asked about the target's topics."""
+
+    def look(self) -> ClusterView: ...
 
 
 class NoBrokers(ConsumerError):
@@ -27,7 +45,7 @@ class OtherCluster(ConsumerError):
 
 
 class WrongVersion(ConsumerError):
-    """Brokers are of another generation than the file says."""
+    """Brokers are of another release than the file says, or speak only TLS or SASL: waiting does not help."""
 
 
 class SourceView(NamedTuple):
@@ -44,6 +62,7 @@ def look_at_source(source: Source, mirror: Mirror, timeout_s: float) -> SourceVi
         brokers = read_brokers(zk, znodes)
         if not brokers:
             must_be_of(zk, "version", source.version)
+            must_be_plain(zk, source.version)
             raise NoBrokers(
                 f"no brokers are registered under {source.zookeeper_connect}: "
                 "is the chroot missing in zookeeper.connect?"
@@ -51,6 +70,8 @@ def look_at_source(source: Source, mirror: Mirror, timeout_s: float) -> SourceVi
         chosen = mirror.topics
         names = [name for name in read_topics(zk, znodes) if chosen.matches(name, source.exclude_internal_topics)]
         found = read_partitions(zk, znodes, names)
+    if dialect(source.version).number >= ASKED_FROM:
+        must_take(brokers.values(), "version", source.version)
     return SourceView(brokers, {name: len(found[name]) for name in names if name in found})
 
 
@@ -60,6 +81,45 @@ def must_be_of(zk: Any, option: str, version: str) -> None:
         refuse_other_generation(zk, dialect(version).znodes)
     except OtherGeneration as other:
         raise WrongVersion(f"{other} The file says {option}: {version}") from other
+
+
+def must_be_plain(zk: Any, version: str) -> None:
+    """Whether a broker has a listener without TLS and SASL, where any is registered.  Raises WrongVersion."""
+    try:
+        refuse_secured(zk, dialect(version).znodes)
+    except NoPlainListener as secured:
+        raise WrongVersion(str(secured)) from secured
+
+
+def must_take(brokers: Iterable[Broker], option: str, version: str) -> None:
+    """Whether brokers of 0.8 and later take the requests of the release that the file names.  Raises WrongVersion.
+
+    It is asked on connections of its own; a broker that is out of reach says nothing.
+    """
+    why = why_never(brokers, dialect(version), option, connect)
+    if why is not None:
+        raise WrongVersion(why)
+
+
+def look_at_target(topics: Topics, target: Target) -> ClusterView:
+    """All topics and brokers of the target, which takes what the file's release sends.  Raises Unreachable,
+    WrongVersion, ConsumerError."""
+    try:
+        view = topics.look()
+    except Unreachable as away:
+        if dialect(target.version).describes_itself:
+            must_take(named_brokers(target, {}).values(), "target.version", target.version)
+        else:
+            _registered_otherwise(target)
+        raise away
+    if dialect(target.version).describes_itself:
+        must_take(named_brokers(target, view.brokers).values(), "target.version", target.version)
+    return view
+
+
+def _registered_otherwise(target: Target) -> None:
+    with zookeeper("target.zookeeper.connect", target.zookeeper, ZOOKEEPER_S, target.access) as zk:
+        must_be_of(zk, "target.version", target.version)
 
 
 def look_at_target_zookeeper(target: Target, answered: Mapping[int, Broker], timeout_s: float) -> None:

@@ -16,9 +16,11 @@ from typing import Any
 
 from groundwork.beside import Beside
 from groundwork.crew import connect, deadline
+from groundwork.options import specs
+from kafkawire.cluster.compatibility import why_never
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.metadata import Unreachable as NoBroker
-from kafkawire.model import PartitionId, TopicPartition
+from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.errors import Closed, ConsumerError, Unreachable
 from zkconsumer.events import ConsumerEvent
@@ -73,7 +75,15 @@ class FixedSide:
         try:
             self.leaders.look(())
         except NoBroker as e:
+            why = self._why_never()
+            if why is not None:
+                raise ConsumerError(why) from e
             raise Unreachable(f"{e}: are they running, and is metadata.broker.list right?") from e
+
+    def _why_never(self) -> str | None:
+        config = self._parts.config
+        brokers = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(config.brokers)]
+        return why_never(brokers, self._parts.dialect, specs(type(config))["version"].key, connect)
 
     def take_part(self) -> None:
         self._tell_unread()

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.topics import NAME
-from kafkawire.cluster.zookeeper import BROKERS, TOPICS
+from kafkawire.cluster.zookeeper import BROKERS, TOPICS, refuse_secured
 from kafkawire.dialects import Dialect
-from kafkawire.errors import LocalError, RegistrationError
+from kafkawire.errors import LocalError, NoPlainListener, RegistrationError
 from kafkawire.groupnodes import CONSUMERS, Registration
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.net.links import Links
@@ -110,9 +110,15 @@ def list_groups(session: ZkSession, dialect: Dialect) -> list[GroupSummary]:
     return found
 
 
-def no_brokers(session: ZkSession) -> str | None:
-    """A sentence when no broker is registered where we look: mostly a wrong chroot.  Raises ZooKeeperAway."""
+def no_brokers(session: ZkSession, dialect: Dialect) -> str | None:
+    """A sentence when no broker is registered where we look, mostly for a wrong chroot, or none that we could speak to.
+    Raises ZooKeeperAway.
+    """
     if session.children(BROKERS):
+        try:
+            session.ask("read brokers", refuse_secured, dialect.znodes)
+        except NoPlainListener as secured:
+            return f"{session.connect}: {secured}"
         return None
     return f"no brokers are registered under {session.connect}: is the chroot missing, or wrong?"
 
@@ -121,7 +127,7 @@ def read_group(session: ZkSession, dialect: Dialect, group: str) -> GroupNodes:
     """The group as its nodes are now.  Raises NoSuchGroup, ZooKeeperAway."""
     home = f"{CONSUMERS}/{group}"
     if session.stat([home])[home] is None:
-        hint = no_brokers(session)
+        hint = no_brokers(session, dialect)
         raise NoSuchGroup(f"group {group} is not known to ZooKeeper at {session.connect}{'; ' + hint if hint else ''}")
     members = _members(session, dialect, group)
     topics = {topic for member in members for topic in member.streams}

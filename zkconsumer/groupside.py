@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from groundwork.crew import Event, now, sleep
+from groundwork.crew import Event, connect, now, sleep
 from groundwork.hub import OwnThread
 from groundwork.lag import HubLag, busy_lines
 from groundwork.options import specs
-from kafkawire.cluster.registered import partitions_by_broker
-from kafkawire.cluster.zookeeper import BROKERS
+from kafkawire.cluster.compatibility import ASKED_FROM, why_never
+from kafkawire.cluster.registered import all_secured, partitions_by_broker, secured_brokers
+from kafkawire.cluster.zookeeper import BROKERS, read_brokers
 from kafkawire.dialects import Dialect
 from kafkawire.model import TopicPartition
 from zkconsumer.commits import Patience
@@ -36,6 +37,7 @@ FIRST_ROUND_S = 10.0  # creating streams waits that long for a first round; the 
 AUDIT_S = 30.0
 LAST_COMMIT_S = 5.0  # of partitions that are let go, while a coordinator is away: JVM members wait about 8 s for them
 LATE_SHARE = 0.25  # of the session's time-out: three more of that, and it is over
+NOT_WITHOUT_ZOOKEEPER = "nothing is committed, and no partition taken, until it answers"
 SILENT_SHARE = 3  # of the session's time-out: four beats without an answer
 
 
@@ -64,6 +66,7 @@ class GroupSide:
             config.access,
         )
         self.leaders: LeaderSource = ZookeeperLeaders(self.session, dialect.znodes, parts.on_event)
+        self._away_since: float | None = None  # ZooKeeper is out of reach
         self._touched = Event()  # there is something for our mode node to say
         self._store = store_of_group(config, self.session, dialect, self.leaders, parts.on_event, self._touched.set)
         self._claims = Claims(self.session, dialect.znodes, config.group_id, self._owner_lost, self._freed)
@@ -121,7 +124,18 @@ class GroupSide:
     def connect(self) -> None:
         self.session.start()
         must_be_of_this_generation(self.session, self._dialect, self._config)
+        self._must_take_our_requests()
         self.mode.begin()
+
+    def _must_take_our_requests(self) -> None:
+        """Raises ConsumerError where the brokers are older than the release that is named: they would close the
+        connection on each request, for ever."""
+        if self._dialect.number < ASKED_FROM:
+            return
+        brokers = self.session.ask("read brokers", read_brokers, self._znodes)
+        why = why_never(brokers.values(), self._dialect, specs(type(self._config))["version"].key, connect)
+        if why is not None:
+            raise ConsumerError(f"{why}; nothing was registered")
 
     def take_part(self) -> None:
         """Register and try a first round; what fails in it is retried for ever."""
@@ -203,6 +217,7 @@ class GroupSide:
         """Called by kazoo's greenlet: flags and queues only."""
         text = f"the session with ZooKeeper at {self.session.hosts} is {state.value}"
         self._on_event(ConsumerEvent("session", text))
+        self._tell_outage(state)
         self._hooks.session_state(state.value)
         if state is State.LOST:
             self.member.session_lost()
@@ -211,11 +226,25 @@ class GroupSide:
             self.fetchers.look_again()
             self.member.reconnected()
 
+    def _tell_outage(self, state: State) -> None:
+        """Once when ZooKeeper is out of reach, and once when it answers again."""
+        where = f"ZooKeeper at {self.session.hosts}"
+        if state is State.CONNECTED and self._away_since is not None:
+            self._on_event(ConsumerEvent("over", f"{where}: over after {now() - self._away_since:.1f} s"))
+            self._away_since = None
+        elif state is not State.CONNECTED and self._away_since is None:
+            self._away_since = now()
+            why = f"the session is {state.value}; {NOT_WITHOUT_ZOOKEEPER}"
+            self._on_event(ConsumerEvent("outage", f"{where} is out of reach: {why}"))
+
     def _fence(self) -> None:
         """The lease is over.  First our cursors, so that nobody may send, then whoever sends."""
         self.member.session_lost()
         self._on_fence()
-        text = "no answer of ZooKeeper in time: others may own our partitions now, all are let go"
+        text = (
+            f"lease over: no answer of ZooKeeper at {self.session.hosts} in time: others may own our partitions now, "
+            "all are let go"
+        )
         self._on_event(ConsumerEvent("fence", text))
 
     def _owner_lost(self, tp: TopicPartition) -> None:
@@ -256,7 +285,12 @@ def must_be_of_this_generation(session: ZkCalls, dialect: Dialect, config: Consu
     member of the group."""
     names = session.children(BROKERS) or ()
     nodes = session.read(f"{BROKERS}/{name}" for name in names)
-    by_broker = partitions_by_broker(node.data for node in nodes.values() if node is not None)
+    texts = {path: node.data for path, node in nodes.items() if node is not None}
+    numbered = {int(path.rpartition("/")[2]): data for path, data in texts.items() if path.rpartition("/")[2].isdigit()}
+    secured = secured_brokers(numbered, dialect.znodes)
+    if secured and len(secured) == len(numbered):
+        raise ConsumerError(f"{all_secured(secured)}; nothing was registered")
+    by_broker = partitions_by_broker(texts.values())
     if by_broker is not None and by_broker != dialect.partitions_by_broker:
         there = "0.7" if by_broker else "0.8 or later"
         option = specs(type(config))["version"].key  # a mirror's source has a name of its own for it

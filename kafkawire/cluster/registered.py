@@ -1,9 +1,11 @@
-"""Of which generation the brokers are that ZooKeeper has registered, by how they write themselves down."""
+"""What registered brokers are, by how they write themselves down in ZooKeeper: their generation and listeners."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from kafkawire.errors import NoPlainListener, RemoteError
 from kafkawire.nodetext import of_counting_broker
 
 
@@ -17,3 +19,25 @@ def partitions_by_broker(nodes: Iterable[bytes]) -> bool | None:
         elif data.lstrip().startswith(b"{"):
             found.add(False)
     return found.pop() if len(found) == 1 else None
+
+
+def secured_brokers(nodes: Mapping[int, bytes], znodes: Any) -> dict[int, tuple[str, ...]]:
+    """The endpoints of those brokers whose listeners all want TLS or SASL, by id."""
+    found = {}
+    for broker, data in sorted(nodes.items()):
+        try:
+            znodes.broker(broker, data)
+        except NoPlainListener as secured:
+            found[broker] = secured.endpoints
+        except RemoteError:
+            continue  # it makes no sense, or is of another generation: told elsewhere
+    return found
+
+
+def all_secured(found: Mapping[int, tuple[str, ...]]) -> str:
+    """The sentence about a cluster all of whose brokers are such."""
+    first = min(found)
+    return (
+        f"every broker has TLS or SASL listeners only, and this version speaks neither (broker {first}: "
+        f"{', '.join(found[first])}): give the brokers a PLAINTEXT listener"
+    )

@@ -17,8 +17,9 @@ from weakref import WeakKeyDictionary
 from kafkawire.cluster import counted
 from kafkawire.cluster.noderead import WINDOW as WINDOW
 from kafkawire.cluster.noderead import children, read
+from kafkawire.cluster.registered import all_secured, secured_brokers
 from kafkawire.cluster.view import ClusterView, PartitionView
-from kafkawire.errors import OtherGeneration, RemoteError
+from kafkawire.errors import NoPlainListener, OtherGeneration, RemoteError
 from kafkawire.model import Broker, PartitionId, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,17 @@ def refuse_other_generation(zk: Any, znodes: Znodes) -> None:
             raise
         except RemoteError:
             continue  # no address for us, which read_brokers has told
+
+
+def refuse_secured(zk: Any, znodes: Znodes) -> None:
+    """Raises NoPlainListener where brokers are registered and all of them want TLS or SASL.
+
+    read_brokers leaves such a broker out: ask this when it found none.
+    """
+    nodes = read(zk, [f"{BROKERS}/{name}" for name in children(zk, BROKERS) if name.isdigit()])
+    secured = secured_brokers({int(path.rpartition("/")[2]): text for path, text in nodes.items()}, znodes)
+    if secured and len(secured) == len(nodes):
+        raise NoPlainListener(all_secured(secured), next(iter(secured.values())))
 
 
 def _warn_once(zk: Any, text: str) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 
 from kafkawire.errors import NodeError as NodeError
-from kafkawire.errors import OtherGeneration
+from kafkawire.errors import NoPlainListener, OtherGeneration
 from kafkawire.errors import RegistrationError as RegistrationError
 from kafkawire.groupnodes import BLACK_LIST as BLACK_LIST
 from kafkawire.groupnodes import CONSUMERS as CONSUMERS
@@ -77,7 +77,10 @@ def broker(broker_id: int, text: str | bytes) -> Broker:
         found = re.fullmatch(r"PLAINTEXT://\[?(.+?)\]?:(\d{1,5})", str(endpoint))
         if found and 0 < int(found[2]) < 65536:
             return Broker(broker_id, found[1], int(found[2]))
-    raise NodeError(f"{where} has no PLAINTEXT address: host {host!r}, port {port!r}, endpoints {endpoints!r}")
+    why = f"{where} has no PLAINTEXT address: host {host!r}, port {port!r}, endpoints {endpoints!r}"
+    if isinstance(endpoints, list) and endpoints:
+        raise NoPlainListener(why, tuple(map(str, endpoints)))
+    raise NodeError(why)
 
 
 def topic(text: str | bytes, where: str = "topic") -> dict[int, list[int]]:

@@ -24,6 +24,7 @@ from mirrormaker.look import (
     SourceView,
     WrongVersion,
     look_at_source,
+    look_at_target,
     look_at_target_zookeeper,
     must_be_of,
     named_brokers,
@@ -43,6 +44,7 @@ TIMEOUT_S = 6.0
 def check_online(configuration: Configuration) -> int:
     """Print a row for each topic that is mirrored; the exit code."""
     target, mirror = configuration.target, configuration.mirror
+    who = "target"  # is looked at
     try:
         view = target_view(target)
         if target.zookeeper and dialect(target.version).describes_itself:
@@ -50,14 +52,15 @@ def check_online(configuration: Configuration) -> int:
         rows: list[dict[str, Any]] = []
         seen: list[tuple[Source, SourceView]] = []
         for source in configuration.sources:
+            who = f"source {source.name}"
             found, of_source = source_rows(source, mirror, target, view)
             rows += of_source
             seen.append((source, found))
     except (ChrootMissing, OtherCluster, SameCluster, SourceRefused, WrongVersion) as exc:
-        click.echo(f"error: {exc}", err=True)
+        _say(who, exc)
         return exits.CONFIGURATION
     except (Unreachable, ZooKeeperUnreachable, ConsumerError) as exc:
-        click.echo(f"error: {exc}", err=True)
+        _say(who, exc)
         return exits.UNREACHABLE
     write(rows, COLUMNS)
     warn_of_formats(seen, target, view)
@@ -85,6 +88,11 @@ def warn_of_formats(seen: Sequence[tuple[Source, SourceView]], target: Target, v
         click.echo(f"warning: {sentence}", err=True)
 
 
+def _say(who: str, exc: Exception) -> None:
+    said = str(exc)
+    click.echo(f"error: {said if said.startswith(who) else f'{who}: {said}'}", err=True)
+
+
 class SameCluster(Exception):
     """Source and target are one cluster."""
 
@@ -95,7 +103,7 @@ class SourceRefused(Exception):
 
 def target_view(target: Target) -> ClusterView:
     """All topics and brokers of the target; asking for all creates none.  Raises Unreachable, ChrootMissing,
-    ConsumerError."""
+    WrongVersion, ConsumerError."""
     speaks = dialect(target.version)
     if not speaks.describes_itself:
         with zookeeper("target.zookeeper.connect", target.zookeeper, TIMEOUT_S, target.access) as zk:
@@ -105,9 +113,19 @@ def target_view(target: Target) -> ClusterView:
             return read_view(zk, speaks.znodes, read_topics(zk, speaks.znodes))
     links = Links("mirrormaker-check", connect, int(TIMEOUT_S * 1000))
     try:
-        return MetadataSource(target.brokers, speaks, links).read(None)
+        return look_at_target(AllTopics(MetadataSource(target.brokers, speaks, links)), target)
     finally:
         links.close()
+
+
+class AllTopics:
+    """What is looked at where nothing is created."""
+
+    def __init__(self, source: MetadataSource) -> None:
+        self._source = source
+
+    def look(self) -> ClusterView:
+        return self._source.read(None)
 
 
 def source_rows(
@@ -117,7 +135,7 @@ def source_rows(
     try:
         seen = look_at_source(source, mirror, TIMEOUT_S)
     except NoBrokers as exc:
-        raise SourceRefused(f"source {source.name}: {exc}") from exc
+        raise SourceRefused(str(exc)) from exc
     same = same_cluster(seen.brokers, named_brokers(target, view.brokers))
     if same is not None:
         raise SameCluster(f"source {source.name} and the target are one cluster ({same} is in both)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+NOT_OF_08 = range(11, 19)  # JoinGroup to ApiVersions
 APIS = {
     0: "produce",
     1: "fetch",

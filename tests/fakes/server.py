@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tests.fakes.actions import WAIT_S, Close, Raw, Wait
-from tests.fakes.frames import decode
+from tests.fakes.frames import NOT_OF_08, decode
 from tests.fakes.handlers import HANDLERS
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class Server:
             _reset(connection)
 
     def _answer(self, connection: socket.socket, frame: bytes) -> bool:
+        if struct.unpack_from(">h", frame)[0] in NOT_OF_08:
+            return False  # as a broker of 0.8.2 closes on what it does not know
         api, body, correlation = decode(frame)
         cluster = self.cluster
         with cluster.changed:

@@ -93,7 +93,6 @@ def test_a_release_as_brokers_call_themselves_maps_to_its_row(text: str, row: st
         ("0.7.2.x", "0.7.2"),
         ("0.8.3", "0.8.2"),
         ("0.8.2-beta", "0.8.2"),
-        ("4.1.0", "3.9"),
         ("0.8.2.x", "0.8.2"),
         ("0.12", "0.11"),
         ("", "0.7.0"),
@@ -103,6 +102,14 @@ def test_a_release_as_brokers_call_themselves_maps_to_its_row(text: str, row: st
 )
 def test_an_unknown_release_names_the_nearest_known(text: str, nearest: str) -> None:
     with pytest.raises(LocalError, match=f"unknown Kafka release '{text}'; the nearest known is {nearest}$"):
+        dialect(text)
+
+
+@pytest.mark.parametrize("text", ["4", "4.0", "4.1.0", "5.0"])
+def test_a_release_that_takes_nothing_of_ours_does_not_lead_to_another_name(text: str) -> None:
+    with pytest.raises(
+        LocalError, match="take neither messages nor fetches from this version, whatever release is named"
+    ):
         dialect(text)
 
 

@@ -13,13 +13,15 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from groundwork.crew import connect
 from groundwork.output import EXIT, fail, write
-from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.compatibility import why_never
+from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.cluster.zookeeper import read_topics, read_view
 from kafkawire.dialects import dialect
 from kafkawire.errors import error_info
-from kafkawire.model import TopicPartition
+from kafkawire.model import Broker, TopicPartition
 from zkconsumer.commands.common import link_pool, must_tell, reaching
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.groups import no_brokers
@@ -88,11 +90,19 @@ def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_
     if zookeeper is not None:
         with reaching(zookeeper, kafka_version) as reach:
             names = reach.session.ask("read topics", read_topics, reach.dialect.znodes)
-            if not names and (hint := no_brokers(reach.session)):
+            if not names and (hint := no_brokers(reach.session, reach.dialect)):
                 fail(hint, EXIT["runtime"])
-            return reach.session.ask("read partitions", read_view, reach.dialect.znodes, names)
+            view = reach.session.ask("read partitions", read_view, reach.dialect.znodes, names)
+            if not view.brokers and (hint := no_brokers(reach.session, reach.dialect)):
+                fail(hint, EXIT["runtime"])
+            return view
     with link_pool() as links:
-        return MetadataSource(brokers, dialect(kafka_version), links).read(None)
+        try:
+            return MetadataSource(brokers, dialect(kafka_version), links).read(None)
+        except Unreachable as away:
+            asked = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(brokers)]
+            why = why_never(asked, dialect(kafka_version), "--kafka-version", connect)
+            fail(why or str(away), EXIT["runtime"])
 
 
 def partitions_of(view: ClusterView) -> Iterator[Partition]:

@@ -170,7 +170,7 @@ def _member(
 def _look(zookeeper: ZooKeeper, wanted: str | TopicFilter, kafka_version: str) -> bool:
     """Whether there is a folder of groups.  Ends the command where no brokers are: a group would be made nowhere."""
     with reaching(zookeeper, kafka_version) as reach:
-        if hint := no_brokers(reach.session):
+        if hint := no_brokers(reach.session, reach.dialect):
             fail(hint, EXIT["runtime"])
         topics = reach.session.ask("read topics", read_topics, reach.dialect.znodes)
         if isinstance(wanted, str) and wanted not in topics:
@@ -216,7 +216,9 @@ def _brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version:
     with reaching(zookeeper, kafka_version) as reach:
         found = reach.session.ask("read brokers", read_brokers, reach.dialect.znodes)
         if not found:
-            raise ConsumerError(no_brokers(reach.session) or f"no broker at {zookeeper} has a plain address")
+            raise ConsumerError(
+                no_brokers(reach.session, reach.dialect) or f"no broker at {zookeeper} has a plain address"
+            )
     return [(broker.host, broker.port) for broker in found.values()]
 
 

@@ -60,7 +60,7 @@ def list_command(zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_ver
     must_tell(brokers, kafka_version)
     with reaching(zookeeper, kafka_version) as reach:
         rows = list_groups(reach.session, reach.dialect)
-        if not rows and (hint := no_brokers(reach.session)):
+        if not rows and (hint := no_brokers(reach.session, reach.dialect)):
             fail(hint, EXIT["runtime"])
         found = [(row.group, row.members, row.topics) for row in rows]
         world = World(reach.session, reach.links, reach.dialect, tuple(brokers), tell)

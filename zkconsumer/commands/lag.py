@@ -91,7 +91,7 @@ def _look(
 ) -> int:
     """Print one look at the groups; its exit code.  looks: how many came before it, when watching."""
     names = [group] if group is not None else [each.group for each in list_groups(reach.session, reach.dialect)]
-    if not names and (hint := no_brokers(reach.session)):
+    if not names and (hint := no_brokers(reach.session, reach.dialect)):
         fail(hint, EXIT["runtime"])
     unit = reach.dialect.position_unit
     nodes = [read_group(reach.session, reach.dialect, name) for name in names]
