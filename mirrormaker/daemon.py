@@ -20,6 +20,7 @@ from groundwork.crew import Crew, CrewDeath, Event, Lock, now, sleep, wait_any
 from groundwork.lag import HubLag
 from groundwork.logs import set_up_logging
 from kafkawire.cluster.metadata import Unreachable
+from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import LocalError, WireError
 from kafkawire.model import Broker
 from mirrormaker import exits
@@ -27,10 +28,12 @@ from mirrormaker.config import Configuration
 from mirrormaker.directing import settings_of
 from mirrormaker.formats import timestamps_lost
 from mirrormaker.look import (
+    ZOOKEEPER_S,
     NoBrokers,
     OtherCluster,
     SourceView,
     look_at_source,
+    look_at_target,
     look_at_target_zookeeper,
     named_brokers,
     nothing_matches,
@@ -43,7 +46,7 @@ from mirrormaker.reload import reload_into
 from mirrormaker.retries import Retries
 from mirrormaker.status import StatusLine
 from mirrormaker.systemd import Systemd
-from mirrormaker.towards import ZOOKEEPER_S, Towards
+from mirrormaker.towards import Towards
 from mirrormaker.watch import Watch
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
@@ -110,7 +113,8 @@ class Daemon:
         self._signals = 0
         self._reading = Lock()
         target, mirror = configuration.target, configuration.mirror
-        self._towards = Towards(target, self._crew, _tell)
+        self.origins: list[Origin] = []
+        self._towards = Towards(target, self._crew, _tell, self._target_topic_is_gone)
         self.targets, self.sender = self._towards.topics, self._towards.sender
         settings = settings_of(target, mirror)
         self.origins = [
@@ -162,7 +166,7 @@ class Daemon:
         self._started.set()
 
     def _bring_up(self, deadline: float) -> None:
-        target = self._within(deadline, "target", self.targets.look).brokers
+        target = self._within(deadline, "target", self._look_at_target).brokers
         if self._towards.zookeeper is not None:
             self._within(deadline, "target", self._look_at_target_zookeeper)
         named, sources = named_brokers(self._configuration.target, target), []
@@ -203,6 +207,9 @@ class Daemon:
         except WireError as exc:
             raise Unreachable(f"offset map: {exc}") from exc
 
+    def _look_at_target(self) -> ClusterView:
+        return look_at_target(self.targets, self._configuration.target)
+
     def _look_at_target_zookeeper(self) -> None:
         """With a new answer of the brokers each time: right after a restart the one before may be of old addresses."""
         look_at_target_zookeeper(self._configuration.target, self.targets.look().brokers, ZOOKEEPER_S)
@@ -213,18 +220,21 @@ class Daemon:
 
     def _within(self, deadline: float, who: str, attempt: Callable[[], T]) -> T:
         """What attempt() gives, tried until the deadline while a cluster is out of reach.  Raises Refused."""
-        warned = False
+        warned_at: float | None = None
         while True:
             try:
-                return attempt()
+                found = attempt()
+                if warned_at is not None:
+                    log.info("%s: answers after %.1f s", who, now() - warned_at)
+                return found
             except ChrootMissing as exc:
                 raise Refused(exits.CONFIGURATION, f"{who}: {exc}") from exc
             except (Unreachable, ZooKeeperUnreachable, NoBrokers, OtherCluster) as exc:
                 if now() + RETRY_S > deadline:
                     raise self._gave_up(who, exc) from exc
-                if not warned:
+                if warned_at is None:
                     log.warning("%s: %s; trying again", who, exc)
-                    warned = True
+                    warned_at = now()
             except ConsumerError as exc:
                 raise Refused(exits.CONFIGURATION, f"{who}: {exc}") from exc
             sleep(RETRY_S)
@@ -298,11 +308,15 @@ class Daemon:
         """SIGUSR1 has no use, and by default would end the process undrained."""
         log.warning("SIGUSR1 changes nothing")
 
+    def _target_topic_is_gone(self, topic: str) -> bool:
+        """One source that sends there is enough to have it created again."""
+        return any(origin.forwarder.target_is_gone(topic) for origin in self.origins)
+
     def _fence(self) -> None:
         """A source's lease is over: its parts leave the queue, and what is on the wire is cut off."""
         self.sender.drop(lambda part, ticket: not ticket.may_send())
         self.sender.close_links()
 
 
-def _tell(sentence: str) -> None:
-    log.info("target: %s", sentence, extra={"key": f"target {sentence}"})
+def _tell(level: int, sentence: str) -> None:
+    log.log(level, "target: %s", sentence, extra={"key": f"target {sentence}"})

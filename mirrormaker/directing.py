@@ -85,7 +85,7 @@ class Directing:
         self._topics = topics
         self._pair = Pair(speaks, settings.dialect, numbering)
         self._numbering = numbering
-        self._others: dict[str, Topic] = {}  # topics a handler sends to
+        self.others: dict[str, Topic] = {}  # topics a handler sends to
 
     def prepared(self, name: str, source: SourceTopic) -> Topic:
         """A topic and its route.  Raises what Topics.prepare raises."""
@@ -146,7 +146,7 @@ class Directing:
         """The target of a message that a handler sent to another topic; prepared when it is first met."""
         if name == source_topic:
             return topic
-        while name not in self._others:
+        while name not in self.others:
             try:
                 targets = self._topics.prepare(name, topic.source)
             except (TopicMissing, LocalError) as exc:
@@ -155,8 +155,8 @@ class Directing:
                 log.warning("source %s: topic %s, which message.handler sends to, waits: %s", self._name, name, exc)
                 sleep(RETRY_S)
             else:
-                self._others[name] = Topic(choose(self._facts(name, topic.source, len(targets))), targets, topic.source)
-        return self._others[name]
+                self.others[name] = Topic(choose(self._facts(name, topic.source, len(targets))), targets, topic.source)
+        return self.others[name]
 
     def _partition(self, name: str, partition: PartitionId, key: bytes | None, topic: Topic) -> TopicPartition:
         """Where a message of a source partition goes."""

@@ -16,7 +16,7 @@ from mirrormaker.towards import Topics
 from producer.sender import Sender
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerError
-from zkconsumer.events import ConsumerEvent, log_event
+from zkconsumer.events import ConsumerEvent, logger_of
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.status import PartitionStatus
 
@@ -35,6 +35,7 @@ class Origin:
     ) -> None:
         self.source = source
         self.name = source.name
+        self._log_event = logger_of(f"source {source.name}")
         self._crew = crew
         self._on_fence = on_fence
         self._connector: ConsumerConnector | None = None
@@ -51,7 +52,7 @@ class Origin:
             self.source,
             "caller",
             release,
-            _tell,
+            self._log,
             self._on_fence,
             died,
             before_commit=keeper.before_commit if keeper is not None else lambda positions: None,
@@ -67,6 +68,12 @@ class Origin:
         """What the whole source waits for."""
         silent_s = self._connector.silent_s if self._connector is not None else 0.0
         return f"source {self.name}: ZooKeeper silent for {silent_s:.0f} s" if silent_s else ""
+
+    @property
+    def outage(self) -> str:
+        """The brokers or leaders of this source that are out of reach; "": none."""
+        found = self._connector.outage if self._connector is not None else ""
+        return f"source {self.name}: {found}" if found else ""
 
     @property
     def counts_bytes(self) -> bool:
@@ -104,6 +111,11 @@ class Origin:
         self._connector.switch_offsets(mode)
         return True
 
+    def _log(self, event: ConsumerEvent) -> None:
+        """Log an event of this source, but for what the start says of every cluster (formats.timestamps_lost)."""
+        if event.kind != "release":
+            self._log_event(event)
+
     def shutdown(self) -> None:
         """Stop fetching, let what is in flight be acknowledged, commit, release, leave the group."""
         if self._connector is not None:
@@ -116,12 +128,6 @@ class Origin:
             raise ConsumerError(f"source topic {name} is not in ZooKeeper (deleted?)")
         replication = 0 if self._speaks.partitions_by_broker else max(len(replicas) for replicas in found.values())
         return SourceTopic(self.source.broker_partitions.total or len(found), replication)
-
-
-def _tell(event: ConsumerEvent) -> None:
-    """But for what the start says of every cluster, by the options of a mirror (formats.timestamps_lost)."""
-    if event.kind != "release":
-        log_event(event)
 
 
 def total_done(before: dict[TopicPartition, int], rows: list[PartitionStatus]) -> tuple[int, dict[TopicPartition, int]]:

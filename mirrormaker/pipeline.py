@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from groundwork.crew import Crew, sleep
 from kafkawire.dialects import Dialect
@@ -33,6 +33,7 @@ from zkconsumer.errors import Closed
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 NOT_NUMBERED = Numbering()
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0  # between looks at a target topic that is not ready
 
@@ -80,11 +81,13 @@ class Forwarder:
         self.keeper: Keeper | None = None  # of the offset map, where one is kept
         self.resumer: Resumer | None = None  # resume: target-end; needs a keeper
         self._settings = settings
+        self._targets = targets
         self._directing = Directing(name, settings, targets, speaks or settings.dialect, numbering)
         self._source_topic = source_topic
         self._sender = sender
         self._crew = crew
         self._held: dict[str, deque[tuple[MessageSet, Share]]] = {}
+        self._returning: set[str] = set()  # topics that the target had, and that are being created again
         self._ended_at: dict[TopicPartition, int] = {}  # where the last set of a partition ended: the next is aligned
 
     @property
@@ -120,6 +123,19 @@ class Forwarder:
         if topic is not None and topic.choice.partitioning == "identity":
             del self.topics[name]
 
+    def target_is_gone(self, name: str) -> bool:
+        """The target does not have this topic (any more): have it created again, as at the start.
+
+        False: nothing is sent there from here.
+        """
+        topic = self.topics.get(name) or self._directing.others.get(name)
+        if topic is None:
+            return name in self._held
+        if name not in self._returning:
+            self._returning.add(name)
+            self._crew.spawn(f"return-{self.name}-{name}", self._return, name, topic)
+        return True
+
     def _grew(self, fetched: MessageSet, topic: Topic) -> bool:
         """Whether the source has more partitions than when the topic's route was chosen."""
         return isinstance(fetched.partition, int) and fetched.partition >= topic.source.partitions
@@ -137,21 +153,40 @@ class Forwarder:
         self.topics[name] = topic
 
     def _until_ready(self, name: str) -> Topic:
+        return self._until_done(name, lambda: self._directing.prepared(name, self._source_topic(name)))
+
+    def _return(self, name: str, topic: Topic) -> None:
+        """A topic that brokers only do not know of yet is none that is gone: one of them may be behind the others."""
+        if not self._until_done(name, lambda: self._targets.look()).partitions(name):
+            self._waits(name, f"target topic {name} is gone; it is looked for, and created again where that may be")
+            there = self._until_done(name, lambda: self._targets.prepare(name, topic.source))
+            log.info("source %s: topic %s flows again: the target has %d partitions", self.name, name, len(there))
+            if len(there) != len(topic.targets):
+                self.topics.pop(name, None)  # its route is chosen again
+                self._directing.others.pop(name, None)
+        sleep(RETRY_MIN_S)  # until every broker was told of it
+        self._returning.discard(name)
+
+    def _until_done(self, name: str, attempt: Callable[[], T]) -> T:
+        """What attempt() gives, tried until it works; meanwhile the topic waits."""
         pause_s = RETRY_MIN_S
         while True:
             try:
-                topic = self._directing.prepared(name, self._source_topic(name))
+                found = attempt()
             except Closed:  # we are stopping; what is told of the topic stays why it waited
                 sleep(RETRY_MAX_S)
             except (TopicMissing, *OUT_OF_REACH) as exc:
-                if self.waiting.get(name) != str(exc):
-                    log.warning("source %s: topic %s waits: %s", self.name, name, exc)
-                self.waiting[name] = str(exc)
+                self._waits(name, str(exc))
                 sleep(pause_s)
                 pause_s = min(2 * pause_s, RETRY_MAX_S)
             else:
                 self.waiting.pop(name, None)
-                return topic
+                return found
+
+    def _waits(self, name: str, why: str) -> None:
+        if self.waiting.get(name) != why:
+            log.warning("source %s: topic %s waits: %s", self.name, name, why)
+        self.waiting[name] = why
 
     # ---- a set ------------------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ class Snapshot:
     owned: int = 0
     parked: tuple[Still, ...] = ()
     waiting: tuple[Still, ...] = ()
-    trouble: str = ""  # what the whole mirror waits for, such as a ZooKeeper that does not answer
+    trouble: str = ""  # what is out of reach: a ZooKeeper that does not answer, a broker that refuses connections
 
 
 def status_line(before: Snapshot, this: Snapshot) -> str:

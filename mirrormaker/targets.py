@@ -27,6 +27,9 @@ from zkconsumer.errors import ConsumerError
 log = logging.getLogger(__name__)
 
 BEING_CREATED = 5  # LeaderNotAvailable: what a 0.8 broker answers while it creates the topic that was named
+UNKNOWN = 3  # what KRaft answers then; and every release, for good, where nobody creates it
+UNKNOWN_S = 3.0  # so long may 3 mean that the topic is being created; measured: half a second
+DELETED = "/admin/delete_topics"
 FRESH_S = 1.0  # a look at all topics serves every topic that is asked for within that time
 REPLICATION = 3  # of a topic whose source has no replicas at all, where the target has so many brokers
 LEADERS_S = 10.0  # how long leaders of a new topic are waited for; the sender would wait as well, but louder
@@ -82,10 +85,10 @@ class TargetTopics:
             partitions = self._all().partitions(topic)
             if partitions:
                 return range(len(partitions))
-            if self._zookeeper is None:
-                return range(self._by_name(topic))
-            with self._zookeeper() as zk:
-                return range(self._through_zookeeper(zk, topic, source))
+            if self._zookeeper is not None:
+                with self._zookeeper() as zk:
+                    return range(self._through_zookeeper(zk, topic, source))
+        return range(self._by_name(topic))  # without the lock: others do not wait for what nobody may create
 
     def look(self) -> ClusterView:
         """All topics and brokers of the target, now."""
@@ -100,6 +103,8 @@ class TargetTopics:
 
     def _through_zookeeper(self, zk: Any, topic: str, source: SourceTopic) -> int:
         there = read_partitions(zk, self._znodes, [topic]).get(topic)
+        if there is not None and zk.exists(f"{DELETED}/{topic}") is not None:
+            raise TopicMissing(f"target topic {topic} is being deleted; it is created again once that is over")
         if there is not None:
             return len(there)
         brokers = sorted(read_brokers(zk, self._znodes))
@@ -132,13 +137,15 @@ class TargetTopics:
                 "the target's auto-creation decides its partition count",
                 topic,
             )
-        deadline = now() + LEADERS_S
+        began = now()
         while True:
-            view = self._metadata.read([topic])
+            with self._lock:  # one question at a time on a link
+                view = self._metadata.read([topic])
             code = view.errors.get(topic, 0)
             if view.partitions(topic) and not code:
                 return len(view.partitions(topic))
-            if code not in (0, BEING_CREATED) or now() > deadline:
+            patience_s = {0: LEADERS_S, BEING_CREATED: LEADERS_S, UNKNOWN: UNKNOWN_S}.get(code, 0.0)
+            if now() - began >= patience_s:
                 raise TopicMissing(
                     f"target topic {topic} does not exist and the target does not create it "
                     f"({error_info(code).name}): create it, or give target.zookeeper.connect"

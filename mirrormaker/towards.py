@@ -19,14 +19,14 @@ from kafkawire.dialects import dialect
 from kafkawire.model import PartitionId
 from kafkawire.net.links import Links
 from mirrormaker.brokertopics import BrokerTopics
+from mirrormaker.look import ZOOKEEPER_S
 from mirrormaker.options import Target
 from mirrormaker.targets import SourceTopic, TargetTopics
 from mirrormaker.zookeeper import zookeeper
 from producer.config import BY_OFFSETS
 from producer.sender import Sender
+from producer.troubles import Events
 from producer.zookeeper import ZookeeperSource
-
-ZOOKEEPER_S = 6.0  # one try to reach a ZooKeeper
 
 
 class Topics(Protocol):
@@ -37,14 +37,18 @@ class Topics(Protocol):
 
 
 class Towards:
-    """topics and sender.  zookeeper: opens the target's ZooKeeper for a while, where there is one to be looked at."""
+    """topics and sender.  zookeeper: opens the target's ZooKeeper for a while, where there is one to be looked at.
 
-    def __init__(self, target: Target, crew: Crew, events: Callable[[str], object]) -> None:
+    created(topic): see producer.outcomes.Outcomes.
+    """
+
+    def __init__(self, target: Target, crew: Crew, events: Events, created: Callable[[str], bool]) -> None:
         self.topics: Topics
         self.sender: Sender
         self.zookeeper: Callable[[], AbstractContextManager[Any]] | None = None
         self._target = target
         self._sources: list[ZookeeperSource] = []
+        self._created = created
         if dialect(target.version).describes_itself:
             self._by_metadata(crew, events)
         else:
@@ -58,16 +62,17 @@ class Towards:
     def _links(self) -> Links:
         return Links(self._target.client_id or "mirrormaker", connect, self._target.request_timeout_ms)
 
-    def _by_metadata(self, crew: Crew, events: Callable[[str], object]) -> None:
+    def _by_metadata(self, crew: Crew, events: Events) -> None:
         target, speaks = self._target, dialect(self._target.version)
         if target.zookeeper:
             name = "target.zookeeper.connect"
             self.zookeeper = partial(zookeeper, name, target.zookeeper, ZOOKEEPER_S, target.access)
         metadata = MetadataSource(target.brokers, speaks, self._links())
         self.topics = TargetTopics(metadata, speaks.znodes, self.zookeeper, target.replication)
-        self.sender = Sender(MetadataSource(target.brokers, speaks, self._links()), target, crew, connect, events)
+        asked = MetadataSource(target.brokers, speaks, self._links())
+        self.sender = Sender(asked, target, crew, connect, events, created=self._created)
 
-    def _by_zookeeper(self, crew: Crew, events: Callable[[str], object]) -> None:
+    def _by_zookeeper(self, crew: Crew, events: Events) -> None:
         target = replace(self._target, confirm=BY_OFFSETS)  # only what is confirmed may be committed
         self.topics = BrokerTopics(self._source(), self._links())
         source = self._source()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from groundwork.crew import now, sleep
 from groundwork.lag import HubLag
@@ -43,9 +43,9 @@ class Watch:
         rows = self._count()
         lags = [row.lag for row in rows]
         by_bytes = [origin.counts_bytes for origin in self._origins]
-        trouble = "; ".join(origin.trouble for origin in self._origins if origin.trouble)
+        silent = any(origin.trouble for origin in self._origins)
         # Without its ZooKeeper a source soon owns nothing, and nothing has no lag: that must not read as all is well.
-        blind = bool(trouble) or not all(origin.settled or origin.partitions() for origin in self._origins)
+        blind = silent or not all(origin.settled or origin.partitions() for origin in self._origins)
         return Snapshot(
             at=now(),
             # How many messages lie between two bytes nobody knows: then those are counted that the target took.
@@ -57,8 +57,15 @@ class Watch:
             owned=len(rows),
             parked=tuple(Still(str(row.tp), row.parked) for row in rows if row.parked is not None),
             waiting=tuple(still for origin in self._origins for still in origin.waiting()),
-            trouble=trouble,
+            trouble="; ".join(self._out_of_reach()),
         )
+
+    def _out_of_reach(self) -> Iterator[str]:
+        """Sentences on every part of a cluster that does not answer, each with whose it is."""
+        for origin in self._origins:
+            yield from filter(None, (origin.trouble, origin.outage))
+        if self._sender.outage:
+            yield f"target: {self._sender.outage}"
 
     def _lag(self, in_bytes: bool) -> int:
         """Of the sources that count so; what is not known counts for nothing."""

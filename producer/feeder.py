@@ -64,7 +64,7 @@ class Feeder:
         self._zookeeper = cast("ZookeeperSource", source) if config.zookeeper_connect else None
         live = None if self._zookeeper is None else self._live
         quick = replace(config, linger_ms=0)  # messages waited for company in their buckets
-        self._sender = Sender(source, quick, self._crew, connect, log.warning, by_name=True, live=live)
+        self._sender = Sender(source, quick, self._crew, connect, log.log, by_name=True, live=live)
         if self._zookeeper is not None:
             self._zookeeper.changed = self._sender.leaders.ask
         self._sender.looked = self._reroute

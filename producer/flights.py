@@ -19,6 +19,7 @@ from producer.batches import Batches
 from producer.leaders import Leaders
 from producer.outcomes import Outcomes
 from producer.pieces import Batch
+from producer.troubles import Outages
 from producer.verdicts import UNANSWERED
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Shared:
     outcomes: Outcomes
     leaders: Leaders
     links: Links
-    events: Callable[[str], object]
+    outages: Outages
     settled: Callable[[], object]  # something is over, or free to be sent elsewhere
 
 

@@ -154,6 +154,8 @@ class Lane:
             self._lost(flight.link, LinkLost(f"{flight.link.broker}: the other side closed the connection"))
             return
         self._flights.remove(flight)
+        if self._s.outages and self._s.dialect.answers_produce:  # acks 0: there will be no answer
+            self._s.outages.over(self.broker_id, "is reached again", now())
         for batch in flight.batches:
             self._s.outcomes.stored(batch, now(), sure=False)
         self._told.written(flight)
@@ -186,14 +188,30 @@ class Lane:
     def _cannot_connect(self, lost: LinkLost) -> None:
         if self._closed:
             return
-        if not self._opener.unreachable:
-            self._s.events(f"{lost}; tried again until it answers or others lead its partitions")
+        self._out(lost, "tried again until it answers or others lead its partitions")
         self._s.batches.sweep()
         self._s.leaders.ask()
         self._s.settled()
 
+    def _out(self, lost: LinkLost, then: str) -> None:
+        broker = self._s.leaders.view.brokers.get(self.broker_id)
+        what = str(broker) if broker is not None else f"broker {self.broker_id}"
+        self._s.outages.begin(self.broker_id, what, str(lost), then, now())
+
     def _reached_again(self, broker: Broker) -> None:
-        self._s.events(f"{broker}: reached again")
+        """The end of an outage where nothing waits to be sent; else its answer is: one that hangs connects, too."""
+        if self.idle:
+            self._s.outages.over(self.broker_id, "is reached again", now())
+
+    @property
+    def wanted(self) -> bool:
+        """Its broker has to be reached."""
+        return not self.idle or (self._kept_open and not self.connected)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is in flight, and nothing waits to be."""
+        return not self._flights and self._s.batches.next_due(self._mine, None) is None
 
     def _lost(self, link: Link, lost: LinkLost) -> None:
         """A connection broke: everything on it goes back, to be sent again."""
@@ -206,7 +224,11 @@ class Lane:
         self._flights = deque(flight for flight in self._flights if flight.link is not link)
         sent = [flight for flight in gone if flight.batches]
         if sent:
-            self._s.events(f"{lost}; what was on the way is sent again and may be stored twice")
+            then = "what was on the way is sent again and may be stored twice"
+            if link.closed_here:
+                self._s.outages.closed(str(lost), then)
+            else:
+                self._out(lost, then)
         for flight in sent:
             tell = self._s.outcomes.suspect if refused and flight is sent[0] else self._s.outcomes.lost
             for batch in flight.batches:
@@ -215,6 +237,8 @@ class Lane:
         self._s.settled()
 
     def _settle(self, flight: Flight, answers: Any) -> None:
+        if self._s.outages:
+            self._s.outages.over(self.broker_id, "answers again", now())
         if self._told.settle(flight, answers):
             self._s.leaders.ask()
         if self._told.sign_wanted:

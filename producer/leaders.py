@@ -15,6 +15,7 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
+from producer.troubles import CLUSTER, Outages
 
 LONGEST_S = 1.0  # between two looks while something waits for a leader: an election takes a few of them
 NEW_S = 30.0  # a partition that appears without a leader is waited for so long: its state is written behind its topic
@@ -43,7 +44,7 @@ class Leaders:
         refresh_ms: int,
         backoff_ms: int,
         after_look: Callable[[ClusterView], object],
-        events: Callable[[str], object],
+        outages: Outages,
         idle: bool = False,
     ) -> None:
         self.view = ClusterView()
@@ -54,7 +55,7 @@ class Leaders:
         self._refresh_s = refresh_ms / 1000 if refresh_ms >= 0 else None
         self._first_s = backoff_ms / 1000
         self._after_look = after_look
-        self._events = events
+        self._outages = outages
         self._asked = Event()
         self._looked = Event()
         self._new: dict[TopicPartition, float] = {}  # appeared without a leader; until when that is waited for
@@ -105,13 +106,11 @@ class Leaders:
         try:
             found = self._metadata.read(names)
         except WireError as failure:
-            if self.failure is None:
-                self._events(f"{failure}; asked again until one answers")
+            self._outages.begin(CLUSTER, "the cluster", str(failure), "asked again until one answers", now())
             self.failure = failure
             self.ask()
         else:
-            if self.failure is not None:
-                self._events(f"the cluster answers again: brokers {sorted(found.brokers)}")
+            self._outages.over(CLUSTER, "answers again", now(), f": brokers {sorted(found.brokers)}")
             self.failure = None
             self.view = found if names is None else old.merged(found)
             self._wait_for_new(old)

@@ -6,6 +6,7 @@ last piece, failed() when something of it can never be stored.  The order within
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from producer.batches import Batches
 from producer.errors import Doubtful, TooLarge, Undeliverable
 from producer.pieces import Batch, Item, Piece, before, position, split_into
 from producer.tickets import Counting, Once, Placing, Skipping
-from producer.troubles import Troubles, away, why_waiting
+from producer.troubles import Events, Troubles, away, waiting
 from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes
 
 TOO_LARGE = 10  # MessageSizeTooLarge
@@ -52,16 +53,26 @@ class Counters:
 
 
 class Outcomes:
-    """Applies verdicts to `batches`.  events gets one sentence each time the state of a partition changes."""
+    """Applies verdicts to `batches`.  events gets one sentence each time the state of a partition changes.
+
+    created(topic): the cluster does not have this topic; True: somebody sees to it that it is created (again), and says
+    how that goes, so what waits for it is not given up meanwhile.
+    """
 
     def __init__(
-        self, batches: Batches, patience: Patience, messages: ModuleType, events: Callable[[str], object]
+        self,
+        batches: Batches,
+        patience: Patience,
+        messages: ModuleType,
+        events: Events,
+        created: Callable[[str], bool] = lambda topic: False,
     ) -> None:
         self.counters = Counters()
         self._batches = batches
         self._patience = patience
         self._messages = messages
         self._events = events
+        self._created = created
         self._troubles = Troubles(events)
         self._missing: dict[TopicPartition, float] = {}  # since when the cluster does not know them
         self._rng = random.Random()
@@ -109,7 +120,7 @@ class Outcomes:
     def maybe_lost(self, count: int, reason: LinkLost) -> None:
         """So many messages were sent and are not acknowledged by anybody; then their link broke."""
         self.counters.maybe_lost += count
-        self._events(f"{reason}; {count} messages that were sent over it before may be lost")
+        self._events(logging.WARNING, f"{reason}; {count} messages that were sent over it before may be lost")
 
     def stored(self, batch: Batch, now: float, base_offset: int = -1, sure: bool = True) -> None:
         """base_offset: of its first message; negative: nobody said.  Not sure: nobody acknowledges it."""
@@ -193,7 +204,8 @@ class Outcomes:
             self._too_large(batch, TooLarge(_too_large(piece, code, broker), piece.size, broker), now)
             return
         if piece.part is piece.item.part:
-            self._events(f"{batch.tp} on {broker}: {piece.size} bytes are too large together; sending smaller pieces")
+            said = f"{piece.size} bytes are too large together; sending smaller pieces"
+            self._events(logging.INFO, f"{batch.tp} on {broker}: {said}")
         self._batches.put_back(batch, split_into(piece, halves), now)
 
     def _too_large(self, batch: Batch, reason: Undeliverable, now: float) -> None:
@@ -274,13 +286,17 @@ class Outcomes:
         if known:
             self._missing.pop(tp, None)
         missing = answered and not known
+        if missing and tp.topic not in view.topics and self._created(tp.topic):
+            self._missing.pop(tp, None)
+            head.missing_since = None
+            return True
         waited = now - self._missing.setdefault(tp, now) if missing else 0.0
         late = self._patience.retries >= 0 and now - head.item.added >= self._patience.delivery_s
         if (missing and waited >= self._patience.topic_wait_s) or late:
-            self._end(head.item, Undeliverable(why_waiting(tp, view)), head.item.reached)
+            self._end(head.item, waiting(tp, view), head.item.reached)
         leaderless = view.leader(tp) is None
         if answered and leaderless and self._batches.head(tp) is not None:
-            self._troubles.met(tp, Undeliverable(why_waiting(tp, view)), now)
+            self._troubles.met(tp, waiting(tp, view), now)
         return leaderless
 
 

@@ -25,17 +25,19 @@ from producer.flights import Shared
 from producer.lane import Lane
 from producer.leaders import Leaders, Metadata
 from producer.outcomes import Counters, Outcomes
+from producer.troubles import CLUSTER, Events, Outages
 
 SIGN_OF_LIFE_S = 1.0  # at the end, for brokers that never answer
 
 
-def nothing(_: str) -> None:
+def nothing(level: int, sentence: str) -> None:
     """Events nobody wants to hear of."""
 
 
 class Sender:
     """metadata must be this sender's own.  by_name: leaders are looked up by the names of the topics submitted (and may
-    be created by that); else all topics are read.  events gets one sentence each time the state of something changes.
+    be created by that); else all topics are read.  events gets a level of `logging` and a sentence each time the state
+    of something changes: a warning where that is an outage.  created: see Outcomes.
     live: which brokers there are, where somebody knows: then each of them has its connection, and no other.
 
     Tickets are told from the greenlets of `crew`; they must neither wait nor raise.
@@ -47,20 +49,22 @@ class Sender:
         config: ProducerConfig,
         crew: Crew,
         connect: Connect = connect,
-        events: Callable[[str], object] = nothing,
+        events: Events = nothing,
         by_name: bool = False,
         live: Callable[[], frozenset[int]] | None = None,
+        created: Callable[[str], bool] = lambda topic: False,
     ) -> None:
         dialect = metadata.dialect
         self._config = config
         self._crew = crew
         self._batches = Batches(limits_of(config, dialect))
-        outcomes = Outcomes(self._batches, patience_of(config), dialect.messages, events)
+        outcomes = Outcomes(self._batches, patience_of(config), dialect.messages, events, created)
+        outages = Outages(events)
         self.leaders = Leaders(
-            metadata, by_name, config.refresh_ms, config.retry_backoff_ms, self._after_look, events, live is not None
+            metadata, by_name, config.refresh_ms, config.retry_backoff_ms, self._after_look, outages, live is not None
         )
         links = Links(config.client_id, connect, config.request_timeout_ms + REPLY_GRACE_MS)
-        self._s = Shared(dialect, config, self._batches, outcomes, self.leaders, links, events, self._settled)
+        self._s = Shared(dialect, config, self._batches, outcomes, self.leaders, links, outages, self._settled)
         self._lanes: dict[int, Lane] = {}
         self._live = live
         self.looked: Callable[[], object] = lambda: None  # called after each look at the leaders
@@ -172,6 +176,11 @@ class Sender:
         """Brokers that have a lane, and whether it is connected."""
         return {broker: lane.connected for broker, lane in self._lanes.items()}
 
+    @property
+    def outage(self) -> str:
+        """The brokers that are out of reach and waited for, why, and since when; "": none."""
+        return self._s.outages.summary(now())
+
     def _lives(self, broker_id: int) -> bool:
         """As far as anybody knows."""
         return self._live is None or broker_id in self._live()
@@ -206,7 +215,20 @@ class Sender:
                 self._lane(leader.id).wake.set()
         if self._s.outcomes.hopeless(view, now(), self.leaders.failure is None):
             self.leaders.ask()
+        if self._s.outages:
+            self._end_outages()
         self._settled()
+
+    def _end_outages(self) -> None:
+        """Of brokers that nothing waits for any more: others lead what they led."""
+        for broker_id in self._s.outages:
+            lane = self._lanes.get(broker_id)
+            if broker_id != CLUSTER and (lane is None or not lane.wanted) and broker_id not in self._leading():
+                self._s.outages.over(broker_id, "is waited for by nothing any more", now())
+
+    def _leading(self) -> set[int]:
+        """Brokers that lead what waits."""
+        return {leader.id for tp in self._batches.waiting() if (leader := self.leaders.view.leader(tp)) is not None}
 
     def _settled(self) -> None:
         """Something is over: others may go, or all of it is done."""

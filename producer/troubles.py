@@ -1,28 +1,104 @@
-"""Partitions that do not flow: told when that begins, when the reason changes, and when it is over.  No clock."""
+"""What does not flow: brokers out of reach, and partitions; told when that begins, changes its reason, and is over.  No
+clock.
+
+A warning when it begins, information when it is over, and nothing of the tries in between.  A broker that leads a
+hundred partitions is one outage.  What an election or a topic that was just created brings along for a moment is
+information, and a warning only once it lasts GRACE_S.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, LinkLost, error_info
 from kafkawire.model import BrokerPartition, TopicPartition
+from producer.errors import Undeliverable
+
+Events = Callable[[int, str], object]  # gets a level of `logging`, and a sentence
+GRACE_S = 2.0
+CLUSTER: Final = -1  # the outage of all brokers together; none has that id
+UNKNOWN_TOPIC = 3
+
+
+class Waiting(Undeliverable):
+    """What the target lacks for a partition to flow.  group: what is said once for all partitions that lack it."""
+
+    def __init__(self, tp: TopicPartition, lacks: str) -> None:
+        super().__init__(f"{tp}: {lacks}")
+        self.group = (tp.topic, lacks)
+
+
+@dataclass(slots=True)
+class _Outage:
+    what: str
+    why: str
+    since: float
+
+
+class Outages:
+    """Brokers of the target that are out of reach: one that refuses or breaks connections, or does not answer."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._outages: dict[int, _Outage] = {}  # by broker id
+
+    def begin(self, broker_id: int, what: str, why: str, then: str, now: float) -> None:
+        """A try at a broker (or CLUSTER) failed.  what: whose outage it is; then: what becomes of what waits for it."""
+        outage = self._outages.get(broker_id)
+        if outage is not None:
+            outage.why = why
+            return
+        covered = bool(self._outages) if broker_id == CLUSTER else CLUSTER in self._outages
+        self._outages[broker_id] = _Outage(what, why, now)
+        self._events(logging.INFO if covered else logging.WARNING, f"{why}; {then}")
+
+    def closed(self, why: str, then: str) -> None:
+        """We closed a connection, which is no outage."""
+        self._events(logging.INFO, f"{why}; {then}")
+
+    def over(self, broker_id: int, how: str, now: float, also: str = "") -> None:
+        """It answers, or nothing waits for it any more; how: what it does, in words."""
+        outage = self._outages.pop(broker_id, None)
+        if outage is not None:
+            self._events(logging.INFO, f"{outage.what} {how} after {now - outage.since:.1f} s{also}")
+
+    def __contains__(self, broker_id: int) -> bool:
+        return broker_id in self._outages
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(self._outages))
+
+    def __bool__(self) -> bool:
+        return bool(self._outages)
+
+    def summary(self, now: float) -> str:
+        """Those that are not over, for a status line; "": none."""
+        return "; ".join(f"{one.why} (for {now - one.since:.0f} s)" for one in self._outages.values())
 
 
 @dataclass(slots=True)
 class _Trouble:
-    """A partition that does not flow, from its first failure until something of it is stored."""
+    """A partition that does not flow, from its first failure until something of it is stored.
+
+    group: partitions of one group are warned of once.
+    """
 
     since: float
     reason: str
+    group: object
     tries: int = 0
+    told: bool = False
+    warned: bool = False
 
 
 class Troubles:
     """events gets the sentences."""
 
-    def __init__(self, events: Callable[[str], object]) -> None:
+    def __init__(self, events: Events) -> None:
         self._events = events
         self._troubles: dict[TopicPartition, _Trouble] = {}
 
@@ -30,21 +106,45 @@ class Troubles:
         """Something of tp was not stored, and is tried again."""
         trouble = self._troubles.get(tp)
         said = reason.info.name if isinstance(reason, BrokerError) else type(reason).__name__
-        if trouble is None or trouble.reason != said:
-            if not isinstance(reason, LinkLost):  # one sentence per connection is enough, and its lane says it
-                self._events(f"{reason}; it is sent again")
-            self._troubles[tp] = trouble = _Trouble(
-                trouble.since if trouble else now, said, trouble.tries if trouble else 0
-            )
+        group = reason.group if isinstance(reason, Waiting) else said
+        if trouble is None or trouble.group != group:
+            since, tries, told = (trouble.since, trouble.tries, trouble.told) if trouble else (now, 0, False)
+            self._troubles[tp] = trouble = _Trouble(since, said, group, tries, told)
+            if isinstance(reason, BrokerError):
+                trouble.told = True
+                self._tell(trouble, f"{reason}; it is sent again", at_once=not _may_pass(reason))
         trouble.tries += 1
+        if not trouble.warned and not isinstance(reason, LinkLost) and now - trouble.since >= GRACE_S:
+            self._warn_late(trouble, f"{reason}; it is sent again, for {now - trouble.since:.0f} s now")
 
     def flows(self, tp: TopicPartition, now: float) -> None:
         """Something of tp was stored."""
         trouble = self._troubles.pop(tp, None)
-        if trouble is not None:
-            self._events(
-                f"{tp}: flows again after {now - trouble.since:.1f} s ({trouble.reason}, {trouble.tries} times)"
-            )
+        if trouble is not None and trouble.told:
+            what = f"{trouble.reason}, {trouble.tries} times"
+            self._events(logging.INFO, f"{tp}: flows again after {now - trouble.since:.1f} s ({what})")
+
+    def _tell(self, trouble: _Trouble, sentence: str, at_once: bool) -> None:
+        """A warning for the first partition of a group."""
+        first = at_once and not self._warned(trouble)
+        trouble.warned = at_once
+        self._events(logging.WARNING if first else logging.INFO, sentence)
+
+    def _warn_late(self, trouble: _Trouble, sentence: str) -> None:
+        """It did not pass; what another partition of its group was told of is not said again."""
+        first = not self._warned(trouble)
+        trouble.warned = True
+        if first:
+            trouble.told = True
+            self._events(logging.WARNING, sentence)
+
+    def _warned(self, trouble: _Trouble) -> bool:
+        return any(other.warned and other.group == trouble.group for other in self._troubles.values())
+
+
+def _may_pass(reason: BrokerError) -> bool:
+    """A change of leader, or a topic that was just created, says the same for a moment."""
+    return reason.info.refresh or reason.code == UNKNOWN_TOPIC
 
 
 def away(tp: TopicPartition, view: ClusterView) -> bool:
@@ -55,16 +155,16 @@ def away(tp: TopicPartition, view: ClusterView) -> bool:
     return not any(isinstance(p, BrokerPartition) and p.broker == tp.partition.broker for p in there)
 
 
-def why_waiting(tp: TopicPartition, view: ClusterView) -> str:
+def waiting(tp: TopicPartition, view: ClusterView) -> Waiting:
     """What the target lacks, by its view, for tp to flow; and what helps."""
     if tp.topic not in view.topics:
         code = view.errors.get(tp.topic, 0)
         said = f" ({error_info(code).name})" if code else ""
-        return f"{tp}: the target has no topic {tp.topic}{said}; create it there"
+        return Waiting(tp, f"the target has no topic {tp.topic}{said}; create it there")
     if isinstance(tp.partition, BrokerPartition) and away(tp, view):
-        return f"{tp}: broker {tp.partition.broker} is not there, and the partition is its own"
+        return Waiting(tp, f"broker {tp.partition.broker} is not there, and the partition is its own")
     partitions = view.partitions(tp.topic)
     if tp.partition not in partitions:
-        return f"{tp}: the target's topic {tp.topic} has {len(partitions)} partitions; add partitions there"
+        return Waiting(tp, f"the target's topic {tp.topic} has {len(partitions)} partitions; add partitions there")
     leader = view.leader(tp)
-    return f"{tp}: no leader at the target" if leader is None else f"{tp}: {leader} cannot be reached"
+    return Waiting(tp, "no leader at the target" if leader is None else f"{leader} cannot be reached")

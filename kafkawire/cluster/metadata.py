@@ -47,6 +47,8 @@ class MetadataSource:
         request = self.dialect.requests.metadata(self.dialect, topics)
         tried: list[str] = []
         for broker in self._candidates():
+            if self._links.link(broker, PURPOSE).closed_by_peer():
+                self._links.drop(broker, PURPOSE)  # closed while nothing was asked: no sign of an outage
             try:
                 reply = self._links.link(broker, PURPOSE).call(request)
             except LinkLost as lost:

@@ -51,6 +51,7 @@ class Link:
     ) -> None:
         self.broker = broker
         self.broken: LinkLost | None = None
+        self.closed_here = False  # by close(), and by nothing that happened to it
         self._session = Session(client_id, buffers)
         self._connect = connect
         self._timeout_s = timeout_ms / 1000
@@ -106,6 +107,7 @@ class Link:
     def close(self) -> None:
         """Close for good, from anywhere: calls that wait raise LinkLost."""
         if self.broken is None:
+            self.closed_here = True
             self.broken = LinkLost(f"{self.broker}: the link was closed{self._loss()}")
         self._shut()
 

@@ -94,7 +94,9 @@ class TaskSender:
         self._links = Links(access.client_id, timeout_ms=config.request_timeout_ms + REPLY_GRACE_MS)
         config = replace(config, linger_ms=0, retries=config.retries if config.retries >= 0 else FOR_EVER)
         self._batches = Batches(limits_of(config, self._dialect))
-        self._outcomes = Outcomes(self._batches, patience_of(config), self._dialect.messages, self._event)
+        self._outcomes = Outcomes(
+            self._batches, patience_of(config), self._dialect.messages, lambda level, sentence: self._event(sentence)
+        )
         self._leaders = Leaders(access, config, self._outcomes, self._event, now, sleep)
         self._flights: dict[int, _Flight] = {}  # by broker id
         self._connect_at: dict[int, float] = {}

@@ -95,7 +95,7 @@ def test_a_parked_partition_flows_on_within_one_retry_after_its_cause_is_mended(
     found = totals(compared(mirror, topic, 2))
     assert (found["source"], found["lost"], found["duplicates"], found["phantoms"]) == (901, 0, 0, 0)
     said = mirror.said()
-    assert said.count('msg="parked: ') == 1  # neither each try nor each look is a line of its own
+    assert said.count('msg="source dc1: parked: ') == 1  # neither each try nor each look is a line of its own
     assert said.count(" flows again") == 1
 
 

@@ -99,3 +99,13 @@ def test_when_nobody_answers_each_is_named_with_its_reason(links: Links):
     for port in ports:
         assert f"127.0.0.1:{port}" in str(raised.value)
     assert str(raised.value).count("refused") == 2
+
+
+def test_a_connection_that_the_broker_closed_while_idle_is_no_outage(links: Links):
+    with FakeCluster({"t": 1}) as cluster:
+        metadata = source(cluster, links)
+        metadata.read(None)
+        port = cluster.ports[1]
+        cluster.stop(1)
+        cluster.start(1, port)  # the only broker there is
+        assert metadata.read(None).partitions("t") == [0]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from groundwork.crew import Crew, sleep, wait_any
+from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
 from kafkawire.v08 import messages as v08
@@ -238,3 +239,68 @@ def test_a_stop_does_not_hide_why_a_topic_waits(crew: Crew) -> None:
     until(lambda: len(looks) == 2)
     sleep(0)
     assert forward.waiting == {"brandnew": "target topic brandnew does not exist"}
+
+
+# ---- a target topic that is deleted ----------------------------------------------------------------------------
+
+
+class Deleted(Targets):
+    """look() tells what is there; prepare() creates once it may."""
+
+    def __init__(self, **counts: int) -> None:
+        super().__init__(**counts)
+        self.creates: dict[str, int] = {}
+
+    def look(self) -> ClusterView:
+        return ClusterView({}, {topic: dict.fromkeys(range(n), PartitionView(0)) for topic, n in self.counts.items()})
+
+    def prepare(self, topic: str, source: SourceTopic) -> range:
+        if topic in self.creates:
+            self.counts[topic] = self.creates[topic]
+        return super().prepare(topic, source)
+
+
+def flowing(crew: Crew, targets: Targets) -> Forwarder:
+    sends = Sends()
+    forward = forwarder(crew, targets, sends)
+    carry([(fetched("t", 0, 0), Share())], forward.take)  # type: ignore[list-item]
+    until(lambda: sends.parts)
+    return forward
+
+
+def test_a_target_topic_that_is_gone_is_created_again_and_waits_meanwhile(
+    crew: Crew, caplog: pytest.LogCaptureFixture
+) -> None:
+    targets = Deleted(t=2)
+    forward = flowing(crew, targets)
+    assert not forward.target_is_gone("other")  # nothing is sent there from here
+    del targets.counts["t"]
+    assert forward.target_is_gone("t")
+    assert forward.target_is_gone("t")  # it is seen to already
+    until(lambda: "does not exist" in forward.waiting.get("t", ""))
+    targets.creates["t"] = 2
+    until(lambda: not forward.waiting)
+    assert list(forward.topics) == ["t"]
+    assert sum("target topic t is gone" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_topic_that_a_broker_does_not_know_yet_is_not_gone(crew: Crew, caplog: pytest.LogCaptureFixture) -> None:
+    targets = Deleted(t=2)
+    forward = flowing(crew, targets)
+    for _ in range(100):
+        assert forward.target_is_gone("t")  # a hundred partitions, and brokers that are told one after the other
+    sleep(RETRY_MIN_S / 2)
+    assert forward.waiting == {}
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_a_topic_that_comes_back_with_other_partitions_gets_another_route(crew: Crew) -> None:
+    targets = Deleted(t=2)
+    forward = flowing(crew, targets)
+    del targets.counts["t"]
+    targets.creates["t"] = 1
+    assert forward.target_is_gone("t")
+    until(lambda: "t" not in forward.topics)
+    carry([(fetched("t", 0, 2), Share())], forward.take)  # type: ignore[list-item]
+    until(lambda: "t" in forward.topics)
+    assert forward.topics["t"].choice.partitioning == "key"

@@ -20,6 +20,7 @@ ROW = PartitionStatus("t", 0, "g_c-0", "reading", 100, 50, 40, 200, 150, 0, None
 class Origin:
     rows: list[PartitionStatus] = field(default_factory=lambda: [ROW])
     trouble: str = ""
+    outage: str = ""
     still: list[Still] = field(default_factory=list)
     name: str = "dc1"
     settled: bool = True
@@ -32,8 +33,8 @@ class Origin:
         return self.still
 
 
-def watch(origin: Origin, pending: int = 0) -> Watch:
-    sender = SimpleNamespace(bytes_pending=pending, counters=SimpleNamespace(bytes=0, messages=7))
+def watch(origin: Origin, pending: int = 0, outage: str = "") -> Watch:
+    sender = SimpleNamespace(bytes_pending=pending, counters=SimpleNamespace(bytes=0, messages=7), outage=outage)
     made = Watch([origin], sender, StatusLine(io.StringIO()), Systemd({}, 1), 1.0)  # type: ignore[list-item,arg-type]
     assert made.stalled(0.0) is False
     return made
@@ -76,6 +77,12 @@ def test_the_lag_of_a_source_whose_zookeeper_is_silent_is_unknown() -> None:
     assert watch(Origin([], settled=False)).snapshot().lag is None  # back, and nothing is ours again yet
     assert watch(Origin([])).snapshot().lag == 0  # others own all there is
     assert watch(Origin()).snapshot().lag == 150
+
+
+def test_what_is_out_of_reach_is_named_and_hides_no_lag_that_is_known() -> None:
+    line = watch(Origin(outage="source dc1: broker 0 is gone (for 8 s)"), outage="broker 3 hangs (for 9 s)").line()
+    assert "lag 150," in line
+    assert line.endswith("; source dc1: broker 0 is gone (for 8 s); target: broker 3 hangs (for 9 s)")
 
 
 def test_the_snapshot_names_what_stands_still() -> None:

@@ -224,7 +224,7 @@ def doubtful_batch(once: bool) -> tuple[Outcomes, Batches, Batch, Share, list[st
     """One batch in flight, with a ticket that must not be stored twice, or may."""
     said: list[str] = []
     share, batches = Share(), Batches(Limits())
-    outcomes = Outcomes(batches, Patience(), v08, said.append)
+    outcomes = Outcomes(batches, Patience(), v08, lambda level, event: said.append(event))
     again: list[str] = []
     doubtful = (lambda: again.append("again")) if once else None
     part = Part(TP, v08.encode([(0, None, b"v", None)]), 0, 0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -42,9 +43,17 @@ class Running:
         config = ProducerConfig(brokers=tuple(cluster.bootstrap), **{**quick, **options})
         self.crew = Crew()
         self.events: list[str] = []
+        self.levels: list[int] = []
         self.links = Links("test", connect, 5000)
         source = MetadataSource(cluster.bootstrap, dialect("0.8.2"), self.links)
-        self.sender = Sender(source, config, self.crew, connect, self.events.append, by_name)
+        self.sender = Sender(source, config, self.crew, connect, self._event, by_name)
+
+    def _event(self, level: int, sentence: str) -> None:
+        self.levels.append(level)
+        self.events.append(sentence)
+
+    def warnings(self) -> list[str]:
+        return [said for level, said in zip(self.levels, self.events, strict=True) if level >= logging.WARNING]
 
     def submit(self, *parts: Part) -> list[Ticket]:
         tickets = [Ticket() for _ in parts]

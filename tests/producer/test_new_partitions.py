@@ -9,6 +9,7 @@ import pytest
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import Dialect, dialect
 from producer.leaders import Leaders
+from producer.troubles import Outages
 
 
 def view(**leaders: list[int | None]) -> ClusterView:
@@ -33,7 +34,7 @@ def looks_asked(monkeypatch: pytest.MonkeyPatch, step_s: float, *views: ClusterV
     """Whether each look asked for another one; step_s pass between them."""
     clock = [0.0]
     monkeypatch.setattr("producer.leaders.now", lambda: clock[0])
-    leaders = Leaders(Seen(*views), True, 600_000, 20, lambda old: None, lambda event: None)
+    leaders = Leaders(Seen(*views), True, 600_000, 20, lambda old: None, Outages(lambda level, event: None))
     leaders.need("t")
     asked = []
     for _ in views:

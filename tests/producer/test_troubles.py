@@ -1,0 +1,170 @@
+"""What a sender tells of outages and of partitions that do not flow: a warning first, one line at the end."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from groundwork.crew import sleep
+from kafkawire.cluster.view import ClusterView, PartitionView
+from kafkawire.errors import BrokerError, LinkLost
+from kafkawire.model import Broker, TopicPartition
+from producer.troubles import CLUSTER, GRACE_S, Outages, Troubles, waiting
+from tests.fakes.broker import Close, Fail, FakeCluster
+from tests.producer.running import part, running, until
+
+WARNING, INFO = logging.WARNING, logging.INFO
+HERE = Broker(0, "h", 9092)
+TPS = [TopicPartition("orders", n) for n in range(100)]
+
+
+class Told:
+    def __init__(self) -> None:
+        self.lines: list[tuple[int, str]] = []
+        self.troubles = Troubles(self._take)
+        self.outages = Outages(self._take)
+
+    def _take(self, level: int, sentence: str) -> None:
+        self.lines.append((level, sentence))
+
+    def taken(self) -> list[tuple[int, str]]:
+        lines, self.lines = self.lines, []
+        return lines
+
+
+def test_a_broker_is_an_outage_once_and_its_end_says_how_long_it_was() -> None:
+    told = Told()
+    for n in range(20):
+        told.outages.begin(0, str(HERE), f"{HERE}: no byte within 10 s", "it is sent again", 100.0 + n)
+    assert told.taken() == [(WARNING, f"{HERE}: no byte within 10 s; it is sent again")]
+    assert told.outages.summary(140.0) == f"{HERE}: no byte within 10 s (for 40 s)"
+    told.outages.over(0, "answers again", 141.5)
+    told.outages.over(0, "answers again", 142.0)
+    assert told.taken() == [(INFO, f"{HERE} answers again after 41.5 s")]
+    assert told.outages.summary(142.0) == ""
+
+
+def test_the_cluster_and_its_broker_are_one_warning_together() -> None:
+    for first, second in ((0, CLUSTER), (CLUSTER, 0)):
+        told = Told()
+        told.outages.begin(first, "one", "one is away", "then", 1.0)
+        told.outages.begin(second, "other", "other is away", "then", 2.0)
+        assert [level for level, _ in told.taken()] == [WARNING, INFO]
+    told = Told()
+    told.outages.begin(0, "one", "one is away", "then", 1.0)
+    told.outages.begin(1, "other", "other is away", "then", 2.0)
+    assert [level for level, _ in told.taken()] == [WARNING, WARNING]
+
+
+def test_a_refusal_of_a_hundred_partitions_is_one_warning() -> None:
+    told = Told()
+    for now in (0.0, 1.0, 3.0, 10.0):
+        for tp in TPS:
+            told.troubles.met(tp, BrokerError(19, f"{tp} on {HERE}"), now)
+    lines = told.taken()
+    assert [level for level, _ in lines] == [WARNING] + [INFO] * 99
+    told.troubles.flows(TPS[7], 12.0)
+    assert told.taken() == [(INFO, "orders/7: flows again after 12.0 s (NotEnoughReplicas, 4 times)")]
+
+
+@pytest.mark.parametrize("code", [3, 5, 6])
+def test_an_election_is_a_warning_only_once_it_lasts(code: int) -> None:
+    told = Told()
+    for tp in TPS[:3]:
+        told.troubles.met(tp, BrokerError(code, f"{tp} on {HERE}"), 0.0)
+    assert [level for level, _ in told.taken()] == [INFO] * 3
+    for tp in TPS[:3]:
+        told.troubles.met(tp, BrokerError(code, f"{tp} on {HERE}"), GRACE_S)
+    [(level, said)] = told.taken()
+    assert level == WARNING
+    assert said.endswith("it is sent again, for 2 s now")
+
+
+def test_a_missing_topic_is_said_once_for_all_its_partitions_and_not_at_all_when_it_comes_at_once() -> None:
+    told = Told()
+    quick = Told()
+    for now in (0.0, 0.5, 1.0):
+        for tp in TPS:
+            quick.troubles.met(tp, waiting(tp, ClusterView()), now)
+    for tp in TPS:
+        quick.troubles.flows(tp, 1.5)
+    assert quick.taken() == []
+    for now in (0.0, 1.0, 2.0, 3.0, 60.0):
+        for tp in TPS:
+            told.troubles.met(tp, waiting(tp, ClusterView()), now)
+    [(level, said)] = told.taken()
+    assert (level, said) == (
+        WARNING, "orders/0: the target has no topic orders; create it there; it is sent again, for 2 s now"
+    )  # fmt: skip
+    for tp in TPS:
+        told.troubles.flows(tp, 61.0)
+    assert [said.partition(" ")[0] for _, said in told.taken()] == ["orders/0:"]
+
+
+def test_a_lost_link_is_its_broker_s_outage_and_no_trouble_of_each_partition() -> None:
+    told = Told()
+    for tp in TPS:
+        told.troubles.met(tp, LinkLost(f"{HERE}: gone"), 0.0)
+        told.troubles.met(tp, LinkLost(f"{HERE}: gone"), 100.0)
+        told.troubles.flows(tp, 101.0)
+    assert told.taken() == []
+
+
+def test_no_leader_at_the_target_is_said_once() -> None:
+    told = Told()
+    view = ClusterView({0: HERE}, {"orders": {n: PartitionView(None) for n in range(100)}})
+    for now in (0.0, 3.0):
+        for tp in TPS:
+            told.troubles.met(tp, waiting(tp, view), now)
+    assert [said for _, said in told.taken()] == ["orders/0: no leader at the target; it is sent again, for 3 s now"]
+
+
+# ---- a sender on a broker that fails ---------------------------------------------------------------------------
+
+
+def test_a_broker_that_breaks_the_connection_again_and_again_is_warned_of_once() -> None:
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        cluster.script("produce", *[Close()] * 4)
+        run.sent(part(b"a"))
+        [warning] = run.warnings()
+        assert warning.endswith(
+            "without an answer: 1 Produce; what was on the way is sent again and may be stored twice"
+        )
+        until(lambda: any("answers again after" in event for event in run.events))
+        assert run.sender.outage == ""
+
+
+def test_a_broker_that_is_gone_is_in_the_summary_until_it_answers_again() -> None:
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        run.sent(part(b"a"))
+        source = run.sender.leaders._metadata
+        cluster.stop(1)
+        (ticket,) = run.submit(part(b"b"))
+        until(lambda: "Connection refused" in run.sender.outage)
+        sleep(0.3)  # it is tried many times
+        assert len(run.warnings()) == 1
+        cluster.start(1)
+        source._bootstrap[0] = source._bootstrap[0]._replace(port=cluster.ports[1])  # type: ignore[attr-defined]
+        until(lambda: ticket.told)
+        until(lambda: run.sender.outage == "")
+        assert len(run.warnings()) == 1
+
+
+def test_the_outage_of_a_broker_that_leads_nothing_any_more_is_over() -> None:
+    with FakeCluster({"t": 1}, brokers=2) as cluster, running(cluster) as run:
+        run.sent(part(b"a"))
+        cluster.stop(1)
+        (ticket,) = run.submit(part(b"b"))
+        until(lambda: run.sender.outage)
+        cluster.move("t", 0, 2)
+        until(lambda: ticket.told)
+        until(lambda: run.sender.outage == "")
+
+
+def test_a_refusal_that_passes_is_one_warning_and_one_end() -> None:
+    with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
+        cluster.script("produce", *[Fail(19)] * 3)
+        run.sent(part(b"a"))
+        assert len(run.warnings()) == 1
+        assert run.events[-1].startswith("t/0: flows again after")
