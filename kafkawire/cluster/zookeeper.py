@@ -78,10 +78,21 @@ def refuse_secured(zk: Any, znodes: Znodes) -> None:
 
     read_brokers leaves such a broker out: ask this when it found none.
     """
+    secured, plain = _by_listener(zk, znodes)
+    if secured and not plain:
+        raise NoPlainListener(all_secured(secured), next(iter(secured.values())))
+
+
+def read_secured(zk: Any, znodes: Znodes) -> dict[int, tuple[str, ...]]:
+    """The endpoints of the brokers that read_brokers leaves out because they have TLS or SASL listeners only, by id."""
+    return _by_listener(zk, znodes)[0]
+
+
+def _by_listener(zk: Any, znodes: Znodes) -> tuple[dict[int, tuple[str, ...]], int]:
+    """Endpoints of those brokers, and how many others there are."""
     nodes = read(zk, [f"{BROKERS}/{name}" for name in children(zk, BROKERS) if name.isdigit()])
     secured = secured_brokers({int(path.rpartition("/")[2]): text for path, text in nodes.items()}, znodes)
-    if secured and len(secured) == len(nodes):
-        raise NoPlainListener(all_secured(secured), next(iter(secured.values())))
+    return secured, len(nodes) - len(secured)
 
 
 def _warn_once(zk: Any, text: str) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import yaml
 
 from localkafka import java
-from localkafka.client import ClusterClient
+from localkafka.client import ClusterClient, started_client
 from localkafka.cluster import Cluster
 from localkafka.kraft import KraftBroker
 from localkafka.mirror import COMMAND
@@ -103,7 +104,7 @@ def test_a_target_of_0_7_that_is_named_0_8(source: ClusterClient, seven: Cluster
 def test_a_target_of_0_8_that_is_named_0_7(seven: Cluster07, target: ClusterClient, tmp_path: Path) -> None:
     named = {"target.zookeeper.connect": target.zookeeper, "target.version": "0.7.2"}
     here = {"zookeeper.connect": seven.zookeeper, "version": "0.7.2"}
-    refused(tmp_path, "The file says target.version: 0.7.2", here, named, "target")
+    refused(tmp_path, "is this a cluster of 0.8 or later? Then name", here, named, "target")
 
 
 def test_a_reader_of_fixed_partitions_is_told_the_release_as_well(
@@ -182,6 +183,22 @@ def secured(request: pytest.FixtureRequest, zk_server: ZooKeeperAt, keystore: Pa
         yield request.param, cluster
     finally:
         cluster.close()
+
+
+def test_one_broker_of_several_without_a_plain_listener_is_named_beside_the_table(
+    zk_server: ZooKeeperAt, unique: Unique
+) -> None:
+    zk = started_client(zk_server.connect)
+    nodes = {0: ("h", 9092, "PLAINTEXT://h:9092"), 1: (None, -1, "SSL://h:9093")}
+    for broker, (host, port, endpoint) in nodes.items():
+        node = {"version": 4, "host": host, "port": port, "jmx_port": -1, "timestamp": "1", "endpoints": [endpoint]}
+        zk.create(f"{unique.chroot}/brokers/ids/{broker}", json.dumps(node).encode(), makepath=True)
+    zk.stop()
+    zk.close()
+    shown = zkconsumer("brokers", "-z", zk_server.connect + unique.chroot)
+    assert shown.returncode == 0
+    assert [line.split()[:3] for line in shown.stdout.splitlines()[1:]] == [["0", "h", "9092"]]
+    assert shown.stderr == "broker 1 has TLS or SASL listeners only (SSL://h:9093): it lives, and is left out here\n"
 
 
 def test_brokers_that_have_no_plain_listener_are_named_as_that_everywhere(

@@ -18,11 +18,11 @@ from groundwork.output import EXIT, fail, write
 from kafkawire.cluster.compatibility import why_never
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView, PartitionView
-from kafkawire.cluster.zookeeper import read_topics, read_view
+from kafkawire.cluster.zookeeper import read_secured, read_topics, read_view
 from kafkawire.dialects import dialect
 from kafkawire.errors import error_info
 from kafkawire.model import Broker, TopicPartition
-from zkconsumer.commands.common import link_pool, must_tell, reaching
+from zkconsumer.commands.common import link_pool, must_tell, reaching, tell
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.groups import no_brokers
 from zkconsumer.session.access import ZooKeeper
@@ -95,6 +95,9 @@ def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_
             view = reach.session.ask("read partitions", read_view, reach.dialect.znodes, names)
             if not view.brokers and (hint := no_brokers(reach.session, reach.dialect)):
                 fail(hint, EXIT["runtime"])
+            for broker, endpoints in reach.session.ask("read brokers", read_secured, reach.dialect.znodes).items():
+                listed = ", ".join(endpoints)
+                tell(f"broker {broker} has TLS or SASL listeners only ({listed}): it lives, and is left out here")
             return view
     with link_pool() as links:
         try:
