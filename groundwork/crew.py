@@ -5,7 +5,7 @@
     Worker   one greenlet: its name, and how to ask it to end
 
     sleep, Event, Queue (with Empty and Full), Lock, RLock, AsyncResult, Timeout, wait_any, deadline, now, connect,
-    in_greenlet, threads_are_greenlets, kazoo_handler, tls_context
+    in_greenlet, threads_are_greenlets, stacks, kazoo_handler, tls_context
 
 Nothing here patches a module.  All of it belongs to the hub of the thread that uses it: another thread goes through
 `groundwork.hub`.
@@ -13,13 +13,17 @@ Nothing here patches a module.  All of it belongs to the hub of the thread that 
 
 from __future__ import annotations
 
+import gc
 import logging
 import select
-import signal
 import socket as plain_socket
+import sys
+import threading
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import gevent
@@ -31,6 +35,7 @@ import gevent.socket
 import gevent.ssl
 import gevent.threadpool  # gevent does so at the first name it looks up: too late, where that is at the exit
 from gevent.greenlet import Greenlet
+from greenlet import greenlet
 
 from groundwork.tls import told
 from groundwork.wakeups import wakeups
@@ -112,7 +117,6 @@ class Crew:
         self.death: CrewDeath | None = None
         self._on_death = on_death
         self._workers: set[Worker] = set()
-        self._take_back: dict[int, Callable[[], None]] = {}  # by signal number
         self._stopped = Event()
 
     def spawn(self, name: str, fn: Callable[..., object], *args: Any) -> Worker:
@@ -160,7 +164,6 @@ class Crew:
     def stop(self, timeout_s: float) -> list[str]:
         """End every worker but the caller's own; the names of those that would not end within `timeout_s`, sorted."""
         self._stopped.set()
-        self._give_signals_back()
         own = gevent.getcurrent()
         others = [worker for worker in self._workers if worker._greenlet is not own]
         for worker in others:
@@ -172,26 +175,32 @@ class Crew:
         """Who is at work, sorted."""
         return sorted(worker.name for worker in self._workers if not worker.ended)
 
-    def on_signal(self, signum: int, fn: Callable[[], object]) -> None:
-        """Run fn() in a greenlet of this crew each time the signal comes; only in the main thread's hub.
+    def signalled(self, name: str, fn: Callable[[], object]) -> None:
+        """Spawn from a handler of signal.signal, which interrupts whatever the main thread does, also inside the hub.
 
-        The handler itself only queues.  A second signal does not wait for the first one's fn.  stop() gives the signal
-        back to what Python had for it.
+        The crew is one of the main thread's hub.  After stop() nothing is spawned.
         """
-        name = signal.Signals(signum).name
-        if signum in self._take_back:
-            self._take_back[signum]()
-        self._take_back[signum] = gevent.signal_handler(signum, self._signalled, name, fn).cancel
+        gevent.get_hub().loop.run_callback_threadsafe(self._spawn_unless_stopped, name, fn)
 
-    def _signalled(self, name: str, fn: Callable[[], object]) -> None:
+    def _spawn_unless_stopped(self, name: str, fn: Callable[[], object]) -> None:
         if not self._stopped.is_set():
             self.spawn(name, fn)
 
-    def _give_signals_back(self) -> None:
-        for signum, take_back in self._take_back.items():
-            take_back()  # leaves the C default behind, and ctrl-C would then kill without a word
-            signal.signal(signum, signal.getsignal(signum))
-        self._take_back.clear()
+
+def stacks() -> Iterator[str]:
+    """Where each thread and each greenlet of this process stands, the caller included: lines, innermost call last."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        yield from _stack(f"thread {names.get(ident, ident)}", frame)
+    for each in gc.get_objects():
+        if isinstance(each, greenlet) and each.gr_frame is not None:  # neither ended, nor not begun, nor the caller
+            yield from _stack(f"greenlet {getattr(each, 'name', '') or type(each).__name__}", each.gr_frame)
+
+
+def _stack(whose: str, frame: FrameType) -> Iterator[str]:
+    yield f"{whose}:"
+    for line in traceback.format_stack(frame):
+        yield from line.rstrip().splitlines()
 
 
 def sleep(seconds: float = 0.0) -> None:

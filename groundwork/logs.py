@@ -3,7 +3,7 @@
     time=2014-03-07T09:15:02.114+0000 level=warning at=zkconsumer.session.lease msg="..."      a terminal or a file
     <4>at=zkconsumer.session.lease msg="..."                                   the journal, which knows the time
 
-A traceback follows its line, each of its lines with the same priority.
+A traceback follows its line, each of its lines with the same priority; so do the lines of extra={"below": [...]}.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import select
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, TextIO
@@ -25,6 +26,7 @@ PER_MINUTE = 5
 WINDOW_S = 60.0
 KAZOO = "kazoo.client"
 KAZOO_LEVELS = {"debug": logging.DEBUG}
+NOBODY_READS_S = 1.0
 
 
 def set_up_logging(level: str = "info", form: str = "logfmt", stream: TextIO | None = None) -> logging.Handler:
@@ -63,6 +65,24 @@ class KazooLog(logging.LoggerAdapter[logging.Logger]):
         super().log(lowered, msg, *args, **named)
 
 
+def write_now(at: str, level: int, text: str, below: Iterable[str] = (), out: int = 2) -> None:
+    """A line to standard error at once, past every lock and limit, with more lines below it: for signal handlers.
+
+    A handler interrupts the main thread anywhere, also while it holds the lock of a log handler.  Where nobody takes
+    what is written, the rest is left out after NOBODY_READS_S: whoever ends the process may not be kept from it.
+    """
+    used = [handler.formatter for handler in logging.getLogger().handlers]
+    formatter = next((each for each in used if isinstance(each, LineFormatter)), None) or LineFormatter()
+    record = logging.makeLogRecord(
+        {"name": at, "levelno": level, "levelname": logging.getLevelName(level), "msg": text}
+    )
+    record.below = list(below)
+    clear = b"\r\x1b[K" if os.isatty(out) else b""  # of a status line
+    data = memoryview(clear + formatter.format(record).encode(errors="backslashreplace") + b"\n")
+    while data and select.select([], [out], [], NOBODY_READS_S)[1]:
+        data = data[os.write(out, data[: select.PIPE_BUF]) :]
+
+
 def goes_to_journal(stream: TextIO) -> bool:
     """Is `stream` the very one that systemd named in JOURNAL_STREAM (device:inode)?  A child's pipe is not."""
     named = os.environ.get("JOURNAL_STREAM", "")
@@ -83,13 +103,17 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         fields = self._fields(record)
+        below: list[str] = getattr(record, "below", [])
         if self._form == "json":
             if record.exc_info:
                 fields["traceback"] = self.formatException(record.exc_info)
+            if below:
+                fields["below"] = "\n".join(below)
             return self._prefix(record) + json.dumps(fields)
         lines = [" ".join(f"{name}={_word(value)}" for name, value in fields.items())]
         if record.exc_info:
             lines += ["  " + line for line in self.formatException(record.exc_info).splitlines()]
+        lines += ["  " + line for line in below]
         return "\n".join(self._prefix(record) + line for line in lines)
 
     def _fields(self, record: logging.LogRecord) -> dict[str, str]:

@@ -44,6 +44,7 @@ from mirrormaker.options import Source
 from mirrormaker.origin import Origin
 from mirrormaker.reload import reload_into
 from mirrormaker.retries import Retries
+from mirrormaker.signals import Signals
 from mirrormaker.status import StatusLine
 from mirrormaker.systemd import Systemd
 from mirrormaker.towards import Towards
@@ -84,12 +85,12 @@ def run_daemon(configuration: Configuration, read: Callable[[], Configuration]) 
     except Refused as refused:
         log.critical("%s", refused)
         daemon.abandon()
-        return refused.code
+        return daemon.ended(refused.code)
     except CrewDeath as death:
         log.critical("the mirror ends: %s", death)
         daemon.abandon()
-        return exits.INTERNAL
-    return exits.CLEAN
+        return daemon.ended(exits.INTERNAL)
+    return daemon.ended(exits.CLEAN)
 
 
 class Daemon:
@@ -110,7 +111,7 @@ class Daemon:
         self._stop = Event()  # somebody asked us to end
         self._started = Event()
         self._refused: Refused | None = None
-        self._signals = 0
+        self._signals = Signals(self._crew, self._on_term, {signal.SIGHUP: self._on_hup})
         self._reading = Lock()
         target, mirror = configuration.target, configuration.mirror
         self.origins: list[Origin] = []
@@ -131,10 +132,7 @@ class Daemon:
 
     def start(self) -> None:
         """Bring everything up and tell systemd, or be told to stop meanwhile.  Raises Refused, CrewDeath."""
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            self._crew.on_signal(signum, self._on_term)
-        self._crew.on_signal(signal.SIGHUP, self._on_hup)
-        self._crew.on_signal(signal.SIGUSR1, self._on_usr1)
+        self._signals.take()
         for sentence in (*self._configuration.warnings, *self._configuration.notes):
             log.warning("%s", sentence, extra={"key": sentence})  # each is told, however many there are
         self._crew.spawn("lag", self._lag.run)
@@ -277,6 +275,12 @@ class Daemon:
         self._towards.close()
         self._crew.stop(1.0)
         self._maps.close()
+        self._signals.drained()
+
+    def ended(self, code: int) -> int:
+        """The process ends with this code, also when more signals come."""
+        self._signals.end(code)
+        return code
 
     def _on_term(self) -> None:
         """SIGTERM or ctrl-C: stop fetching, wait for what is in flight, commit, release, leave, exit 0 within 10 s.
@@ -284,14 +288,7 @@ class Daemon:
         A second one ends the process at once: nothing more is committed, so what was not committed yet is sent again
         after the next start, and the group notices by the session time-out.
         """
-        self._signals += 1
-        if self._signals == 1:
-            self._stop.set()
-            return
-        log.critical(
-            "stopped at once by a second signal: what was not committed yet is sent again after the next start"
-        )
-        os._exit(exits.TEMPORARY)
+        self._stop.set()
 
     def _on_hup(self) -> None:
         """SIGHUP: read the configuration again: where offsets are kept may change, the rest is named and left.
@@ -303,10 +300,6 @@ class Daemon:
             return
         with self._reading:  # a second one comes after the first, so that it has the last word
             reload_into(self.origins, self._configuration, self._read)
-
-    def _on_usr1(self) -> None:
-        """SIGUSR1 has no use, and by default would end the process undrained."""
-        log.warning("SIGUSR1 changes nothing")
 
     def _target_topic_is_gone(self, topic: str) -> bool:
         """One source that sends there is enough to have it created again."""

@@ -9,10 +9,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import BinaryIO, NoReturn
 
 import click
 
+from groundwork.lastsignals import STOPS, ignore_at_exit
 from groundwork.options import OptionError, load, warnings_of
 from groundwork.output import Progress
 from kafkawire.errors import BrokerError, LocalError, WireError
@@ -67,8 +69,9 @@ def main(
 ) -> None:
     """Send the lines of standard input to a topic, one message a line, as bytes.
 
-    Ctrl-C and SIGTERM send what was read so far.
+    Ctrl-C, SIGTERM and SIGHUP send what was read so far; a second one gives up.
     """
+    ignore_at_exit()
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # as long as the process
     switches = {
@@ -95,8 +98,13 @@ def main(
         _end(str(wrong), USAGE)
     for sentence in warnings_of(config):
         click.echo(f"zkproducer: {sentence}", err=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as ctrl-C: what was read is sent
-    sys.exit(run(producer, topic, sys.stdin.buffer, separator))
+    interrupts = Interrupts()
+    interrupts.take()
+    try:
+        code = run(producer, topic, sys.stdin.buffer, separator, interrupts)
+    except KeyboardInterrupt:  # the second one, between two steps of the end
+        _end(f"interrupted again: {producer.pending} messages may not be stored", FAILED)
+    sys.exit(code)
 
 
 def _properties(entries: Iterable[str]) -> dict[str, str]:
@@ -142,7 +150,33 @@ def _config(switches: Mapping[str, tuple[str, str | None]], given: dict[str, str
     return load(ProducerConfig, {"client.id": "zkproducer", **given}, "command line", jvm=True)
 
 
-def run(producer: Producer, topic: str, lines: BinaryIO, separator: bytes | None) -> int:
+class Interrupts:
+    """Ctrl-C, SIGTERM and SIGHUP: a KeyboardInterrupt for the first and the second, and at a third the process ends.
+
+    code: set once the exit code is known; then none of them can change it.
+    """
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self._count = 0
+
+    def take(self) -> None:
+        for number in STOPS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays what it is
+                signal.signal(number, self._came)
+
+    def _came(self, number: int, frame: FrameType | None) -> None:
+        self._count += 1
+        if self.code is not None:
+            os._exit(self.code)
+        if self._count > 2:
+            os._exit(FAILED)
+        raise KeyboardInterrupt
+
+
+def run(
+    producer: Producer, topic: str, lines: BinaryIO, separator: bytes | None, interrupts: Interrupts | None = None
+) -> int:
     """Send every line; the exit code, after one sentence on stderr when it is not 0."""
     sys.setswitchinterval(0.0005)  # this thread reads in a tight loop, the hub's must get its turns
     code, interrupted = 0, False
@@ -157,7 +191,7 @@ def run(producer: Producer, topic: str, lines: BinaryIO, separator: bytes | None
         except OSError as broken:  # the producer's own are WireErrors
             click.echo(f"zkproducer: standard input: {broken}; sending what was read", err=True)
             code = FAILED
-    return _finish(producer, interrupted, told=code != 0) or code
+    return _finish(producer, interrupted, code, interrupts or Interrupts())
 
 
 def _shown(lines: Iterable[tuple[int, bytes]], producer: Producer, progress: Progress) -> Iterator[tuple[int, bytes]]:
@@ -168,10 +202,11 @@ def _shown(lines: Iterable[tuple[int, bytes]], producer: Producer, progress: Pro
             progress.update(number, f"{producer.pending:,} not stored yet")
 
 
-def _finish(producer: Producer, interrupted: bool, told: bool) -> int:
-    """Wait until what was read is stored.  The first ctrl-C asks for just that; the second gives up.
+def _finish(producer: Producer, interrupted: bool, sent: int, interrupts: Interrupts) -> int:
+    """Wait until what was read is stored; the exit code.  The first ctrl-C asks for just that; the second gives up.
 
-    told: what a synchronous producer did not store was said line by line.
+    sent: the code of what came before; where it is not 0, a synchronous producer said line by line what it did not
+    store.
     """
     try:
         try:
@@ -185,18 +220,19 @@ def _finish(producer: Producer, interrupted: bool, told: bool) -> int:
         click.echo(f"interrupted again: {producer.pending} messages may not be stored", err=True)
         code = FAILED
     except SendFailed as failure:
-        if not (told and producer.config.sync):
+        if not (sent and producer.config.sync):
             click.echo(f"zkproducer: {failure}", err=True)
         code = FAILED
     else:
         code = 0
+    interrupts.code = code or sent
     try:
         producer.close(0.0 if code else CLOSE_S)
     except SendFailed as failure:
         if not code:  # else what it says has been said
             click.echo(f"zkproducer: {failure}", err=True)
-        code = FAILED
-    return code
+        interrupts.code = code = FAILED
+    return code or sent
 
 
 def _send(producer: Producer, topic: str, lines: Iterable[tuple[int, bytes]], separator: bytes | None) -> int:

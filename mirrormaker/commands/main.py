@@ -1,4 +1,4 @@
-"""The console script `mirrormaker`: answers ctrl-C from its first moment on, then loads and runs the commands (cli).
+"""The console script `mirrormaker`: answers signals from its first moment on, then loads and runs the commands (cli).
 
 Loading takes a good part of a second; a ctrl-C in it would end in the traceback of some import.
 """
@@ -10,12 +10,18 @@ import signal
 import sys
 from types import FrameType
 
+from groundwork.lastsignals import ignore_at_exit
+from mirrormaker import signals
+
 INTERRUPTED = 130
 
 
 def main() -> None:
     """Run this process's command line and exit with its code."""
-    signal.signal(signal.SIGINT, interrupted)  # until `run` takes the signal over, before it connects to anything
+    ignore_at_exit(signals.ending())
+    signal.signal(signal.SIGINT, interrupted)  # until `run` takes the signals over, before it connects to anything
+    if sys.argv[1:2] == ["run"]:
+        signals.load()
     from mirrormaker.commands.cli import outcome
 
     sys.exit(outcome(sys.argv[1:]))

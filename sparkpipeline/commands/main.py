@@ -7,11 +7,14 @@ import signal
 import sys
 from types import FrameType
 
+from groundwork.lastsignals import ignore_at_exit
+
 INTERRUPTED = 130
 
 
 def main() -> None:
     """Run this process's command line and exit with its code."""
+    ignore_at_exit()
     signal.signal(signal.SIGINT, interrupted)
     from sparkpipeline.commands.cli import outcome
 

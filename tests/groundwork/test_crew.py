@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from groundwork.crew import Crew, CrewDeath, Event, connect, deadline, in_greenlet, now, sleep, wait_any
+from groundwork.crew import Crew, CrewDeath, Event, connect, deadline, in_greenlet, now, sleep, stacks, wait_any
 
 
 def forever() -> None:
@@ -211,11 +211,13 @@ SIGNALLED = """
         if len(terms) == 2:
             crew.stop(5)
         sleep(60)            # the second signal does not wait for this
-    crew.on_signal(signal.SIGTERM, on_term)
+    signal.signal(signal.SIGTERM, lambda *_: crew.signalled("SIGTERM", on_term))
     crew.spawn("work", sleep, 60)
     print("ready", flush=True)
     crew.wait(30)
-    print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, flush=True)
+    signal.raise_signal(signal.SIGTERM)  # a stopped crew is not disturbed
+    sleep(0.01)
+    print("end")
 """
 
 
@@ -227,7 +229,7 @@ def test_signal_runs_in_a_greenlet_and_a_second_does_not_wait_for_the_first() ->
         assert child.stdout.readline() == "term 1\n"
         child.send_signal(signal.SIGTERM)
         out, err = child.communicate(timeout=20)
-    assert out == "term 2\nTrue\n"
+    assert out == "term 2\nend\n"
     assert (child.returncode, err) == (0, "")
 
 
@@ -238,7 +240,7 @@ def test_signal_handler_that_fails_is_a_death() -> None:
         crew = Crew()
         def on_hup():
             raise ValueError("bad reload")
-        crew.on_signal(signal.SIGHUP, on_hup)
+        signal.signal(signal.SIGHUP, lambda *_: crew.signalled("SIGHUP", on_hup))
         os.kill(os.getpid(), signal.SIGHUP)
         try:
             crew.wait(10)
@@ -248,6 +250,25 @@ def test_signal_handler_that_fails_is_a_death() -> None:
     with program(text) as child:
         out, _ = child.communicate(timeout=20)
     assert out == "SIGHUP died: ValueError: bad reload\n"
+
+
+def test_stacks_name_each_thread_and_each_greenlet_that_has_not_ended() -> None:
+    crew, over = Crew(), Event()
+
+    def waits_here() -> None:
+        over.wait(20)
+
+    crew.spawn("ended", lambda: None)
+    crew.spawn("waiting", waits_here)
+    sleep(0.01)
+    lines = list(stacks())
+    over.set()
+    crew.stop(5)
+    at = lines.index("greenlet waiting:")
+    end = next((n for n, line in enumerate(lines) if n > at and line.endswith(":")), len(lines))
+    assert any("in waits_here" in line for line in lines[at:end])
+    assert "thread MainThread:" in lines
+    assert "greenlet ended:" not in lines
 
 
 def test_ctrl_c_in_a_worker_reaches_the_program() -> None:

@@ -12,7 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from groundwork.logs import KazooLog, LimitedHandler, LineFormatter, RateLimit, goes_to_journal, set_up_logging
+from groundwork.logs import (
+    KazooLog,
+    LimitedHandler,
+    LineFormatter,
+    RateLimit,
+    goes_to_journal,
+    set_up_logging,
+    write_now,
+)
 
 log = logging.getLogger("part")
 
@@ -226,3 +234,25 @@ def test_what_kazoo_says_of_lost_connections_is_below_what_its_owner_says(caplog
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
         (logging.DEBUG, "Connection dropped: again")
     ]
+
+
+def test_write_now_waits_for_no_lock_and_for_nobody_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("groundwork.logs.NOBODY_READS_S", 0.05)
+    handler = set_up_logging()
+    reads, writes = os.pipe()
+    with os.fdopen(reads, "rb") as pipe, handler.limit._lock:
+        handler.acquire()
+        write_now("part", logging.CRITICAL, "ended at once", ["thread a:", "  stands"], out=writes)
+        handler.release()
+        first, *below = pipe.readline(), pipe.readline(), pipe.readline()
+        assert first.endswith(b'level=critical at=part msg="ended at once"\n')
+        assert below == [b"  thread a:\n", b"    stands\n"]
+        write_now("part", logging.CRITICAL, "x" * (1 << 20), out=writes)  # a pipe takes 64 KiB: the rest is left out
+        os.close(writes)
+        assert 0 < len(pipe.read()) <= 1 << 16
+
+
+def test_lines_below_are_part_of_a_json_line(set_up: Callable[..., io.StringIO]) -> None:
+    out = set_up("info", "json")
+    log.info("state", extra={"below": ["one", "two"]})
+    assert json.loads(out.getvalue())["below"] == "one\ntwo"

@@ -80,6 +80,24 @@ def test_ctrl_c_removes_the_throwaway_group_too(source, unique):
     assert source.registry().zk.exists(f"/consumers/{group}") is None
 
 
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
+def test_the_signal_that_ends_consume_never_ends_it_by_itself_however_often_it_comes(source, unique, end):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 1)
+    load(source, topic, 1, 10)
+    argv = command("consume", "-z", source.zookeeper, "--topic", topic, "--group", group, "--from-beginning")
+    with children.started(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert all(child.stdout.readline() for _ in range(10))
+        until = time.monotonic() + 20
+        while child.poll() is None and time.monotonic() < until:
+            child.send_signal(end)
+            time.sleep(0.001)
+        assert (child.poll(), child.stderr.read()) == (0, b"")
+    assert committed(source, group, topic) == {0: 10}
+
+
 def test_one_partition_is_read_from_an_offset_without_any_group(source, unique):
     topic = unique.topic()
     source.create_topic(topic, 2)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -233,6 +234,23 @@ def test_ctrl_c_sends_what_was_read():
         too_long.cancel()
         assert (child.returncode, said + more) == (0, b"interrupted: sending what was read\n")
         assert cluster.values("t", 0) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_signal_that_sends_what_was_read_never_ends_it_by_itself_however_often_it_comes(end: signal.Signals):
+    with FakeCluster({"t": 1}) as cluster:
+        address = ":".join(map(str, cluster.bootstrap[0]))
+        argv = [*COMMAND, "--broker-list", address, "--topic", "t"]
+        with children.started(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            assert child.stdin is not None
+            assert child.stderr is not None
+            os.write(child.stdin.fileno(), b"one\ntwo\n")
+            cluster.wait(lambda: cluster.seen("produce"))
+            while child.poll() is None:
+                child.send_signal(end)
+                time.sleep(0.001)
+            assert child.returncode in (0, 1)
+            assert b"Traceback" not in child.stderr.read()
 
 
 def test_closed_ends_are_no_accident():

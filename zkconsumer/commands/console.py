@@ -29,8 +29,11 @@ LOOK_S = 0.2  # how often it is seen that nobody reads what we print any more
 SWITCH_S = 0.0005  # printing is a tight loop: the hub's thread must get its turns (runtime.md, section 1)
 
 
+STOPS = (signal.SIGTERM, signal.SIGHUP)  # a terminal that is closed sends SIGHUP
+
+
 class _Enough(Exception):
-    """Ctrl-C or SIGTERM."""
+    """Ctrl-C, SIGTERM or SIGHUP."""
 
 
 class Console:
@@ -59,7 +62,9 @@ class Console:
         self._left = max_messages
         threads: list[tuple[threading.Thread, Stream]] = []
         with ConsumerConnector(self._config, "own", self._release) as connector, _interrupts():
-            signal.signal(signal.SIGTERM, _stop)
+            for number in STOPS:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays what it is
+                    signal.signal(number, _stop)
             try:
                 for stream in self._streams(connector):
                     thread = threading.Thread(target=self._read, args=(stream, printing, to), daemon=True)
@@ -70,7 +75,8 @@ class Console:
                 if not threads:
                     raise KeyboardInterrupt from None
             finally:
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)  # we are leaving already
+                for number in STOPS:
+                    signal.signal(number, signal.SIG_IGN)  # we are leaving already
                 self._note_parked(connector)
                 self._stopping = True
                 self._give_up(threads)

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from groundwork.lastsignals import ignore_at_exit
+
 INTERRUPTED = 130
 
 
@@ -53,6 +55,7 @@ def offset_checker() -> None:
 @contextmanager
 def loading() -> Iterator[None]:
     """Ctrl-C ends the process at once in the block; after it, somebody has to give things back."""
+    ignore_at_exit()
     signal.signal(signal.SIGINT, interrupted)
     yield
     signal.signal(signal.SIGINT, signal.default_int_handler)

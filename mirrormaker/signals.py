@@ -1,0 +1,138 @@
+"""What each signal does to a mirror.  Only SIGKILL, a crash, and a second SIGTERM or ctrl-C end it undrained.
+
+    load()      from the first moment of `mirrormaker run`: nothing is held yet
+    Signals     while the mirror runs, drains, and has drained
+
+    SIGTERM SIGINT    stop, drained; the second one ends the process at once
+    SIGXCPU           stop, drained: SIGKILL follows it
+    SIGHUP            read the configuration again
+    SIGQUIT           dump where each greenlet and thread stands, as a JVM does
+    SIGUSR1 SIGUSR2, timers, SIGPWR, real-time signals: a line, and nothing changes
+
+The handlers are Python's own, not the event loop's: one takes the place of another in one step, so there is no moment
+at which a signal's default action holds, and a handler runs also while a message.handler keeps the loop from turning.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from groundwork.logs import write_now
+
+if TYPE_CHECKING:
+    from groundwork.crew import Crew
+
+log = logging.getLogger(__name__)
+
+CRASHES = frozenset({"SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGSEGV", "SIGSYS"})
+ENDING_NOTHING = frozenset({"SIGCHLD", "SIGCLD", "SIGCONT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH"})
+NOT_TO_BE_CAUGHT = frozenset({"SIGKILL", "SIGSTOP"})
+IGNORED_BY_PYTHON = frozenset({"SIGPIPE", "SIGXFSZ"})  # a write fails instead
+LEFT = CRASHES | ENDING_NOTHING | NOT_TO_BE_CAUGHT | IGNORED_BY_PYTHON
+STOPS = (signal.SIGTERM, signal.SIGINT)
+
+
+def name(number: int) -> str:
+    """SIGTERM, SIGRTMIN+3."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
+
+
+def ending() -> Iterator[int]:
+    """The signals whose default action would end the process, but for those of a crash and SIGKILL."""
+    return (number for number in sorted(signal.valid_signals()) if name(number) not in LEFT)
+
+
+def load() -> None:
+    """What would end the process changes nothing while the program loads, but for SIGTERM, ctrl-C and a terminal that
+    is closed: then nothing is held, and the end is wanted."""
+    for number in ending():
+        if number not in STOPS and not (number == signal.SIGHUP and sys.stderr.isatty()):
+            signal.signal(number, _loading)
+
+
+def _loading(number: int, frame: FrameType | None) -> None:
+    os.write(2, f"mirrormaker: {name(number)} changes nothing\n".encode())
+
+
+class Signals:
+    """Those of one daemon, in the main thread.
+
+    stop      called in a greenlet at the first SIGTERM, ctrl-C or SIGXCPU
+    actions   what other signals do, each in a greenlet
+
+    RUNNING   take(): as the module says
+    DRAINED   drained(): nothing is left that a second SIGTERM could cut off; it changes nothing
+    ENDED     end(code): a second SIGTERM does not wait for what user code does at the exit
+    """
+
+    def __init__(self, crew: Crew, stop: Callable[[], object], actions: Mapping[int, Callable[[], object]]) -> None:
+        self._crew = crew
+        self._stop = stop
+        self._actions = actions
+        self._asked = 0  # to stop
+        self._drained = False
+        self._code: int | None = None
+
+    def take(self) -> None:
+        """Handle all signals from now on.  A handler that the module of a message.handler has set stays, except for
+        SIGTERM and SIGINT."""
+        ours = (signal.SIG_DFL, signal.SIG_IGN, _loading)
+        for number in ending():
+            if number in STOPS or signal.getsignal(number) in ours:
+                signal.signal(number, self._handler(number))
+
+    def drained(self) -> None:
+        self._drained = True
+
+    def end(self, code: int) -> None:
+        self._code = code
+
+    def _handler(self, number: int) -> Callable[[int, FrameType | None], None]:
+        if number in STOPS:
+            return self._asked_to_stop
+        if number == signal.SIGQUIT:
+            return _dump
+        does = {signal.SIGXCPU: self._out_of_time, **self._actions}.get(number, partial(_nothing, name(number)))
+        return lambda *_: self._crew.signalled(name(number), does)
+
+    def _asked_to_stop(self, number: int, frame: FrameType | None) -> None:
+        """Counts here and not in a greenlet: a second signal has to end also a mirror whose event loop stands."""
+        self._asked += 1
+        if self._code is not None:
+            os._exit(self._code)
+        if self._drained:
+            return
+        if self._asked == 1:
+            self._crew.signalled(name(number), self._stop)
+            return
+        from mirrormaker import exits  # loads more than the start of the program may
+
+        why = "stopped at once by a second signal: what was not committed yet is sent again after the next start"
+        write_now(__name__, logging.CRITICAL, why)
+        os._exit(exits.TEMPORARY)
+
+    def _out_of_time(self) -> None:
+        """SIGXCPU comes each second of processor time, so it is never counted as a second request."""
+        log.warning("SIGXCPU: the limit of processor time is reached (LimitCPU=, ulimit -t); the mirror stops in order")
+        self._stop()
+
+
+def _nothing(named: str) -> None:
+    log.warning("%s changes nothing", named)
+
+
+def _dump(number: int, frame: FrameType | None) -> None:
+    """Written by the handler itself: what keeps the event loop from turning is what the operator looks for."""
+    from groundwork.crew import stacks  # loads gevent, which the start of the program may not
+
+    write_now(__name__, logging.WARNING, "SIGQUIT: where each greenlet and thread stands", stacks())
