@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from groundwork.crew import Crew, Event, Queue
+from groundwork.failures import Failures
 from groundwork.hub import PlainQueue, start_plain_thread
 from producer.delivery import Called, Delivery, Listener
 from producer.errors import raised_by_users
@@ -26,6 +27,7 @@ class Callbacks:
     def __init__(self, own: bool) -> None:
         self.failed = 0
         self.first: BaseException | None = None
+        self._failures = Failures(log, "a delivery callback")
         self._theirs = raised_by_users(own)
         self._own = own
         self._jobs: Any = PlainQueue() if own else Queue()
@@ -83,7 +85,8 @@ class Callbacks:
                 except self._theirs as exc:
                     self.failed += 1
                     self.first = self.first or exc
-                    log.error("a delivery callback raised %s: %s (%r)", type(exc).__name__, exc, delivery, exc_info=exc)
+                    self._failures.raised(exc, repr(delivery))
+        self._failures.tell(all_of_it=True)
         self._ended.set()
 
 

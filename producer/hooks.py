@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from groundwork.failures import Failures
 from producer.errors import HandlerFailed, raised_by_users
 from producer.handlers import CallbackHandler, Item
 
@@ -26,6 +27,7 @@ class Hooks:
     def __init__(self, callbacks: CallbackHandler, own: bool) -> None:
         self.at = ""
         self._theirs = raised_by_users(own)
+        self._failures = Failures(log, "callback.handler: after_enqueue")
         self._callbacks = callbacks
 
     def before(self, item: Item) -> Item:
@@ -43,7 +45,7 @@ class Hooks:
         try:
             self._callbacks.after_enqueue(item, added)
         except Exception as exc:  # a user's code may raise anything
-            log.error("%s", _failed("after_enqueue", exc), exc_info=exc)
+            self._failures.raised(exc, repr(item))
 
     def made(self, name: str, call: Callable[[], list[Item]], came: list[Item]) -> Made:
         """What the hook of that name makes of the items that came to it.

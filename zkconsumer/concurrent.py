@@ -12,7 +12,8 @@ rebalance.drain.ms at most.  Workers are threads or greenlets (workforce).
 
 What a handler answers: DONE (or None); Retry(after_ms); PARK, deliver nothing more of this partition, from this message
 on; STOP, end all of it, this message not done.  A handler that raises is tried again, each time later, up to
-LONGEST_RETRY_S: a message is neither lost nor passed over because of it.
+LONGEST_RETRY_S: a message is neither lost nor passed over because of it.  The log has the first traceback of a kind,
+and then counts (groundwork.failures).
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from groundwork.crew import GreenletExit
+from groundwork.failures import EVERY_S as FAILURES_EVERY_S
+from groundwork.failures import Failures
 from groundwork.hub import OwnThread
 from kafkawire.model import Message, TopicPartition
 from zkconsumer.connector import ConsumerConnector
@@ -114,6 +117,7 @@ class Processing(ConsumerListener):
         self._connector = connector
         self._handler = handler
         self._workers = workers
+        self._failures = Failures(log, "the handler", FAILURES_EVERY_S)
         self._stop_s = stop_s
         self._plan: Workplan[TopicPartition, Message] = Workplan(max_unfinished, order_by_key)
         self._force = Workforce(worker_kind, isinstance(connector.hub, OwnThread))
@@ -138,8 +142,10 @@ class Processing(ConsumerListener):
             while not self._stopping and self._force.reading:
                 with self._lock:
                     self._ends.wait(LOOK_S)
+                self._failures.tell()
         finally:
             self._end()
+            self._failures.tell(all_of_it=True)
         if self._error is not None:
             raise self._error
 
@@ -237,16 +243,14 @@ class Processing(ConsumerListener):
     def _outcome(self, job: Job[TopicPartition, Message]) -> Outcome | Retry | None:
         """What the handler says; None for a message that is not ours any more: nobody asks the handler then."""
         if not _ticket(job.item).may_send():
+            self._failures.dropped(job)
             return None
         try:
             said = self._handler(job.item)
+            self._failures.worked(job)
         except Exception as e:
             after_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(job.tries - 1, 16))
-            log.error(
-                "%s at %s: the handler failed (try %d), again in %g s: %s",
-                job.partition, job.item.offset, job.tries, after_s, e,
-                exc_info=job.tries == 1, extra={"key": job.partition},  # where it happened is told once
-            )  # fmt: skip
+            self._failures.raised(e, f"{job.partition} at {job.item.offset}", job, f"; again in {after_s:g} s")
             return Retry(int(after_s * 1000))
         if said is not None and not isinstance(said, Outcome | Retry):
             raise ConsumerError(f"the handler returned {said!r}: an Outcome, a Retry or None is wanted")
@@ -292,6 +296,7 @@ class Processing(ConsumerListener):
             dropped = self._plan.drop(partitions)
             self._full.difference_update(partitions)
         for job in dropped:
+            self._failures.dropped(job)
             _ticket(job.item).drop()
 
 

@@ -182,3 +182,24 @@ def test_partitions_that_move_between_two_processes_lose_nothing_and_repeat_noth
         wait_until(lambda: len(seen) == COUNT, 30, lambda: f"all of it: {len(seen)}")
         second.stop()
     assert set(seen.values()) == {1}
+
+
+@pytest.mark.real
+def test_a_handler_that_never_works_is_a_few_lines_of_the_log_and_nothing_is_committed(source, unique, caplog):
+    topic, group = unique.topic(), unique.group()
+    fill(source, topic, 2)
+    tries = Counter()
+
+    def fails(message):
+        tries[message.partition] += 1
+        return message.nothing_of_that_name
+
+    with Running(connector(source, group), fails, topic, workers=4) as running:
+        wait_until(lambda: sum(tries.values()) > 2 * COUNT, 30, lambda: f"every message tried twice: {tries}")
+        running.stop()
+    ours = [record for record in caplog.records if record.name == "zkconsumer.concurrent"]
+    assert caplog.text.count("Traceback") == 1
+    assert len(ours) < 10, [record.getMessage() for record in ours]
+    assert "the handler raised AttributeError" in ours[-1].getMessage()
+    assert " times more, at last " in ours[-1].getMessage()
+    assert committed(source, group, topic) in ({}, {0: 0, 1: 0})

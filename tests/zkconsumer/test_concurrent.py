@@ -248,6 +248,29 @@ def test_a_failure_and_a_retry_come_again_and_park_and_stop_end_what_they_say(hu
 
 
 @everywhere
+def test_a_handler_that_keeps_failing_is_a_traceback_and_then_a_count(hub, kind, run, caplog, monkeypatch):
+    caplog.set_level("INFO", "zkconsumer.concurrent")
+    monkeypatch.setattr("zkconsumer.concurrent.FAILURES_EVERY_S", 0.3)
+    connector, tries, mended = FakeConnector(hub, {0: 200, 1: 200}), Counter(), threading.Event()
+
+    def handle(message):
+        tries["all"] += 1
+        if not mended.is_set():
+            raise KeyError("price")
+
+    running = run(connector, handle, kind, workers=4)
+    wait_until(lambda: "wait for their next try" in caplog.text, 10, lambda: f"a count: {tries}\n{caplog.text}")
+    mended.set()
+    wait_until(lambda: connector.done(0) == connector.done(1) == 200, 10, lambda: f"all of it: {tries}")
+    wait_until(lambda: "the handler works again where it raised KeyError" in caplog.text, 10, caplog.text)
+    connector.hub.post(connector.channel.close)
+    running.end()
+    assert caplog.text.count("Traceback") == 1
+    assert tries["all"] > 600
+    assert len([r for r in caplog.records if r.name == "zkconsumer.concurrent"]) < 40
+
+
+@everywhere
 def test_messages_with_the_same_key_come_one_after_another(hub, kind, run):
     connector, order, at_work = FakeConnector(hub, {0: 60}), [], set()
     pause, twice = waits_for(kind), []
