@@ -7,11 +7,12 @@ steps       a fetched set on its way: passed through, or decoded, given to messa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from groundwork.crew import sleep
+from groundwork.failures import kind_of
 from groundwork.named import load_named
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect, dialect
@@ -75,11 +76,12 @@ class Topic:
 class Directing:
     """One source's.  speaks: its dialect; numbering: of its partitions, where they have no numbers.
 
-    dropped: messages that message.handler gave nothing back for.
+    dropped: messages that message.handler dropped, by source topic.
     """
 
     def __init__(self, name: str, settings: Settings, topics: Topics, speaks: Dialect, numbering: Numbering) -> None:
-        self.dropped = 0
+        self.dropped: dict[str, int] = {}
+        self._raised: set[Hashable] = set()  # kinds of exceptions whose traceback is in the log
         self._name = name
         self._settings = settings
         self._topics = topics
@@ -128,10 +130,30 @@ class Directing:
             tp = self._partition(message.topic, message.partition, message.key, topic)
             return (Output(tp, message.key, message.value, message.timestamp_ms),)
         source_topic = message.topic  # a handler may change the message it was given
-        sent = handled(handler, message)
+        sent = self._handled(handler, message)
         if not sent:
-            self.dropped += 1
+            self._count_dropped(source_topic, message)
         return [self._output(one, message, self._target(one.topic, source_topic, topic)) for one in sent]
+
+    def _handled(self, handler: Handler, message: Message) -> list[Sent]:
+        """What the handler wants sent.  Raises HandlerFailed; the traceback of its reason is logged the first time."""
+        try:
+            return handled(handler, message, self._settings.handler_name)
+        except HandlerFailed as failed:
+            cause = failed.__cause__
+            if cause is not None and kind_of(cause) not in self._raised:
+                self._raised.add(kind_of(cause))
+                log.error("source %s: %s", self._name, failed, exc_info=cause)
+            raise
+
+    def _count_dropped(self, topic: str, message: Message) -> None:
+        if topic not in self.dropped:
+            where = f"{topic}/{message.partition} at {message.offset}"
+            log.info(
+                "source %s: topic %s: message.handler %s dropped %s; more that it drops of this topic is only counted",
+                self._name, topic, self._settings.handler_name, where,
+            )  # fmt: skip
+        self.dropped[topic] = self.dropped.get(topic, 0) + 1
 
     def _output(self, sent: Sent, message: Message, topic: Topic) -> Output:
         if not self._settings.dialect.has_keys and (sent.key is not None or sent.value is None):

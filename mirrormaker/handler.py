@@ -1,17 +1,19 @@
 """message.handler: a user's Python function between source and target.
 
     def handler(message):          # a kafkawire.model.Message: .topic .partition .offset .key .value .timestamp_ms
-        return None                             drop it (counted)
+        return DROP                             drop it (counted); an empty list does the same
         return key, value                       send this instead, to the same topic
         return topic, key, value                ... to another topic
         return message                          send it (perhaps changed, perhaps with another topic)
-        return [ ... ]                          several of these, in this order; an empty list drops it
+        return [ ... ]                          several of these, in this order
 
-Keys and values are bytes or None.  What a handler raises parks the partition with the reason: nothing is lost.
+Keys and values are bytes or None.  None alone is an error: a forgotten `return` would empty a topic.  An error, and what
+a handler raises, parks the partition with the reason: nothing is lost.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -19,6 +21,14 @@ from kafkawire.model import Message
 from mirrormaker.routes import HandlerFailed
 
 Handler = Callable[[Message], object]
+
+
+class Drop(enum.Enum):
+    DROP = "drop"
+
+
+DROP = Drop.DROP  # what a handler returns for a message that is not to be sent
+RETURNS = "the message, (key, value), (topic, key, value) or a list of these"
 
 
 class Sent(NamedTuple):
@@ -30,14 +40,22 @@ class Sent(NamedTuple):
     timestamp_ms: int | None
 
 
-def handled(handler: Handler, message: Message) -> list[Sent]:
-    """What the handler wants sent for a message.  Raises HandlerFailed, naming topic, partition and offset."""
-    where = f"{message.topic}/{message.partition} at {message.offset}: message.handler"
+def handled(handler: Handler, message: Message, name: str) -> list[Sent]:
+    """What the handler wants sent for a message; nothing: it is dropped.  name: the handler's, as configured.
+
+    Raises HandlerFailed, naming topic, partition, offset and handler; what the handler raised is its __cause__.
+    """
+    where = f"{message.topic}/{message.partition} at {message.offset}: message.handler {name}"
     try:
         given = handler(message)
     except Exception as exc:  # a user's code may raise anything
         raise HandlerFailed(f"{where} raised {type(exc).__name__}: {exc}") from exc
     if given is None:
+        raise HandlerFailed(
+            f"{where} gave back None: return {RETURNS}; to drop the message return DROP of mirrormaker.handler, or an "
+            "empty list"
+        )
+    if given is DROP:
         return []
     many: Iterable[object] = given if isinstance(given, list) else [given]
     return [_sent(one, message, where) for one in many]
@@ -55,8 +73,7 @@ def _sent(given: object, message: Message, where: str) -> Sent:
         case (str(topic), key, value):
             pass
         case _:
-            what = "None, (key, value), (topic, key, value), a message or a list of these"
-            raise HandlerFailed(f"{where} gave back a {type(given).__name__}, not {what}")
+            raise HandlerFailed(f"{where} gave back a {type(given).__name__}, not {RETURNS}, or DROP")
     return Sent(topic, _bytes(key, "key", where), _bytes(value, "value", where), timestamp_ms)
 
 

@@ -132,7 +132,12 @@ class Mirror(Options):
     commit_interval_ms: int = option(
         "offset.commit.interval.ms", 5000, "time between two commits of what the target acknowledged", "ms", least=100
     )
-    handler: str = option("message.handler", "", "package.module:function, called with each message")
+    handler: str = option(
+        "message.handler",
+        "",
+        "package.module:function, called with each message; it returns what is sent, or mirrormaker.handler.DROP; None"
+        " parks the partition",
+    )
     partitioning: str = option(
         "partitioning",
         "auto",

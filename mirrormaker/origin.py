@@ -40,6 +40,7 @@ class Origin:
         self._on_fence = on_fence
         self._connector: ConsumerConnector | None = None
         self._speaks = dialect(source.version)
+        self.has_handler = settings.handler is not None
         self.forwarder = Forwarder(
             source.name, settings, targets, self._topic, sender, crew, self._speaks, source.broker_partitions
         )
@@ -81,6 +82,11 @@ class Origin:
         return self._speaks.position_unit == "bytes"
 
     @property
+    def dropped(self) -> int:
+        """Messages that message.handler dropped since the start."""
+        return self.forwarder.dropped
+
+    @property
     def settled(self) -> bool:
         """The group's first assignment is made, as far as this member knows."""
         return self._connector is not None and self._connector.settled
@@ -120,6 +126,7 @@ class Origin:
         """Stop fetching, let what is in flight be acknowledged, commit, release, leave the group."""
         if self._connector is not None:
             self._connector.shutdown()
+        self.forwarder.tell_dropped()
 
     def _topic(self, name: str) -> SourceTopic:
         assert self._connector is not None

@@ -92,8 +92,18 @@ class Forwarder:
 
     @property
     def dropped(self) -> int:
-        """Messages that message.handler gave nothing back for."""
-        return self._directing.dropped
+        """Messages that message.handler dropped."""
+        return sum(self._directing.dropped.values())
+
+    def tell_dropped(self) -> None:
+        """Log how many messages message.handler dropped of each topic."""
+        for topic, count in sorted(self._directing.dropped.items()):
+            log.info(
+                "source %s: topic %s: message.handler dropped %s messages since the start",
+                self.name,
+                topic,
+                f"{count:,}",
+            )
 
     def take(self, fetched: MessageSet, share: Share) -> None:
         """Forward a set now, or once its topic is ready; sets of a partition keep their order."""

@@ -43,6 +43,7 @@ class Snapshot:
     parked: tuple[Still, ...] = ()
     waiting: tuple[Still, ...] = ()
     trouble: str = ""  # what is out of reach: a ZooKeeper that does not answer, a broker that refuses connections
+    dropped: int = 0  # messages that message.handler dropped since the start
 
 
 def status_line(before: Snapshot, this: Snapshot) -> str:
@@ -54,6 +55,8 @@ def status_line(before: Snapshot, this: Snapshot) -> str:
         f"{rate:,.0f} msg/s, {megabytes:,.1f} MB/s, lag {_lag(this)}, in flight {this.in_flight_bytes / 1e6:,.1f} MB, "
         f"{this.owned:,} partition{'' if this.owned == 1 else 's'}"
     )
+    if this.dropped:
+        line += f"; dropped {this.dropped:,} (message.handler)"
     for word, still in (("parked", this.parked), ("waiting", this.waiting)):
         if still:
             line += f"; {word} {len(still)}: {_named(still)}"

@@ -46,10 +46,12 @@ class Watch:
         silent = any(origin.trouble for origin in self._origins)
         # Without its ZooKeeper a source soon owns nothing, and nothing has no lag: that must not read as all is well.
         blind = silent or not all(origin.settled or origin.partitions() for origin in self._origins)
+        by_parts = any(by_bytes) or any(origin.has_handler for origin in self._origins)
         return Snapshot(
             at=now(),
-            # How many messages lie between two bytes nobody knows: then those are counted that the target took.
-            messages=self._sender.counters.messages if any(by_bytes) else self._messages,
+            # How many messages lie between two bytes nobody knows, nor how many a handler sends for one: then those
+            # are counted that the target took.  Elsewhere what is done was acknowledged, also inside of wrappers.
+            messages=self._sender.counters.messages if by_parts else self._messages,
             bytes=self._sender.counters.bytes,
             lag=None if None in lags or blind else self._lag(False),
             lag_bytes=self._lag(True) if any(by_bytes) else None,
@@ -58,6 +60,7 @@ class Watch:
             parked=tuple(Still(str(row.tp), row.parked) for row in rows if row.parked is not None),
             waiting=tuple(still for origin in self._origins for still in origin.waiting()),
             trouble="; ".join(self._out_of_reach()),
+            dropped=sum(origin.dropped for origin in self._origins),
         )
 
     def _out_of_reach(self) -> Iterator[str]:

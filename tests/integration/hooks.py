@@ -3,6 +3,9 @@
 import sys
 import time
 
+from kafkawire.model import Message
+from mirrormaker.handler import DROP
+
 
 def same(message: object) -> object:
     """What comes in goes out, by the way of decoding and encoding."""
@@ -14,3 +17,19 @@ def stands_still(message: object) -> object:
     print("the handler stands still", file=sys.stderr, flush=True)
     time.sleep(120)
     return message
+
+
+def forgets(message: Message) -> object:
+    """What it makes is not returned."""
+    (message.key, message.value)  # noqa: B018
+    return None
+
+
+def drops(message: Message) -> object:
+    """Topics that are to be dropped say so."""
+    return DROP if message.topic.startswith("dropped") else message
+
+
+def raises(message: Message) -> object:
+    print("raises is called", file=sys.stderr, flush=True)
+    return {}[message.topic]

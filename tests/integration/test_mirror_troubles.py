@@ -152,6 +152,64 @@ def test_a_corrupt_message_parks_its_partition_exactly_before_itself(
     assert [(v or "").split()[1] for v in values(target, topic, 0)] == [f"#{n}" for n in range(first)]
 
 
+def with_handler(
+    folder: Path, source: ClusterClient, target: ClusterClient, group: str, topic: str, name: str, **more: object
+) -> Mirror:
+    """A mirror with a message.handler of tests.integration.hooks."""
+    settings = {"message.handler": f"tests.integration.hooks:{name}", **more}
+    return Mirror(folder, source, target, group, topic, settings, env={"PYTHONPATH": str(Path(__file__).parents[2])})
+
+
+def test_a_handler_that_forgets_its_return_parks_the_partition_and_drops_nothing(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    filled(source, {topic: 1}, 200)
+    with with_handler(tmp_path, source, target, unique.group(), topic, "forgets") as mirror:
+        mirror.wait_said(
+            f"parked 1: {topic}/0 at 0: message.handler tests.integration.hooks:forgets gave back None: return the "
+            "message, (key, value), (topic, key, value) or a list of these; to drop the message return DROP of "
+            "mirrormaker.handler, or an empty list"
+        )
+        assert mirror.stop()[0] == 0
+        assert mirror.committed([topic]) == {TopicPartition(topic, 0): 0}
+        assert mirror.arrived(topic) == 0
+
+
+def test_what_a_handler_drops_is_committed_and_counted_and_is_no_rate(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic, kept = unique.topic("dropped"), unique.topic("kept")
+    filled(source, {topic: 2}, 2000)
+    with with_handler(tmp_path, source, target, unique.group(), f"{topic}|{kept}", "drops") as mirror:
+        mirror.wait_all_committed([topic])
+        mirror.wait_said("; dropped 2,000 (message.handler)")
+        rates = {
+            line.partition(" msg/s")[0].rpartition('"')[2] for line in mirror.said().splitlines() if " msg/s" in line
+        }
+        assert rates - {"mirroring: 0"} == {"0"}  # the target acknowledged nothing
+        assert mirror.said().count(f"topic {topic}: message.handler tests.integration.hooks:drops dropped ") == 1
+        filled(source, {kept: 1}, 500)
+        mirror.wait_arrived(kept, 500)
+        assert mirror.stop()[0] == 0
+        assert mirror.arrived(topic) == 0
+    assert f"topic {topic}: message.handler dropped 2,000 messages since the start" in mirror.said()
+    assert f"topic {kept}: message.handler dropped" not in mirror.said()
+
+
+def test_a_handler_that_raises_shows_its_traceback_once_however_often_its_partition_is_tried(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    filled(source, {topic: 1}, 10)
+    with with_handler(tmp_path, source, target, unique.group(), topic, "raises", **{"parked.retry.ms": 300}) as mirror:
+        mirror.wait_for(lambda: mirror.said().count("raises is called") >= 3, "three tries")
+        assert f"{topic}/0 at 0: message.handler tests.integration.hooks:raises raised KeyError: " in mirror.said()
+        assert mirror.said().count("Traceback (most recent call last)") == 1
+        assert ", in raises" in mirror.said()
+        assert mirror.stop()[0] == 0
+
+
 def test_a_missing_target_topic_is_left_to_auto_creation_where_zookeeper_is_not_given(
     source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkawire.model import Message
-from mirrormaker.handler import Sent, handled
+from mirrormaker.handler import DROP, Sent, handled
 from mirrormaker.routes import HandlerFailed
 
 
@@ -19,7 +19,7 @@ def changed(given: Message) -> Message:
 @pytest.mark.parametrize(
     ("handler", "sent"),
     [
-        (lambda m: None, []),
+        (lambda m: DROP, []),
         (lambda m: [], []),
         (lambda m: (None, b"x"), [Sent("orders", None, b"x", 17)]),
         (lambda m: ("news", b"a", None), [Sent("news", b"a", None, 17)]),
@@ -30,7 +30,7 @@ def changed(given: Message) -> Message:
 )
 def test_everything_a_handler_may_give_back(handler: object, sent: list[Sent]) -> None:
     assert callable(handler)
-    assert handled(handler, message()) == sent
+    assert handled(handler, message(), "a:b") == sent
 
 
 def boom(given: Message) -> object:
@@ -40,17 +40,29 @@ def boom(given: Message) -> object:
 @pytest.mark.parametrize(
     ("handler", "why"),
     [
-        (boom, "orders/3 at 81920: message.handler raised KeyError: b'k'"),
-        (lambda m: b"just a value", "orders/3 at 81920: message.handler gave back a bytes, not None, (key, value)"),
-        (lambda m: ("k", b"v"), "orders/3 at 81920: message.handler gave back a key that is a str, not bytes or None"),
+        (boom, "orders/3 at 81920: message.handler a:b raised KeyError: b'k'"),
+        (
+            lambda m: b"just a value",
+            "orders/3 at 81920: message.handler a:b gave back a bytes, not the message, (key, value)",
+        ),
+        (
+            lambda m: None,
+            "orders/3 at 81920: message.handler a:b gave back None: return the message, (key, value), (topic, key, "
+            "value) or a list of these; to drop the message return DROP of mirrormaker.handler, or an empty list",
+        ),
+        (lambda m: [DROP], "orders/3 at 81920: message.handler a:b gave back a Drop, not the message"),
+        (
+            lambda m: ("k", b"v"),
+            "orders/3 at 81920: message.handler a:b gave back a key that is a str, not bytes or None",
+        ),
         (
             lambda m: [(b"k", 7)],
-            "orders/3 at 81920: message.handler gave back a value that is a int, not bytes or None",
+            "orders/3 at 81920: message.handler a:b gave back a value that is a int, not bytes or None",
         ),
     ],
 )
 def test_a_failing_handler_names_the_message(handler: object, why: str) -> None:
     assert callable(handler)
     with pytest.raises(HandlerFailed) as failed:
-        handled(handler, message())
+        handled(handler, message(), "a:b")
     assert str(failed.value).startswith(why)

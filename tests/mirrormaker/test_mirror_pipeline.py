@@ -11,6 +11,7 @@ from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
 from kafkawire.v08 import messages as v08
+from mirrormaker.handler import DROP
 from mirrormaker.pipeline import RETRY_MIN_S, Forwarder, Settings, carry
 from mirrormaker.targets import SourceTopic, TopicMissing
 from zkconsumer.errors import Closed
@@ -165,7 +166,7 @@ def test_a_failing_handler_ends_its_set_exactly_before_its_message(crew: Crew) -
     def picky(message: Message) -> object:
         if message.offset == 8:
             raise ValueError("no")
-        return None if message.offset == 5 else message
+        return DROP if message.offset == 5 else message
 
     share, sends = Share(), Sends()
     forward = forwarder(crew, Targets(t=2), sends, Settings(SPEAKS, 1000012, handler=picky, handler_name="a:b"))
@@ -173,14 +174,14 @@ def test_a_failing_handler_ends_its_set_exactly_before_its_message(crew: Crew) -
     until(lambda: share.told)
     assert [value for _, value in sends.values()] == [b"v-6", b"v-7"]
     assert share.tickets == [(8, 1), (11, 1)]
-    assert share.told == [("failed", "t/0 at 8: message.handler raised ValueError: no", 8)]
+    assert share.told == [("failed", "t/0 at 8: message.handler a:b raised ValueError: no", 8)]
     assert forward.dropped == 1
 
 
 def test_a_set_that_a_handler_drops_whole_is_done_at_once(crew: Crew) -> None:
     share, sends = Share(), Sends()
     forward = forwarder(
-        crew, Targets(t=2), sends, Settings(SPEAKS, 1000012, handler=lambda message: None, handler_name="a:b")
+        crew, Targets(t=2), sends, Settings(SPEAKS, 1000012, handler=lambda message: DROP, handler_name="a:b")
     )
     forward.take(fetched("t", 0, 5), share)
     until(lambda: share.told)

@@ -25,6 +25,8 @@ class Origin:
     name: str = "dc1"
     settled: bool = True
     counts_bytes: bool = False
+    has_handler: bool = False
+    dropped: int = 0
 
     def partitions(self) -> list[PartitionStatus]:
         return self.rows
@@ -83,6 +85,14 @@ def test_what_is_out_of_reach_is_named_and_hides_no_lag_that_is_known() -> None:
     line = watch(Origin(outage="source dc1: broker 0 is gone (for 8 s)"), outage="broker 3 hangs (for 9 s)").line()
     assert "lag 150," in line
     assert line.endswith("; source dc1: broker 0 is gone (for 8 s); target: broker 3 hangs (for 9 s)")
+
+
+def test_with_a_handler_only_what_the_target_acknowledged_is_a_rate_and_drops_are_counted() -> None:
+    origin = Origin()
+    assert watch(origin).snapshot().messages == 10  # from committed 40 to done 50
+    origin = Origin(has_handler=True, dropped=3)
+    snapshot = watch(origin).snapshot()
+    assert (snapshot.messages, snapshot.dropped) == (7, 3)
 
 
 def test_the_snapshot_names_what_stands_still() -> None:
