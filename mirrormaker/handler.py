@@ -7,8 +7,8 @@
         return message                          send it (perhaps changed, perhaps with another topic)
         return [ ... ]                          several of these, in this order
 
-Keys and values are bytes or None.  None alone is an error: a forgotten `return` would empty a topic.  An error, and what
-a handler raises, parks the partition with the reason: nothing is lost.
+Keys and values are bytes or None.  None alone is an error: a forgotten `return` would empty a topic.  An error, and
+what a handler raises, parks the partition with the reason: nothing is lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is raised again and again is a few lines of the log: the first in full, then counts, then that it works again."""
+"""What is raised again and again is few lines of the log: the first in full, then counts, then that it works again."""
 
 from __future__ import annotations
 
