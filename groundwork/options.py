@@ -26,6 +26,7 @@ from groundwork.optionvalues import MASK, Kind, Option, Wrong, code, show_value,
 
 C = TypeVar("C", bound="Options")
 CLASS = "class"  # kind of an option that names code: MODULE:NAME, or a JVM class that JVM_CLASSES knows
+ERROR, WARN = "error", "warn"  # what an unknown key is
 
 
 class OptionError(ValueError):
@@ -58,15 +59,17 @@ class Options:
     """The base of every class of options.
 
     JVM_ONLY      keys of the original that mean nothing here, and why: a warning and not an error
-    JVM_CLASSES   class names of the original and what we have for them (for options of kind CLASS)
-    NEWER         keys of the JVM's newer client and what takes their place here; one that is also a key of ours is
-                  refused beside others of them, where it would not mean what its writer thinks
+    JVM_CLASSES   of options of kind CLASS, by key: class names of the original and what we have for them
+    NOT_LOADED    keys of options of kind CLASS that have no effect in this class: whatever they name is taken
+    NEWER         keys of the JVM's newer client and what takes their place here, its key first; one that is also a
+                  key of ours is refused beside others of them, where it would not mean what its writer thinks
     PREFIX        what `{prefix}` is in keys and meanings of options that come from a base several classes share
     """
 
     __slots__ = ("_given", "_warnings")
     JVM_ONLY: ClassVar[Mapping[str, str]] = {}
-    JVM_CLASSES: ClassVar[Mapping[str, str]] = {}
+    JVM_CLASSES: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    NOT_LOADED: ClassVar[frozenset[str]] = frozenset()
     NEWER: ClassVar[Mapping[str, str]] = {}
     PREFIX: ClassVar[str] = ""
 
@@ -88,6 +91,7 @@ def option(
     secret: bool = False,
     instead: str = "",
     behind: str = "",
+    newer: Mapping[str, str] | None = None,
 ) -> Any:
     """A field of an Options class.
 
@@ -100,9 +104,13 @@ def option(
     secret    its value is masked wherever it is printed; kind makes a Secret of it
     instead   a key that takes its place: where that one is given, a required option has its default
     behind    the key behind which the reference lists it, when not in the order of the fields
+    newer     values that the JVM's newer client has for it, and ours: the refusal names ours
     """
     olds = (old,) if isinstance(old, str) else tuple(old or ())
-    spec = Option(key, meaning, unit, olds, kind, tuple(choices or ()), required, least, secret, instead, behind)
+    spec = Option(
+        key, meaning, unit, olds, kind, tuple(choices or ()), required, least, secret, instead, behind,
+        tuple((newer or {}).items()),
+    )  # fmt: skip
     if required and not instead:
         return dataclasses.field(kw_only=True, metadata={"option": spec})
     if isinstance(default, (dict, list)):
@@ -112,13 +120,14 @@ def option(
     return dataclasses.field(default=default, kw_only=True, metadata={"option": spec})
 
 
-def load(cls: type[C], values: Mapping[str, object], where: str, jvm: bool = False) -> C:
+def load(cls: type[C], values: Mapping[str, object], where: str, jvm: bool = False, unknown: str = ERROR) -> C:
     """An instance of `cls` from a file's values.  Raises OptionError with all problems of the file.
 
-    where  the file's name, first in every sentence
-    jvm    the values are a .properties file's: text
+    where    the file's name, first in every sentence
+    jvm      the values are a .properties file's: text
+    unknown  what a key that is no option is: ERROR, or WARN, a warning, as for the JVM
     """
-    reading = _Reading(jvm)
+    reading = _Reading(jvm, unknown)
     instance = reading.section(cls, values, where)
     if reading.problems or instance is None:
         raise OptionError(reading.problems)
@@ -147,8 +156,9 @@ def specs(cls: type[Options]) -> dict[str, Option]:
 class _Reading:
     """One load: problems and warnings gather here."""
 
-    def __init__(self, jvm: bool) -> None:
+    def __init__(self, jvm: bool, unknown: str) -> None:
         self.jvm = jvm
+        self.unknown = unknown
         self.problems: list[str] = []
         self.warnings: list[str] = []
 
@@ -159,7 +169,8 @@ class _Reading:
             return None
         before = len(self.problems)
         by_field = specs(cls)
-        self._unknown(cls, by_field.values(), values, where)
+        ignored = self._unknown(cls, by_field.values(), values, where)
+        values = {key: value for key, value in values.items() if key not in ignored}
         hints = typing.get_type_hints(cls)
         found: dict[str, Any] = {}
         for name, spec in by_field.items():
@@ -173,22 +184,47 @@ class _Reading:
 
     def _unknown(
         self, cls: type[Options], known: Iterable[Option], values: Mapping[object, object], where: str
-    ) -> None:
+    ) -> set[object]:
+        """Say what is to be said of keys that are no options; those that are ignored with a warning."""
         new_name = {name: spec.key for spec in known for name in (spec.key, *spec.old)}
         newer = any(key in cls.NEWER and key not in new_name for key in values)
+        ignored: set[object] = set()
         for key in values:
-            if newer and key in cls.NEWER:
-                self.problems.append(
-                    f"{where}: option '{key}' is one of the JVM's newer client; here: {cls.NEWER[str(key)]}"
-                )
-            elif not isinstance(key, str):
+            if not isinstance(key, str):
                 self.problems.append(f"{where}: option {key!r} is no text; put it in quotes")
-            elif key in cls.JVM_ONLY:
+                continue
+            if key in cls.JVM_ONLY and not (newer and key in cls.NEWER):
                 self.warnings.append(f"{where}: option '{key}' has no effect here: {cls.JVM_ONLY[key]}")
+                continue
+            if newer and key in cls.NEWER:
+                said, ignores = self._of_newer_client(cls, key, new_name, values)
             elif key not in new_name:
                 near = difflib.get_close_matches(key, [*new_name, *cls.JVM_ONLY], 1)
                 hint = f"; did you mean '{new_name.get(near[0], near[0])}'?" if near else ""
-                self.problems.append(f"{where}: option '{key}' is unknown{hint}")
+                ignores = self.unknown == WARN
+                said = f"is unknown{' and ignored' if ignores else ''}{hint}"
+            else:
+                continue
+            (self.warnings if ignores else self.problems).append(f"{where}: option '{key}' {said}")
+            if ignores:
+                ignored.add(key)
+        return ignored
+
+    def _of_newer_client(
+        self, cls: type[Options], key: str, new_name: Mapping[str, str], values: Mapping[object, object]
+    ) -> tuple[str, bool]:
+        """What to say of a key of the JVM's newer client, and whether it is ignored.
+
+        The older clients ignore it with a warning.  So do we where the file also has the key that takes its place;
+        elsewhere what its writer wanted would be lost without a word.
+        """
+        here = cls.NEWER[key]
+        place = here.split()[0].rstrip(",;")
+        counts = next((str(other) for other in values if new_name.get(str(other)) == place and other != key), None)
+        if self.jvm and counts is not None and key not in new_name:
+            return f"is one of the JVM's newer client and is ignored: '{counts}' counts", True
+        ignores = self.unknown == WARN
+        return f"is one of the JVM's newer client{' and is ignored' if ignores else ''}; here: {here}", ignores
 
     def _one(
         self,
@@ -207,7 +243,9 @@ class _Reading:
             try:
                 value = self._value(cls, spec, hint, values[key], f"{where}: {key}")
             except Wrong as wrong:
-                self.problems.append(f"{where}: option '{key}' is {spec.show(values[key])}, expected {wrong}")
+                here = dict(spec.newer).get(str(values[key]).strip().lower())
+                helps = f"; the newer client's '{values[key]}' is {here} here" if here is not None else ""
+                self.problems.append(f"{where}: option '{key}' is {spec.show(values[key])}, expected {wrong}{helps}")
                 continue
             if name in found and found[name] != value:
                 self.problems.append(
@@ -223,8 +261,10 @@ class _Reading:
         section = _section_of(hint)
         if section is not None:
             return self._sections(section, hint, raw, path)
+        if spec.kind == CLASS and spec.key in cls.NOT_LOADED:
+            return str(raw).strip()
         if spec.kind == CLASS:
-            return code(cls.JVM_CLASSES, raw)
+            return code(cls.JVM_CLASSES.get(spec.key, {}), raw)
         return value_of(spec, hint, raw, self.jvm)
 
     def _sections(self, section: type[Options], hint: Any, raw: object, path: str) -> Any:

@@ -37,6 +37,7 @@ class Option:
     secret: bool = False
     instead: str = ""
     behind: str = ""
+    newer: tuple[tuple[str, str], ...] = ()
 
     def under(self, prefix: str) -> Option:
         """The same with `{prefix}` filled in."""
@@ -63,6 +64,8 @@ def value_of(spec: Option, hint: Any, raw: object, jvm: bool) -> Any:
     if callable(spec.kind):
         try:
             return spec.kind(raw)
+        except Wrong:
+            raise
         except ValueError as exc:
             raise _unquoted(hint, raw) or Wrong(str(exc)) from exc
     return _allowed(spec, (_from_text if jvm else _typed)(hint, raw, spec))
@@ -161,11 +164,10 @@ def code(jvm_classes: Mapping[str, str], raw: object) -> str:
         module, colon, name = text.partition(":")
         if (colon and module and name) or _WORD.fullmatch(text):
             return text
+        if not jvm_classes:
+            raise Wrong("MODULE:NAME of a Python callable, or the name of an entry point")
         known = ", ".join(jvm_classes)
-        raise Wrong(
-            "MODULE:NAME of a Python callable, the name of an entry point"
-            + (f", or one of the JVM classes {known}" if known else "")
-        )
+        raise Wrong(f"MODULE:NAME of a Python callable, the name of an entry point, or one of the JVM classes {known}")
     raise Wrong("MODULE:NAME of a Python callable")
 
 

@@ -107,6 +107,10 @@ class Dialect:
         return int(text)
 
 
+class SeveralReleases(LocalError):
+    """The first numbers of a release, such as 0.8, where those that begin so differ."""
+
+
 def dialect(release: str) -> Dialect:
     """The row of a release as brokers call themselves: "0.8.2.2" has that of 0.8.2, and "0.7" that of its last, 0.7.2.
 
@@ -124,6 +128,9 @@ def dialect(release: str) -> Dialect:
             f"Kafka {release}: brokers of 4.0 and later take neither messages nor fetches from this version, whatever "
             "release is named; it speaks to 0.7 up to 3.9"
         )
+    family = [name for name in DIALECTS if name.startswith(release.strip() + ".")]
+    if family:
+        raise SeveralReleases(f"{release!r} is several releases: {', '.join(family)}; give the oldest of the brokers")
     raise LocalError(f"unknown Kafka release {release!r}; the nearest known is {_nearest(parts)}")
 
 

@@ -5,8 +5,9 @@ Each raises ValueError with what it expected; who reads the file makes the sente
 
 from __future__ import annotations
 
+from groundwork.optionvalues import Wrong
 from kafkawire.cluster.fixed import parse_addresses, parse_brokers
-from kafkawire.dialects import dialect
+from kafkawire.dialects import SeveralReleases, dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import Broker
 
@@ -16,6 +17,8 @@ def release(raw: object) -> str:
     said = str(raw).strip()
     try:
         dialect(said)
+    except SeveralReleases as exc:
+        raise Wrong(f"a Kafka release: {exc}") from exc  # quotes around it would not help
     except LocalError as exc:
         raise ValueError(f"a Kafka release: {exc}") from exc
     return said

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from groundwork.java import read_properties
-from groundwork.options import OptionError, Options, given, load, warnings_of
+from groundwork.options import ERROR, OptionError, Options, given, load, warnings_of
 from kafkawire.dialects import dialect
 from mirrormaker.files import ConfigError as ConfigError
 from mirrormaker.files import read_bytes, read_yaml
@@ -43,22 +43,27 @@ class Configuration:
 # ---- from files -----------------------------------------------------------------------------------------------
 
 
-def from_yaml(path: Path) -> Configuration:
-    """The mirror a YAML file describes.  Raises ConfigError."""
+def from_yaml(path: Path, unknown: str = ERROR) -> Configuration:
+    """The mirror a YAML file describes.  Raises ConfigError.  unknown: as of groundwork.options.load."""
     where = path.name
     values = read_yaml(path)
     if not isinstance(values, Mapping):
         raise ConfigError([f"{where}: expected the sections sources, target and mirror"])
     try:
-        file = load(File, values, where)
+        file = load(File, values, where, unknown=unknown)
     except OptionError as exc:
         raise ConfigError(exc.problems) from exc
     names = Names(where, tuple(where for _ in file.sources), where)
     return _checked(file.sources, file.target, file.mirror, warnings_of(file), names)
 
 
-def from_flags(consumers: Sequence[Path], producer: Path | None, flags: Mapping[str, str]) -> Configuration:
-    """The mirror that the original's flags describe; flags are options of section `mirror`.  Raises ConfigError."""
+def from_flags(
+    consumers: Sequence[Path], producer: Path | None, flags: Mapping[str, str], unknown: str = ERROR
+) -> Configuration:
+    """The mirror that the original's flags describe; flags are options of section `mirror`.  Raises ConfigError.
+
+    unknown: as of groundwork.options.load, for the files.
+    """
     problems: list[str] = []
     forbidden: list[Path] = []
     if not consumers:
@@ -72,9 +77,9 @@ def from_flags(consumers: Sequence[Path], producer: Path | None, flags: Mapping[
         if path.resolve() in [earlier.resolve() for earlier in consumers[:n]]:
             problems.append(f"--consumer.config {path} is given twice: each of its messages would be read twice")
         else:
-            sources += _attempt(Source, path, problems, forbidden)
+            sources += _attempt(Source, path, problems, forbidden, unknown)
     if producer is not None:
-        target = next(iter(_attempt(Target, producer, problems, forbidden)), None)
+        target = next(iter(_attempt(Target, producer, problems, forbidden, unknown)), None)
     try:
         mirror = load(Mirror, flags, FLAGS, jvm=True)
     except OptionError as exc:
@@ -87,9 +92,10 @@ def from_flags(consumers: Sequence[Path], producer: Path | None, flags: Mapping[
     return _checked(tuple(sources), target, mirror, warnings, names)
 
 
-def _attempt(cls: type[O], path: Path, problems: list[str], forbidden: list[Path]) -> list[O]:
+def _attempt(cls: type[O], path: Path, problems: list[str], forbidden: list[Path], unknown: str) -> list[O]:
     try:
-        return [load(cls, read_properties(read_bytes(path)), path.name, jvm=True)]  # bytes are ISO-8859-1, as for Java
+        values = read_properties(read_bytes(path))  # bytes are ISO-8859-1, as for Java
+        return [load(cls, values, path.name, jvm=True, unknown=unknown)]
     except ConfigError as exc:
         problems += exc.problems
         if exc.forbidden:
@@ -137,7 +143,8 @@ def _checked(
                 f"{at}: zookeeper.connect and target.zookeeper.connect name the same cluster "
                 f"({target.zookeeper}): a mirror into its own source never ends"
             )
-    target = _target(target, warnings, problems, notes, names.target)
+    warnings += _without_effect(target, mirror, f"{names.target}: target")
+    target = _target(target, problems, notes, names.target)
     if problems:
         raise ConfigError(problems)
     ready = tuple(_as_run(source, mirror) for source in named)
@@ -238,7 +245,7 @@ def _unsafe(source: Source) -> list[str]:
 TARGET_OVERRULED = {
     "message.send.max.retries": "a mirror tries for ever, and commits nothing meanwhile",
     "delivery.timeout.ms": "a mirror tries for ever, and commits nothing meanwhile",
-    "partitioner.class": "see mirror.partitioning; keys are hashed as the 0.8.2 ByteArrayPartitioner does",
+    "partitioner.class": "mirror.partitioning decides",
     "serializer.class": "keys and values travel as the bytes they are",
     "key.serializer.class": "keys and values travel as the bytes they are",
     "queue.buffering.max.messages": "memory is bounded by queued.max.bytes of the source",
@@ -253,14 +260,26 @@ TARGET_OVERRULED = {
 }
 
 
-def _target(target: Target, warnings: list[str], problems: list[str], notes: list[str], where: str) -> Target:
+PARTITIONING = {  # mirror.partitioning, for who wanted a partitioner.class
+    "auto": "auto: partitions keep their number where the target has enough, else keys are hashed as 0.8.2's "
+    "ByteArrayPartitioner does",
+    "identity": "identity: partitions keep their number",
+    "key": "key: keys are hashed as 0.8.2's ByteArrayPartitioner does",
+}
+
+
+def _without_effect(target: Target, mirror: Mirror, at: str) -> Iterator[str]:
+    for key, why in TARGET_OVERRULED.items():
+        if key == "partitioner.class" and key in given(target):
+            decides = f"{why}, {PARTITIONING[mirror.partitioning]}"
+            yield f"{at}: option '{key}' ({target.partitioner}) has no effect here: {decides}"
+        elif key in given(target):
+            yield f"{at}: option '{key}' has no effect here: {why}"
+
+
+def _target(target: Target, problems: list[str], notes: list[str], where: str) -> Target:
     """The target as it is run: tried for ever, acknowledged by all in-sync replicas unless told otherwise."""
     at = f"{where}: target"
-    warnings += [
-        f"{at}: option '{key}' has no effect here: {why}"
-        for key, why in TARGET_OVERRULED.items()
-        if key in given(target)
-    ]
     if not dialect(target.version).answers_produce:
         notes.append(
             f"{at}: target.version {target.version} acknowledges nothing: what is confirmed was handled by its broker, "

@@ -13,6 +13,7 @@ from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from mirrormaker.placing import Numbering, numbering
 from producer.config import ProducerConfig, brokers
+from zkconsumer.clusteroptions import NEWER_RESETS
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 
@@ -39,6 +40,7 @@ class Source(ConsumerConfig):
         "where to begin when no offset is stored or it lies outside the log: smallest, largest (skips) or fail (parks)",
         old="autooffset.reset",
         choices=("smallest", "largest", "fail"),
+        newer=NEWER_RESETS,
     )
     partitions: tuple[TopicPartition, ...] = option(
         "partitions", (), "not for a mirror, nor the two that go with it: programs may read fixed ones",
@@ -50,7 +52,9 @@ class Source(ConsumerConfig):
         "a mirror leaves nothing out: a damaged message parks its partition, and is tried again (parked.retry.ms)",
         choices=("park",),
     )
-    version: str = option("version", "0.8.2", "Kafka release of the brokers", kind=optionkinds.release)
+    version: str = option(
+        "version", "0.8.2", "Kafka release of the brokers", old="kafka.version", kind=optionkinds.release
+    )
     broker_partitions: Numbering = option(  # noqa: RUF009  # a Numbering never changes
         "broker.partitions", Numbering(),
         "of a source of 0.7: partitions by broker, 0:2,1:3; the target's are then numbered, one broker after the other",
@@ -63,6 +67,9 @@ class Target(ProducerConfig):
     """The target cluster: the producer's options, and what the mirror has to know besides."""
 
     PREFIX: ClassVar = "target.zookeeper"
+    NOT_LOADED: ClassVar = frozenset(
+        {"partitioner.class", "serializer.class", "key.serializer.class", "callback.handler", "event.handler"}
+    )
 
     brokers: tuple[tuple[str, int], ...] = option(
         "metadata.broker.list", (), "brokers that are asked for all others: host:port,…; not for 0.7: they do not tell",
@@ -74,7 +81,9 @@ class Target(ProducerConfig):
         "host:port,host:port/chroot; missing topics are created through it (0.8, 0.9); for 0.7 it tells all there is",
     )
     # No target.zookeeper.set.acl: the brokers must be able to write below a topic that the mirror creates.
-    version: str = option("target.version", "0.8.2", "Kafka release of the brokers", kind=optionkinds.release)
+    version: str = option(
+        "target.version", "0.8.2", "Kafka release of the brokers", old="kafka.version", kind=optionkinds.release
+    )
     message_max_bytes: int = option(
         "target.message.max.bytes",
         1000012,

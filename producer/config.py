@@ -16,6 +16,11 @@ from producer.unkeyed import WAYS
 
 NO_CONFIRM, BY_OFFSETS = "none", "offsets"  # confirm
 MESSAGE_MAX = 1000012  # of a broker that was told nothing else
+JVM_ENCODERS = {
+    "kafka.serializer.DefaultEncoder": "producer.encoders:as_bytes",
+    "kafka.serializer.StringEncoder": "producer.encoders:as_text",
+    "kafka.serializer.NullEncoder": "producer.encoders:as_null",
+}
 
 
 class Addresses(tuple[tuple[str, int], ...]):
@@ -70,12 +75,15 @@ class ProducerConfig(AccessOptions):
         "zk.read.num.retries": "partitions are looked up again as often as message.send.max.retries says",
     }
     JVM_CLASSES: ClassVar = {
-        "kafka.producer.DefaultPartitioner": "default",
-        "kafka.producer.ByteArrayPartitioner": "producer.partitioners:byte_array_partitioner",
-        "kafka.serializer.DefaultEncoder": "producer.encoders:as_bytes",
-        "kafka.serializer.StringEncoder": "producer.encoders:as_text",
-        "kafka.serializer.NullEncoder": "producer.encoders:as_null",
-        "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "producer.partitioners:murmur2_partitioner",
+        "partitioner.class": {
+            "kafka.producer.DefaultPartitioner": "default",
+            "kafka.producer.ByteArrayPartitioner": "producer.partitioners:byte_array_partitioner",
+            "org.apache.kafka.clients.producer.internals.DefaultPartitioner": (
+                "producer.partitioners:murmur2_partitioner"
+            ),
+        },
+        "serializer.class": JVM_ENCODERS,
+        "key.serializer.class": JVM_ENCODERS,
     }
 
     NEWER: ClassVar = {
@@ -119,7 +127,7 @@ class ProducerConfig(AccessOptions):
     acks: int = option(
         "request.required.acks", -1,
         "-1: all in-sync replicas have it; 1: the leader has it; 0: nobody says (the JVM's default)",
-        choices=(-1, 0, 1),
+        choices=(-1, 0, 1), newer={"all": "-1"},
     )  # fmt: skip
     request_timeout_ms: int = option(
         "request.timeout.ms", 10000, "how long a broker waits for its replicas, and a connection for its opening",
@@ -252,7 +260,8 @@ class ProducerConfig(AccessOptions):
             return
         if "request.required.acks" in given(self):
             yield f"{called} acknowledges nothing: leave request.required.acks out, and see confirm"
-        if self.partitioner != "default" and not self.knows_partitions:
+        loaded = "partitioner.class" not in self.NOT_LOADED
+        if loaded and self.partitioner != "default" and not self.knows_partitions:
             yield (
                 f"partitioner.class needs zookeeper.connect: of a broker list alone {called} has no partitions to "
                 "choose from, and keys are ignored"
@@ -275,7 +284,8 @@ class ProducerConfig(AccessOptions):
                 f"batch.num.messages ({self.batch_messages}) is larger than queue.buffering.max.messages "
                 f"({self.queue_messages}): a full batch would never come together"
             )
-        if self.sync and (self.callback_handler or self.event_handler):
+        loaded = not self.NOT_LOADED & {"callback.handler", "event.handler"}
+        if self.sync and loaded and (self.callback_handler or self.event_handler):
             yield (
                 "callback.handler and event.handler stand behind the queue: producer.type must be async for them, and "
                 "is sync"

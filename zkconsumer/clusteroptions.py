@@ -10,6 +10,8 @@ from groundwork.zkoptions import AccessOptions, access_of
 from kafkawire.model import Broker, TopicPartition
 from zkconsumer import optionkinds as kinds
 
+NEWER_RESETS = {"earliest": "smallest", "latest": "largest", "none": "fail"}  # of auto.offset.reset
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions(AccessOptions):
@@ -60,6 +62,7 @@ class ClusterOptions(AccessOptions):
         old="autooffset.reset",
         choices=("smallest", "largest", "fail"),
         required=True,
+        newer=NEWER_RESETS,
     )
     consumer_id: str | None = option(
         "consumer.id",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-from groundwork.options import load, option, warnings_of
+from groundwork.options import ERROR, load, option, warnings_of
 from zkconsumer import optionkinds as kinds
 from zkconsumer import optionrules
 from zkconsumer.clusteroptions import ClusterOptions
@@ -206,20 +206,20 @@ class ConsumerConfig(ClusterOptions):
 C = TypeVar("C", bound=ConsumerConfig)
 
 
-def load_consumer(cls: type[C], values: Mapping[str, object], where: str, jvm: bool = False) -> C:
+def load_consumer(cls: type[C], values: Mapping[str, object], where: str, jvm: bool = False, unknown: str = ERROR) -> C:
     """A ConsumerConfig, or a class made from it, out of a file's values.  Raises OptionError with all problems.
 
     jvm: the values are a JVM's .properties.  One that does not choose auto.offset.reset keeps what its release did,
     with a warning: smallest where 0.7's names are used, else largest, which skips what is there when no offset is
-    stored.
+    stored.  unknown: as of groundwork.options.load.
     """
     chosen = any(key in values for key in ("auto.offset.reset", "autooffset.reset"))
     if not jvm or chosen:
-        return _warned(load(cls, values, where, jvm), where)
+        return _warned(load(cls, values, where, jvm, unknown), where)
     kept = "smallest" if "zk.connect" in values or "groupid" in values else "largest"
     skips = ": where no offset is stored, what is there already is skipped" if kept == "largest" else ""
     said = f"option 'auto.offset.reset' is not given, '{kept}' as in the JVM's consumer{skips}"
-    return _warned(load(cls, {**values, "auto.offset.reset": kept}, where, jvm), where, said)
+    return _warned(load(cls, {**values, "auto.offset.reset": kept}, where, jvm, unknown), where, said)
 
 
 def _warned(config: C, where: str, *said: str) -> C:

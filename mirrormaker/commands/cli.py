@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from groundwork.logs import set_up_logging
+from groundwork.options import ERROR, WARN
 from mirrormaker import exits
 from mirrormaker.commands.flags import original_flags
 from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml
@@ -55,12 +56,22 @@ def outcome(args: Sequence[str]) -> int:
 
 def configured(command: Callable[..., Any]) -> Callable[..., Any]:
     """What run and check are given: a YAML file, or the original's flags."""
-    command = original_flags(command)
+    command = click.option(
+        "--unknown-options",
+        type=click.Choice([ERROR, WARN]),
+        default=ERROR,
+        show_default=True,
+        help="What an option is that does not exist here: an error, or a warning as for the JVM.",
+    )(original_flags(command))
     return click.argument("file", required=False, type=click.Path(path_type=Path))(command)
 
 
 def configuration(
-    file: Path | None, consumer_config: Sequence[str], producer_config: str | None, flags: dict[str, str | None]
+    file: Path | None,
+    consumer_config: Sequence[str],
+    producer_config: str | None,
+    unknown_options: str,
+    flags: dict[str, str | None],
 ) -> Configuration:
     """The configuration a command line names.  Raises ConfigError, and click.UsageError for what contradicts itself."""
     given = {FLAGS[name]: text for name, text in flags.items() if text is not None}
@@ -72,14 +83,13 @@ def configuration(
     if file is not None and by_flags:
         raise click.UsageError(f"{file} is a whole configuration; {', '.join(by_flags)} cannot be given beside it")
     if file is not None:
-        return from_yaml(file)
+        return from_yaml(file, unknown_options)
     if not by_flags:
         raise click.UsageError(
             "give a YAML file, or --consumer.config, --producer.config and --whitelist or --blacklist"
         )
-    return from_flags(
-        [Path(path) for path in consumer_config], Path(producer_config) if producer_config else None, given
-    )
+    consumers = [Path(path) for path in consumer_config]
+    return from_flags(consumers, Path(producer_config) if producer_config else None, given, unknown_options)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -90,9 +100,15 @@ def cli() -> None:
 
 @cli.command()
 @configured
-def run(file: Path | None, consumer_config: Sequence[str], producer_config: str | None, **flags: str | None) -> int:
+def run(
+    file: Path | None,
+    consumer_config: Sequence[str],
+    producer_config: str | None,
+    unknown_options: str,
+    **flags: str | None,
+) -> int:
     """Mirror until SIGTERM or ctrl-C: drain, commit, leave the group, exit 0 in 10 s.  A second one stops at once."""
-    read = partial(configuration, file, consumer_config, producer_config, flags)
+    read = partial(configuration, file, consumer_config, producer_config, unknown_options, flags)
     configured = read()
     from mirrormaker.daemon import run_daemon  # after the configuration is known to be right
 
@@ -106,11 +122,12 @@ def check(
     file: Path | None,
     consumer_config: Sequence[str],
     producer_config: str | None,
+    unknown_options: str,
     online: bool,
     **flags: str | None,
 ) -> int:
     """Say what is wrong with a configuration, and what is unsafe; start nothing."""
-    configured = configuration(file, consumer_config, producer_config, flags)
+    configured = configuration(file, consumer_config, producer_config, unknown_options, flags)
     for warning in configured.warnings:
         click.echo(f"warning: {warning}", err=True)
     for note in configured.notes:

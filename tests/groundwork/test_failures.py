@@ -8,7 +8,7 @@ import pytest
 
 from groundwork.failures import Failures
 
-log = logging.getLogger("part")
+log = logging.getLogger("failures of a test")
 log.setLevel(logging.INFO)
 
 

@@ -23,7 +23,10 @@ def codec(raw: object) -> int:
 @dataclass(frozen=True, slots=True)
 class Fetch(Options):
     JVM_ONLY: ClassVar[Mapping[str, str]] = {"num.consumer.fetchers": "there is one fetcher a broker"}
-    JVM_CLASSES: ClassVar[Mapping[str, str]] = {"kafka.producer.DefaultPartitioner": "producer.partitioners:by_key"}
+    JVM_CLASSES: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "partitioner.class": {"kafka.producer.DefaultPartitioner": "producer.partitioners:by_key"},
+        "serializer.class": {"kafka.serializer.StringEncoder": "producer.encoders:as_text"},
+    }
 
     group_id: str = option("group.id", None, "the group", old="groupid", required=True)
     fetch_size: int = option(
@@ -185,6 +188,25 @@ def test_jvm_class_becomes_ours_or_is_refused_by_name() -> None:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class NoFetch(Fetch):
+    NOT_LOADED: ClassVar[frozenset[str]] = frozenset({"partitioner.class"})
+
+
+def test_a_class_without_effect_may_be_any() -> None:
+    values = {"group.id": "g", "partitioner.class": "com.acme.Mine"}
+    assert load(NoFetch, values, "f", jvm=True).partitioner == "com.acme.Mine"
+
+
+def test_unknown_keys_are_warnings_where_that_is_asked_for() -> None:
+    loaded = load(Fetch, {"group.id": "g", "fetch.sise": "1", "zzzzzz": 5}, "f.yaml", unknown="warn")
+    assert loaded.group_id == "g"
+    assert warnings_of(loaded) == [
+        "f.yaml: option 'fetch.sise' is unknown and ignored; did you mean 'fetch.message.max.bytes'?",
+        "f.yaml: option 'zzzzzz' is unknown and ignored",
+    ]
+
+
 def test_sections_are_loaded_and_name_their_place() -> None:
     section = {"group.id": "g"}
     loaded = load(Mirror, {"source": section, "extra": [section], "named": {"dc1": section}}, "m.yaml")
@@ -266,6 +288,7 @@ def test_options_of_a_shared_base_have_each_classes_prefix_and_place(cls: type[R
 class Sender(Options):
     NEWER: ClassVar[Mapping[str, str]] = {"bootstrap.servers": "broker.list", "batch.size": "batch.bytes"}
     batch: int = option("batch.messages", 200, "messages", old="batch.size")
+    brokers: str = option("broker.list", "", "brokers", old="metadata.broker.list")
     group: str = option("group", "", "a name")
 
 
@@ -277,6 +300,43 @@ def test_key_of_the_newer_client_names_what_takes_its_place() -> None:
         "p.properties: option 'batch.size' is one of the JVM's newer client; here: batch.bytes",
     ]
     assert load(Sender, {"batch.size": "16"}, "p.properties", jvm=True).batch == 16, "an old file means what it says"
+
+
+def test_key_of_the_newer_client_is_ignored_beside_the_one_that_takes_its_place() -> None:
+    values = {"bootstrap.servers": "k:9092", "metadata.broker.list": "o:9092"}
+    loaded = load(Sender, values, "p.properties", jvm=True)
+    assert loaded.brokers == "o:9092"
+    assert warnings_of(loaded) == [
+        "p.properties: option 'bootstrap.servers' is one of the JVM's newer client and is ignored: "
+        "'metadata.broker.list' counts"
+    ]
+    with pytest.raises(OptionError, match=r"here: broker\.list"):  # a file of our own has no such key by habit
+        load(Sender, values, "m.yaml")
+
+
+def test_keys_of_the_newer_client_are_warnings_too_where_unknown_ones_are() -> None:
+    loaded = load(Sender, {"bootstrap.servers": "k:9092", "batch.size": "16384"}, "p", jvm=True, unknown="warn")
+    assert (loaded.brokers, loaded.batch) == ("", 200)
+    assert warnings_of(loaded) == [
+        "p: option 'bootstrap.servers' is one of the JVM's newer client and is ignored; here: broker.list",
+        "p: option 'batch.size' is one of the JVM's newer client and is ignored; here: batch.bytes",
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Reset(Options):
+    reset: str = option("reset", "smallest", "where", choices=("smallest", "largest"), newer={"latest": "largest"})
+    acks: int = option("acks", -1, "who has it", choices=(-1, 0, 1), newer={"all": "-1"})
+
+
+@pytest.mark.parametrize("jvm", [True, False])
+def test_value_of_the_newer_client_names_ours(jvm: bool) -> None:
+    with pytest.raises(OptionError) as wrong:
+        load(Reset, {"reset": "Latest", "acks": "all"}, "f", jvm=jvm)
+    assert wrong.value.problems == [
+        "f: option 'reset' is 'Latest', expected one of smallest, largest; the newer client's 'Latest' is largest here",
+        "f: option 'acks' is 'all', expected one of -1, 0, 1; the newer client's 'all' is -1 here",
+    ]
 
 
 @pytest.mark.parametrize(

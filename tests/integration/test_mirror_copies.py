@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,11 +136,22 @@ def test_the_flags_of_the_original_run_the_same_mirror(
     filled(source, {topic: 2}, 400)
     consumer, producer = tmp_path / "consumer.properties", tmp_path / "producer.properties"
     consumer.write_text(f"zookeeper.connect={source.zookeeper}\ngroup.id={group}\nnum.consumer.fetchers=2\n")
-    producer.write_text(f"metadata.broker.list={target.brokers}\ntarget.zookeeper.connect={target.zookeeper}\n")
+    producer.write_text(
+        f"metadata.broker.list={target.brokers}\ntarget.zookeeper.connect={target.zookeeper}\n"
+        f"bootstrap.servers={target.brokers}\npartitioner.class=com.acme.X\nserializer.class=com.acme.Y\nacme.team=blue\n"
+    )
     command = [str(COMMAND), "run", "--consumer.config", str(consumer), "--producer.config", str(producer)]
     command += ["--whitelist", topic, "--num.streams", "2", "--offset.commit.interval.ms", "500"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (refused.returncode, refused.stderr) == (78, "error: producer.properties: option 'acme.team' is unknown\n")
+    command += ["--unknown-options", "warn"]
     with Child("the mirror", command, tmp_path / "log") as child:
         wait_until(lambda: sum(log_end_offsets(target, [topic]).values()) == 400, 20, "all to arrive")
         said = (tmp_path / "log").read_text()
         assert "option 'num.consumer.fetchers' has no effect here" in said
+        assert "option 'partitioner.class' (com.acme.X) has no effect here: mirror.partitioning decides, auto: " in said
+        assert (
+            "'bootstrap.servers' is one of the JVM's newer client and is ignored: 'metadata.broker.list' counts" in said
+        )
+        assert "option 'acme.team' is unknown and ignored" in said
         assert child.stop(15) == 0

@@ -88,7 +88,6 @@ def test_a_release_as_brokers_call_themselves_maps_to_its_row(text: str, row: st
 @pytest.mark.parametrize(
     ("text", "nearest"),
     [
-        ("0.8", "0.8.2"),
         ("0.7.3", "0.7.2"),
         ("0.7.2.x", "0.7.2"),
         ("0.8.3", "0.8.2"),
@@ -110,6 +109,14 @@ def test_a_release_that_takes_nothing_of_ours_does_not_lead_to_another_name(text
     with pytest.raises(
         LocalError, match="take neither messages nor fetches from this version, whatever release is named"
     ):
+        dialect(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "releases"), [("0.8", "0.8.0, 0.8.1, 0.8.2"), ("0.10", "0.10.0, 0.10.1, 0.10.2"), ("1", "1.0, 1.1")]
+)
+def test_a_family_of_releases_names_its_members(text: str, releases: str) -> None:
+    with pytest.raises(LocalError, match=f"'{text}' is several releases: {releases}; give the oldest of the brokers$"):
         dialect(text)
 
 

@@ -208,10 +208,10 @@ def test_what_is_allowed_and_unsafe_is_named_one_by_one(tmp_path: Path) -> None:
     )
 
 
-def properties(folder: Path, consumer: str, producer: str, **flags: str) -> Configuration:
+def properties(folder: Path, consumer: str, producer: str, unknown: str = "error", **flags: str) -> Configuration:
     (folder / "c.properties").write_text(consumer)
     (folder / "p.properties").write_text(producer)
-    return from_flags([folder / "c.properties"], folder / "p.properties", {"whitelist": "a", **flags})
+    return from_flags([folder / "c.properties"], folder / "p.properties", {"whitelist": "a", **flags}, unknown)
 
 
 def test_properties_without_a_reset_never_start_a_mirror_at_the_end(tmp_path: Path) -> None:
@@ -340,6 +340,65 @@ def test_keys_of_the_newer_clients_name_the_older_ones(tmp_path: Path) -> None:
         "p.properties: option 'bootstrap.servers' is one of the JVM's newer client; here: metadata.broker.list" in said
     )
     assert "c.properties: option 'bootstrap.servers' is one of the JVM's newer client; here: zookeeper.connect" in said
+
+
+CONSUMER = "zookeeper.connect=zk:1/a\ngroup.id=g\n"
+FOREIGN = """\
+metadata.broker.list=k:9092
+bootstrap.servers=k:9092
+partitioner.class=com.acme.X
+serializer.class=com.acme.Y
+callback.handler=com.acme.Z
+producer.type=sync
+"""
+
+
+@pytest.mark.parametrize(
+    ("partitioning", "decides"), [("auto", "where the target has enough"), ("key", "key: keys are hashed as 0.8.2's")]
+)
+def test_classes_that_a_mirror_ignores_and_keys_that_0_8_2_ignores_are_warnings(
+    tmp_path: Path, partitioning: str, decides: str
+) -> None:
+    warnings = properties(tmp_path, CONSUMER, FOREIGN, partitioning=partitioning).warnings
+    assert (
+        "p.properties: option 'bootstrap.servers' is one of the JVM's newer client and is ignored: "
+        "'metadata.broker.list' counts"
+    ) in warnings
+    [partitioner] = [warning for warning in warnings if "partitioner.class" in warning]
+    assert partitioner.startswith(
+        "p.properties: target: option 'partitioner.class' (com.acme.X) has no effect here: mirror.partitioning decides"
+    )
+    assert decides in partitioner
+    assert any("option 'serializer.class' has no effect here" in warning for warning in warnings)
+
+
+def test_unknown_keys_stop_a_mirror_unless_they_are_to_be_warnings(tmp_path: Path) -> None:
+    target = "metadata.broker.list=k:9092\nacme.team=blue\n"
+    with pytest.raises(ConfigError, match=r"p\.properties: option 'acme\.team' is unknown"):
+        properties(tmp_path, CONSUMER, target)
+    configuration = properties(tmp_path, CONSUMER, target, unknown="warn")
+    assert "p.properties: option 'acme.team' is unknown and ignored" in configuration.warnings
+    text = SOURCE + TARGET + "mirror: {whitelist: a, num.steams: 2}\n"
+    assert from_yaml(yaml_file(tmp_path, text), "warn").warnings == (
+        "m.yaml: mirror: option 'num.steams' is unknown and ignored; did you mean 'num.streams'?",
+    )
+
+
+def test_other_words_for_a_release_and_for_where_to_begin_are_taken_or_named(tmp_path: Path) -> None:
+    source = "sources:\n- {zookeeper.connect: 'zk1:2181/src', group.id: g, %s}\n"
+    target = TARGET.replace("}", ", kafka.version: 0.9}")
+    configuration = from_yaml(yaml_file(tmp_path, source % "kafka.version: 0.8.1" + target + MIRROR))
+    assert (configuration.sources[0].version, configuration.target.version) == ("0.8.1", "0.9")
+    given = "version: 0.8, auto.offset.reset: earliest"
+    target = TARGET.replace("}", ", request.required.acks: all}")
+    assert problems(tmp_path, source % given + target + MIRROR) == [
+        "m.yaml: sources[0]: option 'version' is 0.8, expected a Kafka release: '0.8' is several releases: "
+        "0.8.0, 0.8.1, 0.8.2; give the oldest of the brokers",
+        "m.yaml: sources[0]: option 'auto.offset.reset' is 'earliest', expected one of smallest, largest, fail; "
+        "the newer client's 'earliest' is smallest here",
+        "m.yaml: target: option 'request.required.acks' is 'all', expected one of -1, 0, 1; "
+        "the newer client's 'all' is -1 here",
+    ]
 
 
 def test_a_drain_that_a_stop_cannot_wait_for_is_named(tmp_path: Path) -> None:
