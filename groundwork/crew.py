@@ -13,8 +13,10 @@ Nothing here patches a module.  All of it belongs to the hub of the thread that 
 
 from __future__ import annotations
 
+import encodings.idna
 import gc
 import logging
+import pickle
 import select
 import socket as plain_socket
 import sys
@@ -31,6 +33,7 @@ import gevent.event
 import gevent.lock
 import gevent.monkey
 import gevent.queue
+import gevent.resolver.thread
 import gevent.socket
 import gevent.ssl
 import gevent.threadpool  # gevent does so at the first name it looks up: too late, where that is at the exit
@@ -41,6 +44,10 @@ from groundwork.tls import told
 from groundwork.wakeups import wakeups
 
 log = logging.getLogger(__name__)
+
+# Loaded by gevent and socket when they first need them (an exception handed on, a name resolved).  That is too late
+# where no file can be opened: what waits for the exception would wait for ever.
+NEEDED_LATER = (encodings.idna, pickle, gevent.resolver.thread)
 
 Event = gevent.event.Event
 AsyncResult = gevent.event.AsyncResult

@@ -90,8 +90,8 @@ class Failures:
         with self._lock:
             due = [k for k in self._kinds.values() if not k.told and (all_of_it or at - k.said_at >= self._every_s)]
             lines = [line for kind in due if (line := self._line(kind, at)) is not None]
-        for level, line in lines:
-            self._log.log(level, "%s", line, extra={"always": True})
+        for level, said in lines:
+            self._log.log(level, "%s", said, extra={"always": True})
 
     def _done_with(self, item: Hashable) -> None:
         kind = self._items.pop(item, None)

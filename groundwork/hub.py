@@ -28,6 +28,7 @@ from groundwork import turns
 from groundwork.crew import Event, Queue, deadline, in_greenlet, now, sleep
 from groundwork.handover import Closed, Handover
 from groundwork.inbox import HubStopped, Inbox, Job
+from groundwork.openfiles import TooManyOpenFiles, none_left
 
 __all__ = [
     "CallersHub",
@@ -45,6 +46,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Which = Literal["auto", "caller", "own"]
+LOOP_FILES = 4  # that an event loop opens; without them libev tries for ever, and holds the program
 EXIT_S = (
     12.0  # for all that before_exit was given, together (a connector's shutdown takes 10 at most); then it is cut off
 )
@@ -187,6 +189,8 @@ class OwnThread(_HubBase):
             return
         if self._pid:
             raise HubStopped("this hub has run already, or in the process this one was forked off: make another one")
+        if sentence := none_left(LOOP_FILES):
+            raise TooManyOpenFiles(f"the event loop cannot start: {sentence}")
         self._inbox.why_closed = "the hub does not run"
         self._pid = os.getpid()
         self._thread.start()

@@ -19,6 +19,8 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from groundwork.openfiles import too_many
+
 FORMS = ("table", "json", "csv")
 EXIT = {  # of every command but the daemon's run and check
     "done": 0,
@@ -176,4 +178,9 @@ def run_command(
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 130
+    except Exception as exc:
+        if not (sentence := too_many(exc)):
+            raise
+        click.echo(f"error: {sentence}", err=True)
+        return EXIT["runtime"]
     return result if isinstance(result, int) else 0

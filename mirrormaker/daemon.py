@@ -19,6 +19,7 @@ from typing import TypeVar
 from groundwork.crew import Crew, CrewDeath, Event, Lock, now, sleep, wait_any
 from groundwork.lag import HubLag
 from groundwork.logs import set_up_logging
+from groundwork.openfiles import too_many
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import LocalError, WireError
@@ -87,7 +88,7 @@ def run_daemon(configuration: Configuration, read: Callable[[], Configuration]) 
         daemon.abandon()
         return daemon.ended(refused.code)
     except CrewDeath as death:
-        log.critical("the mirror ends: %s", death)
+        log.critical("the mirror ends: %s", f"{sentence} ({death})" if (sentence := too_many(death)) else death)
         daemon.abandon()
         return daemon.ended(exits.INTERNAL)
     return daemon.ended(exits.CLEAN)

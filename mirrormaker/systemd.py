@@ -35,11 +35,11 @@ class Systemd:
     def _tell(self, *lines: str) -> None:
         if self._address is None:
             return
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
-            try:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
                 sock.sendto("\n".join(lines).encode(), self._address)
-            except OSError:
-                pass  # a service manager that does not listen must not stop a mirror; the next line tries again
+        except OSError:
+            pass  # no descriptor left, or nobody listens: that must not stop a mirror; the next line tries again
 
 
 def address(named: str) -> str | None:

@@ -14,7 +14,9 @@ from kazoo.exceptions import KazooException, NoAuthError
 
 from groundwork.crew import deadline, kazoo_handler, tls_context
 from groundwork.logs import KazooLog
+from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tls import TlsUnusable
+from groundwork.zkstart import started
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
 from zkconsumer.session.access import OPEN, Access
 
@@ -40,13 +42,15 @@ def zookeeper(option: str, connect: str, timeout_s: float, access: Access = OPEN
     except ValueError as exc:
         raise ConsumerError(f"{option} '{connect}' is not host:port,host:port/chroot: {exc}") from None
     try:
-        if not client.start_async().wait(timeout=timeout_s):
+        if not started(client, timeout_s):
             raise Unreachable(
                 f"ZooKeeper at {hosts} does not answer within {timeout_s:g} s: is it running, and is {option} right?"
             )
         if chroot and client.exists("/") is None:
             raise ChrootMissing(f"chroot /{chroot} does not exist on {hosts}; create it or correct {option}")
         yield client
+    except TooManyOpenFiles as exc:
+        raise Unreachable(f"ZooKeeper at {hosts} is not reached: {exc}") from exc
     except NoAuthError as exc:
         auth = option.removesuffix("connect") + "auth"
         raise ConsumerError(f"ZooKeeper at {hosts} refused: NoAuthError; a node is closed to us: see {auth}") from exc

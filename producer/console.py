@@ -15,6 +15,7 @@ from typing import BinaryIO, NoReturn
 import click
 
 from groundwork.lastsignals import STOPS, ignore_at_exit
+from groundwork.openfiles import TooManyOpenFiles, too_many
 from groundwork.options import OptionError, load, warnings_of
 from groundwork.output import Progress
 from kafkawire.errors import BrokerError, LocalError, WireError
@@ -96,6 +97,10 @@ def main(
         producer.start()
     except (OptionError, click.UsageError, LocalError) as wrong:
         _end(str(wrong), USAGE)
+    except (OSError, TooManyOpenFiles) as wrong:
+        if not (sentence := too_many(wrong)):
+            raise
+        _end(sentence, FAILED)
     for sentence in warnings_of(config):
         click.echo(f"zkproducer: {sentence}", err=True)
     interrupts = Interrupts()

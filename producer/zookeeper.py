@@ -22,8 +22,10 @@ from kazoo.hosts import collect_hosts
 
 from groundwork.crew import deadline, kazoo_handler, tls_context
 from groundwork.logs import KazooLog
+from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tls import TlsUnusable
 from groundwork.zkaccess import Access
+from groundwork.zkstart import started
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.cluster.zookeeper import BROKERS, TOPICS, read_topics, read_view
@@ -119,7 +121,15 @@ class ZookeeperSource:
         if self._zk is not None:
             return self._zk
         client = self._client()
-        if not client.start_async().wait(timeout=self._connect_ms / 1000):
+        try:
+            connected = started(client, self._connect_ms / 1000)
+        except TooManyOpenFiles as exc:
+            _stop(client)
+            raise ZookeeperAway(f"ZooKeeper at {self._connect} is not reached: {exc}") from exc
+        except BaseException:
+            _stop(client)  # we are ended while we wait: kazoo would end it at the exit, in the wrong thread
+            raise
+        if not connected:
             _stop(client)
             why = f"; the last try: {self._trouble}" if self._trouble else ""
             raise ZookeeperAway(

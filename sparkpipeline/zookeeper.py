@@ -23,8 +23,10 @@ from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandl
 from kazoo.retry import KazooRetry
 
 from groundwork.logs import KazooLog
+from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tls import TlsUnusable, plain_tls
 from groundwork.zkaccess import OPEN, Access, Tls
+from groundwork.zkstart import started
 from kafkawire.cluster.zookeeper import read_brokers
 from kafkawire.v08 import znodes
 from sparkpipeline.errors import OptionRefused, Refused, Unreachable
@@ -143,8 +145,11 @@ def _client(connect: str, access: Access, timeout_s: float) -> KazooClient:
 
 
 def _start(client: KazooClient, connect: str, timeout_s: float) -> None:
-    client.start_async().wait(timeout_s)  # client.start() would warn of a missing chroot, which is an error here
-    if not client.connected:
+    try:
+        connected = started(client, timeout_s)  # client.start() would warn of a missing chroot, which is an error here
+    except TooManyOpenFiles as exc:
+        raise Unreachable(f"ZooKeeper at {connect} is not reached: {exc}", zookeeper=connect) from exc
+    if not connected:
         trouble = client.handler.trouble
         raise Unreachable(
             f"ZooKeeper at {connect} does not answer within {timeout_s:g} s: is it running, and is zookeeper.connect"

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from groundwork.openfiles import too_many
 from kafkawire.buffers import Buffers
 from kafkawire.errors import LinkLost, RemoteError
 from kafkawire.model import Broker
@@ -187,7 +188,8 @@ class Link:
     def _lost(self, error: Exception, doing: str = "") -> LinkLost:
         """The link is broken by this error; the first reason stays."""
         if self.broken is None:
-            why = f"no byte within {self._timeout_s:g} s" if isinstance(error, TimeoutError) else str(error)
+            silence = f"no byte within {self._timeout_s:g} s" if isinstance(error, TimeoutError) else ""
+            why = silence or too_many(error) or str(error)
             self.broken = LinkLost(f"{self.broker}: {doing}{why or type(error).__name__}{self._loss()}")
         self._shut()
         return LinkLost(str(self.broken))

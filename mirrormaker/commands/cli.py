@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from groundwork.logs import set_up_logging
+from groundwork.openfiles import too_many
 from groundwork.options import ERROR, WARN
 from mirrormaker import exits
 from mirrormaker.commands.flags import original_flags
@@ -51,6 +52,11 @@ def outcome(args: Sequence[str]) -> int:
         for problem in exc.problems:
             click.echo(f"error: {problem}", err=True)
         return exits.PERMISSION if exc.forbidden else exits.CONFIGURATION
+    except Exception as exc:
+        if not (sentence := too_many(exc)):
+            raise
+        click.echo(f"error: {sentence}", err=True)
+        return exits.TEMPORARY
     return code if isinstance(code, int) else exits.CLEAN
 
 

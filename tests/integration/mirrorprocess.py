@@ -37,6 +37,11 @@ class MirrorProcess:
         assert self._child is not None
         self._child.send(number)
 
+    @property
+    def pid(self) -> int:
+        assert self._child is not None
+        return self._child.pid
+
     def kill(self) -> None:
         assert self._child is not None
         self._child.kill()

@@ -30,7 +30,9 @@ from kazoo.retry import KazooRetry
 
 from groundwork.crew import Crew, Event, deadline, kazoo_handler, now, sleep, tls_context
 from groundwork.logs import KazooLog
+from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tls import TlsUnusable
+from groundwork.zkstart import started
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable, ZooKeeperAway
 from zkconsumer.session.access import OPEN, Access
 from zkconsumer.session.lease import Lease
@@ -133,7 +135,12 @@ class ZkSession(ZkCalls):
         client._connection = _Connection(client, client._conn_retry.copy(), logger=client.logger)
         client.add_listener(self._kazoo_state)
         self._client = client
-        if not client.start_async().wait(timeout=self._connection_timeout_s):
+        try:
+            connected = started(client, self._connection_timeout_s)
+        except TooManyOpenFiles as e:
+            self.close()
+            raise Unreachable(f"ZooKeeper at {self.hosts} is not reached: {e}") from e
+        if not connected:
             trouble = client._connection.trouble
             self.close()
             raise Unreachable(

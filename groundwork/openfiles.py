@@ -1,0 +1,52 @@
+"""Too few file descriptors (EMFILE, ENFILE): the sentence that says so, with the limit and what helps.
+
+What meets them first seldom says it: a name that does not resolve, a ZooKeeper or a broker that "does not answer".
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import socket
+
+
+class TooManyOpenFiles(Exception):
+    """No further file or connection can be opened; the text is the sentence."""
+
+
+def too_many(error: BaseException | None) -> str:
+    """The sentence for an error that has this reason, however deep below it; "" for any other error."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, TooManyOpenFiles):
+            return str(error)
+        if isinstance(error, socket.gaierror) and none_left():  # a resolver has no errno of its own for it
+            return none_left()
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return _sentence(error.errno)
+        error = error.__cause__ or error.__context__
+    return ""
+
+
+def none_left(wanted: int = 1) -> str:
+    """The sentence where this process cannot open so many more at this moment; else ""."""
+    opened: list[int] = []
+    try:
+        while len(opened) < wanted:
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as exc:
+        if exc.errno in (errno.EMFILE, errno.ENFILE):
+            return _sentence(exc.errno)
+    finally:
+        for each in opened:
+            os.close(each)
+    return ""
+
+
+def _sentence(number: int) -> str:
+    if number == errno.ENFILE:
+        return "too many open files on this machine; raise fs.file-max (sysctl)"
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return f"too many open files: this process may open {limit}; raise it with ulimit -n, or LimitNOFILE= in its unit"
