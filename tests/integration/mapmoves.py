@@ -9,12 +9,16 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from localkafka.client import ClusterClient
+from localkafka.errors import LocalKafkaError
 from localkafka.logends import log_end_offsets
+from localkafka.tools import console_consumer
 from localkafka.waiting import wait_until
+from producer.producer import Producer
 from tests.integration.mirroring import Mirror
 from tests.integration.readers import Reader, committed, wait_for_messages
 
@@ -113,3 +117,25 @@ def check(found: Moved) -> None:
     assert found.lacking == 0
     over = {p: (count, found.bounds[p]) for p, count in found.repeats.items() if count > found.bounds[p]}
     assert not over, f"more read twice than promised, by target partition: {over}"
+
+
+def unread_by_a_moved_jvm_reader(target: ClusterClient, topic: str, group: str, count: int) -> set[bytes]:
+    """Spread so many new messages over all partitions of the target topic, then start the JVM's high-level consumer
+    with auto.offset.reset=largest in the moved group: the new messages that it did not read."""
+    partitions = sorted(int(str(tp.partition)) for tp in log_end_offsets(target, [topic]))
+    new = {b"new-%05d" % n for n in range(count)}
+    with Producer({"metadata.broker.list": target.brokers, "request.required.acks": -1}) as producer:
+        for n, value in enumerate(sorted(new)):
+            producer.send(topic, value, partition=partitions[n % len(partitions)])
+        producer.flush(30)
+    largest = {"auto.offset.reset": "largest", "zookeeper.session.timeout.ms": 3000}
+    with console_consumer(target, topic, group, from_beginning=False, config=largest) as reader:
+        wait_until(lambda: b"new-" in b"".join(reader.lines), 60, lambda: f"the first one; {reader.child.log_end()}")
+        with suppress(LocalKafkaError):  # the caller asserts on what is missing
+            wait_until(lambda: new <= set(reader.lines), 15, "all new messages")
+        return new - set(reader.stop())
+
+
+def without_map(stdout: str) -> dict[int, int]:
+    """Of a plan's rows, the partitions that the map has nothing for and where the group starts there."""
+    return {row["partition"]: row["after"] for row in json.loads(stdout) if row["from"] == "log start"}

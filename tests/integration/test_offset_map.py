@@ -10,8 +10,19 @@ import pytest
 
 from localkafka.client import ClusterClient
 from tests.conftest import Unique
-from tests.integration.mapmoves import check, map_of, mapped, moved, part_read, translate
+from tests.integration.mapmoves import (
+    check,
+    map_of,
+    mapped,
+    moved,
+    part_read,
+    translate,
+    translated,
+    unread_by_a_moved_jvm_reader,
+    without_map,
+)
 from tests.integration.mirroring import KEYED, MIXED, Mirror, close_loads, filled
+from tests.integration.readers import committed
 from zkconsumer.offsettranslate.mapfile import read_map
 
 pytestmark = pytest.mark.real
@@ -109,3 +120,21 @@ def test_what_the_map_does_not_cover_is_refused_and_nothing_is_written(
     assert done.returncode == 0, done.stderr
     assert "only a plan" in done.stderr
     assert not target.registry().zk.exists(f"/consumers/{group}")
+
+
+def test_a_moved_jvm_reader_reads_all_of_a_target_topic_with_more_partitions_than_its_source(
+    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic, group = unique.topic(), unique.group("moves")
+    filled(source, {topic: 2}, 500)
+    target.create_topic(topic, 4)
+    part_read(source, topic, group, random.Random(7), 900)
+    with Mirror(tmp_path, source, target, unique.group(), topic, mapped(tmp_path)) as mirror:
+        mirror.wait_all_committed([topic])
+        translated(mirror, group, tmp_path)
+        assert mirror.stop()[0] == 0
+    assert set(committed(target, group, topic)) == {0, 1, 2, 3}
+    planned = translate(mirror, group, tmp_path, "--dry-run")
+    assert without_map(planned.stdout) == {2: 0, 3: 0}
+    assert f"{topic}/3: the offset map has nothing for it, so the group starts at the beginning" in planned.stderr
+    assert unread_by_a_moved_jvm_reader(target, topic, group, 400) == set()

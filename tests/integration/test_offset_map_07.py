@@ -20,8 +20,9 @@ from localkafka.client import ClusterClient
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
+from tests.integration.mapmoves import unread_by_a_moved_jvm_reader, without_map
 from tests.integration.mirroring07 import Mirror07, fill, judged
-from tests.integration.readers import Reader, wait_for_messages
+from tests.integration.readers import Reader, committed, wait_for_messages
 from tests.integration.sevens import positions
 from tests.integration.test_mirror_07_to_08 import arrived, stored
 
@@ -39,19 +40,24 @@ def mirror_of(
     return Mirror07(folder, source, towards, group, topic, options)
 
 
-def part_read(source: Cluster07, topic: str, group: str, count: int) -> Positions:
+def part_read(source: Cluster07, topic: str, group: str, count: int, partitions: int = 3) -> Positions:
     """A group reads some of a topic on 0.7 and stops; its byte positions."""
     with Reader(
         source.zookeeper, group, {topic: 1}, kafka_version="0.7.2", fetch_message_max_bytes=8192, fetcher_backoff_ms=100
     ) as reader:
         wait_for_messages(count, reader)
-        wait_until(lambda: len(positions(source, group, topic)) == 3, 30, "each partition to be begun")
+        wait_until(lambda: len(positions(source, group, topic)) == partitions, 30, "each partition to be begun")
         reader.stop()
     return positions(source, group, topic)
 
 
 def translated(source: Cluster07, target: ClusterClient, group: str, folder: Path) -> dict[int, int]:
     """The bound of each target partition; asked again while the map is not written that far."""
+    return {row["partition"]: row["repeats"] for row in json.loads(plan(source, target, group, folder))}
+
+
+def plan(source: Cluster07, target: ClusterClient, group: str, folder: Path) -> str:
+    """Translate and write; the rows that it printed.  Asked again while the map is not written that far."""
     there = folder / "state" / "old.offsetmap"
     wait_until(there.exists, 60, "the map to be begun")
     argv = ["offsets", "translate", "--map", str(there), "--group", group, "-o", "json"]
@@ -62,7 +68,7 @@ def translated(source: Cluster07, target: ClusterClient, group: str, folder: Pat
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert "Traceback" not in done.stderr, done.stderr
         if done.returncode == 0:
-            return {row["partition"]: row["repeats"] for row in json.loads(done.stdout)}
+            return done.stdout
         assert done.returncode == 3, done.stderr
         assert time.monotonic() < until, done.stderr
         time.sleep(0.3)
@@ -169,3 +175,19 @@ def test_fifty_groups_of_0_7_stopped_at_random_read_on_at_0_8(
     cluster07: Starter, target: ClusterClient, unique: Unique, tmp_path: Path, there: int
 ) -> None:
     assert trials(cluster07, target, unique, tmp_path, 25, there) > 3
+
+
+def test_a_moved_jvm_reader_reads_all_where_the_source_fills_four_of_six_partitions(
+    cluster07: Starter, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    source, topic, group = cluster07(partitions={0: 3, 1: 3}), unique.topic(), unique.group("moves")
+    fill(source, topic, 200)
+    target.create_topic(topic, 6)
+    part_read(source, topic, group, 800, partitions=6)
+    with mirror_of(source, target, tmp_path, unique.group("mirror"), topic) as mirror:
+        mirror.wait_all_committed(topic, 60)
+        rows = plan(source, target, group, tmp_path)
+        assert mirror.stop()[0] == 0, mirror.said()
+    assert set(committed(target, group, topic)) == set(range(6))
+    assert without_map(rows) == {4: 0, 5: 0}
+    assert unread_by_a_moved_jvm_reader(target, topic, group, 400) == set()

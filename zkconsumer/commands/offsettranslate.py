@@ -43,7 +43,7 @@ from zkconsumer.offsettranslate.maptopic import Slots, read_topic
 from zkconsumer.offsettranslate.translating import Facts, Safe, translated
 from zkconsumer.session.access import ZooKeeper
 
-PLAN = ("group", "topic", "partition", "store", "before", "after", "repeats", "action")
+PLAN = ("group", "topic", "partition", "store", "before", "after", "from", "repeats", "action")
 Rows = dict[TopicPartition, Safe | Problem]
 
 
@@ -120,7 +120,7 @@ def _translated(
     topics: Sequence[str],
     force: bool,
 ) -> Rows:
-    """A row for each target partition that the group's partitions feed."""
+    """A row for each partition of the target topics that the group's partitions feed."""
     there = {topic: [TopicPartition(topic, p) for p in ps] for topic, ps in cluster.partitions.items()}
     fed = {tp.topic for _, tp in offsets.pairs()} | {tp.topic for tp in offsets.stints}
     ends = log_bounds(target, cluster, [tp for topic in fed for tp in there.get(topic, ())])
@@ -178,12 +178,14 @@ def _note(tp: TopicPartition, safe: Safe) -> str:
 
 
 def _show(rows: Rows, changes: Sequence[Change], output: str) -> None:
-    """The plan, with the bound of what is read twice."""
+    """The plan, with where each offset comes from (the map, or the start of the log where the map has nothing), and the
+    bound of what is read twice."""
     shown = []
     for change in changes:
         row = rows[change.tp]
-        repeats = row.repeats if isinstance(row, Safe) else None
-        shown += [(*each[:6], repeats, each[6]) for each in plan_rows([change])]
+        safe = row if isinstance(row, Safe) else None
+        more = (("map" if safe.mapped else "log start"), safe.repeats) if safe is not None else (None, None)
+        shown += [(*each[:6], *more, each[6]) for each in plan_rows([change])]
     write(shown, PLAN, output)
     total = sum(row.repeats for row in rows.values() if isinstance(row, Safe))
     tell(f"at most {total} messages of {len(rows)} partitions are read twice")

@@ -10,6 +10,9 @@ largest `until` may be read twice, and no more than that.  Where nothing is left
 group is at the end of its log), whatever comes is sent later than now, so it lies behind the end that the target
 partition had before.
 
+A target partition that no mapped source partition feeds gets the beginning of its log: without a committed offset the
+group would start there at its `auto.offset.reset`, and `largest` skips what was written since.
+
 Refused, with the reason: a position that the map does not reach, or that lies before its beginning; a source partition
 without a position; a target partition whose log is shorter than the map says.
 """
@@ -31,15 +34,21 @@ class Safe:
 
     repeats   at most so many messages are read twice
     apart     so many of them because source partitions that feed this one were not read equally far
+    mapped    False: the map has nothing for it, and the position is the beginning of its log
     """
 
     position: int
     repeats: int
     apart: int = 0
+    mapped: bool = True
 
     @property
     def note(self) -> str:
         """What the operator should know beside the two numbers; often nothing."""
+        if not self.mapped:
+            return (
+                f"the offset map has nothing for it, so the group starts at the beginning of its log, {self.position}"
+            )
         if not self.apart:
             return ""
         return f"up to {self.apart} of them, as source partitions that feed it were not read equally far"
@@ -74,7 +83,7 @@ class _Refused(Exception):
 def translated(
     offsets: OffsetMap, facts: Facts, topics: Mapping[str, Collection[TopicPartition]]
 ) -> dict[TopicPartition, Safe | Problem]:
-    """A row for each target partition that the group's source partitions feed, sorted.
+    """A row for each partition of the target topics that the group's source partitions feed, sorted.
 
     topics: the partitions that each topic of the target cluster has.
     """
@@ -83,16 +92,14 @@ def translated(
     feeds = _feeds(offsets, mapped, topics)
     unmapped = _unmapped(offsets, facts, asked)
     found: dict[TopicPartition, Safe | Problem] = {}
-    for target in sorted(feeds, key=in_order):
+    fed = {target.topic for target in feeds} - unmapped.keys()
+    for target in {*feeds, *(tp for topic in fed for tp in topics.get(topic, ()))}:
         if target.topic in unmapped:
             continue
         try:
-            safe = _safe(offsets, facts, target, feeds[target])
+            found[target] = _safe(offsets, facts, target, feeds.get(target, ()))
         except _Refused as why:
             found[target] = Problem(f"{target}: {why}")
-        else:
-            if safe is not None:
-                found[target] = safe
     for topic, sentence in unmapped.items():
         there = {*topics.get(topic, ()), *(target for target in feeds if target.topic == topic)}
         found |= {target: Problem(f"{target}: {sentence}") for target in there}
@@ -137,8 +144,8 @@ def _empty(facts: Facts, tp: TopicPartition) -> bool:
     return bounds is not None and bounds[0] == bounds[1]
 
 
-def _safe(offsets: OffsetMap, facts: Facts, target: TopicPartition, sources: Sequence[TopicPartition]) -> Safe | None:
-    """None: no source partition that has messages, or was read, feeds it."""
+def _safe(offsets: OffsetMap, facts: Facts, target: TopicPartition, sources: Sequence[TopicPartition]) -> Safe:
+    """Raises _Refused."""
     bounds = facts.target.get(target)
     if bounds is None:
         raise _Refused("where its log begins and ends is not known, no leader answered; try again when it has one")
@@ -151,8 +158,8 @@ def _safe(offsets: OffsetMap, facts: Facts, target: TopicPartition, sources: Seq
                 f"the group has no position of source partition {source}, which feeds it; give it one on the source "
                 f"cluster first (zkconsumer offsets reset --topic {source.topic}:{source.partition})"
             )
-    if not spans:
-        return None
+    if not spans:  # no source partition that has messages, or was read, feeds it
+        return Safe(bounds[0], bounds[1] - bounds[0], mapped=False)
     begin = min(span.begin for span in spans)
     if begin > bounds[1]:
         raise _Refused(

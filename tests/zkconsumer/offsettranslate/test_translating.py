@@ -11,6 +11,7 @@ from zkconsumer.offsettranslate.translating import Facts, Safe, translated
 
 S0, S1, T0, T1 = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 0), TopicPartition("t", 1))
 TOPICS = {"t": [T0, T1]}
+ONE = {"t": [T0]}
 SEVEN = TopicPartition("t", BrokerPartition(1, 0))
 
 
@@ -29,37 +30,37 @@ def facts(read: dict[TopicPartition, int], ends: dict[TopicPartition, int] | Non
     ("at", "begin", "repeats"), [(100, 1100, 0), (150, 1100, 100), (399, 1300, 100), (400, 1400, 0)]
 )
 def test_a_position_between_two_entries(at: int, begin: int, repeats: int) -> None:
-    assert translated(identity(), facts({S0: at}), TOPICS) == {T0: Safe(begin, repeats)}
+    assert translated(identity(), facts({S0: at}), ONE) == {T0: Safe(begin, repeats)}
 
 
 def test_behind_the_last_entry_the_end_of_the_log_is_the_bound() -> None:
-    assert translated(identity(), facts({S0: 440}, target=1460), TOPICS) == {T0: Safe(1400, 60)}
+    assert translated(identity(), facts({S0: 440}, target=1460), ONE) == {T0: Safe(1400, 60)}
 
 
 def test_who_has_read_everything_goes_on_at_the_end() -> None:
-    assert translated(identity(), facts({S0: 450}, {S0: 450}, 1450), TOPICS) == {T0: Safe(1450, 0)}
+    assert translated(identity(), facts({S0: 450}, {S0: 450}, 1450), ONE) == {T0: Safe(1450, 0)}
 
 
 def test_a_mirror_that_began_again_repeats_what_it_had_sent_and_the_later_copy_counts() -> None:
     again = identity(Begun(S0, 300, 2, True), Entry(S0, T0, 300, 1450, 1450), Reached(S0, 450))
-    assert translated(again, facts({S0: 300}, target=1600), TOPICS) == {T0: Safe(1450, 0)}
-    assert translated(again, facts({S0: 320}, target=1600), TOPICS) == {T0: Safe(1450, 150)}
-    assert translated(again, facts({S0: 250}, target=1600), TOPICS) == {T0: Safe(1200, 100)}
+    assert translated(again, facts({S0: 300}, target=1600), ONE) == {T0: Safe(1450, 0)}
+    assert translated(again, facts({S0: 320}, target=1600), ONE) == {T0: Safe(1450, 150)}
+    assert translated(again, facts({S0: 250}, target=1600), ONE) == {T0: Safe(1200, 100)}
 
 
 def test_maps_of_several_mirrors_are_one() -> None:
     other = gathered([Begun(S0, 450, 2, True), Entry(S0, T0, 450, 1700, 1700), Reached(S0, 500)])
     for maps in ([identity(), other], [other, identity()]):
-        assert translated(merged(maps), facts({S0: 480}, {S0: 900}), TOPICS) == {T0: Safe(1700, 300)}
-        assert translated(merged(maps), facts({S0: 150}), TOPICS) == {T0: Safe(1100, 100)}
+        assert translated(merged(maps), facts({S0: 480}, {S0: 900}), ONE) == {T0: Safe(1700, 300)}
+        assert translated(merged(maps), facts({S0: 150}), ONE) == {T0: Safe(1100, 100)}
 
 
 def test_of_a_target_that_was_made_anew_only_what_came_since_counts() -> None:
     anew = [Entry(S0, T0, 450, 3, 3), Reached(S0, 500)]
     offsets = identity(*anew)
     assert offsets.stints[S0][0].entries == {T0: [anew[0]]}
-    assert translated(offsets, facts({S0: 460}, {S0: 600}), TOPICS) == {T0: Safe(3, 1997)}
-    row = translated(offsets, facts({S0: 440}, {S0: 600}), TOPICS)[T0]
+    assert translated(offsets, facts({S0: 460}, {S0: 600}), ONE) == {T0: Safe(3, 1997)}
+    row = translated(offsets, facts({S0: 440}, {S0: 600}), ONE)[T0]
     assert isinstance(row, Problem)
     assert "is not written down yet" in row.text
 
@@ -88,6 +89,28 @@ def test_an_idle_source_partition_asks_for_nothing() -> None:
         T0: Safe(1200, 800, 800),
         T1: Safe(2000, 0),
     }
+
+
+def test_a_target_partition_that_nothing_was_mirrored_to_gets_the_beginning_of_its_log() -> None:
+    known = Facts({T0: (0, 2000), T1: (700, 730)}, {S0: (0, 500)}, {S0: 200})
+    found = translated(identity(), known, TOPICS)
+    assert found == {T0: Safe(1200, 0), T1: Safe(700, 30, mapped=False)}
+    row = found[T1]
+    assert isinstance(row, Safe)
+    assert row.note == "the offset map has nothing for it, so the group starts at the beginning of its log, 700"
+
+
+def test_so_does_one_whose_source_partition_is_empty_and_was_never_read() -> None:
+    known = facts({S0: 200}, {S0: 500, S1: 0}, target=2000)
+    offsets = identity(Begun(S1, 0, 1, True), Entry(S1, T1, 0, 5, 5))
+    assert translated(offsets, known, TOPICS) == {T0: Safe(1200, 0), T1: Safe(0, 2000, mapped=False)}
+
+
+def test_where_such_a_log_begins_has_to_be_known() -> None:
+    row = translated(identity(), Facts({T0: (0, 2000)}, {S0: (0, 500)}, {S0: 200}), TOPICS)[T1]
+    assert row == Problem(
+        "t/1: where its log begins and ends is not known, no leader answered; try again when it has one"
+    )
 
 
 REFUSALS = [
