@@ -82,13 +82,15 @@ class GroupNodes:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One partition of a group.  committed is a position, NONE or Unknown; None elsewhere: nobody, or not known."""
+    """One partition of a group.  committed is a position, NONE or Unknown; start, end: of the log; None elsewhere:
+    nobody, or not known."""
 
     topic: str
     partition: PartitionId
     owner: str | None
     committed: Committed
     end: int | None
+    start: int | None = None
 
     @property
     def lag(self) -> int | None:

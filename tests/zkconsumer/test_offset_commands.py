@@ -16,7 +16,7 @@ from groundwork.output import EXIT
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
 from tests.fakes.broker import Fail
 from tests.zkconsumer.groupworld.worlds import Fakes, fakes
-from zkconsumer.commands import dropin, editoptions, groups, offsetedit
+from zkconsumer.commands import dropin, editoptions, groups, lag, offsetedit
 from zkconsumer.commands.cli import outcome
 from zkconsumer.commands.common import Reach, clear_errors
 from zkconsumer.offsetfiles.read import read_offsets
@@ -42,6 +42,9 @@ class Cluster:
 
     def groups(self, *args: str) -> int:
         return self._said(outcome(["groups", *args]))
+
+    def lag(self, *args: str) -> int:
+        return self._said(outcome(["lag", "-z", "zk", *args]))
 
     def tool(self, command: Any, *args: str) -> int:
         return self._said(dropin.outcome(command, args))
@@ -84,7 +87,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
                 assert f.world.session is not None
                 yield Reach(f.world.session, f.world.links, f.world.dialect)
 
-        for module in (editoptions, groups):
+        for module in (editoptions, groups, lag):
             monkeypatch.setattr(module, "reaching", reaching)
         return Cluster(f, tmp_path, capsys)
 
@@ -283,6 +286,67 @@ def test_a_reset_that_leaves_a_choice_is_a_usage_error(cluster: Start, args: tup
     c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"50"})
     assert c.run("reset", "-z", "zk", "--group", "g", *args, "--execute") == EXIT["usage"]
     assert c.node(0) == "50"
+
+
+# lag ------------------------------------------------------------------------------------------------------------------
+
+
+def test_lag_of_a_group_is_what_its_members_would_begin_at(cluster: Start):
+    c = cluster(BOTH, {f"{G}/offsets/t/0": b"5", f"{G}/offsets/t/1": b"100"})
+    c.f.kafka.committed[1, "g", "t", 0] = (60, "")
+    assert c.lag("--group", "g", "--threshold", "40", "-o", "json") == 0
+    rows = [(r["partition"], r["committed"], r["lag"], r["store"]) for r in json.loads(c.out)]
+    assert rows == [(0, 60, 40, "kafka"), (1, 100, 0, "zookeeper")]
+    assert "group g: 40 messages behind, in 2 partitions, 0 unknown\n" in c.err
+    assert c.lag("--group", "g", "--threshold", "39") == EXIT["exceeded"]
+    c.f.kafka.committed[1, "g", "t", 1] = (100, "")
+    assert c.lag("--group", "g", "-o", "json") == 0
+    assert [(r["store"], r["age"]) for r in json.loads(c.out)][1] == ("both", "90m")
+
+
+def test_what_zookeeper_had_before_a_migration_took_the_group_off_it_does_not_count(cluster: Start):
+    marker = b'{"version":"1","plan":"0123456789abcdef","phase":"cutover","at_ms":"1700000000000"}'
+    c = cluster(BOTH, {f"{G}/offsets/t/0": b"100", f"{G}/migration": marker})
+    c.f.kafka.committed[1, "g", "t", 0] = (10, "")
+    assert c.lag("--group", "g", "--threshold", "89") == EXIT["exceeded"]
+    assert "group g is 90 messages behind, more than 89" in c.err
+
+
+def test_a_committed_offset_that_cannot_be_read_is_unknown_and_no_success(cluster: Start):
+    c = cluster(BOTH, {f"{G}/offsets/t/0": b"100", f"{G}/offsets/t/1": b"99"})
+    c.f.kafka.script("offset_fetch", *[Fail(12)] * 4)
+    assert c.lag("--group", "g", "--threshold", "1000") == EXIT["partly"]
+    assert "group g: its lag is not known, in 2 partitions, 2 unknown" in c.err
+    assert "group g: the lag of 2 partitions is not known" in c.err
+    assert c.lag("--threshold", "1000", "-o", "json") == EXIT["partly"]
+    assert json.loads(c.out) == [{"group": "g", "members": 0, "partitions": 2, "lag": None, "unknown": 2}]
+    assert "OffsetFetch" in c.err or "group g, t/0" in c.err
+
+
+def test_of_some_unknown_partitions_the_sum_is_at_least_that(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"99", f"{G}/offsets/t/1": b"strange"})
+    assert c.lag("--group", "g", "--threshold", "5") == EXIT["partly"]
+    assert "group g: at least 1 message behind, in 2 partitions, 1 unknown" in c.err
+    assert "group g: the lag of 1 partition is not known" in c.err
+
+
+def test_a_group_without_any_committed_offset_is_not_0_behind(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t": b"", f"{G}/owners/t/0": b"g_host-1-0"})
+    assert c.lag("--group", "g", "--threshold", "5") == EXIT["partly"]
+    assert "group g: its lag is not known, in 2 partitions, 0 unknown, 2 without a committed offset" in c.err
+    assert "group g: its lag is not known, no partition has a committed offset" in c.err
+
+
+def test_an_empty_log_without_a_committed_offset_is_no_lag(cluster: Start):
+    c = cluster({"quiet": 1}, {f"{G}/owners/quiet/0": b"g_host-1-0"})
+    assert c.lag("--group", "g", "--threshold", "0") == 0
+    assert "group g: 0 messages behind, in 1 partition, 0 unknown\n" in c.err
+
+
+def test_lag_of_a_group_that_nobody_knows_is_not_found(cluster: Start):
+    c = cluster(BOTH, {f"{G}/offsets/t/0": b"100"})
+    assert c.lag("--group", "nobody") == EXIT["not found"]
+    assert "group nobody is not known to ZooKeeper at fake:2181 or Kafka" in c.err
 
 
 # get, export, import, diff --------------------------------------------------------------------------------------------

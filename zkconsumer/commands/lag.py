@@ -1,7 +1,11 @@
 """`zkconsumer lag`: how far groups are behind, once or again and again, with an exit code for a monitor.
 
-A partition that nothing was ever committed for has no lag.  One whose committed offset cannot be read, or the end of
-whose log nobody tells, is unknown: with --threshold that is no success.
+Each group's offsets are read from the store that it keeps them in (groupworld.look and .stores, as `groups describe`
+and `offsets get` do): ZooKeeper, Kafka, or of both what its members would begin at.
+
+A partition without a committed offset has no lag.  One whose committed offset cannot be read, or the end of whose log
+nobody tells, is unknown, and unknown is never 0: a sum that leaves partitions out says so, and with --threshold it is
+no success.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import csv
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 
@@ -17,8 +22,13 @@ import click
 
 from groundwork.crew import sleep
 from groundwork.output import EXIT, fail, write
+from groundwork.plural import counted
+from kafkawire.dialects import Store as StoreName
 from zkconsumer.commands.common import Reach, at_interrupt, must_tell, reaching, tell, tell_unit
-from zkconsumer.commands.groups import COLUMNS, LEADERS, partition_row
+from zkconsumer.commands.editoptions import tell_some
+from zkconsumer.commands.groups import COLUMNS, partition_row
+from zkconsumer.commands.groupstores import kafka_groups
+from zkconsumer.commands.offsetlook import age, known, tell_odd, where_from, written_at
 from zkconsumer.commands.options import (
     brokers_option,
     group_option,
@@ -27,8 +37,14 @@ from zkconsumer.commands.options import (
     zookeeper_option,
 )
 from zkconsumer.errors import ZooKeeperAway
-from zkconsumer.groups import GroupRow, describe, list_groups, no_brokers, read_group
-from zkconsumer.offsets.store import NONE
+from zkconsumer.groups import GroupRow, no_brokers
+from zkconsumer.groupworld.commits import commit_times
+from zkconsumer.groupworld.grouptree import groups_in_zookeeper
+from zkconsumer.groupworld.look import WIDE, look
+from zkconsumer.groupworld.stores import counts, held_by, stores_of
+from zkconsumer.groupworld.world import Cluster, World, read_cluster
+from zkconsumer.migration.snapshot import GroupSnapshot
+from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.session.access import ZooKeeper
 
 TOTALS = ("group", "members", "partitions", "lag", "unknown")
@@ -36,7 +52,9 @@ TOTALS = ("group", "members", "partitions", "lag", "unknown")
 
 @click.command()
 @zookeeper_option()
-@brokers_option(LEADERS)
+@brokers_option(
+    "Ask these brokers who leads what, instead of those in ZooKeeper; without --group, groups that only Kafka has too."
+)
 @group_option(required=False, help="Only this group, a row for each partition; a row for each group without.")
 @click.option(
     "--watch",
@@ -58,7 +76,10 @@ def lag(
     kafka_version: str,
     output: str,
 ) -> None:
-    """Print how many messages are committed by nobody yet: of each group, or of each partition of one.
+    """Print consumer lag: of each group, or of each partition of one.
+
+    Committed offsets come from the store that the group keeps them in: ZooKeeper, Kafka, or of both the one that its
+    members would begin at.  Age is how long ago that offset was written (- where nobody says: with --watch, Kafka's).
 
     Of Kafka 0.7 bytes of the logs are counted: nobody knows how many messages they hold.
 
@@ -90,42 +111,173 @@ def _look(
     looks: int | None = None,
 ) -> int:
     """Print one look at the groups; its exit code.  looks: how many came before it, when watching."""
-    names = [group] if group is not None else [each.group for each in list_groups(reach.session, reach.dialect)]
-    if not names and (hint := no_brokers(reach.session, reach.dialect)):
-        fail(hint, EXIT["runtime"])
-    unit = reach.dialect.position_unit
-    nodes = [read_group(reach.session, reach.dialect, name) for name in names]
-    rows = describe(reach.session, reach.links, reach.dialect, nodes, brokers, tell)
-    totals = [(each.group, len(each.members), len(rows[each.group]), *total(rows[each.group])) for each in nodes]
+    world = World(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
+    unit = reach.dialect.position_unit.removesuffix("s")
     if group is not None:
-        _print([partition_row(row) for row in rows[group]], COLUMNS, output, looks)
-        tell(f"group {group}: {totals[0][3]} {unit} behind, in {totals[0][2]} partitions, {totals[0][4]} unknown")
+        totals = [_one(world, group, output, looks)]
+        tell(totals[0].sentence(unit))
     else:
-        _print(totals, TOTALS, output, looks)
+        totals = _every(world)
+        _print([each.row for each in totals], TOTALS, output, looks)
         tell_unit(reach.dialect)
     if threshold is None:
         return EXIT["done"]
-    return verdict([(name, behind, unknown) for name, _, _, behind, unknown in totals], threshold, unit)
+    return verdict([(each.group, each.behind, each.unknown) for each in totals], threshold, unit)
 
 
-def total(rows: Sequence[GroupRow]) -> tuple[int, int]:
+# totals ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """A group's lag.
+
+    members      ids in ZooKeeper and members in Kafka; None: nobody can tell
+    behind       the sum where it is known; None: of no partition it is known
+    unknown      partitions with a committed offset, or with one that cannot be read, and no known lag
+    uncommitted  partitions that hold messages and have no committed offset
+    """
+
+    group: str
+    members: int | None
+    partitions: int
+    behind: int | None
+    unknown: int
+    uncommitted: int
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        """In the order of TOTALS."""
+        return (self.group, self.members, self.partitions, self.behind, self.unknown)
+
+    def sentence(self, unit: str) -> str:
+        """The group's lag; unit: message or byte."""
+        behind = "its lag is not known" if self.behind is None else f"{counted(self.behind, unit)} behind"
+        least = "at least " if self.unknown and self.behind is not None else ""
+        none = f", {self.uncommitted} without a committed offset" if self.uncommitted else ""
+        return (
+            f"group {self.group}: {least}{behind}, in {counted(self.partitions, 'partition')}, {self.unknown} unknown"
+            f"{none}"
+        )
+
+
+def group_lag(each: GroupSnapshot, rows: Sequence[GroupRow]) -> GroupLag:
+    """Of a group's rows."""
+    behind, unknown = total(rows)
+    uncommitted = [row for row in rows if row.committed is NONE and (row.end is None or row.start != row.end)]
+    if uncommitted and not any(row.lag is not None for row in rows):
+        behind = None
+    return GroupLag(each.group, _members(each), len(rows), behind, unknown, len(uncommitted))
+
+
+def _members(each: GroupSnapshot) -> int | None:
+    in_kafka = each.kafka_members or ()
+    if any(name.startswith("(") for name in in_kafka):
+        return None  # a sentence in place of a member: the coordinator does not tell
+    return len(each.members) + len(in_kafka)
+
+
+def total(rows: Sequence[GroupRow]) -> tuple[int | None, int]:
     """How far behind (messages, 0.7: bytes), of the partitions where that is known; how many have a position, and no
-    known lag.
+    known lag.  None: it is known of none, and not of some.
 
     A position beyond the end of its log (below 0 in its row) takes nothing off what the others are behind.
     """
-    known = [max(0, row.lag) for row in rows if row.lag is not None]
-    return sum(known), sum(row.lag is None and row.committed is not NONE for row in rows)
+    lags = [max(0, row.lag) for row in rows if row.lag is not None]
+    unknown = sum(row.lag is None and row.committed is not NONE for row in rows)
+    return (sum(lags) if lags or not unknown else None), unknown
 
 
-def verdict(totals: Sequence[tuple[str, int, int]], threshold: int, unit: str = "messages") -> int:
+def verdict(totals: Sequence[tuple[str, int | None, int]], threshold: int, unit: str = "message") -> int:
     """The exit code for (group, lag, unknown) of each group; who is over, or not known, is told."""
-    over = [f"group {name} is {behind} {unit} behind" for name, behind, _ in totals if behind > threshold]
-    for each in over:
-        tell(f"{each}, more than {threshold}")
+    over = [(name, behind) for name, behind, _ in totals if behind is not None and behind > threshold]
+    for name, behind in over:
+        tell(f"group {name} is {counted(behind, unit)} behind, more than {threshold}")
+    doubtful = [(name, unknown) for name, behind, unknown in totals if unknown or behind is None]
+    tell_some(
+        f"group {name}: the lag of {counted(unknown, 'partition')} is not known"
+        if unknown
+        else f"group {name}: its lag is not known, no partition has a committed offset"
+        for name, unknown in doubtful
+    )
     if over:
         return EXIT["exceeded"]
-    return EXIT["partly"] if any(unknown for _, _, unknown in totals) else EXIT["done"]
+    return EXIT["partly"] if doubtful else EXIT["done"]
+
+
+# looking --------------------------------------------------------------------------------------------------------------
+
+
+def lag_rows(each: GroupSnapshot, stores: tuple[StoreName, ...]) -> list[GroupRow]:
+    """A row for each partition, with the committed offset that the group's members would begin at."""
+    rows = []
+    for tp in each.partitions():
+        start, end = each.bounds.get(tp, (None, None))
+        rows.append(GroupRow(tp.topic, tp.partition, each.owners.get(tp), counts(each, tp, stores), end, start))
+    return rows
+
+
+def _one(world: World, group: str, output: str, looks: int | None) -> GroupLag:
+    cluster = read_cluster(world)
+    each = look(world, [group], cluster)[group]
+    if not known(world, each):
+        hint = no_brokers(world.session, world.dialect) if world.session is not None else None
+        fail(f"group {group} is not known to {where_from(world)}{'; ' + hint if hint else ''}", EXIT["not found"])
+    if not looks:
+        tell_odd([each])
+    stores = stores_of(each, world.session is not None)
+    rows = lag_rows(each, stores)
+    _print(_shown(world, cluster, each, rows, stores, looks is not None), COLUMNS, output, looks)
+    return group_lag(each, rows)
+
+
+def _shown(
+    world: World,
+    cluster: Cluster,
+    each: GroupSnapshot,
+    rows: Sequence[GroupRow],
+    stores: tuple[StoreName, ...],
+    watching: bool,
+) -> list[tuple[object, ...]]:
+    """In the order of COLUMNS.  When watching, commit times in Kafka are not looked up: they are read from
+    __consumer_offsets, which is much for every few seconds."""
+    ages = commit_times(world, cluster, each) if "kafka" in stores and not watching else {}
+    found = []
+    for tp, row in zip(each.partitions(), rows, strict=True):
+        holding = [store for store in stores if held_by(each, tp, store) == row.committed]
+        times = [at for store in holding if (at := written_at(each, tp, store, ages)) is not None]
+        name = "both" if len(holding) > 1 else next(iter(holding), None)
+        found.append(partition_row(row, name, age(max(times, default=None), each)))
+    return found
+
+
+def _every(world: World) -> list[GroupLag]:
+    """All groups of ZooKeeper, and with brokers named those that only Kafka has."""
+    assert world.session is not None, "the command asks for -z"
+    names = groups_in_zookeeper(world.session)
+    if not names and (hint := no_brokers(world.session, world.dialect)):
+        fail(hint, EXIT["runtime"])
+    found = _totals(world, names)
+    if world.bootstrap and world.keeps_kafka:
+        in_kafka = [name for name in kafka_groups(world) if name not in names]
+        found += _totals(World(None, world.links, world.dialect, world.bootstrap, world.tell), in_kafka)
+    return sorted(found, key=lambda each: each.group)
+
+
+def _totals(world: World, names: Sequence[str]) -> list[GroupLag]:
+    if not names:
+        return []
+    cluster = read_cluster(world)
+    positions = len(names) * sum(len(row.partitions) for row in cluster.topics.values())
+    if positions > WIDE and cluster.keeps_offsets:
+        tell(
+            f"{len(names)} groups may have {positions} offsets in Kafka: only topics that ZooKeeper names for a group, "
+            "or that its members read now, are looked at; --group looks at all of one"
+        )
+    found = look(world, names, cluster)
+    rows = {name: lag_rows(each, stores_of(each, world.session is not None)) for name, each in found.items()}
+    tell_some(row.committed.reason for each in rows.values() for row in each if isinstance(row.committed, Unknown))
+    return [group_lag(found[name], rows[name]) for name in names]
 
 
 def _print(rows: Sequence[Sequence[object]], columns: tuple[str, ...], output: str, looks: int | None) -> None:

@@ -109,7 +109,7 @@ def snapshots(
     named = names if groups and not regex else []  # the others were listed a moment ago
     unknown = [name for name in named if not known(world, found[name])]
     if unknown:
-        fail(f"group {', '.join(unknown)} is not known to {_where(world)}", EXIT["not found"])
+        fail(f"group {', '.join(unknown)} is not known to {where_from(world)}", EXIT["not found"])
     return found, cluster
 
 
@@ -125,7 +125,7 @@ def group_names(world: World, groups: Sequence[str], regex: bool) -> list[str]:
         raise click.UsageError(f"--group is no regular expression: {e}") from None
     names = [name for name in groups_in_zookeeper(world.session) if any(each.fullmatch(name) for each in wanted)]
     if not names:
-        fail(f"no group of {_where(world)} matches", EXIT["not found"])
+        fail(f"no group of {where_from(world)} matches", EXIT["not found"])
     return names
 
 
@@ -136,7 +136,8 @@ def known(world: World, each: GroupSnapshot) -> bool:
     return bool(each.kafka_members) or any(row.position is not NONE for row in each.kafka.values())
 
 
-def _where(world: World) -> str:
+def where_from(world: World) -> str:
+    """The stores that were asked, for a sentence."""
     if world.session is None:
         return "Kafka"
     return (

@@ -9,7 +9,7 @@ coordinator would create it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kafkawire.errors import RegistrationError
@@ -20,9 +20,10 @@ from zkconsumer.filters import streams_by_topic
 from zkconsumer.groupworld import kafkaside
 from zkconsumer.groupworld.grouptree import read_trees
 from zkconsumer.groupworld.logbounds import log_bounds
-from zkconsumer.groupworld.nodes import list_children
+from zkconsumer.groupworld.nodes import list_children, read_nodes
 from zkconsumer.groupworld.world import Cluster, World
 from zkconsumer.migration.foreign import Znode, sort_nodes
+from zkconsumer.migration.marker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.migration.snapshot import Foreign, GroupSnapshot, KafkaRow
 from zkconsumer.offsets.modes import Mode, modes_path, read_mode
 from zkconsumer.offsets.store import NONE
@@ -51,7 +52,8 @@ def look(
     names = list(dict.fromkeys(groups))
     read_at = world.clock_ms()
     trees = read_trees(world.session, names) if world.session is not None else {name: {} for name in names}
-    found = {name: _from_zookeeper(world, cluster, name, trees[name], read_at) for name in names}
+    left = _left_zookeeper(world, names)
+    found = {name: _from_zookeeper(world, cluster, name, trees[name], read_at, name in left) for name in names}
     extra = {name: {*(also or {}).get(name, ()), *_subscribed(world, cluster, trees[name], name)} for name in names}
     found = {name: replace(each, to_group=(to_groups or {}).get(name)) for name, each in found.items()}
     found = _with_kafka(world, cluster, found, extra, wide)
@@ -76,7 +78,7 @@ def members_now(world: World, cluster: Cluster, groups: Iterable[str]) -> dict[s
 
 
 def _from_zookeeper(
-    world: World, cluster: Cluster, group: str, nodes: Mapping[str, Znode], read_at: int
+    world: World, cluster: Cluster, group: str, nodes: Mapping[str, Znode], read_at: int, left_zookeeper: bool
 ) -> GroupSnapshot:
     ordered = sort_nodes(group, nodes, world.dialect)
     modes, foreign = _modes(group, nodes)
@@ -94,7 +96,24 @@ def _from_zookeeper(
         kafka_members=() if world.coordinates else None,
         kafka_absent=not (world.keeps_kafka and cluster.keeps_offsets),
         read_at_ms=read_at,
+        left_zookeeper=left_zookeeper,
     )
+
+
+def _left_zookeeper(world: World, groups: Sequence[str]) -> set[str]:
+    """Groups that a migration took off ZooKeeper, as its nodes say; one that makes no sense is told."""
+    if world.session is None:
+        return set()
+    nodes = read_nodes(world.session, [marker_path(group) for group in groups])
+    found = set()
+    for group in groups:
+        node = nodes[marker_path(group)]
+        try:
+            if node is not None and read_marker(group, node.data).left_zookeeper:
+                found.add(group)
+        except MarkerUnclear as unclear:
+            world.tell(str(unclear))
+    return found
 
 
 def _modes(group: str, nodes: Mapping[str, Znode]) -> tuple[dict[str, Mode], list[Foreign]]:

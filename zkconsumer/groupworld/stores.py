@@ -10,7 +10,7 @@ from __future__ import annotations
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.migration.snapshot import GroupSnapshot
-from zkconsumer.offsets.dual import larger
+from zkconsumer.offsets.dual import ahead_of, larger
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 
 BOTH: tuple[StoreName, ...] = ("kafka", "zookeeper")  # in the order to write them
@@ -46,10 +46,13 @@ def held_by(snapshot: GroupSnapshot, tp: TopicPartition, store: StoreName) -> Co
 
 
 def counts(snapshot: GroupSnapshot, tp: TopicPartition, stores: tuple[StoreName, ...]) -> Committed:
-    """Where members that keep these stores would begin: the larger of both."""
+    """Where members that keep these stores would begin: the larger of both, as zkconsumer.offsets.dual has it."""
     if len(stores) == 1:
         return held_by(snapshot, tp, stores[0])
-    return larger(held_by(snapshot, tp, "kafka"), held_by(snapshot, tp, "zookeeper"))
+    kafka, zookeeper = held_by(snapshot, tp, "kafka"), held_by(snapshot, tp, "zookeeper")
+    if snapshot.left_zookeeper and ahead_of(zookeeper, kafka):
+        return kafka
+    return larger(kafka, zookeeper)
 
 
 def who_is_there(snapshot: GroupSnapshot) -> str | None:

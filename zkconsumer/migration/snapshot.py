@@ -82,6 +82,7 @@ class GroupSnapshot:
     kafka_members  members of a group of this name that Kafka coordinates; None: it cannot be asked (before 0.9)
     modes          of the members that tell theirs
     kafka_absent   __consumer_offsets does not exist, so Kafka holds nothing and was not asked (asking would create it)
+    left_zookeeper a migration took the group off ZooKeeper: what is ahead of Kafka there is old
     """
 
     group: str
@@ -96,6 +97,7 @@ class GroupSnapshot:
     kafka_members: tuple[str, ...] | None = None
     modes: Mapping[str, Mode] = field(default_factory=dict)
     kafka_absent: bool = False
+    left_zookeeper: bool = False
     to_group: str | None = None
     read_at_ms: int = 0
 
