@@ -54,8 +54,12 @@ def test_planning_and_checking_leave_no_trace_on_a_fresh_cluster(own_cluster: Ca
     checked = migrate("check", *reach, "--plan", str(plan), "--kafka-version", "0.8.2", "-o", "json", code=3)
     failing = [row["check"] for row in rows(checked) if row["outcome"] == "fail"]
     assert failing == ["offsets-topic"]  # one broker, three replicas wanted
-    migrate("copy", *reach, "--plan", str(plan), "--execute", *QUICK, code=3)  # refused: nothing is checked
-    migrate("copy", *reach, "--plan", str(plan), code=3)
+    for step in (("copy", "--execute"), ("copy",), ("verify",), ("cutover", "--execute")):
+        refused = rows(migrate(*step, *reach, "--plan", str(plan), *QUICK, "-o", "json", code=3))[0]
+        named = f"{refused['refused']}; {refused['remedy']}"
+        assert f"failing checks: {step[0]} after a check that failed; failing: offsets-topic: " in named
+        assert "start 2 more brokers" in named
+        assert "check with --offsets-replicas 1; mend that and run `zkconsumer migrate check` again" in named
     assert "/brokers/topics/__consumer_offsets" not in before
     assert everything(zk) == before
     assert os.listdir(cluster.folder / "broker-0" / "data") == folders

@@ -26,7 +26,7 @@ from zkconsumer.migrating.looking import How, Looker, Sight, SiteLike, early
 from zkconsumer.migrating.markers import Marked, somebody_else
 from zkconsumer.migrating.outcomes import AFTER, BACK, Outcome, back_policies, next_step, together
 from zkconsumer.migrating.undofolder import UndoFolder
-from zkconsumer.migration.checks import Check, failed
+from zkconsumer.migration.checks import Check, failures
 from zkconsumer.migration.events import Begun, Declined, Event, Reached, Wrote
 from zkconsumer.migration.groupchecks import check_group
 from zkconsumer.migration.journal import Journal
@@ -139,7 +139,7 @@ class Doer:
                 f"verify of a group that is {phase}, with no member there",
                 "copy it (`zkconsumer migrate copy`), or start its members in dual",
             )
-        return next_step(asked, phase, first, seen, self._back)
+        return next_step(asked, self._journal.standings[first.group], first, seen, self._back)
 
     def _phase(self, group: str) -> Phase:
         return self._journal.standings[group].phase
@@ -274,7 +274,7 @@ class Doer:
     def _failing(self, each: _Group) -> tuple[str, ...]:
         rows = check_group(each.sight.now, each.plan, each.marked.marker)
         self._group_checks[each.plan.group] = rows
-        return failed([*self._cluster_checks, *rows], each.plan.group)
+        return failures([*self._cluster_checks, *rows], each.plan.group)
 
     def _refuse(self, each: _Group, why: MigrationRefused, events: list[Event]) -> None:
         each.refusal = why

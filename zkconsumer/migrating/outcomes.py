@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from zkconsumer.migrating.looking import How
 from zkconsumer.migration.deciding import Policies
-from zkconsumer.migration.needs import Facts
+from zkconsumer.migration.events import Declined, Standing
+from zkconsumer.migration.needs import CHECKS_PASS, Facts
 from zkconsumer.migration.planning import falls_behind, plan_group
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.migration.states import MigrationRefused, Phase, StepName
@@ -48,10 +49,24 @@ def back_policies(policies: Policies, how: How) -> Policies:
     return replace(policies, conflict="kafka", out_of_range=how.back_out_of_range or policies.out_of_range)
 
 
-def next_step(asked: Asked, phase: Phase, now: GroupSnapshot, seen: Facts, back: Policies) -> StepName:
+def next_step(asked: Asked, standing: Standing, now: GroupSnapshot, seen: Facts, back: Policies) -> StepName:
     """The step that is meant, by a look at the group.  Raises MigrationRefused where none of this kind leads on."""
-    returned = asked == "rollback" and phase in COPIED
-    return step_asked(asked, phase, seen, returned and falls_behind(plan_group(now, back, "to-zookeeper")))
+    returned = asked == "rollback" and standing.phase in COPIED
+    behind = returned and falls_behind(plan_group(now, back, "to-zookeeper"))
+    try:
+        return step_asked(asked, standing.phase, seen, behind)
+    except MigrationRefused:
+        declined = standing.declined
+        if standing.phase is P.PLANNED and declined is not None and declined.step is S.CHECK:
+            raise _unchecked(asked, declined) from None
+        raise
+
+
+def _unchecked(asked: Asked, declined: Declined) -> MigrationRefused:
+    """It was checked, and the check refused it: what it found stands in the way."""
+    remedy = CHECKS_PASS.remedy
+    seen = declined.text.removeprefix(f"{S.CHECK} of a group that is {P.PLANNED}: ").removesuffix(f"; {remedy}")
+    return MigrationRefused(declined.name, f"{asked} after a check that failed; {seen}", remedy)
 
 
 def together(before: Outcome | None, now: Outcome) -> Outcome:

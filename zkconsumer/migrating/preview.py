@@ -48,17 +48,18 @@ def preview(
             if refusal is not None:
                 found.append(Preview(group, standing.phase, None, refusals=(refusal,)))
             else:
-                found.append(_group(plans[group], plan, standing.phase, how, asked, seen[group]))
+                found.append(_group(plans[group], plan, standing, how, asked, seen[group]))
     return found
 
 
-def _group(one: GroupPlan, plan: Plan, phase: Phase, how: How, asked: Asked, now: GroupSnapshot) -> Preview:
+def _group(one: GroupPlan, plan: Plan, standing: Standing, how: How, asked: Asked, now: GroupSnapshot) -> Preview:
+    phase = standing.phase
     if phase in AFTER[asked]:
         return Preview(one.group, phase, None)
     gate = Gate(1).after(look_at(now))
     back = back_policies(plan.policies, how)
     try:
-        name = next_step(asked, phase, now, facts(one, now, gate=gate, answers=how.answers), back)
+        name = next_step(asked, standing, now, facts(one, now, gate=gate, answers=how.answers), back)
     except MigrationRefused as why:
         return Preview(one.group, phase, None, refusals=(why,))
     step = step_from(phase, name)

@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from groundwork.plural import counted
+
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 KEEP = (0, 8, 2)  # the first release that keeps offsets in Kafka
 WEEK_FROM = (2, 0)  # KIP-186: the default retention became 7 days
@@ -86,6 +88,12 @@ def failed(checks: Sequence[Check], group: str | None = None) -> tuple[str, ...]
     return tuple(each.id for each in checks if each.outcome == "fail" and each.group in (None, group))
 
 
+def failures(checks: Sequence[Check], group: str | None = None) -> tuple[str, ...]:
+    """The same checks, each with what was seen and what helps."""
+    rows = [each for each in checks if each.outcome == "fail" and each.group in (None, group)]
+    return tuple("; ".join(filter(None, (f"{each.id}: {each.text}", each.remedy))) for each in rows)
+
+
 def check_cluster(facts: ClusterFacts) -> list[Check]:
     """The rows that concern all groups."""
     rows = [_chroot(facts), _brokers(facts), *_offsets_topic(facts), _coordinator(facts), _retention(facts)]
@@ -149,9 +157,11 @@ def _offsets_topic(facts: ClusterFacts) -> list[Check]:
                 Check(
                     "offsets-topic",
                     "fail",
-                    f"{text}, with {alive} replicas while only {alive} brokers live (from 0.11 on it fails instead)",
-                    f"start {facts.wanted_replicas - alive} more brokers before anything is committed, or set "
-                    "offsets.topic.replication.factor deliberately",
+                    f"{text}, with {counted(alive, 'replica')} while only {counted(alive, 'broker')} live (from 0.11 on "
+                    "it fails instead)",
+                    f"start {counted(facts.wanted_replicas - alive, 'more broker')} before anything is committed, or, "
+                    f"where so few are meant, set offsets.topic.replication.factor and check with --offsets-replicas "
+                    f"{max(1, alive)}",
                 )
             ]
         return [
@@ -180,7 +190,8 @@ def _replicas(topic: OffsetsTopic, wanted: int) -> Check:
         "offsets-topic-replicas",
         "fail" if least < 2 else "warn",
         f"{len(few)} of {len(topic.replicas)} partitions have less than {wanted} replicas, the least {least}: {danger}",
-        "add replicas with kafka-reassign-partitions before groups depend on it",
+        "add replicas with kafka-reassign-partitions before groups depend on it, or, where so few are meant, check "
+        f"with --offsets-replicas {max(1, least)}",
     )
 
 

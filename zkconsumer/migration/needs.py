@@ -17,7 +17,7 @@ class Facts:
     modes_unknown   members that tell no mode: JVM members and other clients
     quiet           no ids, no owners, no member in Kafka, for as many looks as were asked for (gate.py)
     kafka_members   members of a group of this name that Kafka coordinates
-    failed_checks   ids of checks that fail (checks.py)
+    failed_checks   checks that fail, each with what was seen and what helps (checks.failures)
     blocked         partitions the plan leaves open: conflicts, out of range, unreadable
     stale           partitions whose stores are not as the plan saw them, or cannot be told
     missing         partitions that do not hold what the plan says
@@ -85,8 +85,8 @@ NOT_MIXED: Final = Need(
 CHECKS_PASS: Final = Need(
     "failing checks",
     lambda facts: facts.failed_checks == (),
-    lambda facts: "nobody checked" if facts.failed_checks is None else f"failing: {', '.join(facts.failed_checks)}",
-    "do what `zkconsumer migrate check` says and check again",
+    lambda facts: "nobody checked" if facts.failed_checks is None else f"failing: {' and '.join(facts.failed_checks)}",
+    "mend that and run `zkconsumer migrate check` again",
 )
 NOTHING_OPEN: Final = Need(
     "undecided partitions",

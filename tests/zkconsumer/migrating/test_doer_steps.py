@@ -102,6 +102,22 @@ def test_a_failing_check_of_the_cluster_keeps_every_group_where_it_is(site, plan
     assert site.world.markers == {}  # looking leaves nothing in ZooKeeper
 
 
+@pytest.mark.parametrize("asked", ["copy", "verify", "cutover"])
+def test_after_a_failed_check_steps_name_it_and_what_helps(site, plan, journal, asked):
+    bad = [Check("brokers", "fail", "one is 0.8.1", "upgrade it"), Check("clock", "fail", "an hour ahead", "use NTP")]
+    Doer(site, plan, journal, UndoFolder(journal.path.parent / "undo"), HOW, bad).carry("check", [GROUP])
+    [outcome] = doer(site, plan, journal).carry(asked, [GROUP])
+    assert str(outcome.refusal) == (
+        f"failing checks: {asked} after a check that failed; failing: brokers: one is 0.8.1; upgrade it and clock: "
+        "an hour ahead; use NTP; mend that and run `zkconsumer migrate check` again"
+    )
+    [row] = preview(site, plan, journal.standings, HOW, asked, [GROUP])
+    assert [str(each) for each in row.refusals] == [str(outcome.refusal)]
+    assert site.world.writes == []
+    doer(site, plan, journal).carry("check", [GROUP])
+    assert journal.standings[GROUP].phase is Phase.CHECKED
+
+
 def test_a_member_that_comes_between_two_looks_closes_the_gate_and_the_other_groups_go_on(site, plan, journal):
     doer(site, plan, journal).carry("check", GROUPS)
     site.comes = {site.looks + 2: {"m": "zookeeper"}}
