@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from groundwork.options import OptionError
@@ -67,18 +68,24 @@ def by_name(families: Iterable[Any]) -> Families:
     return {family.name: family for family in families}
 
 
+def missing() -> str:
+    """Why metrics.enable cannot be, a sentence: prometheus-client is not installed; empty where it is."""
+    if find_spec("prometheus_client") is not None:
+        return ""
+    return "option 'metrics.enable' needs prometheus-client: pip install 'kafka-legacy-mirror[metrics]'"
+
+
 _collectors: dict[tuple[int, Callable[[], Families]], Collector] = {}  # as long as the process lives
 _making = threading.Lock()
 
 
 def collector(registry: CollectorRegistry | None, families: Callable[[], Families]) -> Collector:
     """The one of a registry (None: the default one) and kind.  OptionError where prometheus-client is not installed."""
-    try:
-        from prometheus_client import REGISTRY
-    except ImportError:
-        raise OptionError(
-            ["option 'metrics.enable' needs prometheus-client: pip install 'kafka-legacy-mirror[metrics]'"]
-        ) from None
+    lacking = missing()
+    if lacking:
+        raise OptionError([lacking])
+    from prometheus_client import REGISTRY
+
     shown_by = registry if registry is not None else REGISTRY
     with _making:
         key = (id(shown_by), families)

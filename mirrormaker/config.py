@@ -17,6 +17,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TypeVar
 
+from groundwork import metrics
 from groundwork.java import read_properties
 from groundwork.options import ERROR, OptionError, Options, given, load, warnings_of
 from kafkawire.dialects import dialect
@@ -138,6 +139,7 @@ def _checked(
         warnings += [f"{at}: {sentence}" for sentence in _overruled(source)]
         notes += [f"{at}: {sentence}" for sentence in _unsafe(source)]
         problems += [f"{at}: {sentence}" for sentence in _mismatched(source, target, mirror)]
+        problems += [f"{at}: {metrics.missing()}"] if source.metrics_enable and metrics.missing() else []
         if loops(source.zookeeper_connect, target.zookeeper):
             problems.append(
                 f"{at}: zookeeper.connect and target.zookeeper.connect name the same cluster "
@@ -251,7 +253,7 @@ TARGET_OVERRULED = {
     "queue.buffering.max.messages": "memory is bounded by queued.max.bytes of the source",
     "queue.buffering.max.bytes": "memory is bounded by queued.max.bytes of the source",
     "queue.enqueue.timeout.ms": "what cannot be sent yet is not fetched either",
-    "metrics.enable": "`mirrormaker status` and the status line tell what the target takes",
+    "metrics.enable": "the status line tells what the target takes; in `sources` it is an option",
     "callback.handler": "message.handler of the mirror is the place for a program's own code",
     "event.handler": "message.handler of the mirror is the place for a program's own code",
     "producer.type": "sending is always asynchronous, and nothing is committed before it is acknowledged",

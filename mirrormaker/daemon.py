@@ -20,6 +20,7 @@ from groundwork.crew import Crew, CrewDeath, Event, Lock, now, sleep, wait_any
 from groundwork.lag import HubLag
 from groundwork.logs import set_up_logging
 from groundwork.openfiles import too_many
+from groundwork.plural import counted
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import LocalError, WireError
@@ -91,7 +92,7 @@ def run_daemon(configuration: Configuration, read: Callable[[], Configuration]) 
         log.critical("the mirror ends: %s", f"{sentence} ({death})" if (sentence := too_many(death)) else death)
         daemon.abandon()
         return daemon.ended(exits.INTERNAL)
-    return daemon.ended(exits.CLEAN)
+    return daemon.ended(exits.CLEAN if daemon.drained else exits.TEMPORARY)
 
 
 class Daemon:
@@ -113,6 +114,7 @@ class Daemon:
         self._started = Event()
         self._refused: Refused | None = None
         self._signals = Signals(self._crew, self._on_term, {signal.SIGHUP: self._on_hup})
+        self.drained = True  # until a stop leaves something that is sent again after the next start
         self._reading = Lock()
         target, mirror = configuration.target, configuration.mirror
         self.origins: list[Origin] = []
@@ -270,9 +272,15 @@ class Daemon:
             self.sender.flush(0.05)  # nothing waits for company any more
             for worker in leaving:
                 worker.join(0.05)
+        late = [origin.name for origin, worker in zip(self.origins, leaving, strict=True) if not worker.ended]
         left = self.sender.close(0.0)
         if left:
-            log.warning("%d parts were not acknowledged in time; they are sent again after the next start", left)
+            log.warning("%s not acknowledged in time; sent again after the next start", counted(left, "part"))
+        for name in late:
+            log.warning(
+                "source %s: not stopped in time; what is not committed is sent again after the next start", name
+            )
+        self.drained = not left and not late
         self._towards.close()
         self._crew.stop(1.0)
         self._maps.close()
@@ -284,7 +292,8 @@ class Daemon:
         return code
 
     def _on_term(self) -> None:
-        """SIGTERM or ctrl-C: stop fetching, wait for what is in flight, commit, release, leave, exit 0 within 10 s.
+        """SIGTERM or ctrl-C: stop fetching, wait for what is in flight, commit, release, leave, exit 0 within 10 s; 75
+        where parts are not acknowledged by then.
 
         A second one ends the process at once: nothing more is committed, so what was not committed yet is sent again
         after the next start, and the group notices by the session time-out.

@@ -113,7 +113,10 @@ def run(
     unknown_options: str,
     **flags: str | None,
 ) -> int:
-    """Mirror until SIGTERM or ctrl-C: drain, commit, leave the group, exit 0 in 10 s.  A second one stops at once."""
+    """Mirror until SIGTERM or ctrl-C: drain, commit, leave the group, exit 0 in 10 s.  A second one stops at once.
+
+    Exit code 75: something was not acknowledged in time, and is sent again after the next start.
+    """
     read = partial(configuration, file, consumer_config, producer_config, unknown_options, flags)
     configured = read()
     from mirrormaker.daemon import run_daemon  # after the configuration is known to be right

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,54 @@ def test_a_dead_zookeeper_is_told_in_our_words_only(command: list[str], tmp_path
     assert f"ZooKeeper at 127.0.0.1:{port} does not answer within" in done.stderr
     assert "kazoo" not in done.stderr
     assert not [line for line in done.stderr.splitlines() if "socket connection error" in line or "CONNECTING" in line]
+
+
+@pytest.fixture(scope="module")
+def without_metrics(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has every package of ours but prometheus-client."""
+    folder = tmp_path_factory.mktemp("without-metrics")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60)
+    [packages] = folder.glob("lib/python3*/site-packages")
+    for package in Path(sysconfig.get_path("purelib")).iterdir():
+        if not package.name.startswith("prometheus_client"):
+            (packages / package.name).symlink_to(package)
+    return folder / "bin" / "python"
+
+
+@pytest.mark.parametrize("command", [["run"], ["check"], ["check", "--online"]])
+def test_metrics_without_prometheus_client_are_refused_with_what_to_install(
+    without_metrics: Path, tmp_path: Path, command: list[str]
+) -> None:
+    file = tmp_path / "mirror.yaml"
+    file.write_text(Path(EXAMPLE).read_text().replace("    group.id:", "    metrics.enable: true\n    group.id:"))
+    words = [str(without_metrics), "-m", "mirrormaker.commands.main", *command, str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    sentence = "option 'metrics.enable' needs prometheus-client: pip install 'kafka-legacy-mirror[metrics]'"
+    assert (done.returncode, done.stdout) == (78, "")
+    assert done.stderr == f"error: {file.name}: source dc1: {sentence}\n"
+
+
+def test_the_library_says_the_same(without_metrics: Path) -> None:
+    program = """
+from groundwork.options import OptionError
+from producer.producer import Producer
+from zkconsumer.connector import ConsumerConnector
+metrics = {"metrics.enable": True}
+group = {"zookeeper.connect": "127.0.0.1:1", "group.id": "g", "auto.offset.reset": "smallest"}
+consumer = ConsumerConnector({**group, **metrics})
+for make in (
+    lambda: consumer.create_message_streams({"t": 1}),
+    lambda: Producer({"metadata.broker.list": "127.0.0.1:1", **metrics}),
+):
+    try:
+        make()
+    except OptionError as refused:
+        print(refused)
+"""
+    done = subprocess.run([str(without_metrics), "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    sentence = "option 'metrics.enable' needs prometheus-client: pip install 'kafka-legacy-mirror[metrics]'"
+    assert done.stdout.splitlines() == [sentence] * 2
 
 
 def test_dash_h_is_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,3 +83,9 @@ def test_only_exits_that_another_try_may_cure_are_restarted() -> None:
     assert {exits.USAGE, exits.CONFIGURATION} <= never
     assert not {exits.UNREACHABLE, exits.INTERNAL} & never
     assert service()["Restart"] == "on-failure"
+
+
+def test_a_stop_that_did_not_drain_is_no_failure_and_otherwise_restarted() -> None:
+    unit = service()
+    assert unit["SuccessExitStatus"].split() == unit["RestartForceExitStatus"].split() == [str(exits.TEMPORARY)]
+    assert str(exits.TEMPORARY) not in unit["RestartPreventExitStatus"].split()

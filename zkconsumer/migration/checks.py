@@ -157,8 +157,8 @@ def _offsets_topic(facts: ClusterFacts) -> list[Check]:
                 Check(
                     "offsets-topic",
                     "fail",
-                    f"{text}, with {counted(alive, 'replica')} while only {counted(alive, 'broker')} live (from 0.11 on "
-                    "it fails instead)",
+                    f"{text}, with {counted(alive, 'replica')} while only {counted(alive, 'broker')} live "
+                    "(from 0.11 on it fails instead)",
                     f"start {counted(facts.wanted_replicas - alive, 'more broker')} before anything is committed, or, "
                     f"where so few are meant, set offsets.topic.replication.factor and check with --offsets-replicas "
                     f"{max(1, alive)}",

@@ -117,8 +117,8 @@ def facts(
 ) -> Facts:
     """What the steps ask for, from what was looked at.
 
-    before: the first of two looks, where two were made.  failed_checks: as checks.failures has them.  answers: modes the operator vouches for,
-    by member; "*" answers for all that tell none.
+    before: the first of two looks, where two were made.  failed_checks: as checks.failures has them.  answers: modes
+    the operator vouches for, by member; "*" answers for all that tell none.
     """
     told = dict(now.modes)  # also of one whose id node is gone: it may be on its way in or out
     for member in now.members:

@@ -65,7 +65,12 @@ def test_what_nobody_looked_at_is_never_a_pass():
         ("brokers", {"releases": {1: "0.8.2.2", 2: None}}, "warn", "not known of 2"),
         ("brokers", {"releases": {1: "0.10.2.2", 2: "3.9.1"}}, "pass", "1: 0.10.2.2, 2: 3.9.1"),
         ("offsets-topic", {"offsets_topic": None}, "warn", "does not exist"),
-        ("offsets-topic", {"offsets_topic": None, "releases": {1: "0.8.2"}}, "fail", "with 1 replica while only 1 broker live"),
+        (
+            "offsets-topic",
+            {"offsets_topic": None, "releases": {1: "0.8.2"}},
+            "fail",
+            "with 1 replica while only 1 broker live",
+        ),
         ("offsets-topic-replicas", {"wanted_replicas": 4}, "warn", "50 of 50 partitions have less than 4"),
         ("coordinator", {"offsets_topic": None}, "warn", "asking would create __consumer_offsets"),
         ("coordinator", {"coordinator_error": None}, "warn", "not asked"),
