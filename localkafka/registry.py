@@ -95,7 +95,7 @@ class Registry:
             data, stat = self.zk.get(path)
         except NoNodeError:
             return None
-        return data, stat.ephemeralOwner
+        return data or b"", stat.ephemeralOwner
 
     def _delete(self, path: str) -> None:
         try:

@@ -77,7 +77,7 @@ def read_nodes(zk: KazooClient, paths: Sequence[str]) -> dict[str, bytes]:
     for at in range(0, len(paths), WINDOW):
         for path, answer in [(path, zk.get_async(path)) for path in paths[at : at + WINDOW]]:
             try:
-                found[path] = answer.get()[0]
+                found[path] = answer.get()[0] or b""  # null, where zkclient made it as a parent
             except NoNodeError:
                 continue
     return found

@@ -28,8 +28,8 @@ def children_of(zk: Any, paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def read(zk: Any, paths: Iterable[str]) -> dict[str, bytes]:
-    """The data of each node that is there."""
-    return {path: found[0] for path, found in _asked(zk.get_async, paths).items()}
+    """The data of each node that is there; empty where it holds null, as the topic nodes of the original 0.7 do."""
+    return {path: found[0] or b"" for path, found in _asked(zk.get_async, paths).items()}
 
 
 def _asked(ask: Callable[[str], Any], paths: Iterable[str]) -> dict[str, Any]:

@@ -132,7 +132,8 @@ class Registration:
 
         def create() -> None:
             try:
-                self._client.create(path, text.encode(), ephemeral=True, makepath=True)
+                self._make_parents(path)
+                self._client.create(path, text.encode(), ephemeral=True)
             except NodeExistsError:
                 try:
                     stored = self._client.get(path)[0].decode()
@@ -142,3 +143,12 @@ class Registration:
                     raise Conflict(f"{path} holds {stored!r} and not {text!r}") from None
 
         self._retry(create)
+
+    def _make_parents(self, path: str) -> None:
+        """Null, as zkclient's createPersistent(path, true) leaves them in the original."""
+        *parents, _ = path.strip("/").split("/")
+        for depth in range(len(parents)):
+            try:
+                self._client.create("/" + "/".join(parents[: depth + 1]), None)
+            except NodeExistsError:
+                continue

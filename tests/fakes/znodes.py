@@ -22,7 +22,7 @@ from zkconsumer.session.zkcalls import ZkCalls
 
 @dataclass
 class FakeNode:
-    data: bytes
+    data: bytes | None
     czxid: int
     mzxid: int
     mtime: int
@@ -92,11 +92,11 @@ class FakeZookeeper:
     def session(self) -> Any:
         return FakeSession(self)
 
-    def set(self, path: str, data: bytes) -> None:
-        """Write a node, its parents too where they are missing."""
+    def set(self, path: str, data: bytes | None) -> None:
+        """Write a node; its parents too where they are missing, null as zkclient makes them."""
         parent = path.rpartition("/")[0]
         if parent and parent not in self.nodes:
-            self.set(parent, b"")
+            self.set(parent, None)
         self.zxid += 1
         if path in self.nodes:
             node = self.nodes[path]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kafkawire.model import BrokerPartition
+from localkafka.mirror import COMMAND
 from localkafka.seven.cluster import Cluster07
 from localkafka.seven.node import node_of
 from localkafka.waiting import wait_until
@@ -46,6 +48,40 @@ def test_a_broker_registers_itself_and_each_topic_where_it_was_first_produced(cl
     wait_until(lambda: BrokerPartition(7, 0) in cluster.partitions(topic), 30, "what it has to be registered again")
     assert cluster.partitions(topic) == [BrokerPartition(0, 0), BrokerPartition(0, 1), BrokerPartition(7, 0)]
     assert zk.get("/brokers/ids/7")[0].endswith(b":%d" % cluster.node(7).port)
+
+
+def test_topic_nodes_hold_null_and_whoever_takes_them_for_another_release_is_told_to_name_it(
+    cluster07: Starter, unique: Any
+) -> None:
+    topic, cluster = unique.topic(), cluster07()
+    cluster.produce(topic, 0, 0, [b"one"])
+    zk = cluster.zk()
+    assert zk.get(f"/brokers/topics/{topic}")[0] is None
+    assert zk.get(f"/brokers/topics/{topic}/0")[0] == b"1"
+    zk.create(f"/consumers/there/offsets/{topic}/0-0", b"0", makepath=True)
+    at = ("-z", cluster.zookeeper)
+    asked = (
+        ("zkconsumer", "topics", *at),
+        ("zkconsumer", "brokers", *at),
+        ("zkconsumer", "consume", *at, "--topic", topic, "--partition", "0"),
+        ("zkconsumer", "consume", *at, "--topic", topic, "--max-messages", "1"),
+        ("zkconsumer", "lag", *at),
+        ("zkconsumer", "groups", "describe", *at, "--group", "there"),
+        ("zkconsumer", "groups", "list", *at),
+        ("zkconsumer", "offsets", "set", *at, "--group", "g", f"{topic}:0=1", "--execute"),
+        ("zkproducer", "--zookeeper", cluster.zookeeper, "--topic", topic),
+    )
+    for argv in asked:
+        done = subprocess.run(
+            [str(COMMAND.with_name(argv[0])), *argv[1:]], input="x\n", capture_output=True, text=True, timeout=60
+        )
+        assert "Traceback" not in done.stderr, (argv, done.stderr)
+        if argv[1:3] != ("groups", "list"):  # which asks of no topic
+            named = r"is this a cluster of 0\.7\? Then name that release|are of Kafka 0\.7, and kafka\.version is"
+            assert re.search(named, done.stderr), (argv, done)
+            assert done.returncode != 0, (argv, done)
+    assert cluster.values(topic) == {BrokerPartition(0, 0): [b"one"]}
+    assert not zk.exists("/consumers/g")
 
 
 def test_an_id_that_is_registered_refuses_to_start(cluster07: Starter, kind07: str, tmp_path: Path) -> None:

@@ -101,6 +101,15 @@ def test_a_cluster_of_another_generation_is_recognised_both_ways() -> None:
         read_view(FakeZookeeper(TREE), dialect("0.8.2").znodes, ["logs"])
 
 
+def test_a_topic_whose_node_holds_null_is_empty_to_the_other_generation() -> None:
+    zk = FakeZookeeper(TREE)
+    assert zk.nodes["/brokers/topics/orders"].data is None  # as the original leaves it
+    assert names(read_view(zk, D.znodes, ["orders"]), "orders")[0] == "0-0"
+    for read in (read_view, read_partitions):
+        with pytest.raises(OtherGeneration, match=r"topic orders: its node is empty: is this a cluster of 0\.7"):
+            read(zk, dialect("0.8.2").znodes, ["orders"])
+
+
 def test_brokers_that_are_registered_by_the_other_generation_are_told_from_none() -> None:
     newer = FakeZookeeper({"/brokers/ids/3": b'{"host":"h","port":9092}'})
     older = FakeZookeeper(TREE)

@@ -12,7 +12,7 @@ import click
 from groundwork.output import EXIT, fail, failing
 from kafkawire.cluster.topics import check_name
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import read_brokers, read_topics
+from kafkawire.cluster.zookeeper import read_brokers, read_topics, refuse_other_generation
 from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
 from kafkawire.groupnodes import CONSUMERS
@@ -216,6 +216,7 @@ def _brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version:
     with reaching(zookeeper, kafka_version) as reach:
         found = reach.session.ask("read brokers", read_brokers, reach.dialect.znodes)
         if not found:
+            reach.session.ask("read brokers", refuse_other_generation, reach.dialect.znodes)
             raise ConsumerError(
                 no_brokers(reach.session, reach.dialect) or f"no broker at {zookeeper} has a plain address"
             )
