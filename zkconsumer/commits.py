@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from groundwork.crew import Event, Lock, deadline, sleep
 from groundwork.failpoints import failpoint
+from groundwork.plural import counted
 from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
@@ -95,7 +96,7 @@ class Commits:
         if patience is None:
             return self.commit(leaving)
         try:
-            with deadline(patience.limit_s, f"committing {len(leaving)} offsets"):
+            with deadline(patience.limit_s, f"committing {counted(len(leaving), 'offset')}"):
                 return self._again(patience, lambda: self.commit(leaving))
         except TimeoutError as e:
             over = ConsumerError(f"{e}; whether they were written is not known")
@@ -170,10 +171,12 @@ class Commits:
         failed = {tp: e for tp, e in results.items() if e is not None}
         if failed and not self._failing:
             tp, why = next(iter(failed.items()))
-            self._on_event(ConsumerEvent("offset", f"{len(failed)} offsets not committed, the first {tp}: {why}", tp))
+            self._on_event(
+                ConsumerEvent("offset", f"{counted(len(failed), 'offset')} not committed, the first {tp}: {why}", tp)
+            )
             self._on_failed(why)
         elif self._failing and results and not failed:
-            self._on_event(ConsumerEvent("offset", f"committing works again: {len(results)} offsets"))
+            self._on_event(ConsumerEvent("offset", f"committing works again: {counted(len(results), 'offset')}"))
         if results:
             self._failing = bool(failed)
 

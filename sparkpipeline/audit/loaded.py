@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from groundwork.plural import counted
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.audit.comparing import CHANGED, Difference, Scope, from_sums, unequal
 from sparkpipeline.audit.figures import MASK, Figures
@@ -74,7 +75,7 @@ def compare_files(
             for row in from_sums(scope, windows, sums[SOURCE].get(scope, {}), sums[TARGET].get(scope, {}), block)
         ]  # fmt: skip
     else:
-        tell(f"{len(differing)} of {len(bounds)} partitions differ in their sums; matching their messages")
+        tell(f"{len(differing)} of {counted(len(bounds), 'partition')} differ in their sums; matching their messages")
         few = _blocks(differing, bounds, block)
         frames[SOURCE] = _of_cluster(spark, fixed, few)
         rows = _matched(frames, few, sums, block)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from groundwork.output import EXIT, Progress, fail, write
+from groundwork.plural import counted
 from sparkpipeline.backfill.job import Backfill
 from sparkpipeline.backfill.model import Done, Lane, Request
 from sparkpipeline.backfill.planning import bound
@@ -184,7 +185,9 @@ def _show(job: Backfill, output: str) -> None:
     write(_rows(job, {}), COLUMNS, output)
     request = job.plan.request
     how = "the partition is kept" if request.partitioning == "identity" else "the partition is chosen by key"
-    _tell(f"at most {job.plan.count:,} messages in {len(job.plan.lanes)} partitions; {how}")
+    _tell(
+        f"at most {counted(job.plan.count, 'message', form=',')} in {counted(len(job.plan.lanes), 'partition')}; {how}"
+    )
     if request.exclusive:
         _tell("nobody else may write these partitions of the target; then nothing is repeated, also after a crash")
     if request.group is not None and job.handed_over is None:
@@ -210,7 +213,7 @@ def _tell_bound(job: Backfill, parallel: int) -> None:
 def _what(job: Backfill) -> str:
     group = job.plan.request.group
     then = [f"hand over to group {group}"] if group is not None else []
-    copy = [f"copy at most {job.count_left:,} messages"] if job.left else []
+    copy = [f"copy at most {counted(job.count_left, 'message', form=',')}"] if job.left else []
     return " and ".join(copy + then)
 
 
@@ -249,7 +252,7 @@ def _end(job: Backfill, failures: dict[int, Exception], seconds: float, output: 
     rows = _rows(job, failures)
     write(rows, COLUMNS, output)
     messages, size = sum(row["messages"] for row in rows), sum(row["bytes"] for row in rows)
-    _tell(f"{messages:,} messages, {size / 1e6:,.1f} MB, are copied; this run took {seconds:,.1f} s")
+    _tell(f"{counted(messages, 'message', form=',')}, {size / 1e6:,.1f} MB, copied; this run took {seconds:,.1f} s")
     if not failures:
         return EXIT["done"]
     first, *others = failures.values()

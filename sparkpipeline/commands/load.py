@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from groundwork.output import EXIT, fail, write
+from groundwork.plural import counted
 from sparkpipeline.commands import loadrows
 from sparkpipeline.commands.loadchanges import CHANGES, job_argument, tell
 from sparkpipeline.commands.options import (
@@ -196,7 +197,10 @@ def verify(job: Path, footers: bool, master: str | None, conf: dict[str, str], o
         ("what", "file", "detail"),
         output,
     )
-    tell(f"{verdict.batches} batches, {verdict.files} files, {verdict.rows:,} rows, {verdict.bytes:,} bytes")
+    tell(
+        f"{counted(verdict.batches, 'batch', 'batches')}, {counted(verdict.files, 'file')}, "
+        f"{counted(verdict.rows, 'row', form=',')}, {counted(verdict.bytes, 'byte', form=',')}"
+    )
     if verdict.busy:
         tell("a driver is at work: files on their way may be among the findings")
     if not verdict.good:

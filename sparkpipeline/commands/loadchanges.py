@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from groundwork.output import EXIT, write
+from groundwork.plural import counted
 from sparkpipeline.commands import loadrows
 from sparkpipeline.commands.options import (
     execute_option,
@@ -122,8 +123,9 @@ def rewind(
         write([(r.topic, str(r.partition), r.start, r.until, r.count) for r in found.ranges],
               ("topic", "partition", "start", "until", "offsets"), output)  # fmt: skip
         tell(
-            f"{len(found.supersedes)} files with {found.rows:,} rows and {found.bytes:,} bytes in {len(found.hours)}"
-            " hours are replaced"
+            f"{counted(len(found.supersedes), 'file')} with {counted(found.rows, 'row', form=',')} and "
+            f"{counted(found.bytes, 'byte', form=',')} in {counted(len(found.hours), 'hour')} "
+            f"{'is' if len(found.supersedes) == 1 else 'are'} replaced"
         )
         tell("".join(f"  {hour}\n" for hour in found.hours).rstrip())
         if not found.ranges or not go_ahead("load these again", execute, dry_run):

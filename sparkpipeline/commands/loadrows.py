@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from groundwork.plural import counted
 from kafkawire.model import TopicPartition
 from sparkpipeline.ledger.model import Manifest, Plan, utc
 from sparkpipeline.ledger.reports import Status
@@ -118,9 +119,11 @@ def alarms(
         found.append(f"{lag} {unit} wait, more than {max_lag}")
     age = summary["age_minutes"]
     if max_age is not None and lag and (age is None or age > max_age):
-        since = "there was no batch yet" if age is None else f"the last batch is {age} minutes old"
+        since = "there was no batch yet" if age is None else f"the last batch is {counted(age, 'minute')} old"
         found.append(f"messages wait and {since}")
     open_for = summary["plan_age_minutes"]
     if max_plan_age is not None and open_for is not None and open_for > max_plan_age:
-        found.append(f"the plan of batch {summary['next_batch']} is open for {open_for} minutes: its runs fail")
+        found.append(
+            f"the plan of batch {summary['next_batch']} is open for {counted(open_for, 'minute')}: its runs fail"
+        )
     return found

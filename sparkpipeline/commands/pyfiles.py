@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from groundwork.output import EXIT, fail
+from groundwork.plural import counted
 
 PACKAGES = ("groundwork", "kafkawire", "zkconsumer", "producer", "sparkpipeline")  # ours, whole
 MODULES = ("pyspark_kafka08",)
@@ -42,7 +43,7 @@ def pyfiles(out: Path) -> None:
     except OSError as exc:
         fail(f"{out}: {exc.strerror or exc}")
     click.echo(str(out))
-    click.echo(f"{count} files, {out.stat().st_size:,} bytes", err=True)
+    click.echo(f"{counted(count, 'file')}, {out.stat().st_size:,} bytes", err=True)
     click.echo(f"to be installed for {sys.executable} and its likes on every executor:", err=True)
     for name, use, always in INSTALLED:
         click.echo(f"  {name:<8} {use}{'' if always else ' (not needed otherwise)'}", err=True)

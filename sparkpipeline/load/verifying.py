@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from groundwork.plural import counted
 from sparkpipeline.errors import LedgerDamaged, Mismatch
 from sparkpipeline.ledger import verifying
 from sparkpipeline.ledger.ledger import Ledger
@@ -40,7 +41,7 @@ def _wrong(file: LiveFile, footer: Footer | Mismatch) -> str | None:
     if isinstance(footer, Mismatch):
         return footer.sentence
     if footer.rows != file.rows:
-        return f"has {footer.rows} rows, its manifest says {file.rows}"
+        return f"has {counted(footer.rows, 'row')}, its manifest says {file.rows}"
     first, last = footer.first, footer.last
     if first is not None and last is not None and not name.start <= first <= last < name.until:
         return f"has offsets {first} to {last}, outside of the range that its name says"

@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from groundwork.plural import counted
 from kafkawire.dialects import dialect
 from kafkawire.errors import LibraryMissing
 from producer.config import ProducerConfig
@@ -150,4 +151,5 @@ def told(messages: list[Any]) -> str:
         for tp, count in (message.rows if message is not None else {}).items():
             rows[tp] = rows.get(tp, 0) + count
     topics = sorted({topic for topic, _ in rows})
-    return f"{sum(rows.values())} rows in {len(rows)} partitions of {', '.join(topics) or 'no topic'}"
+    named = ", ".join(topics) or "no topic"
+    return f"{counted(sum(rows.values()), 'row')} in {counted(len(rows), 'partition')} of {named}"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from groundwork.plural import counted
 from sparkpipeline.errors import PipelineError, StageFailed, code_in
 from sparkpipeline.ledger.footers import row_counts
 from sparkpipeline.ledger.ledger import Ledger
@@ -122,12 +123,12 @@ class StageWork:
 
 
 def _described(taking: Taking, plan: Plan) -> str:
-    files = ", ".join(f"{len(taken.files)} files of {name}" for name, taken in taking.inputs.items())
+    files = ", ".join(f"{counted(len(taken.files), 'file')} of {name}" for name, taken in taking.inputs.items())
     does = [f"batch {plan.batch}: takes {files}"]
     if taking.partitions and taking.partition_by:
         does.append(f"computes {len(taking.partitions)} partitions")
     if taking.replaces:
         does.append(f"in place of batches {', '.join(map(str, taking.replaces))}")
     if plan.supersedes:
-        does.append(f"supersedes {len(plan.supersedes)} files")
+        does.append(f"supersedes {counted(len(plan.supersedes), 'file')}")
     return ", ".join(does)

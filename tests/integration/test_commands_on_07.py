@@ -118,7 +118,7 @@ def test_messages_are_printed_by_group_and_by_partition(cluster: Cluster07, on: 
 def test_groups_are_described_in_bytes_and_verified(cluster: Cluster07, on: Commands) -> None:
     with member(cluster, GROUP, {TOPIC: 2}, consumer_id="a", auto_commit_interval_ms=100) as reader:
         done = on("verify-rebalance", GROUP, "--settle-s", "30")
-        assert "1 members, 3 owned partitions, 0 faults" in done.stderr
+        assert "1 member, 3 owned partitions, 0 faults" in done.stderr
         (listed,) = on.rows("groups", "members", "--group", GROUP)
         assert (listed["member"], listed["pattern"], listed["subscription"]) == (f"{GROUP}_a", "static", TOPIC)
         assert (listed["streams"], listed["mode"]) == (2, "zookeeper")

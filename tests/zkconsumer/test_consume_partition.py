@@ -74,7 +74,7 @@ def test_an_offset_outside_the_log_is_refused_with_what_it_holds():
 
 def test_what_is_not_there_is_said_and_not_created():
     with FakeCluster({"t": 1}) as cluster:
-        with pytest.raises(NoSuchPartition, match="t/1: the topic has 1 partitions"):
+        with pytest.raises(NoSuchPartition, match="t/1: the topic has 1 partition, "):
             read(cluster, 0, None, p=1)
         absent = OnePartition(cluster.bootstrap, "absent", 0, 0, "0.8.2", 2000)
         for _ in range(2):

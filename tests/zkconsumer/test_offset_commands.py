@@ -149,7 +149,7 @@ def test_a_dual_member_decides_for_both_before_anything_is_committed(cluster: St
     ("path", "said"),
     [
         (f"{G}/ids/m", "members m"),
-        (f"{G}/owners/t/0", "owners of 1 partitions"),
+        (f"{G}/owners/t/0", "owners of 1 partition"),
         (f"{G}/owners/t/1-0", "owner nodes of another client"),
     ],
 )

@@ -63,7 +63,7 @@ def test_a_row_without_a_position_takes_nothing_away(cluster: Start, text: str, 
     Path("in").write_text(text)
     assert c.run(*args, "-z", "zk", "--execute") == 0
     assert (c.node(0), c.node(1)) == ("50", "7")
-    assert "1 rows have no position, the first t/0" in c.err
+    assert "1 row has no position, the first t/0" in c.err
 
 
 def test_a_list_of_partitions_to_delete_takes_them_away(cluster: Start):

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from groundwork.output import EXIT, fail, run_command
+from groundwork.plural import counted
 from zkconsumer.commands import pipes
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.dropinrows import byte_rows, checker_rows, describe_table, new_offsets
@@ -179,7 +180,7 @@ def offset_export(
         file = saved(world, found.values(), ("zookeeper",))
     left_out = len(unsayable(file, "zk-export"))
     if left_out:
-        tell(f"{left_out} partitions without a position are left out")
+        tell(f"{counted(left_out, 'partition')} without a position left out")
     text = write_offsets(file, "zk-export")
     if output_file is None:
         click.echo(text, nl=False)

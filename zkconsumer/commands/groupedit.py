@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from groundwork.output import EXIT, fail, write
+from groundwork.plural import counted
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
@@ -95,7 +96,7 @@ def delete_command(
             _tell_ageless(each for each in found.values() if _in_kafka(each))
         tell_odd(chosen.values())
         refuse_active(chosen.values(), force_active)
-        what = f"delete {len(chosen)} group{'s' if len(chosen) != 1 else ''} in {' and '.join(sorted(stores))}"
+        what = f"delete {counted(len(chosen), 'group')} in {' and '.join(sorted(stores))}"
         if not chosen:
             tell("nothing to delete")
         elif dry_run:
@@ -137,7 +138,7 @@ def delete_groups(
     if left:
         some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
         fail(f"not (yet) gone: {some}", EXIT["partly"])
-    tell(f"{len(groups)} group{'s' if len(groups) != 1 else ''} deleted")
+    tell(f"{counted(len(groups), 'group')} deleted")
 
 
 @click.command("rename")
@@ -169,7 +170,8 @@ def rename_command(
         left = [change for change in changes if change.action == "skipped"]
         if left:
             fail(
-                f"{len(left)} positions would not be copied, the first of {left[0].tp} ({left[0].why}), and go "
+                f"{counted(len(left), 'position')} would not be copied, the first of {left[0].tp} "
+                f"({left[0].why}), and go "
                 f"with {old} all the same: use `zkconsumer offsets copy-group`, or --clamp",
                 EXIT["refused"],
             )
@@ -213,7 +215,8 @@ def _tell_ageless(groups: Iterable[GroupSnapshot]) -> None:
     names = [each.group for each in groups]
     if names:
         tell(
-            f"{len(names)} groups, {names[0]} for one, have positions in Kafka, which does not tell how old they are: "
+            f"{counted(len(names), 'group')}, {names[0]} for one, {'has' if len(names) == 1 else 'have'} positions in "
+            "Kafka, which does not tell how old they are: "
             "left alone; --storage zookeeper deletes their nodes only, without --inactive-for they go whole"
         )
 

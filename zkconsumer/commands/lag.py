@@ -271,7 +271,8 @@ def _totals(world: World, names: Sequence[str]) -> list[GroupLag]:
     positions = len(names) * sum(len(row.partitions) for row in cluster.topics.values())
     if positions > WIDE and cluster.keeps_offsets:
         tell(
-            f"{len(names)} groups may have {positions} offsets in Kafka: only topics that ZooKeeper names for a group, "
+            f"{counted(len(names), 'group')} may have {counted(positions, 'offset')} in Kafka: only topics "
+            "that ZooKeeper names for a group, "
             "or that its members read now, are looked at; --group looks at all of one"
         )
     found = look(world, names, cluster)

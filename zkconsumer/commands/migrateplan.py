@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from groundwork.output import EXIT, Progress, fail, write
+from groundwork.plural import counted
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.migratebase import (
     DURATION,
@@ -195,7 +196,10 @@ def _said(there: Committed) -> int | str | None:
 
 def _summary(plan: Plan, place: Files | None) -> None:
     partitions, open_rows = sum(len(g.rows) for g in plan.groups), sum(len(g.open_rows) for g in plan.groups)
-    tell(f"plan {plan.plan_id}: {len(plan.groups)} groups, {partitions} partitions, {open_rows} open")
+    tell(
+        f"plan {plan.plan_id}: {counted(len(plan.groups), 'group')}, "
+        f"{counted(partitions, 'partition')}, {open_rows} open"
+    )
     for group in plan.groups:
         for each in group.foreign:
             tell(f"{each.path} holds {each.found!r}: {each.text}; it is left as it is")
@@ -251,7 +255,7 @@ def check_command(
     rows.sort(key=lambda row: (("fail", "warn", "pass").index(row.outcome), row.group or ""))
     if output == "table":  # what is well with each of hundreds of groups would hide what is not
         passed = [row for row in rows if row.outcome == "pass" and row.group is not None]
-        tell(f"{len(passed)} rows of single groups passed; -o json shows them")
+        tell(f"{counted(len(passed), 'row')} of single groups passed; -o json shows them")
         rows = [row for row in rows if row.outcome != "pass" or row.group is None]
     write([(row.outcome, row.id, row.group, row.text, row.remedy or None) for row in rows], CHECKS, output)
     refused = [each for each in outcomes if each.refusal is not None]
@@ -259,7 +263,7 @@ def check_command(
         if each.refusal is not None and each.refusal.name != needs.CHECKS_PASS.name:
             tell(f"{each.group}: {each.refusal}")
     if refused or any(row.outcome == "fail" for row in rows):
-        fail(f"{len(refused)} of {len(names)} groups may not be moved as they are", EXIT["refused"])
+        fail(f"{len(refused)} of {counted(len(names), 'group')} may not be moved as they are", EXIT["refused"])
 
 
 def _checked(

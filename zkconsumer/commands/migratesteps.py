@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from groundwork.output import EXIT, Progress, fail, write
+from groundwork.plural import counted
 from zkconsumer.commands.common import at_interrupt, tell
 from zkconsumer.commands.migratebase import (
     DURATION,
@@ -236,14 +237,15 @@ def _agreed(asking: Asking, asked: Asked, plan: Plan, site: Site, names: Sequenc
     able = [row for row in rows if row.step is not None and not row.refusals]
     refused = [row for row in rows if row.refusals]
     if not able and refused:
-        fail(f"{asked} is refused for all of {len(refused)} groups", EXIT["refused"])
+        fail(f"{asked} is refused for every group ({counted(len(refused), 'group')})", EXIT["refused"])
     if not able:
         tell("nothing is to be done")
         return False
     count = sum(len(row.orders) for row in able)
     return go_ahead(
         False,
-        f"{asked} {len(able)} groups, {count} positions" + (f" ({len(refused)} groups are refused)" if refused else ""),
+        f"{asked} {counted(len(able), 'group')}, {counted(count, 'position')}"
+        + (f" ({counted(len(refused), 'group is', 'groups are')} refused)" if refused else ""),
     )
 
 
@@ -274,7 +276,10 @@ def _keep(asking: Asking, plan: Plan, site: Site, outcomes: Sequence[Outcome], e
     plans = {each.group: each for each in plan.groups}
     kept = [plans[each.group] for each in outcomes if each.phase in KEPT and each.refusal is None]
     if kept:
-        tell(f"{len(kept)} groups are kept until somebody is there; ctrl-C ends it, and they expire as the brokers say")
+        tell(
+            f"{counted(len(kept), 'group is', 'groups are')} kept until somebody is there; "
+            f"ctrl-C ends it, and they expire as the brokers say"
+        )
         with at_interrupt("no longer kept", lambda: 0):
             keep_alive(site, kept, every_ms / 1000, asking.how.retention_ms, tell)
 
@@ -289,6 +294,6 @@ def _exit(asked: Asked, outcomes: Sequence[Outcome]) -> None:
     some = len(refused) < len(outcomes) or any(each.written for each in refused)
     mismatch = any(each.refusal is not None and each.refusal.name in MISMATCH for each in refused)
     fail(
-        f"{asked}: {len(refused)} of {len(outcomes)} groups went no farther ({names})",
+        f"{asked}: {len(refused)} of {counted(len(outcomes), 'group')} went no farther ({names})",
         EXIT["partly"] if some or mismatch else EXIT["refused"],
     )

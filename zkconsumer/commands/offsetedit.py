@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import click
 
 from groundwork.output import EXIT, Progress, fail, write
+from groundwork.plural import counted
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.editoptions import Edit, tell_some
@@ -79,9 +80,9 @@ def carry(
         tell("nothing to write: the stores hold it already" if changes else "nothing to write")
         return False
     groups = list(dict.fromkeys(change.group for change in writes))
-    whose = f"group {groups[0]}" if len(groups) == 1 else f"{len(groups)} groups"
+    whose = f"group {groups[0]}" if len(groups) == 1 else counted(len(groups), "group")
     began = time.monotonic()
-    what = f"write {sum(len(change.stores) for change in writes)} offsets of {whose}"
+    what = f"write {counted(sum(len(change.stores) for change in writes), 'offset')} of {whose}"
     if edit.dry_run:
         tell(f"only a plan, nothing was done; without --dry-run: {what}")
         return False
@@ -114,7 +115,7 @@ def _refuse(changes: Sequence[Change], snapshots: Sequence[GroupSnapshot], edit:
     wrong = refused(changes)
     if wrong:
         fail(
-            f"{len(wrong)} of {len(changes)} positions are refused, so nothing is written{_ways_out(wrong)}",
+            f"{len(wrong)} of {counted(len(changes), 'position')} refused, so nothing is written{_ways_out(wrong)}",
             EXIT["refused"],
         )
     refuse_active(snapshots, edit.force_active)
@@ -138,7 +139,7 @@ def refuse_active(snapshots: Iterable[GroupSnapshot], force: bool) -> None:
     tell_some(active)
     if active and not force:
         fail(
-            f"{len(active)} active group{'s' if len(active) > 1 else ''}: what is written would be overwritten, or not "
+            f"{counted(len(active), 'active group')}: what is written would be overwritten, or not "
             "be seen; stop the members first, or give --force-active",
             EXIT["refused"],
         )
@@ -191,4 +192,4 @@ def report(done: Sequence[Written]) -> None:
         if row.why
     )
     written = sum(row.state == "written" for row in done)
-    tell(f"{written} of {len(done)} offsets written and read back")
+    tell(f"{written} of {counted(len(done), 'offset')} written and read back")

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from groundwork.output import EXIT, fail
+from groundwork.plural import counted
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import BrokerPartition, TopicPartition
 from zkconsumer.commands.common import tell
@@ -87,7 +88,8 @@ def rows_to_write(
     left = [row for row in file.rows if not says_what(file, row, by_store)]
     if left:
         tell(
-            f"{path.name}: {len(left)} rows have no position, the first {left[0].tp}: left as it is in the stores; "
+            f"{path.name}: {counted(len(left), 'row has', 'rows have')} no position, the first {left[0].tp}: "
+            "left as it is in the stores; "
             "`zkconsumer offsets delete` takes positions away"
         )
     return replace(file, rows=rows)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import click
 
 from groundwork.output import EXIT, fail
+from groundwork.plural import counted
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
@@ -94,14 +95,14 @@ def copied(
     tps = [tp for tp in source.partitions() if cluster.has(tp)]
     gone = [tp for tp in source.partitions() if not cluster.has(tp)]
     if gone:
-        tell(f"{len(gone)} partitions that do not exist any more are left out: {', '.join(map(str, gone[:3]))}")
+        tell(f"{counted(len(gone), 'partition')} left out, not there any more: {', '.join(map(str, gone[:3]))}")
     mine = look(world, [target], cluster, also={target: tps})[target]
     held = [
         tp for tp in mine.partitions() if any(held_by(mine, tp, store) is not NONE for store in ("kafka", "zookeeper"))
     ]
     if held and not merge:
         fail(
-            f"group {target} has positions of {len(held)} partitions already, as of {held[0]}; "
+            f"group {target} has positions of {counted(len(held), 'partition')} already, as of {held[0]}; "
             "`zkconsumer offsets copy-group --merge` overwrites them",
             EXIT["refused"],
         )

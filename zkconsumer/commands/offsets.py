@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from groundwork.output import EXIT, fail, write
+from groundwork.plural import counted
 from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
@@ -118,7 +119,7 @@ def export_command(
     kind: WrittenKind = "csv" if output == "csv" else "zk-export" if output == "zk-export" else "json"
     left_out = unsayable(file, kind)
     if left_out:
-        tell(f"{len(left_out)} partitions without a position are left out, which {output} cannot say")
+        tell(f"{counted(len(left_out), 'partition')} without a position left out, which {output} cannot say")
     with clear_errors():
         click.echo(write_offsets(file, kind), nl=False)
 
@@ -163,7 +164,7 @@ def diff_command(
     differ = [(group, tp) for group, tp in keys if left.get((group, tp)) != right.get((group, tp))]
     write([_diff_row(left, right, group, tp) for group, tp in differ], DIFF, output)
     if differ:
-        fail(f"{len(differ)} of {len(keys)} partitions differ", EXIT["partly"])
+        fail(f"{len(differ)} of {counted(len(keys), 'partition')} differ", EXIT["partly"])
 
 
 def _diff_row(left: Keyed, right: Keyed, group: str, tp: TopicPartition) -> tuple[object, ...]:

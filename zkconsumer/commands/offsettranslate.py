@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from groundwork.output import EXIT, fail, write
+from groundwork.plural import counted
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.editoptions import Edit, edit_options, stores_named, tell_some, world_of
@@ -151,7 +152,7 @@ def _read(
     unread = [f"{tp}: {each.reason}" for tp, each in at.items() if isinstance(each, Unknown)]
     if unread:
         tell_some(unread)
-        fail(f"{len(unread)} positions of group {group} on the source cannot be read", EXIT["refused"])
+        fail(f"{counted(len(unread), 'position')} of group {group} on the source cannot be read", EXIT["refused"])
     others = sorted({tp.topic for tp in found.partitions() if _has_position(found, tp)} - mapped)
     if others:
         tell(f"topics that the map does not know are left out: {', '.join(others)}")
@@ -188,4 +189,5 @@ def _show(rows: Rows, changes: Sequence[Change], output: str) -> None:
         shown += [(*each[:6], *more, each[6]) for each in plan_rows([change])]
     write(shown, PLAN, output)
     total = sum(row.repeats for row in rows.values() if isinstance(row, Safe))
-    tell(f"at most {total} messages of {len(rows)} partitions are read twice")
+    are = "is" if total == 1 else "are"
+    tell(f"at most {counted(total, 'message')} of {counted(len(rows), 'partition')} {are} read twice")

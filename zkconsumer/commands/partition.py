@@ -13,6 +13,7 @@ from typing import BinaryIO, TypeVar
 
 import click
 
+from groundwork.plural import counted
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import dialect
@@ -177,7 +178,9 @@ class OnePartition:
             raise NoSuchPartition(f"topic {self._tp.topic} does not exist; zkconsumer topics lists those there are")
         if partitions is not None and self._tp.partition not in partitions and not self._met:
             there = ", ".join(map(str, view.partitions(self._tp.topic)))
-            raise NoSuchPartition(f"{self._tp}: the topic has {len(partitions)} partitions, {there or 'none now'}")
+            raise NoSuchPartition(
+                f"{self._tp}: the topic has {counted(len(partitions), 'partition')}, {there or 'none now'}"
+            )
         leader = view.leader(self._tp)
         if leader is None:
             raise _NoLeader(f"{self._tp} has no leader now")

@@ -6,6 +6,7 @@ import click
 
 from groundwork.crew import sleep
 from groundwork.output import EXIT, write
+from groundwork.plural import counted
 from zkconsumer.commands.common import Reach, reaching, tell
 from zkconsumer.commands.options import group_name, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.group.verify import Finding, GroupFacts, verify
@@ -46,7 +47,10 @@ def verify_rebalance(
             nodes, findings = _look(reach, group, strategy)
     write([_row(finding) for finding in findings], COLUMNS, output)
     faults = sum(finding.fault for finding in findings)
-    tell(f"group {group}: {len(nodes.members)} members, {len(nodes.owners)} owned partitions, {faults} faults")
+    tell(
+        f"group {group}: {counted(len(nodes.members), 'member')}, {counted(len(nodes.owners), 'owned partition')}, "
+        f"{counted(faults, 'fault')}"
+    )
     if faults:
         click.get_current_context().exit(EXIT["partly"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from groundwork.plural import counted
 from kafkawire.cluster.zookeeper import read_brokers, read_leaders
 from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError, LinkLost
@@ -50,7 +51,7 @@ def log_ends_by(
         try:
             reply = links.link(broker, "offsets").call(dialect.requests.list_offsets(dialect, dict.fromkeys(led, time)))
         except LinkLost as lost:
-            tell(f"{len(led)} partitions led by {broker}: {lost}")
+            tell(f"{counted(len(led), 'partition')} led by {broker}: {lost}")
             continue
         for tp, (error, at) in offset_rows(reply).items():
             if error == 0 and at is not None:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from groundwork.java import PatternRefused
+from groundwork.plural import counted
 from kafkawire.errors import RegistrationError
 from kafkawire.groupnodes import Registration, thread_ids
 from kafkawire.model import PartitionId, TopicPartition
@@ -164,7 +165,8 @@ class Surplus:
 
     def __str__(self) -> str:
         return (
-            f"topic {self.topic} has {self.partitions} partitions for {self.threads} threads of this group: "
+            f"topic {self.topic} has {counted(self.partitions, 'partition')} for {counted(self.threads, 'thread')} "
+            f"of this group: "
             f"{self.threads - self.partitions} threads read nothing of it; {self.threads} partitions, or a multiple of "
             f"{self.threads}, would serve all alike, and {self.partitions} threads are enough"
         )

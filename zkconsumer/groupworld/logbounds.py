@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from groundwork.plural import counted
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import Broker, TopicPartition
@@ -70,7 +71,7 @@ def _ask(world: World, view: ClusterView, tps: Iterable[TopicPartition], time_ms
     rows: Rows = {}
     for (broker, _), reply in exchange(world.links, asked).items():
         if isinstance(reply, LinkLost):
-            world.tell(f"{len(led[broker])} partitions led by {broker}: {reply}")
+            world.tell(f"{counted(len(led[broker]), 'partition')} led by {broker}: {reply}")
         else:
             rows |= offset_rows(reply)
     return rows

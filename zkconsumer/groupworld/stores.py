@@ -7,6 +7,7 @@ neither holds anything            ZooKeeper where we are connected to it, else K
 
 from __future__ import annotations
 
+from groundwork.plural import counted
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.migration.snapshot import GroupSnapshot
@@ -60,7 +61,9 @@ def who_is_there(snapshot: GroupSnapshot) -> str | None:
     foreign = [each.path for each in snapshot.foreign if each.kind == "owner"]
     there = [f"members {_some(snapshot.members)}"] if snapshot.members else []
     if snapshot.owners:
-        there.append(f"owners of {len(snapshot.owners)} partitions, {_some(sorted(set(snapshot.owners.values())))}")
+        there.append(
+            f"owners of {counted(len(snapshot.owners), 'partition')}, {_some(sorted(set(snapshot.owners.values())))}"
+        )
     if foreign:
         there.append(f"owner nodes of another client, {_some(foreign)}")
     if snapshot.kafka_members:

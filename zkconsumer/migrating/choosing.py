@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from groundwork.plural import counted
 from zkconsumer.groups import NoSuchGroup
 from zkconsumer.offsetplan.spelling import WrongUsage
 
@@ -44,7 +45,7 @@ def chosen(wanted: Wanted, there: Iterable[str], where: str) -> list[str]:
     if not known:
         raise NoSuchGroup(f"there is no group in {where}: is the chroot missing, or wrong?")
     if not left:
-        raise NoSuchGroup(f"none of the {len(known)} groups in {where} is meant")
+        raise NoSuchGroup(f"none of {counted(len(known), 'group')} in {where} is meant")
     return left
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from groundwork.failpoints import failpoint
+from groundwork.plural import counted
 from zkconsumer.groupworld.write import Order
 from zkconsumer.migrating import orders
 from zkconsumer.migrating.looking import How, Looker, Sight, SiteLike, early
@@ -236,7 +237,7 @@ class Doer:
         ]
         wrong = [row for row in written if row.state not in ("written", "expiring")]
         if wrong:
-            text = f"{len(wrong)} of {len(written)} positions, the first {wrong[0].order.tp}: {wrong[0].why}"
+            text = f"{len(wrong)} of {counted(len(written), 'position')}, the first {wrong[0].order.tp}: {wrong[0].why}"
             self._refuse(each, MigrationRefused(NOT_WRITTEN, text, "see why, then run the same command again"), events)
         self._journal.append(events, self._site.now_ms())
         failpoint("migrate after journal")

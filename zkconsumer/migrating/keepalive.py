@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from groundwork.plural import counted
 from zkconsumer.migrating import orders
 from zkconsumer.migrating.looking import SiteLike
 from zkconsumer.migration.gate import look_at
@@ -62,4 +63,7 @@ def _touch(
     written = site.write(orders.copying(plan, left_to_write(plan, now)), retention_ms)
     wrong = [row for row in written if row.state != "written"]
     for row in wrong[:1]:
-        tell(f"{plan.group}: {len(wrong)} positions were not committed again, the first {row.order.tp}: {row.why}")
+        tell(
+            f"{plan.group}: {counted(len(wrong), 'position was', 'positions were')} not committed again, "
+            f"the first {row.order.tp}: {row.why}"
+        )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
+from groundwork.plural import counted
 from zkconsumer.groupworld.write import Order, Written
 from zkconsumer.migrating.markers import Marked
 from zkconsumer.migration import needs
@@ -98,7 +99,10 @@ class Looker:
         if twice:
             apart = self._how.commit_interval_ms / 1000 * LATE - (self._site.now() - began)
             if apart > TOLD_FROM_S:
-                self._tell(f"{len(twice)} groups are looked at again in {apart:.0f} s, after a commit interval")
+                self._tell(
+                    f"{counted(len(twice), 'group is', 'groups are')} looked at again "
+                    f"in {apart:.0f} s, after a commit interval"
+                )
             self._site.sleep(max(0.0, apart))
         again = [plans[group] for group in steps if group in gates or group in twice]
         found = self._site.look(again)

@@ -168,13 +168,14 @@ def _offsets_topic(facts: ClusterFacts) -> list[Check]:
             Check(
                 "offsets-topic",
                 "warn",
-                f"{text}, with offsets.topic.replication.factor replicas while {alive} brokers are alive",
+                f"{text}, with offsets.topic.replication.factor replicas "
+                f"while {counted(alive, 'broker is', 'brokers are')} alive",
                 "create it deliberately: kafka-topics --create --topic __consumer_offsets --partitions 50 "
                 f"--replication-factor {facts.wanted_replicas} --config cleanup.policy=compact",
             )
         ]
     return [
-        Check("offsets-topic", "pass", f"__consumer_offsets exists with {len(topic.replicas)} partitions"),
+        Check("offsets-topic", "pass", f"__consumer_offsets exists with {counted(len(topic.replicas), 'partition')}"),
         _replicas(topic, facts.wanted_replicas),
         _leaders(topic),
     ]
@@ -183,13 +184,14 @@ def _offsets_topic(facts: ClusterFacts) -> list[Check]:
 def _replicas(topic: OffsetsTopic, wanted: int) -> Check:
     few = sorted(p for p, replicas in topic.replicas.items() if len(replicas) < wanted)
     if not few:
-        return Check("offsets-topic-replicas", "pass", f"every partition has {wanted} replicas or more")
+        return Check("offsets-topic-replicas", "pass", f"every partition has {counted(wanted, 'replica')} or more")
     least = min(len(topic.replicas[p]) for p in few)
     danger = "one broker lost takes offsets with it" if least < 2 else "two brokers lost take offsets with them"
     return Check(
         "offsets-topic-replicas",
         "fail" if least < 2 else "warn",
-        f"{len(few)} of {len(topic.replicas)} partitions have less than {wanted} replicas, the least {least}: {danger}",
+        f"{len(few)} of {counted(len(topic.replicas), 'partition')} "
+        f"have less than {counted(wanted, 'replica')}, the least {least}: {danger}",
         "add replicas with kafka-reassign-partitions before groups depend on it, or, where so few are meant, check "
         f"with --offsets-replicas {max(1, least)}",
     )

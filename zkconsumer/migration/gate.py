@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from groundwork.plural import counted
 from zkconsumer.migration.snapshot import GroupSnapshot
 
 LOOKS = 4
@@ -60,6 +61,6 @@ class Gate:
         if self.last.nobody:
             return f"nobody there for {self.quiet} of {self.needed} looks"
         there = [f"members {', '.join(self.last.ids)}"] if self.last.ids else []
-        there += [f"{self.last.owners} owned partitions"] if self.last.owners else []
-        there += [f"{self.last.kafka_members} members in Kafka"] if self.last.kafka_members else []
+        there += [f"{counted(self.last.owners, 'owned partition')}"] if self.last.owners else []
+        there += [f"{counted(self.last.kafka_members, 'member')} in Kafka"] if self.last.kafka_members else []
         return f"still there: {'; '.join(there)}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from groundwork.plural import counted
 from zkconsumer.migration.checks import Check
 from zkconsumer.migration.marker import Marker
 from zkconsumer.migration.planning import GroupPlan
@@ -32,7 +33,7 @@ def _members(snapshot: GroupSnapshot) -> Check:
     return Check(
         "members",
         "warn",
-        f"{_some(snapshot.members)} registered, {owners} partitions owned: it is active",
+        f"{_some(snapshot.members)} registered, {counted(owners, 'partition')} owned: it is active",
         "go by dual commit, or stop every member before the copy",
     )
 
@@ -51,7 +52,7 @@ def _modes(modes: Mapping[str, Mode], members: Sequence[str]) -> Check:
         return Check(
             "modes",
             "warn",
-            f"{_some(silent)} tell no mode (JVM members and other clients do not)"
+            f"no mode is told by {_some(silent)} (JVM members and other clients do not)"
             + (f"; the others are on {' and '.join(told)}" if told else ""),
             "look at their offsets.storage and dual.commit.enabled, and answer with --mode",
         )
@@ -91,11 +92,12 @@ def _elsewhere(plan: GroupPlan, marker: Marker | None) -> Check:
 def _undecided(plan: GroupPlan) -> Check:
     rows = plan.open_rows
     if not rows:
-        return Check("undecided", "pass", f"all {len(plan.rows)} partitions are decided")
+        return Check("undecided", "pass", f"of {counted(len(plan.rows), 'partition')} all are decided")
     return Check(
         "undecided",
         "warn",  # members in dual differ for a moment all the time; a copy is refused as long as rows are open
-        f"{len(rows)} of {len(plan.rows)} partitions are open: {rows[0].tp} is {rows[0].action}, {rows[0].why}",
+        f"{len(rows)} of {counted(len(plan.rows), 'partition')} are open: {rows[0].tp} is "
+        f"{rows[0].action}, {rows[0].why}",
         "before a copy plan again with --prefer or --on-out-of-range, or set them by hand",
     )
 
@@ -107,7 +109,8 @@ def _foreign(plan: GroupPlan) -> Check:
     return Check(
         "foreign",
         "warn",
-        f"{len(plan.foreign)} nodes of other clients, the first {first.path} = {first.found!r}: {first.text}",
+        f"{counted(len(plan.foreign), 'node')} of other clients, the first "
+        f"{first.path} = {first.found!r}: {first.text}",
         "see what wrote them; they are shown and never changed",
     )
 
@@ -131,11 +134,12 @@ def _no_position(plan: GroupPlan) -> Check:
     return Check(
         "no-position",
         "warn",
-        f"{len(without)} partitions will have no position in {plan.goal}, the first {without[0].tp}: whoever takes one "
+        f"{counted(len(without), 'partition')} will have no position in {plan.goal}, the first {without[0].tp}: "
+        f"whoever takes one "
         "starts where auto.offset.reset says (JVM default: the end, skipping what is there)",
         "set them with `zkconsumer offsets set` where that matters",
     )
 
 
 def _some(names: Sequence[str]) -> str:
-    return f"{len(names)} members ({', '.join(names[:3])}{', ..' if len(names) > 3 else ''})"
+    return f"{counted(len(names), 'member')} ({', '.join(names[:3])}{', ..' if len(names) > 3 else ''})"

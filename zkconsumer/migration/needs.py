@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from groundwork.plural import counted
 from zkconsumer.offsets.modes import Mode
 
 
@@ -59,7 +60,9 @@ def _count(things: int | None, what: str, first: str | None = None) -> str:
 def _told(facts: Facts) -> str:
     told = ", ".join(f"{member} is on {mode}" for member, mode in sorted(facts.modes.items()))
     if facts.kafka_members:
-        told = ", ".join(filter(None, (told, f"{facts.kafka_members} members in a group that Kafka coordinates")))
+        told = ", ".join(
+            filter(None, (told, f"{counted(facts.kafka_members, 'member')} in a group that Kafka coordinates"))
+        )
     unknown = f"no mode is told by {', '.join(facts.modes_unknown)}" if facts.modes_unknown else ""
     return "; ".join(filter(None, (told, unknown))) or "no member is there"
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from groundwork.plural import counted
 from zkconsumer.migration.checks import Check
 from zkconsumer.migration.events import Standing
 from zkconsumer.migration.planfile import plan_document
@@ -147,8 +148,8 @@ def as_markdown(reported: Reported) -> str:
     """The same for people."""
     plan, counts = reported.plan, _counts(reported)
     lines = [f"# Migration {plan.plan_id}, {plan.direction}", ""]
-    lines += [f"Planned {iso(plan.made_at_ms)} of {_cell(plan.cluster)}: {counts['groups']} groups, "]
-    lines[-1] += f"{counts['partitions']} partitions, {counts['open']} open."
+    lines += [f"Planned {iso(plan.made_at_ms)} of {_cell(plan.cluster)}: {counted(counts['groups'], 'group')}, "]
+    lines[-1] += f"{counted(counts['partitions'], 'partition')}, {counts['open']} open."
     if reported.partial:
         lines += ["", "**Not everything could be read: this says less than there is.**"]
     lines += ["", *_table(["PHASE", "GROUPS"], sorted(counts["phases"].items()))]

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from groundwork.plural import counted
 from kafkawire.model import PartitionId, TopicPartition, partition_named
 from zkconsumer.errors import ConsumerError
 
@@ -126,7 +127,9 @@ def existing(chosen: Iterable[Chosen], topics: Mapping[str, Sequence[PartitionId
             if partition in known:
                 found[TopicPartition(each.topic, partition)] = None
             else:
-                missing.append(f"{TopicPartition(each.topic, partition)} does not exist ({len(known)} partitions)")
+                missing.append(
+                    f"{TopicPartition(each.topic, partition)} does not exist ({counted(len(known), 'partition')})"
+                )
     if missing:
         raise NotThere("; ".join(dict.fromkeys(missing)))
     return list(found)

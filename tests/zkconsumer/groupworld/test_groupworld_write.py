@@ -174,5 +174,5 @@ def test_ids_owners_and_members_in_kafka_are_somebody():
     assert who_is_there(snapshot(5)) is None
     assert who_is_there(snapshot(5, kafka_members=())) is None
     assert "members m" in str(who_is_there(snapshot(members=("m",))))
-    assert "owners of 1 partitions" in str(who_is_there(snapshot(owners={T0: "m-0"})))
+    assert "owners of 1 partition" in str(who_is_there(snapshot(owners={T0: "m-0"})))
     assert "members in Kafka, x" in str(who_is_there(snapshot(kafka_members=("x",))))

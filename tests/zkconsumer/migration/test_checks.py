@@ -142,9 +142,9 @@ def test_a_stopped_group_with_a_position_passes():
 @pytest.mark.parametrize(
     ("snapshot", "check_id", "outcome", "says"),
     [
-        (group(members=("a",), owners={A: "a-0"}), "members", "warn", "1 members (a) registered, 1 partitions owned"),
-        (group(members=("a",)), "modes", "warn", "tell no mode"),
-        (group(members=("a", "b"), modes={"a": "dual"}), "modes", "warn", "1 members (b) tell no mode"),
+        (group(members=("a",), owners={A: "a-0"}), "members", "warn", "1 member (a) registered, 1 partition owned"),
+        (group(members=("a",)), "modes", "warn", "no mode is told by 1 member (a)"),
+        (group(members=("a", "b"), modes={"a": "dual"}), "modes", "warn", "no mode is told by 1 member (b)"),
         (group(members=("a",), modes={"a": "dual"}), "modes", "pass", "every member is on dual"),
         (group(modes={"a": "kafka", "b": "zookeeper"}), "modes", "fail", "a kafka, b zookeeper"),
         (group(kafka_members=("k",)), "kafka-members", "warn", "they commit to Kafka"),

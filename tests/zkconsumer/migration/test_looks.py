@@ -58,8 +58,7 @@ def test_what_the_gate_saw_is_said():
     assert str(Gate(2)) == "nobody looked yet"
     assert str(Gate(2).after(NOBODY)) == "nobody there for 1 of 2 looks"
     assert (
-        str(Gate(2).after(Look(("a", "b"), 3, 1)))
-        == "still there: members a, b; 3 owned partitions; 1 members in Kafka"
+        str(Gate(2).after(Look(("a", "b"), 3, 1))) == "still there: members a, b; 3 owned partitions; 1 member in Kafka"
     )
 
 
