@@ -4,6 +4,7 @@ write(rows, columns, form)      table | json | csv
 Progress                        a line on stderr that overwrites itself, where stderr is a terminal
 fail(message, code)             end a click command with one sentence and an exit code
 failing({KeyError: 5})          the same for whatever the block raises
+version_option("zkproducer")    --version of a command
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from time import monotonic as now
 from types import TracebackType
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO, TypeVar
 
 import click
 
 from groundwork.openfiles import too_many
 
+DISTRIBUTION = "kafka-legacy-mirror"
 FORMS = ("table", "json", "csv")
 EXIT = {  # of every command but the daemon's run and check
     "done": 0,
@@ -43,6 +46,7 @@ DAEMON_EXIT = {  # mirrormaker run and check: sysexits.h; systemd restarts 69, 7
     "configuration": 78,
 }
 Row = Sequence[Any] | Mapping[str, Any]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def write(rows: Iterable[Row], columns: Sequence[str], form: str = "table", out: TextIO | None = None) -> None:
@@ -158,6 +162,24 @@ def failing(codes: Mapping[type[Exception], int]) -> Iterator[None]:
     except tuple(codes) as exc:
         nearest = next(kind for kind in type(exc).__mro__ if kind in codes)
         raise Failure(str(exc) or nearest.__name__, codes[nearest]) from exc
+
+
+def version_option(program: str) -> Callable[[F], F]:
+    """--version: prints PROGRAM and the version of the distribution, and ends the command with 0."""
+
+    def show(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+        if wanted and not ctx.resilient_parsing:
+            click.echo(version_line(program))
+            ctx.exit(0)
+
+    return click.option(
+        "--version", is_flag=True, is_eager=True, expose_value=False, callback=show, help="Print the version."
+    )
+
+
+def version_line(program: str) -> str:
+    """`zkproducer 0.1.0`."""
+    return f"{program} {version(DISTRIBUTION)}"
 
 
 def run_command(

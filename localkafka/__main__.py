@@ -11,11 +11,14 @@ from types import FrameType
 import click
 
 from groundwork.logs import set_up_logging
+from groundwork.output import version_line
 from localkafka import releases
 from localkafka.cluster import Cluster
 from localkafka.errors import LocalKafkaError, last_lines
 from localkafka.seven.cluster import Cluster07
 from localkafka.seven.settings import RELEASES as SEVEN
+
+OURS = "ours"  # --version without a value: the version of this package
 
 
 class Stop(Exception):
@@ -33,6 +36,9 @@ def _stop_on_signal() -> None:
 
 
 def _known(context: click.Context, parameter: click.Parameter, version: str) -> str:
+    if version == OURS:
+        click.echo(version_line("localkafka"))
+        context.exit(0)
     if version in SEVEN:
         return version
     try:
@@ -48,10 +54,14 @@ def _known(context: click.Context, parameter: click.Parameter, version: str) -> 
 @click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="How many brokers.")
 @click.option(
     "--version",
+    is_flag=False,
+    flag_value=OURS,
     default=releases.DEFAULT,
     show_default=True,
     callback=_known,
-    help=f"Kafka's version: {', '.join((*SEVEN, *releases.STARTABLE))}.  The brokers of 0.7 are in Python.",
+    metavar="[VERSION]",
+    help=f"Kafka's version: {', '.join((*SEVEN, *releases.STARTABLE))}.  The brokers of 0.7 are in Python.  Without a"
+    " value: print the version of localkafka.",
 )
 @click.option("--original", is_flag=True, help="Of 0.7: the original brokers, from KAFKA_07_HOME.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: version, zookeeper, brokers.")

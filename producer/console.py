@@ -17,7 +17,7 @@ import click
 from groundwork.lastsignals import STOPS, ignore_at_exit
 from groundwork.openfiles import TooManyOpenFiles, too_many
 from groundwork.options import OptionError, load, warnings_of
-from groundwork.output import Progress
+from groundwork.output import Progress, version_option
 from kafkawire.errors import BrokerError, LocalError, WireError
 from producer.config import BY_OFFSETS, ProducerConfig
 from producer.errors import EncoderFailed, PartitionerFailed, QueueFull, SendFailed, Undeliverable
@@ -54,6 +54,7 @@ SHOWN_EVERY = 64  # lines
     metavar="NAME=VALUE",
     help="Any option of the producer by its name; may be given several times.",
 )
+@version_option("zkproducer")
 def main(
     broker_list: str | None,
     zookeeper: str | None,

@@ -1,8 +1,12 @@
-"""What `pip install .` takes along is what the checkout has."""
+"""What `pip install .` takes along is what the checkout has; what a program imports and starts is there."""
 
+import subprocess
+import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -26,3 +30,79 @@ def test_extras_of_users_are_named_in_the_readme():
     readme = (ROOT / "README.md").read_text()
     for extra in PROJECT["project"]["optional-dependencies"].keys() - {"dev"}:
         assert f"`{extra}`" in readme, extra
+
+
+def python(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=60, cwd=cwd, check=False)
+
+
+@pytest.mark.parametrize("package", ["zkconsumer", "producer"])
+def test_public_names_are_loaded_when_they_are_used_and_the_package_alone_loads_nothing(package: str, tmp_path: Path):
+    program = f"""
+import sys
+import {package}
+tops = {{"gevent", "kazoo", "click", "groundwork", "kafkawire", "zkconsumer", "producer"}}
+print(sorted(name for name in sys.modules if name.split(".")[0] in tops))
+print(sorted(set({package}.__all__) - set(dir({package}))))
+from {package} import *
+missing = [name for name in {package}.__all__ if globals()[name].__name__ != name]
+print(missing)
+try:
+    {package}.Nonsense
+except AttributeError as e:
+    print(e)
+"""
+    done = python("-c", program, cwd=tmp_path)
+    expected = [f"['{package}']", "[]", "[]", f"module '{package}' has no attribute 'Nonsense'"]
+    assert (done.stdout.splitlines(), done.stderr) == (expected, "")
+
+
+def test_the_simple_consumer_by_its_short_name_loads_no_greenlets(tmp_path: Path):
+    program = "import sys\nfrom zkconsumer import SimpleConsumer\nprint({'gevent', 'kazoo'} & sys.modules.keys())"
+    done = python("-c", program, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+def test_short_imports_have_types(tmp_path: Path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from producer import Producer\nfrom zkconsumer import ConsumerConnector, Whitelist, process\n"
+        "reveal_type(Producer)\nreveal_type(ConsumerConnector)\nreveal_type(Whitelist)\nreveal_type(process)\n"
+    )
+    mypy = ["-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "--follow-imports", "silent", str(program)]
+    done = python(*mypy, cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+    told = [line for line in done.stdout.splitlines() if "Revealed type" in line]
+    names = ("Producer", "ConsumerConnector", "Whitelist", "Retry")
+    assert [name in line for name, line in zip(names, told, strict=True)] == [True] * 4
+
+
+MODULES = {
+    "mirrormaker": "mirrormaker, version", "zkconsumer": "zkconsumer", "producer": "zkproducer",
+    "sparkpipeline": "sparkpipeline", "kafkawire": "kafkawire", "localkafka": "localkafka",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_package_with_a_command_runs_as_a_module_and_tells_its_version(module: str, tmp_path: Path):
+    done = python("-m", module, "--version", cwd=tmp_path)
+    told = f"{MODULES[module]} {PROJECT['project']['version']}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
+    assert python("-m", module, "--help", cwd=tmp_path).stdout.startswith("Usage: ")
+
+
+@pytest.mark.parametrize("command", PROJECT["project"]["scripts"])
+def test_every_command_tells_its_version(command: str, tmp_path: Path):
+    where = PROJECT["project"]["scripts"][command]
+    module, _, function = where.partition(":")
+    start = f"import sys; sys.argv = [{command!r}, '--version']; from {module} import {function}; {function}()"
+    done = python("-c", start, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split()[0].rstrip(",") == command
+    assert done.stdout.split()[-1] == PROJECT["project"]["version"]
+
+
+def test_an_editable_install_is_found_by_whoever_lists_modules_by_path(tmp_path: Path):
+    """Spark does, for modules named pyspark_*: a finder of setuptools is not asked."""
+    program = "import pkgutil; print([m.name for m in pkgutil.iter_modules() if m.name.startswith('pyspark_')])"
+    assert python("-c", program, cwd=tmp_path).stdout == "['pyspark_kafka08']\n"

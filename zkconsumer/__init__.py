@@ -1,1 +1,59 @@
-"""The high-level consumer: groups in ZooKeeper, shared with JVM members."""
+"""The high-level consumer: groups in ZooKeeper, shared with JVM members.
+
+    from zkconsumer import ConsumerConnector, Whitelist
+
+Importing the package imports nothing else: each public name is loaded when it is first used, so that a program
+without a group (SimpleConsumer) loads neither gevent nor kazoo.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zkconsumer.concurrent import Retry, process
+    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.connector import ConsumerConnector
+    from zkconsumer.errors import ConsumerError, ConsumerTimeout
+    from zkconsumer.filters import Blacklist, Whitelist
+    from zkconsumer.listeners import ConsumerListener
+    from zkconsumer.simple import SimpleConsumer
+
+__all__ = [
+    "Blacklist",
+    "ConsumerConfig",
+    "ConsumerConnector",
+    "ConsumerError",
+    "ConsumerListener",
+    "ConsumerTimeout",
+    "Retry",
+    "SimpleConsumer",
+    "Whitelist",
+    "process",
+]
+
+_MODULES = {
+    "Blacklist": "filters",
+    "ConsumerConfig": "config",
+    "ConsumerConnector": "connector",
+    "ConsumerError": "errors",
+    "ConsumerListener": "listeners",
+    "ConsumerTimeout": "errors",
+    "Retry": "concurrent",
+    "SimpleConsumer": "simple",
+    "Whitelist": "filters",
+    "process": "concurrent",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -19,7 +19,7 @@ from importlib.metadata import version
 
 import click
 
-from groundwork.output import run_command
+from groundwork.output import run_command, version_line
 from kafkawire.columns import kernels
 from kafkawire.errors import LocalError
 from zkconsumer.commands import pipes
@@ -31,8 +31,6 @@ from zkconsumer.commands.lag import lag
 from zkconsumer.commands.migrate import migrate
 from zkconsumer.commands.offsets import offsets
 from zkconsumer.commands.verify import verify_rebalance
-
-DISTRIBUTION = "kafka-legacy-mirror"
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -56,7 +54,7 @@ for command in (consume, groups, offsets, lag, verify_rebalance, migrate, topics
 
 
 def own_version() -> str:
-    return f"{PROGRAM} {version(DISTRIBUTION)}"
+    return version_line(PROGRAM)
 
 
 def foundations() -> list[str]:

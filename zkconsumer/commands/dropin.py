@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from groundwork.output import EXIT, fail, run_command
+from groundwork.output import EXIT, fail, run_command, version_option
 from groundwork.plural import counted
 from zkconsumer.commands import pipes
 from zkconsumer.commands.common import tell
@@ -53,6 +53,7 @@ ALLOWED = "--list, --describe, --delete, --reset-offsets"
 
 
 @click.command("zk-consumer-groups")
+@version_option("zk-consumer-groups")
 @zookeeper_option(required=False)
 @brokers_option()
 @groups_option
@@ -166,6 +167,7 @@ def _writes(changes: Sequence[Change]) -> bool:
 
 
 @click.command("zk-offset-export")
+@version_option("zk-offset-export")
 @zookeeper_option()
 @groups_option
 @click.option("--output-file", type=click.Path(dir_okay=False, path_type=Path), help="Instead of stdout.")
@@ -192,6 +194,7 @@ def offset_export(
 
 
 @click.command("zk-offset-import")
+@version_option("zk-offset-import")
 @zookeeper_option()
 @click.option("--input-file", type=FILE, required=True, help="As ExportZkOffsets writes it; other forms are read too.")
 @group_option(required=False, help="The group of rows that name none; of a file with several, this one only.")
@@ -227,6 +230,7 @@ def offset_import(
 
 
 @click.command("zk-offset-checker")
+@version_option("zk-offset-checker")
 @zookeeper_option()
 @group_option()
 @click.option("--topic", metavar="T,T", help="Topics with commas between them; all of the group without.")
