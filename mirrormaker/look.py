@@ -14,6 +14,7 @@ from kafkawire.cluster.compatibility import ASKED_FROM, why_never
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import (
+    no_brokers_under,
     read_brokers,
     read_partitions,
     read_topics,
@@ -26,6 +27,7 @@ from kafkawire.model import Broker
 from mirrormaker.options import Mirror, Source, Target
 from mirrormaker.zookeeper import zookeeper
 from zkconsumer.errors import ConsumerError
+from zkconsumer.errors import NoBrokers as NoBrokers
 
 ZOOKEEPER_S = 6.0  # one try to reach a ZooKeeper
 
@@ -34,10 +36,6 @@ class Topics(Protocol):
     """What can be asked about the target's topics."""
 
     def look(self) -> ClusterView: ...
-
-
-class NoBrokers(ConsumerError):
-    """No broker is registered below zookeeper.connect: all are down, or the chroot is wrong."""
 
 
 class OtherCluster(ConsumerError):
@@ -63,10 +61,7 @@ def look_at_source(source: Source, mirror: Mirror, timeout_s: float) -> SourceVi
         if not brokers:
             must_be_of(zk, "version", source.version)
             must_be_plain(zk, source.version)
-            raise NoBrokers(
-                f"no brokers are registered under {source.zookeeper_connect}: "
-                "is the chroot missing in zookeeper.connect?"
-            )
+            raise NoBrokers(no_brokers_under(source.zookeeper_connect, "zookeeper.connect"))
         chosen = mirror.topics
         names = [name for name in read_topics(zk, znodes) if chosen.matches(name, source.exclude_internal_topics)]
         found = read_partitions(zk, znodes, names)

@@ -17,6 +17,7 @@ from groundwork.logs import KazooLog
 from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tls import TlsUnusable
 from groundwork.zkstart import started
+from kafkawire.cluster.zookeeper import missing_chroot
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
 from zkconsumer.session.access import OPEN, Access
 
@@ -32,7 +33,7 @@ def zookeeper(option: str, connect: str, timeout_s: float, access: Access = OPEN
 
     Raises Unreachable when nobody answers in time, ChrootMissing, and ConsumerError for any other refusal.
     """
-    hosts, _, chroot = connect.partition("/")
+    hosts = connect.partition("/")[0]
     try:
         handler = kazoo_handler(access.tls.context(tls_context) if access.tls is not None else None)
         who = {**access.for_kazoo(), "logger": KazooLog()}
@@ -46,8 +47,9 @@ def zookeeper(option: str, connect: str, timeout_s: float, access: Access = OPEN
             raise Unreachable(
                 f"ZooKeeper at {hosts} does not answer within {timeout_s:g} s: is it running, and is {option} right?"
             )
-        if chroot and client.exists("/") is None:
-            raise ChrootMissing(f"chroot /{chroot} does not exist on {hosts}; create it or correct {option}")
+        missing = missing_chroot(client, connect, option)
+        if missing is not None:
+            raise ChrootMissing(missing)
         yield client
     except TooManyOpenFiles as exc:
         raise Unreachable(f"ZooKeeper at {hosts} is not reached: {exc}") from exc

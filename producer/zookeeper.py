@@ -28,7 +28,7 @@ from groundwork.zkaccess import Access
 from groundwork.zkstart import started
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView, PartitionView
-from kafkawire.cluster.zookeeper import BROKERS, TOPICS, read_topics, read_view
+from kafkawire.cluster.zookeeper import BROKERS, TOPICS, missing_chroot, no_cluster, read_topics, read_view
 from kafkawire.errors import LocalError, WireError
 from kafkawire.model import BrokerPartition
 from kafkawire.net.links import Links
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 GOODBYE_S = 3.0
+OPTION = "zookeeper.connect"
 
 
 class ZookeeperAway(WireError):
@@ -74,6 +75,7 @@ class ZookeeperSource:
         self._listed: set[str] = set()  # those whose children are watched
         self._new: dict[str, frozenset[int]] = {}  # topics and the brokers that had not registered them
         self._closed = False
+        self._found = False  # brokers have registered where we look
 
     def read(self, topics: Sequence[str] | None) -> ClusterView:
         """A view of the topics named, or of all with None; a topic's own error is in it.  Raises ZookeeperAway."""
@@ -81,7 +83,8 @@ class ZookeeperSource:
         try:
             with deadline(self._session_ms / 1000, "reading ZooKeeper"):
                 names = read_topics(zk, self.dialect.znodes) if topics is None else list(topics)
-                self._watch(zk, names)
+                self._watch(zk, names)  # first: what is missing may be made later
+                self._must_be_a_cluster(zk)
                 view = read_view(zk, self.dialect.znodes, names)
         except NoAuthError as exc:
             raise ZookeeperAway(
@@ -94,6 +97,15 @@ class ZookeeperSource:
             return self._with_new(names if topics is not None else list(self._new), view)
         missing = [name for name in names if not view.topics.get(name)]
         return view.merged(self._named(missing, view)) if missing else view
+
+    def _must_be_a_cluster(self, zk: Any) -> None:
+        """Raises Unreachable: a wrong connect string looks like a cluster without topics.  Nothing is created here."""
+        if self._found:
+            return
+        wrong = missing_chroot(zk, self._connect, OPTION) or no_cluster(zk, self._connect, OPTION)
+        if wrong is not None:
+            raise Unreachable(wrong)
+        self._found = True
 
     def _with_new(self, topics: Sequence[str], view: ClusterView) -> ClusterView:
         """The view, and in it partition 0 of live brokers for topics that no broker has registered, or had not."""

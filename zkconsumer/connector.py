@@ -115,7 +115,7 @@ class ConsumerConnector(ConnectorCalls):
 
         A decoder is called with (topic, bytes) for each message that is iterated; what it returns takes their place.
 
-        Raises Unreachable, ChrootMissing, ConsumerError; ValueError for a count below 1.
+        Raises Unreachable, ChrootMissing, NoBrokers, ConsumerError; ValueError for a count below 1.
         """
         for topic, count in topics.items():
             if count < 1:

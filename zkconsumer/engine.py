@@ -147,8 +147,8 @@ class Engine:
     # start and end ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect and take part.  Raises Unreachable, ChrootMissing, ConsumerError; Closed when it is shut down
-        meanwhile.
+        """Connect and take part.  Raises Unreachable, ChrootMissing, NoBrokers, ConsumerError; Closed when it is shut
+        down meanwhile.
         """
         try:
             self.side.connect()

@@ -3,6 +3,7 @@
 ConsumerError         the root; each message is one sentence for an operator
     Unreachable       ZooKeeper did not answer within zookeeper.connection.timeout.ms, or no broker did
     ChrootMissing     it answers, but the path at the end of zookeeper.connect is not there
+    NoBrokers         the path is there, and no broker registers below it: mostly the chroot is left out
     OtherCluster      the brokers named are not those of the ZooKeeper named
     ZooKeeperAway     the session is suspended or over, now or while we waited: what was asked may have happened
     ForeignWrite      somebody else wrote an offset node since we last saw it
@@ -34,6 +35,10 @@ class Unreachable(ConsumerError):
 
 class ChrootMissing(ConsumerError):
     """The chroot of zookeeper.connect does not exist; a consumer never creates it."""
+
+
+class NoBrokers(ConsumerError):
+    """No broker is registered below zookeeper.connect: mostly its chroot is left out, or wrong."""
 
 
 class OtherCluster(ConsumerError):

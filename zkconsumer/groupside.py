@@ -11,12 +11,12 @@ from groundwork.lag import HubLag, busy_lines
 from groundwork.options import specs
 from kafkawire.cluster.compatibility import ASKED_FROM, why_never
 from kafkawire.cluster.registered import all_secured, partitions_by_broker, secured_brokers
-from kafkawire.cluster.zookeeper import BROKERS, read_brokers
+from kafkawire.cluster.zookeeper import BROKERS, no_cluster, read_brokers
 from kafkawire.dialects import Dialect
 from kafkawire.model import TopicPartition
 from zkconsumer.commits import Patience
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import ConsumerError
+from zkconsumer.errors import ConsumerError, NoBrokers
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.leaders import LeaderSource, ZookeeperLeaders
@@ -123,6 +123,7 @@ class GroupSide:
 
     def connect(self) -> None:
         self.session.start()
+        must_be_a_cluster(self.session, self._config)
         must_be_of_this_generation(self.session, self._dialect, self._config)
         self._must_take_our_requests()
         self.mode.begin()
@@ -278,6 +279,13 @@ class GroupSide:
                     self._on_event(ConsumerEvent("session", f"audit put off: {e}"))
                     sleep(1.0)
                     self.member.audit_due.set()
+
+
+def must_be_a_cluster(session: ZkCalls, config: ConsumerConfig) -> None:
+    """Raises NoBrokers where no broker has ever registered: a group made there is one that no other member sees."""
+    wrong = session.ask("look for brokers", no_cluster, config.zookeeper_connect, "zookeeper.connect")
+    if wrong is not None:
+        raise NoBrokers(wrong)
 
 
 def must_be_of_this_generation(session: ZkCalls, dialect: Dialect, config: ConsumerConfig) -> None:

@@ -72,7 +72,7 @@ class Side(Protocol):
     leaders: LeaderSource
 
     def connect(self) -> None:
-        """Reach whoever has to be asked first.  Raises Unreachable, ChrootMissing, ConsumerError."""
+        """Reach whoever has to be asked first.  Raises Unreachable, ChrootMissing, NoBrokers, ConsumerError."""
 
     def take_part(self) -> None:
         """Begin to read, or at least to try: comes back soon.  Raises ConsumerError when it cannot begin at all."""

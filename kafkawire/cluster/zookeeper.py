@@ -44,6 +44,32 @@ class ListedZnodes(Znodes, Protocol):
     def state(self, text: str | bytes, where: str, /) -> tuple[int | None, Sequence[int]]: ...
 
 
+def missing_chroot(zk: Any, connect: str, option: str) -> str | None:
+    """A sentence where the path at the end of a connect string is not there; option: what it was given as.
+
+    Brokers create it (from 0.8.2 on; before, an operator does), clients never do: a node below it would fail, or, made
+    with its parents, be where no broker and no other member looks.
+    """
+    hosts, _, chroot = connect.partition("/")
+    if not zk.chroot or zk.exists("/") is not None:
+        return None
+    return f"chroot /{chroot} does not exist on {hosts}; create it or correct {option}"
+
+
+def no_cluster(zk: Any, connect: str, option: str) -> str | None:
+    """A sentence where no broker has ever registered: mostly the chroot is missing in the connect string.
+
+    The first broker creates the folder of ids (ZkUtils.createParentPath, from 0.8.2 on setupCommonPaths), and it stays
+    when all brokers are down, which is no reason to stay away from a group.  JVM consumers do not create it.
+    """
+    return None if zk.exists(BROKERS) is not None else no_brokers_under(connect, option)
+
+
+def no_brokers_under(connect: str, option: str) -> str:
+    """What is wrong where no broker is registered, as a question for the operator."""
+    return f"no brokers are registered under {connect}: is the chroot missing in {option}?"
+
+
 def read_brokers(zk: Any, znodes: Znodes) -> dict[int, Broker]:
     """Live brokers by id.  One that has no address for us (TLS or SASL only) is left out, with a warning."""
     ids = {int(name): f"{BROKERS}/{name}" for name in children(zk, BROKERS) if name.isdigit()}

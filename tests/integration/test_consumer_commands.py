@@ -273,6 +273,47 @@ def test_a_path_without_brokers_a_missing_one_and_dead_brokers_are_one_sentence(
     assert "does not exist" in run("groups", "list", "-z", server + unique.chroot, code=1).stderr
 
 
+def test_no_command_writes_where_no_broker_ever_registered(source, unique, tmp_path, monkeypatch):
+    """Brokers of -b have the topic; without the chroot -z names a path where no member of the group looks."""
+    server, topic, group = source.zookeeper.partition("/")[0], unique.topic(), unique.group()
+    source.create_topic(topic, 1)
+    load(source, topic, 1, 10)
+    source.registry().zk.create(f"/consumers/{group}/offsets/{topic}/0", b"3", makepath=True)
+    saved, planned = tmp_path / "offsets.txt", tmp_path / "plan.json"
+    saved.write_text(f"/consumers/{group}/offsets/{topic}/0:5\n")
+    monkeypatch.chdir(tmp_path)
+    run("migrate", "plan", "-z", source.zookeeper, "--group", group, "--plan", str(planned))
+    wrong = server + unique.chroot
+    zk = started_client(server)
+    try:
+        zk.create(unique.chroot)
+        sentence = f"error: no brokers are registered under {wrong}: is the chroot missing in -z?"
+        of_group = ("-z", wrong, "-b", source.brokers, "--group", group)
+        for words in (
+            ("offsets", "set", *of_group, f"{topic}:0=5", "--execute"),
+            ("offsets", "set", *of_group, f"{topic}:0=5", "--store", "both", "--execute"),
+            ("offsets", "reset", *of_group, "--topic", topic, "--to-earliest", "--execute"),
+            ("offsets", "import", "-z", wrong, "-b", source.brokers, "--execute", str(saved)),
+            ("offsets", "copy-group", group, f"{group}-2", "-z", wrong, "-b", source.brokers, "--execute"),
+            ("migrate", "plan", *of_group, "--plan", str(tmp_path / "other.json")),
+        ):
+            assert sentence in run(*words, code=3).stderr, words
+        for step in ("check", "copy", "cutover"):
+            more = () if step == "check" else ("--execute",)
+            refused = run("migrate", step, "-z", wrong, "--plan", str(planned), *more, code=3)
+            assert "plan of another cluster" in refused.stderr
+        run("offsets", "set", "-z", wrong, "--group", group, f"{topic}:0=5", "--execute", code=5)
+        run("offsets", "import", "-z", wrong, "--execute", str(saved), code=5)
+        assert zk.get_children(unique.chroot) == []
+    finally:
+        zk.delete(unique.chroot, recursive=True)
+        zk.stop()
+        zk.close()
+    for words in (("groups", "list"), ("offsets", "set", "--group", group, f"{topic}:0=5", "--execute")):
+        missing = run(*words, "-z", server + unique.chroot, code=1)
+        assert f"chroot {unique.chroot} does not exist on {server}" in missing.stderr
+
+
 def test_metrics_are_shown_while_a_connector_lives_and_not_after(source, unique):
     topic, group = unique.topic(), unique.group()
     source.create_topic(topic, 1)

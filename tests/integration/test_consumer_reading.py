@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from localkafka.waiting import wait_until
 from tests import children
 from tests.integration.readers import ChildReader, Reader, committed, config, owners, places, wait_for_messages
 from zkconsumer.connector import ConsumerConnector
-from zkconsumer.errors import ChrootMissing, ConsumerTimeout, Unreachable
+from zkconsumer.errors import ChrootMissing, ConsumerTimeout, NoBrokers, Unreachable
 from zkconsumer.filters import Whitelist
 
 pytestmark = pytest.mark.real
@@ -237,12 +238,33 @@ def test_a_missing_chroot_is_named_and_not_created(source, unique):
         zk.close()
 
 
-def test_no_broker_below_the_chroot_and_a_missing_topic_are_said_once(source, unique):
+def test_where_no_broker_ever_registered_the_connector_refuses_before_it_writes(source, unique):
+    """The chroot is left out of zookeeper.connect, or is another path: no other member would see a group made there."""
+    server = source.zookeeper.partition("/")[0]
+    connect = server + unique.chroot
+    zk = started_client(server)
+    try:
+        zk.create(unique.chroot)
+        connector = ConsumerConnector(config(connect, unique.group()), "own")
+        sentence = f"no brokers are registered under {connect}: is the chroot missing in zookeeper.connect?"
+        began = time.monotonic()
+        with pytest.raises(NoBrokers, match=re.escape(sentence)):
+            connector.create_message_streams({"t": 1})
+        assert time.monotonic() - began < 5
+        assert zk.get_children(unique.chroot) == []
+    finally:
+        zk.delete(unique.chroot, recursive=True)
+        zk.stop()
+        zk.close()
+
+
+def test_no_broker_that_lives_and_a_missing_topic_are_said_once(source, unique):
+    """All brokers are down: their folder says that they will be back, and the group waits, as JVM members do."""
     server = source.zookeeper.partition("/")[0]
     topic = unique.topic("absent")
     zk = started_client(server)
     try:
-        zk.create(unique.chroot)
+        zk.create(f"{unique.chroot}/brokers/ids", makepath=True)
         with Reader(server + unique.chroot, unique.group(), {topic: 1}) as reader:
             wait_until(lambda: len(reader.kinds("missing")) == 2, 10, "both warnings")
             assert sorted(reader.kinds("missing")) == [

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+from localkafka.client import started_client
 from localkafka.cluster import Cluster
 from localkafka.logends import log_end_offsets
 from localkafka.waiting import wait_until
@@ -110,6 +114,30 @@ def test_a_zookeeper_that_is_not_there_is_one_sentence():
         producer.close(5)
     except SendFailed:
         raise AssertionError("nothing was sent") from None
+
+
+def test_a_root_without_brokers_and_a_missing_chroot_are_one_sentence_and_nothing_is_created(zk_server, unique):
+    root = zk_server.connect + unique.chroot
+    zk = started_client(zk_server.connect)
+    try:
+        zk.create(unique.chroot)
+        for connect, sentence in (
+            (root, f"no brokers are registered under {root}: is the chroot missing in zookeeper.connect?"),
+            (f"{root}/no", f"chroot {unique.chroot}/no does not exist on {zk_server.connect}; create it or correct"),
+        ):
+            producer = Producer({"zk.connect": connect, "message.send.max.retries": 0}, hub="own")
+            with pytest.raises(Exception, match=re.escape(sentence)):
+                producer.send("t", b"v")
+            producer.close(5)
+            command = [sys.executable, "-m", "producer", "--zookeeper", connect, "--topic", "t"]
+            done = subprocess.run(command, input="line\n", capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 1
+            assert done.stderr.splitlines()[-1].startswith(f"zkproducer: stopped at line 1: {sentence}")
+        assert zk.get_children(unique.chroot) == []
+    finally:
+        zk.delete(unique.chroot, recursive=True)
+        zk.stop()
+        zk.close()
 
 
 def test_a_partition_that_was_looked_at_before_it_had_a_leader_is_sent_to_as_soon_as_it_has(cluster, producer, unique):

@@ -30,7 +30,7 @@ from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import WireError
 from kafkawire.net.links import Links
 from zkconsumer.commands import pipes
-from zkconsumer.errors import ConsumerError, OtherCluster
+from zkconsumer.errors import ConsumerError, NoBrokers, OtherCluster
 from zkconsumer.groups import NoSuchGroup
 from zkconsumer.session.access import ZooKeeper
 from zkconsumer.session.lease import Lease
@@ -41,6 +41,7 @@ TIMEOUT_MS = 6000  # a session of a command that looks; also how long a broker m
 CODES: dict[type[Exception], int] = {
     NoSuchGroup: EXIT["not found"],
     OptionError: EXIT["usage"],
+    NoBrokers: EXIT["refused"],
     OtherCluster: EXIT["refused"],
     ConsumerError: EXIT["runtime"],
     WireError: EXIT["runtime"],

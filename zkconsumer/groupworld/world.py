@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from groundwork.crew import now, sleep
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import TOPICS, read_brokers, read_view, refuse_other_generation
+from kafkawire.cluster.zookeeper import TOPICS, no_cluster, read_brokers, read_view, refuse_other_generation
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.v08 import apis
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
-from zkconsumer.errors import OtherCluster
+from zkconsumer.errors import NoBrokers, OtherCluster
 from zkconsumer.groupworld.nodes import read_nodes
 from zkconsumer.migration.snapshot import TopicRow
 from zkconsumer.session.zksession import ZkSession
@@ -100,20 +100,30 @@ def read_cluster(world: World) -> Cluster:
     """The cluster as ZooKeeper and its brokers describe it.
 
     Raises ZooKeeperAway; OtherGeneration when brokers are registered, and by another generation than we speak;
-    Unreachable when brokers were named and none of them answers, OtherCluster when they are not those that ZooKeeper
-    knows.  Without any that it knows, or when none of those answers, that is told and the view is empty.
+    Unreachable when brokers were named and none of them answers, NoBrokers when none ever registered in this ZooKeeper,
+    OtherCluster when they are not those that it knows.  Without brokers that it knows, or when none of those answers,
+    that is told and the view is empty.
     """
     session = world.session
     brokers = session.ask("read brokers", read_brokers, world.dialect.znodes) if session is not None else {}
     if session is not None and not brokers:
         session.ask("read brokers", refuse_other_generation, world.dialect.znodes)
     topics = _topics(world, session) if session is not None else {}
+    if session is not None and world.bootstrap and not brokers:
+        _must_have_brokers(session)
     view = _view(world, brokers, topics)
     if session is not None and world.bootstrap:
         _must_be_one(session.connect, brokers, view.brokers)
     for topic in {*view.topics, *view.errors} - topics.keys():
         topics[topic] = TopicRow(tuple(view.partitions(topic)))
     return Cluster({**brokers, **view.brokers}, topics, view)
+
+
+def _must_have_brokers(session: ZkSession) -> None:
+    """Brokers that -b names have the topics, and positions would be written below a path where no member looks."""
+    wrong = session.ask("look for brokers", no_cluster, session.connect, "-z")
+    if wrong is not None:
+        raise NoBrokers(wrong)
 
 
 def _must_be_one(zookeeper: str, registered: Mapping[int, Broker], answered: Mapping[int, Broker]) -> None:

@@ -33,6 +33,7 @@ from groundwork.logs import KazooLog
 from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tls import TlsUnusable
 from groundwork.zkstart import started
+from kafkawire.cluster.zookeeper import missing_chroot
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable, ZooKeeperAway
 from zkconsumer.session.access import OPEN, Access
 from zkconsumer.session.lease import Lease
@@ -148,12 +149,10 @@ class ZkSession(ZkCalls):
                 "(zookeeper.connection.timeout.ms): is it running, and is zookeeper.connect right?"
                 + (f" The last try: {trouble}" if trouble else "")
             )
-        if client.chroot and self.read(["/"])["/"] is None:
-            chroot = client.chroot
+        missing = self.ask("look for the chroot", missing_chroot, self.connect, "zookeeper.connect")
+        if missing is not None:
             self.close()
-            raise ChrootMissing(
-                f"chroot {chroot} does not exist on {self.hosts}; create it or correct zookeeper.connect"
-            )
+            raise ChrootMissing(missing)
         self._crew.spawn("zookeeper-heartbeat", self._beat)
         self._crew.spawn("zookeeper-fence", self._guard)
         self.first_beat()
