@@ -1,10 +1,13 @@
-"""A Spark session with the settings that every job here relies on."""
+"""A Spark session with the settings that every job here relies on, and what its JVM writes to stderr."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 SETTINGS = {
@@ -22,6 +25,12 @@ SETTINGS = {
 }
 
 
+UNDER_SUBMIT = "PYSPARK_GATEWAY_PORT"  # spark-submit started us, and its JVM is there already
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+LOG_OPTION = "log4j2.configurationFile"
+DAEMON = {"spark.python.daemon.module": "sparkpipeline.workerdaemon"}
+
+
 def spark_session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
     """The running session, or a new one.  master and conf as spark-submit takes them; conf has the last word.
 
@@ -32,32 +41,172 @@ def spark_session(name: str, master: str | None = None, conf: Mapping[str, str] 
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
-    if master is not None:
-        builder = builder.master(master)
-    for key, value in {**SETTINGS, **(conf or {})}.items():
+    for key, value in _settings(master, conf).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    if _in_a_zip():
-        _register(session)
+    register(session)
     return session
+
+
+def quiet_session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
+    """spark_session for a command, whose stderr is for its own lines: a JVM that is started for it logs errors only,
+    and says nothing while it starts.  Where the user has settings for Spark's log, those count."""
+    given = dict(conf or {})
+    if not _in_a_zip() and (master or given.get("spark.master", "")).startswith("local"):
+        given = {**DAEMON, **given}
+    if not _logs_as_we_say(given):
+        return spark_session(name, master, given)
+    with _started_quietly({"spark.app.name": name, **_settings(master, given)}):
+        return spark_session(name, master, given)
+
+
+def _settings(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str]:
+    return {**SETTINGS, **({} if master is None else {"spark.master": master}), **(conf or {})}
 
 
 def session_beside(spark: Any) -> Any:
     """A session of its own in the same application: its views and settings meet nobody else's."""
     session = spark.newSession()
-    if _in_a_zip():
-        session.createDataFrame([], "a int")  # makes it the active one: there Spark looks whether a format is known
-        _register(session)
+    session.createDataFrame([], "a int")  # makes it the active one: there Spark looks whether a format is known
+    register(session)
     return session
 
 
-def _in_a_zip() -> bool:
-    """Whether we came by --py-files: that is not there yet when Spark looks for modules named pyspark_*."""
-    return not os.path.isfile(__file__)
+def register(session: Any) -> None:
+    """Make the format kafka08 known to this session; each session has formats of its own.
 
-
-def _register(session: Any) -> None:
-    """Every session knows only formats that were registered in it."""
+    Spark also finds it by itself, as a module named pyspark_*, but only in a folder of sys.path: not in a zip that
+    comes later, and not where an editable install is an import hook.
+    """
     from sparkpipeline.datasource import Kafka08DataSource
 
     session.dataSource.register(Kafka08DataSource)
+
+
+def _in_a_zip() -> bool:
+    """Whether we came by --py-files."""
+    return not os.path.isfile(__file__)
+
+
+# ---- the JVM's stderr ------------------------------------------------------------------------------------------------
+
+
+def _logs_as_we_say(conf: Mapping[str, str]) -> bool:
+    """Whether a JVM is started now, and nobody else has settings for its log."""
+    from pyspark import SparkContext
+    from pyspark.find_spark_home import _find_spark_home
+
+    if UNDER_SUBMIT in os.environ or SparkContext._gateway is not None or _in_a_zip():
+        return False
+    options = [conf.get(f"spark.driver.{name}JavaOptions", "") for name in ("default", "extra")]
+    if any("log4j" in text for text in (*options, os.environ.get("SPARK_SUBMIT_OPTS", ""))):
+        return False
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf"))
+    return not any(folder.glob("log4j2.*"))
+
+
+@contextmanager
+def _started_quietly(conf: Mapping[str, str]) -> Iterator[None]:
+    """Start the JVM and a context; what it wrote until the end of the block is only shown when that fails."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    global _jvm_log
+    _jvm_log = log = _JvmLog()
+    before = os.environ.get("SPARK_SUBMIT_OPTS")
+    os.environ["SPARK_SUBMIT_OPTS"] = f"-D{LOG_OPTION}={LOG_SETTINGS.as_uri()} {before or ''}".strip()
+    try:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark reads it once, now
+        told = SparkConf().setAll(list(conf.items()))
+        try:
+            gateway = launch_gateway(told, {"stderr": log.write_end})
+        finally:
+            log.handed_over()
+        SparkContext(conf=told, gateway=gateway)
+        yield
+    except BaseException:
+        log.show()
+        raise
+    finally:
+        if before is None:
+            del os.environ["SPARK_SUBMIT_OPTS"]
+        else:
+            os.environ["SPARK_SUBMIT_OPTS"] = before
+    log.drop()
+    log.show()
+
+
+def stop_session(spark: Any) -> None:
+    """Stop a session of spark_session: what a quiet JVM still writes while it goes is dropped.
+
+    Idle Python workers of the driver's planner see their connections go before they are ended themselves, and report
+    it: PySpark gives those no other daemon than its own."""
+    if _jvm_log is not None:
+        _jvm_log.hold()
+    spark.stop()
+
+
+class _JvmLog:
+    """The JVM's stderr, line by line: held until show(), then passed on to ours.
+
+    A JVM that starts writes of modules, host names and log levels before any setting of the log counts."""
+
+    def __init__(self) -> None:
+        self._read_end, self.write_end = os.pipe()
+        self._held: list[bytes] | None = []
+        self._lock = threading.Lock()
+        threading.Thread(target=self._follow, name="spark-stderr", daemon=True).start()
+
+    def handed_over(self) -> None:
+        """The JVM has its end: without ours its end is the end of the file."""
+        os.close(self.write_end)
+
+    def hold(self) -> None:
+        """Pass nothing on until show()."""
+        with self._lock:
+            self._held = self._held or []
+
+    def drop(self) -> None:
+        """Forget what is held."""
+        with self._lock:
+            self._held = None if self._held is None else []
+
+    def show(self) -> None:
+        """Pass on what is held, and what comes from now on."""
+        with self._lock:
+            lines, self._held = self._held or [], None
+            os.write(2, b"".join(lines))
+
+    def _follow(self) -> None:
+        with open(self._read_end, "rb") as stream:
+            for lines in without_hang_ups(stream):
+                with self._lock:
+                    if self._held is None:
+                        os.write(2, lines)
+                    else:
+                        self._held.append(lines)
+
+
+_jvm_log: _JvmLog | None = None  # of the JVM that this process started; there is one at most
+
+
+def without_hang_ups(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of the JVM's stderr, without tracebacks of PySpark's daemon about a worker whose JVM has left it.
+
+    Such a worker was idle, or its task needed no more of it (LIMIT): nothing is wrong.  Any other traceback stays."""
+    held: list[bytes] = []
+    for line in lines:
+        if line.startswith(b"Traceback (most recent call last)"):
+            yield from held
+            held = [line]
+        elif not held:
+            yield line
+        elif line.startswith(b"  "):
+            held.append(line)
+        else:
+            frames = [frame for frame in held if frame.startswith(b'  File "')]
+            of_daemon = bool(frames) and all(b'pyspark/daemon.py"' in frame for frame in frames)
+            if not (of_daemon and line.startswith((b"BrokenPipeError", b"ConnectionResetError"))):
+                yield from (*held, line)
+            held = []
+    yield from held

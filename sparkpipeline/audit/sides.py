@@ -14,9 +14,8 @@ from sparkpipeline.audit.counting import Reading
 from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, UnknownPartition
-from sparkpipeline.source.batch import read_options
 from sparkpipeline.source.cluster import access_of
-from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.options import SourceOptions, read_options
 
 BY_BROKER = (
     "an audit compares partitions and offsets that both sides have, and those of Kafka 0.7 are its own; compare counts"
@@ -51,6 +50,16 @@ def refuse_by_broker(options: SourceOptions) -> None:
     """Raises OptionRefused for a cluster whose partitions belong to brokers: no other has such, nor such offsets."""
     if options.by_broker:
         raise OptionRefused(BY_BROKER, option="protocol")
+
+
+def must_answer(options: Mapping[str, str]) -> None:
+    """Ask the cluster that these options of format kafka08 name, before Spark is started for it.
+
+    Raises OptionRefused, Unreachable, Refused."""
+    known = SourceOptions.of({**options, "subscribe": "-"}, streaming=False)  # no topic is asked for by name
+    refuse_by_broker(known)
+    with Brokers(access_of(known)) as brokers:
+        brokers.view()
 
 
 def reading(sides: Mapping[str, Side]) -> Reading:

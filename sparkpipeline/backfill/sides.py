@@ -15,9 +15,8 @@ from sparkpipeline.errors import Mismatch, OptionRefused, Refused
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.sink.cluster import access_of as access_of_sink
 from sparkpipeline.sink.options import SinkOptions
-from sparkpipeline.source.batch import read_options
 from sparkpipeline.source.cluster import access_of as access_of_source
-from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.options import SourceOptions, read_options
 
 Storage = Literal["zookeeper", "kafka", "dual"]
 

@@ -16,7 +16,7 @@ from sparkpipeline.audit.job import Asked, Found, compare
 from sparkpipeline.audit.loaded import compare_files
 from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.report import Offsets, document, mismatches
-from sparkpipeline.audit.sides import Look, Side, look, reading
+from sparkpipeline.audit.sides import Look, Side, look, must_answer, reading
 from sparkpipeline.audit.windows import KINDS as WINDOWS
 from sparkpipeline.commands.options import (
     output_option,
@@ -28,6 +28,8 @@ from sparkpipeline.commands.options import (
 )
 from sparkpipeline.commands.progress import SparkProgress
 from sparkpipeline.errors import OptionRefused
+
+NAME = "sparkpipeline audit"  # of its session
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -75,8 +77,7 @@ def audit(master: str | None, conf: dict[str, str], output: str, report: Path | 
     """
     began = time.monotonic()
     _check(asked)
-    with session("sparkpipeline audit", master, conf) as spark:
-        found, offsets = _files(spark, asked) if asked["files"] is not None else _clusters(spark, asked)
+    found, offsets = (_files if asked["files"] is not None else _clusters)(asked, master, conf)
     write((row.row() for row in found.differences), COLUMNS, output)
     block = 0 if asked["files"] is None else asked["block"]  # sums of clusters know no blocks
     write_report(report, document(found, offsets, block, asked["allow"], time.monotonic() - began))
@@ -118,7 +119,8 @@ def _end(found: Found, allowed: tuple[str, ...]) -> int:
     return EXIT["partly"] if wrong else EXIT["done"]
 
 
-def _clusters(spark: Any, asked: dict[str, Any]) -> tuple[Found, Offsets]:
+def _clusters(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -> tuple[Found, Offsets]:
+    """Both clusters are asked before Spark is started for them."""
     start, until = parse_limit(asked["start"], "--from"), parse_limit(asked["until"], "--to")
     target_start = parse_limit(asked["target_start"], "--target-from")
     target_until = parse_limit(asked["target_until"], "--target-to")
@@ -138,7 +140,10 @@ def _clusters(spark: Any, asked: dict[str, Any]) -> tuple[Found, Offsets]:
         {side: found.bounds for side, found in ranges.items()}, windows, keyed,
         {side: found.cut for side, found in ranges.items()}, asked["block"], not asked["no_match"],
     )  # fmt: skip
-    with SparkProgress(spark).watch("audit", rows=seen.offsets):
+    with (
+        session(NAME, master, conf) as spark,
+        SparkProgress(spark).watch("audit", rows=seen.offsets),
+    ):
         found = compare(spark, reading(sides), what, _tell)
     return found, _offsets(seen)
 
@@ -148,10 +153,11 @@ def _other(limit: Limit, given: Limit) -> Limit:
     return limit if limit.time_ms is not None else given
 
 
-def _files(spark: Any, asked: dict[str, Any]) -> tuple[Found, Offsets]:
+def _files(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -> tuple[Found, Offsets]:
     options = _options(SOURCE, asked, topics=False)
     topics, match = _names(asked["topics"] or ""), not asked["no_match"]
-    with SparkProgress(spark).watch("audit"):
+    must_answer(options)
+    with session(NAME, master, conf) as spark, SparkProgress(spark).watch("audit"):
         return compare_files(spark, options, asked["files"], topics, asked["block"], match, _tell)
 
 

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import version
 
 import click
 
-from groundwork.output import EXIT, Failure, run_command
+from groundwork.output import EXIT, Failure, run_command, version_line
 from sparkpipeline.errors import EXIT_OF, PipelineError, sentence_in
 
 PROGRAM = "sparkpipeline"
-DISTRIBUTION = "kafka-legacy-mirror"
 SPARKS = ("pyspark", "py4j")  # packages whose errors are Spark's and the JVM's, not mistakes of ours
+EXTRA = ("pyspark", "py4j", "pyarrow")  # packages that the extra `spark` brings
+INSTALL = "pip install 'kafka-legacy-mirror[spark]'"
 COMMANDS = {  # name -> module and attribute, loaded when it is called for: pyspark takes half a second
     "load": "sparkpipeline.commands.load:load",
     "run": "sparkpipeline.commands.stages:run",
@@ -57,7 +57,7 @@ class _Later(click.Group):
 def cli(ctx: click.Context, show_version: bool) -> None:
     """The data pipeline on Spark: loads, stages, backfills and audits of old Kafka clusters."""
     if show_version:
-        click.echo(f"{PROGRAM} {version(DISTRIBUTION)}")
+        click.echo(version_line(PROGRAM))
         ctx.exit(0)
     if ctx.invoked_subcommand is None:
         raise click.UsageError("a command is missing; sparkpipeline --help lists them", ctx)
@@ -80,6 +80,10 @@ def _telling(command: click.Command) -> click.Command:
             raise Failure(str(exc), EXIT[exc.exit]) from exc
         except click.ClickException:
             raise
+        except ModuleNotFoundError as exc:
+            if (exc.name or "").partition(".")[0] not in EXTRA:
+                raise
+            raise Failure(f"{exc.name} is not installed, and this needs it: {INSTALL}", EXIT["runtime"]) from exc
         except Exception as exc:
             sentence = sentence_in(str(exc))
             if sentence is not None:

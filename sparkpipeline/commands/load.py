@@ -34,7 +34,7 @@ from sparkpipeline.commands.options import (
 from sparkpipeline.commands.progress import SparkProgress
 from sparkpipeline.ledger.opening import needs_spark
 from sparkpipeline.ledger.reports import files_of, status_of
-from sparkpipeline.load.cluster import connected, look
+from sparkpipeline.load.cluster import connected, look, must_answer
 from sparkpipeline.load.config import LoadConfig, read_config
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.job import open_ledger, run_load
@@ -85,8 +85,10 @@ def run(job: Path, master: str | None, conf: dict[str, str], output: str, report
         told.append(sentence)
         tell(sentence)
 
-    with failure_reported(report, job=config.name, base=config.base), session(config.name, master, conf) as spark:
-        outcome = run_load(config, spark, say, SparkProgress(spark).watch)
+    with failure_reported(report, job=config.name, base=config.base):
+        must_answer(config)
+        with session(config.name, master, conf) as spark:
+            outcome = run_load(config, spark, say, SparkProgress(spark).watch)
     rows = loadrows.of_outcome(outcome)
     write(rows, loadrows.BATCH, output)
     if not rows and not outcome.lost:
@@ -111,6 +113,7 @@ def run(job: Path, master: str | None, conf: dict[str, str], output: str, report
 def plan(job: Path, dry_run: bool, master: str | None, conf: dict[str, str], output: str) -> None:
     """Show what the next run would load; nothing is written."""
     config = read_config(job)
+    must_answer(config)
     with session(config.name, master, conf) as spark:
         found = preview_load(config, spark, tell)
     rows = [] if found is None else loadrows.of_plan(found)

@@ -24,6 +24,7 @@ from sparkpipeline.commands.options import (
 from sparkpipeline.commands.progress import SparkProgress
 from sparkpipeline.errors import LedgerDamaged, OptionRefused, Refused
 from sparkpipeline.ledger.opening import needs_spark
+from sparkpipeline.load.cluster import must_answer
 from sparkpipeline.load.config import LoadConfig, read_config
 from sparkpipeline.load.job import LoadOutcome, open_ledger
 from sparkpipeline.load.operations import (
@@ -82,6 +83,7 @@ def init(
         raise click.UsageError("exactly one of --from-group and --from-json says where the positions are")
     positions = None if from_json is None else parse_offsets(_text(from_json.read()), "--from-json")
     wanted = InitWanted(from_group, storage, positions, replace)
+    must_answer(config)
     with session(config.name, master, conf) as spark:
         found = preview_init(config, spark, tell, wanted)
         write(
@@ -116,21 +118,23 @@ def rewind(
     trash for a while.  Positions do not change."""
     config = read_config(job)
     wanted = RewindWanted(topic, time_of(time), partition, allow_partial)
-    with failure_reported(report, job=config.name, base=config.base), session(config.name, master, conf) as spark:
-        found = preview_rewind(config, spark, tell, wanted)
-        for tp, why in found.kept:
-            tell(f"{tp} {why}")
-        write([(r.topic, str(r.partition), r.start, r.until, r.count) for r in found.ranges],
-              ("topic", "partition", "start", "until", "offsets"), output)  # fmt: skip
-        tell(
-            f"{counted(len(found.supersedes), 'file')} with {counted(found.rows, 'row', form=',')} and "
-            f"{counted(found.bytes, 'byte', form=',')} in {counted(len(found.hours), 'hour')} "
-            f"{'is' if len(found.supersedes) == 1 else 'are'} replaced"
-        )
-        tell("".join(f"  {hour}\n" for hour in found.hours).rstrip())
-        if not found.ranges or not go_ahead("load these again", execute, dry_run):
-            return EXIT["done"]
-        outcome = run_rewind(config, spark, tell, wanted, SparkProgress(spark).watch)
+    with failure_reported(report, job=config.name, base=config.base):
+        must_answer(config)
+        with session(config.name, master, conf) as spark:
+            found = preview_rewind(config, spark, tell, wanted)
+            for tp, why in found.kept:
+                tell(f"{tp} {why}")
+            write([(r.topic, str(r.partition), r.start, r.until, r.count) for r in found.ranges],
+                  ("topic", "partition", "start", "until", "offsets"), output)  # fmt: skip
+            tell(
+                f"{counted(len(found.supersedes), 'file')} with {counted(found.rows, 'row', form=',')} and "
+                f"{counted(found.bytes, 'byte', form=',')} in {counted(len(found.hours), 'hour')} "
+                f"{'is' if len(found.supersedes) == 1 else 'are'} replaced"
+            )
+            tell("".join(f"  {hour}\n" for hour in found.hours).rstrip())
+            if not found.ranges or not go_ahead("load these again", execute, dry_run):
+                return EXIT["done"]
+            outcome = run_rewind(config, spark, tell, wanted, SparkProgress(spark).watch)
     return _ended(config, outcome, output, report)
 
 

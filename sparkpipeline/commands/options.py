@@ -16,10 +16,10 @@ import click
 
 from groundwork.output import FORMS
 from sparkpipeline.errors import OptionRefused, sentence_in
-from sparkpipeline.session import spark_session
+from sparkpipeline.session import UNDER_SUBMIT, register, stop_session
+from sparkpipeline.session import quiet_session as spark_session
 
 F = TypeVar("F", bound=Callable[..., Any])
-UNDER_SUBMIT = "PYSPARK_GATEWAY_PORT"  # spark-submit started us, and its JVM is there already
 LOCAL = {  # of a session in this process alone, which nobody else needs to reach
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -86,6 +86,7 @@ def session(name: str, master: str | None = None, conf: Mapping[str, str] | None
 
     running = SparkSession.getActiveSession()
     if running is not None:
+        register(running)
         yield running
         return
     given = dict(conf or {})
@@ -101,10 +102,10 @@ def session(name: str, master: str | None = None, conf: Mapping[str, str] | None
         yield spark
     except BaseException:
         with suppress(Exception):  # systemctl stop ends the JVM as well; what led here is raised on
-            spark.stop()
+            stop_session(spark)
         raise
     else:
-        spark.stop()
+        stop_session(spark)
     finally:
         logging.getLogger().removeFilter(_told_anyway)
 

@@ -82,6 +82,12 @@ def _access(config: LoadConfig, bootstrap: Addresses, release: str, brokers: tup
     )  # fmt: skip
 
 
+def must_answer(config: LoadConfig) -> None:
+    """Ask the cluster of a job who it is, before Spark is started for it.  Raises Unreachable, OptionRefused."""
+    with connected(config) as cluster:
+        cluster.brokers.view(refresh=True)
+
+
 def look(config: LoadConfig, brokers: Brokers, positions: Positions) -> Looked:
     """Where the logs of all partitions of the job begin and end now.  positions: what the job has loaded.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -16,9 +16,8 @@ from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.borders import Borders, cut_at_borders, needs_borders
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.options import Fallback, ReadOptions
 from sparkpipeline.source.cluster import access_of, brokers_of, group_positions
-from sparkpipeline.source.options import Limits, SourceOptions
+from sparkpipeline.source.options import Limits, SourceOptions, read_options
 from sparkpipeline.source.planning import AVERAGE_BYTES, LEAST_BYTES, plan
 from sparkpipeline.source.schema import columns_of
 from sparkpipeline.source.sizes import sampled
@@ -87,22 +86,6 @@ def _as_told(
     led = iter(replace(rng, leader=leaders.get(rng.tp)) for rng in ranges)
     now_ms = time.time_ns() // 1_000_000
     return [RangesPartition(list(islice(led, count)), access, now_ms) for count in counts]
-
-
-def read_options(options: SourceOptions, columns: tuple[str, ...], plan_time_ms: int) -> ReadOptions:
-    """What a task is told."""
-    return ReadOptions(
-        fetch_bytes=options.fetch_bytes,
-        fetch_bytes_cap=options.fetch_bytes_cap,
-        max_wait_ms=options.max_wait_ms,
-        min_bytes=options.min_bytes,
-        check_crcs=options.check_crcs,
-        fail_on_data_loss=options.fail_on_data_loss,
-        timestamp_fallback=cast(Fallback, options.timestamp_fallback),
-        plan_time_ms=plan_time_ms,
-        include_headers=options.include_headers,
-        columns=columns,
-    )
 
 
 def read_partition(partition: InputPartition, options: SourceOptions, columns: tuple[str, ...]) -> Iterator[Any]:

@@ -17,6 +17,7 @@ from typing import ClassVar, Literal, cast
 from groundwork.options import OptionError, given, load, option, specs, warnings_of
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.options import Fallback, ReadOptions
 from sparkpipeline.source import optionkinds as kinds
 from sparkpipeline.source import optionrules as rules
 from sparkpipeline.source.clusteroptions import ClusterOptions
@@ -258,3 +259,19 @@ def without_passwords(options: Mapping[str, str]) -> dict[str, str]:
     """Options as a user gives them, but those that only the driver may see.  Names in any case."""
     secret = {name.lower() for spec in specs(SourceOptions).values() if spec.secret for name in (spec.key, *spec.old)}
     return {name: value for name, value in options.items() if name.lower() not in secret}
+
+
+def read_options(options: SourceOptions, columns: tuple[str, ...], plan_time_ms: int) -> ReadOptions:
+    """What a task is told."""
+    return ReadOptions(
+        fetch_bytes=options.fetch_bytes,
+        fetch_bytes_cap=options.fetch_bytes_cap,
+        max_wait_ms=options.max_wait_ms,
+        min_bytes=options.min_bytes,
+        check_crcs=options.check_crcs,
+        fail_on_data_loss=options.fail_on_data_loss,
+        timestamp_fallback=cast(Fallback, options.timestamp_fallback),
+        plan_time_ms=plan_time_ms,
+        include_headers=options.include_headers,
+        columns=columns,
+    )

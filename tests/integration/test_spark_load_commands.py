@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from localkafka.client import ClusterClient
 from sparkpipeline.commands.cli import outcome
 from tests.conftest import Unique
 from tests.integration.sparkloads import events
+from tests.integration.sparktopics import produce
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
@@ -72,3 +76,23 @@ def test_what_is_wrong_in_a_file_ends_with_2_before_spark_starts(
     job.write_text("base: /x\nbootstrap.servers: b:1\ntopcs: [a]\n")
     assert outcome(["load", "run", str(job)]) == 2
     assert "orders.yaml: option 'topcs' is unknown; did you mean 'topics'?" in capsys.readouterr().err
+
+
+def test_a_run_in_a_process_of_its_own_says_what_it_has_to_say_and_nothing_else(
+    source: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    """From any folder: stdout is data, stderr the job's own lines, without Spark's log and PySpark's tracebacks."""
+    topic = unique.topic()
+    source.create_topic(topic)
+    produce(source, TopicPartition(topic, 0), [(b"k", b"v%d" % n) for n in range(100)])
+    job = tmp_path / "orders.yaml"
+    job.write_text(yaml.safe_dump({
+        "base": str(tmp_path / "base"), "bootstrap.servers": source.brokers, "topics": [topic],
+    }))  # fmt: skip
+    command = [sys.executable, "-m", "sparkpipeline", "load", "run", str(job), "--master", "local[2]", "-o", "json"]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=540, cwd=tmp_path, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    (batch,) = json.loads(done.stdout)
+    assert (batch["rows"], batch["files"]) == (100, 1)
+    assert done.stderr.splitlines() == ["batch 1: 100 offsets in 1 ranges, 1 tasks", "batch 1: load, attempt 1"]

@@ -33,6 +33,10 @@ from tests.integration.sparktopics import Field, produce
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
+# Five JVMs start here, each waits for another, and a busy machine takes minutes for that: what is waited for is a line,
+# or the end of a process.  This only ends a hang, before the run's own alarm (faulthandler_timeout) does.
+HANG_S = 540
+
 SUMS = '"count(*) as n", "sum(crc32(value)) as crcs", "count(distinct partition) as partitions"'
 SUBMITTED = f"""
 import json, os, sys, time
@@ -44,7 +48,7 @@ spark.dataSource.register(Kafka08DataSource)
 options = {{"zookeeper.connect": sys.argv[1], "subscribe": sys.argv[2]}}
 frame = spark.read.format("kafka08").options(**options).load().selectExpr({SUMS})
 print(json.dumps(frame.collect()[0].asDict()), flush=True)
-deadline = time.monotonic() + 120
+deadline = time.monotonic() + {HANG_S}
 while not os.path.exists(sys.argv[3]):  # meanwhile ZooKeeper goes away
     assert time.monotonic() < deadline
     time.sleep(0.05)
@@ -119,13 +123,13 @@ def logged(child: Child, pattern: str) -> re.Match[str]:
         assert found is not None or child.running, f"{child.name} ended; {child.log_end()}"
         return found
 
-    return wait_until(look, 90, lambda: f"{pattern!r} of {child.name}; {child.log_end()}")
+    return wait_until(look, HANG_S, lambda: f"{pattern!r} of {child.name}; {child.log_end()}")
 
 
 def answer(child: Child) -> dict[str, Any]:
     """The next line that it prints.  spark-submit sends what Python says on standard error there, too."""
     assert child.stdout is not None
-    alarm = threading.Timer(150, child.kill)
+    alarm = threading.Timer(HANG_S, child.kill)
     alarm.start()
     try:
         line = child.stdout.readline()
@@ -156,6 +160,8 @@ def test_two_workers_read_with_what_the_zip_brings_and_never_see_zookeeper(
     app.write_text(SUBMITTED)
     settings = {
         "spark.scheduler.minRegisteredResourcesRatio": "1",
+        # Spark's own 30 s: after them the job begins with the executors there are, and one would do it all.
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{HANG_S}s",
         "spark.executor.memory": "512m",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -182,7 +188,7 @@ def test_two_workers_read_with_what_the_zip_brings_and_never_see_zookeeper(
         gone.touch()
         assert answer(driver) == expected
         found = answer(driver)
-        assert driver.wait(60) == 0, driver.log_end()
+        assert driver.wait(HANG_S) == 0, driver.log_end()
     assert found["executors"] == 2
     assert all("pyfiles.zip" in file for file in found["from"]), found
     port.release()
@@ -204,7 +210,7 @@ def test_a_zip_added_before_the_format_is_registered_reads_all_but_what_needs_ma
     assert told is not None
     assert told.startswith(f"{CodecMissing.code} topic={snappy} partition=")
     assert "needs the package cramjam" in told
-    assert driver.wait(60) == 0, driver.log_end()
+    assert driver.wait(HANG_S) == 0, driver.log_end()
 
 
 def test_the_bare_python_sees_nothing_of_the_checkout(shipped: tuple[Path, Path], tmp_path: Path) -> None:

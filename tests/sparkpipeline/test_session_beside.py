@@ -30,10 +30,11 @@ class Known:
         self.formats.append(kind)
 
 
-@pytest.mark.parametrize(("in_a_zip", "registered"), [(True, [Kafka08DataSource]), (False, [])])
+@pytest.mark.parametrize("in_a_zip", [True, False])
 def test_the_session_of_a_stage_knows_our_format_however_we_came(
-    in_a_zip: bool, registered: list[type], monkeypatch: pytest.MonkeyPatch
+    in_a_zip: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where we are installed: Spark does not see an install that is an import hook."""
     monkeypatch.setattr(session, "_in_a_zip", lambda: in_a_zip)
     monkeypatch.setattr(Known, "active", None)
-    assert session.session_beside(Known()).formats == registered
+    assert session.session_beside(Known()).formats == [Kafka08DataSource]
