@@ -55,6 +55,9 @@ def quiet_session(name: str, master: str | None = None, conf: Mapping[str, str] 
     if not _in_a_zip() and (master or given.get("spark.master", "")).startswith("local"):
         given = {**DAEMON, **given}
     if not _logs_as_we_say(given):
+        if _jvm_log is not None:  # an earlier session's JVM goes on
+            _jvm_log.drop()
+            _jvm_log.show()
         return spark_session(name, master, given)
     with _started_quietly({"spark.app.name": name, **_settings(master, given)}):
         return spark_session(name, master, given)
@@ -124,7 +127,7 @@ def _started_quietly(conf: Mapping[str, str]) -> Iterator[None]:
             log.handed_over()
         SparkContext(conf=told, gateway=gateway)
         yield
-    except BaseException:
+    except Exception:  # not ctrl-C: what a JVM says when it starts helps nobody then
         log.show()
         raise
     finally:
