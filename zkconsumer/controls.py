@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from groundwork.crew import now
 from kafkawire.model import TopicPartition
 from zkconsumer.commits import Commits, Results
-from zkconsumer.errors import ConsumerError
+from zkconsumer.errors import ConsumerError, TopicGone
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.pauses import Pauses, What
@@ -62,6 +62,8 @@ class Controls:
                 raise ValueError(f"{at!r} as the position of {tp}: a whole number, at least 0, is wanted")
             if cursor is None or cursor.dropped:
                 results[tp] = ConsumerError(f"{tp} is not owned by this member, so its offset is not ours to commit")
+            elif cursor.log_gone:
+                results[tp] = TopicGone(tp, at)
             else:
                 wanted[cursor] = at
         return results | self._commits.commit_at(wanted)

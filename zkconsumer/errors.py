@@ -7,9 +7,11 @@ ConsumerError         the root; each message is one sentence for an operator
     OtherCluster      the brokers named are not those of the ZooKeeper named
     ZooKeeperAway     the session is suspended or over, now or while we waited: what was asked may have happened
     ForeignWrite      somebody else wrote an offset node since we last saw it
+    TopicGone         the topic whose log a position belongs to was deleted
     Undeliverable     why a partition is parked
         MessageTooLarge   larger than fetch.growth.max.bytes
         OutOfRange        the position lies outside the log, and the policy is fail
+        FormerLog         the position is of an earlier topic of that name, and the policy is fail
         DamagedMessage    also a CorruptMessage; what a stream raises by corrupt.message.policy=fail
         FetchRefused      the broker refuses it, and will until somebody changes something
     Closed            the connector was shut down
@@ -65,6 +67,14 @@ class ForeignWrite(ConsumerError):
         self.ours = ours
 
 
+class TopicGone(ConsumerError):
+    """A position that was to be committed belongs to the log of a topic that was deleted."""
+
+    def __init__(self, tp: TopicPartition, position: int) -> None:
+        super().__init__(f"{tp}: topic {tp.topic} was deleted, so {position} of its log is not committed any more")
+        self.tp = tp
+
+
 class Undeliverable(ConsumerError):
     """Why a partition is parked."""
 
@@ -94,6 +104,18 @@ class OutOfRange(Undeliverable):
         self.requested = requested
         self.earliest = earliest
         self.latest = latest
+
+
+class FormerLog(Undeliverable):
+    """A committed position belongs to an earlier topic of the same name, and auto.offset.reset is fail."""
+
+    def __init__(self, tp: TopicPartition, committed: int, former: str) -> None:
+        super().__init__(
+            f"{tp} at {committed}: {former} (auto.offset.reset=fail); set the committed offset by hand, or let the "
+            "policy be smallest once"
+        )
+        self.tp = tp
+        self.committed = committed
 
 
 class DamagedMessage(Undeliverable, CorruptMessage):

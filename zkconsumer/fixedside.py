@@ -24,13 +24,13 @@ from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.errors import Closed, ConsumerError, Unreachable
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.cursor import Cursor, Seek
 from zkconsumer.fetching.leaders import LeaderSource, ListedLeaders, MetadataLeaders
 from zkconsumer.group.assignor import assign_range, java_order
 from zkconsumer.leaving import DRAIN_AT_END_S, drain
 from zkconsumer.offsets.choice import store_of_fixed
 from zkconsumer.offsets.modes import Mode
-from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
+from zkconsumer.offsets.store import NONE, Committed, FormerOffset, OffsetStore, Unknown
 from zkconsumer.side import Parts
 
 METADATA_MS = 10_000  # a broker that is silent for longer keeps the question from the others
@@ -107,6 +107,8 @@ class FixedSide:
         elif isinstance(found, Unknown):
             self._unknown.add(cursor.tp)
             cursor.park(found.reason)
+        elif isinstance(found, FormerOffset):
+            cursor.lose(Seek(cursor.seek.reset, found.position, found.reason))
         elif found is not NONE:
             cursor.begin(found)
 

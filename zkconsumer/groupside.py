@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from groundwork.beside import Beside
 from groundwork.crew import Event, connect, now, sleep
 from groundwork.hub import OwnThread
 from groundwork.lag import HubLag, busy_lines
@@ -68,7 +69,18 @@ class GroupSide:
         self.leaders: LeaderSource = ZookeeperLeaders(self.session, dialect.znodes, parts.on_event)
         self._away_since: float | None = None  # ZooKeeper is out of reach
         self._touched = Event()  # there is something for our mode node to say
-        self._store = store_of_group(config, self.session, dialect, self.leaders, parts.on_event, self._touched.set)
+        self._beside = Beside(parts.hub)
+        self._store = store_of_group(
+            config,
+            self.session,
+            dialect,
+            self.leaders,
+            parts.on_event,
+            self._touched.set,
+            lambda tp: parts.cursors[tp].topic if tp in parts.cursors else None,
+            lambda topic: self._reader.may_be_recreated(topic),
+            self._beside,
+        )
         self._claims = Claims(self.session, dialect.znodes, config.group_id, self._owner_lost, self._freed)
         self.commits = parts.commits(self._store, self._still_ours, self._patience)
         self._make_cursor = parts.make_cursor
@@ -94,7 +106,7 @@ class GroupSide:
 
     def _member_of(self, parts: Parts) -> Member:
         config = parts.config
-        reader = GroupReader(
+        self._reader = reader = GroupReader(
             self.session,
             parts.dialect,
             config.group_id,
@@ -153,6 +165,7 @@ class GroupSide:
         self.member.closed.wait(timeout=timeout_s)
 
     def close(self) -> None:
+        self._beside.close()
         self._store.close()
         self.session.close()
 

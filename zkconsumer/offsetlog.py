@@ -14,12 +14,12 @@ Whatever could not be read is in .missing, a sentence each: a result with one is
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from kafkawire.cluster.view import ClusterView
-from kafkawire.errors import CorruptMessage, LinkLost, WireError
+from kafkawire.errors import CorruptMessage, LinkLost, RemoteError, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.v08.offsetrecords import (
     OFFSETS_TOPIC,
@@ -34,6 +34,7 @@ from zkconsumer.refusals import MessageTooLarge
 from zkconsumer.simple import SimpleConsumer
 
 FETCH_BYTES = 1024 * 1024
+TAIL_RECORDS = 20_000  # first, from the end; then four times as many, and so on
 MOST_BYTES = 64 * 1024 * 1024  # for one record: a group's members are one
 
 
@@ -111,6 +112,73 @@ def read_offset_log(
         log.offsets = {name: held for name, held in log.offsets.items() if name == group}
         log.coordinated = {name: held for name, held in log.coordinated.items() if name == group}
     return log
+
+
+def last_commit_times(
+    addresses: Sequence[tuple[str, int]],
+    release: str,
+    group: str,
+    wanted: Collection[TopicPartition],
+    timeout_s: float = 3.0,
+    now: Callable[[], float] = time.monotonic,
+) -> dict[TopicPartition, int]:
+    """When the group's offsets of these partitions were last committed, in ms since 1970.
+
+    The group's partition of __consumer_offsets is read from its end backwards, more records each time, until all are
+    found or the time is over: what is left out was committed before, or never.  A group that is at work commits all its
+    partitions again and again, so the end of the log is enough for it.  Raises LinkLost, LocalError, and RemoteError
+    where the log cannot be read.
+    """
+    until = now() + timeout_s
+    view = _cluster(addresses, release)
+    numbers = [number for number in view.partitions(OFFSETS_TOPIC) if isinstance(number, int)]
+    if not numbers:
+        return {}
+    tp = TopicPartition(OFFSETS_TOPIC, group_partition(group, len(numbers)))
+    leader = view.leader(tp)
+    if leader is None:
+        raise RemoteError(f"{tp}: it has no leader")
+    found: dict[TopicPartition, int] = {}
+    with SimpleConsumer(leader.host, leader.port, release, timeout_ms=int(timeout_s * 1000) + 1) as consumer:
+        first, end, count = consumer.earliest(tp), consumer.latest(tp), TAIL_RECORDS
+        while first < end and wanted - found.keys() and now() < until:
+            start = max(first, end - count)
+            times = _commit_times(consumer, tp, start, end, group, until, now)
+            found |= {each: ms for each, ms in times.items() if each in wanted and each not in found}
+            end, count = start, count * 4
+    return found
+
+
+def _commit_times(
+    consumer: SimpleConsumer,
+    tp: TopicPartition,
+    start: int,
+    end: int,
+    group: str,
+    until: float,
+    now: Callable[[], float],
+) -> dict[TopicPartition, int]:
+    """Of the records start <= offset < end; nothing where there was no time to read all of them, for a later one may
+    say otherwise."""
+    log, at, size = OffsetLog(), start, FETCH_BYTES
+    while at < end:
+        if now() >= until:
+            return {}
+        got = consumer.fetch_many({tp: at}, size, max_wait_ms=0)[tp]
+        if isinstance(got, MessageTooLarge) and size <= MOST_BYTES:
+            size = max(size * 4, got.needed)
+            continue
+        if isinstance(got, WireError):
+            raise got
+        before, size = at, FETCH_BYTES
+        for message in got.messages():
+            if message.offset < end:
+                log.add(message.key, message.value)
+        at = got.resume_at
+        if at <= before:
+            break  # compacted away to the end
+    held = log.offsets.get(group, {})
+    return {each: stored.commit_ms for each, stored in held.items() if stored.commit_ms is not None}
 
 
 def _cluster(addresses: Sequence[tuple[str, int]], release: str) -> ClusterView:

@@ -31,7 +31,7 @@ from zkconsumer.migration.marker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.modenode import ModeNode
 from zkconsumer.offsets.group import NOT_COPIED, GroupOffsets
 from zkconsumer.offsets.modes import Mode, ModeRefused, check_beside, check_step
-from zkconsumer.offsets.store import NONE
+from zkconsumer.offsets.store import NONE, FormerOffset
 from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class OffsetMode:
         except ConsumerError as e:  # each partition is looked at once more when it is taken
             self._on_event(ConsumerEvent("offset", f"whether all offsets are in Kafka is not known yet: {e}"))
             return
-        left = sorted(tp for tp, at in zookeeper.items() if at is not NONE)
+        left = sorted(tp for tp, at in zookeeper.items() if at is not NONE and not isinstance(at, FormerOffset))
         if left:
             raise NotMigrated(
                 f"group {self._group}: ZooKeeper has offsets of {len(left)} partitions of which Kafka has none, the"

@@ -14,11 +14,13 @@ from typing import TypeVar
 
 from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId
+from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.session.zkcalls import Watch, ZkCalls
 
 T = TypeVar("T")
 Read = Callable[[Iterable[str], Watch | None, int | None], dict[str, T | None]]  # ZkCalls.read, .lists
 Partitions = dict[str, list[PartitionId]]
+Creations = dict[str, TopicCreation]
 
 
 def read_topic_nodes(
@@ -29,8 +31,25 @@ def read_topic_nodes(
     They are those that the nodes tell, whether their brokers live or not: the JVM's members divide the same.
     Raises ZooKeeperAway, NodeError.
     """
-    read = _counted if dialect.partitions_by_broker else _listed
-    return read(session, dialect, list(topics), watch, session_id)
+    return read_topics(session, dialect, topics, watch, session_id)[0]
+
+
+def read_topics(
+    session: ZkCalls, dialect: Dialect, topics: Iterable[str], watch: Watch | None = None, session_id: int | None = None
+) -> tuple[Partitions, Creations]:
+    """The same, and when each topic was created."""
+    if dialect.partitions_by_broker:
+        return _counted(session, dialect, list(topics), watch, session_id), {}
+    return _listed(session, dialect, list(topics), watch, session_id)
+
+
+def read_creations(session: ZkCalls, dialect: Dialect, topics: Iterable[str]) -> Creations:
+    """When each topic that exists was created; of 0.7 nothing is known.  Raises ZooKeeperAway."""
+    if dialect.partitions_by_broker:
+        return {}
+    paths = {dialect.znodes.topic_path(topic): topic for topic in topics}
+    found = session.stat(paths)
+    return {paths[path]: TopicCreation(node.czxid, node.ctime_ms) for path, node in found.items() if node is not None}
 
 
 def _watched(
@@ -48,15 +67,15 @@ def _watched(
 
 def _listed(
     session: ZkCalls, dialect: Dialect, topics: list[str], watch: Watch | None, session_id: int | None
-) -> Partitions:
+) -> tuple[Partitions, Creations]:
     znodes = dialect.znodes
     paths = {znodes.topic_path(topic): topic for topic in topics}
     found = _watched(session, session.read, paths, watch, session_id)
-    return {
-        paths[path]: dialect.in_order(znodes.topic(node.data, paths[path]))
-        for path, node in found.items()
-        if node is not None
-    }
+    there = {paths[path]: node for path, node in found.items() if node is not None}
+    return (
+        {topic: dialect.in_order(znodes.topic(node.data, topic)) for topic, node in there.items()},
+        {topic: TopicCreation(node.czxid, node.ctime_ms) for topic, node in there.items()},
+    )
 
 
 def _counted(

@@ -47,6 +47,7 @@ class FakeSession(ZkCalls):
     def __init__(self, zookeeper: FakeZookeeper) -> None:
         super().__init__()
         self.hosts = self.connect = "fake:2181"
+        self.session_id = 1
         self._zookeeper = zookeeper
 
     def _connected(self, session_id: int | None) -> Any:

@@ -164,11 +164,13 @@ def odd(each: GroupSnapshot) -> Iterator[str]:
             "OffsetCommit v0 there, no other release reads it"
         )
     for tp in each.partitions():
-        topic, node = each.topics.get(tp.topic), each.zookeeper.get(tp)
+        topic, former = each.topics.get(tp.topic), each.former_stores(tp)
         if topic is None or tp.partition not in topic.partitions:
             yield f"{tp} {_absent(tp)}; what is held for it is shown as it is"
-        elif node is not None and topic.czxid is not None and node.mzxid < topic.czxid:
+        elif "zookeeper" in former:
             yield f"{tp}: its offset node is older than its topic, which was made again: a position of another log"
+        if "kafka" in former:
+            yield f"{tp}: its offset in Kafka is of an earlier topic of that name: a position of another log"
         bounds = each.bounds.get(tp)
         for store in BOTH:
             there = held_by(each, tp, store)

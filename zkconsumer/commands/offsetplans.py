@@ -156,7 +156,7 @@ def changes_of(
     after = wanted(kind, tps, committed, found.bounds, by_time, time_ms)
     before = {tp: {store: held_by(found, tp, store) for store in stores} for tp in after}
     exist, policy = _existing(cluster, after), edit.out_of_range
-    changes = plan_changes(found.group, after, before, found.bounds, exist, stores, policy)
+    changes = plan_changes(found.group, after, before, found.bounds, exist, stores, policy, former=found.former_stores)
     return on_borders(world, cluster, changes, policy)
 
 
@@ -188,7 +188,10 @@ def _by_store(
     changes: list[Change] = []
     for store, after in wanted_by.items():
         before = {tp: {store: held_by(found, tp, store)} for tp in after}
-        changes += plan_changes(found.group, after, before, found.bounds, _existing(cluster, after), (store,), policy)
+        exist = _existing(cluster, after)
+        changes += plan_changes(
+            found.group, after, before, found.bounds, exist, (store,), policy, former=found.former_stores
+        )
     return on_borders(world, cluster, changes, policy)
 
 

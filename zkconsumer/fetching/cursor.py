@@ -23,15 +23,20 @@ from zkconsumer.fetching.budget import Lane
 from zkconsumer.fetching.handing import Handing
 from zkconsumer.fetching.progress import Progress
 from zkconsumer.fetching.share import Share as Share
+from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.session.lease import Lease
 
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """Why and how a position has to be looked up: out_of_range is the one that was refused."""
+    """Why and how a position has to be looked up: out_of_range is the one that was refused.
+
+    former: it is of an earlier topic (FormerOffset.reason), so it does not count though it lie inside the log.
+    """
 
     reset: str
     out_of_range: int | None = None
+    former: str = ""
 
 
 class Cursor(Handing):
@@ -59,6 +64,8 @@ class Cursor(Handing):
         self.position: int | None = None  # None: to be looked up at the leader
         self.seek = Seek(reset)
         self.committed: int | None = None
+        self.topic: TopicCreation | None = None  # the one whose log is read; None: not known
+        self.log_gone = False  # that topic was deleted: its positions are not to be committed any more
         self.high_watermark: int | None = None
         self.end_told_at = float("-inf")  # when the high watermark was told last, in seconds of a monotonic clock
         self.on_corrupt = on_corrupt
@@ -197,9 +204,9 @@ class Cursor(Handing):
         self._channel.put(share, 0)  # bounded by the budget, so that no stream ever blocks a fetcher
 
     def committable(self) -> int | None:
-        """Everything before it is done.  None: nothing may be committed (no position yet, or dropped)."""
+        """Everything before it is done.  None: nothing may be committed (no position yet, dropped, its log is gone)."""
         progress = self.progress
-        if self.dropped or progress is None:
+        if self.dropped or self.log_gone or progress is None:
             return None
         reading = self._reading
         if reading is not None:

@@ -3,20 +3,21 @@
 nothing committed   the smallest or the largest offset ("fail" is about positions outside: it begins at the smallest)
 inside again        where it was: a follower that led for a moment had a shorter log
 outside             where the listener says; else by the policy: smallest, largest, or fail, which parks the partition
+of a former log     the same, though the number lie inside the log of today
 """
 
 from __future__ import annotations
 
 from kafkawire.model import Broker, TopicPartition
-from zkconsumer.errors import OutOfRange
+from zkconsumer.errors import FormerLog, OutOfRange
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
 
 
 def outside(cursor: Cursor, earliest: int, latest: int) -> bool:
-    """Does a position lie outside the log?  False also where there is none."""
+    """Does a position lie outside the log, or belong to another one?  False also where there is none."""
     wanted = cursor.seek.out_of_range
-    return wanted is not None and not earliest <= wanted <= latest
+    return wanted is not None and (bool(cursor.seek.former) or not earliest <= wanted <= latest)
 
 
 def settle(
@@ -32,17 +33,31 @@ def settle(
     parked."""
     tp, seek = cursor.tp, cursor.seek
     wanted = seek.out_of_range
-    if wanted is not None and earliest <= wanted <= latest:
+    if wanted is not None and not outside(cursor, earliest, latest):
         cursor.begin(wanted)
         return True
     if wanted is not None and chosen is None and seek.reset == "fail":
-        cursor.park(OutOfRange(tp, wanted, earliest, latest, broker))
+        refused = OutOfRange(tp, wanted, earliest, latest, broker)
+        cursor.park(FormerLog(tp, wanted, seek.former) if seek.former else refused)
         return False
     to = chosen if chosen is not None else latest if seek.reset == "largest" else earliest
     who = seek.reset if chosen is None else "by the listener"
-    on_event(_jump(tp, wanted, to, f"its log holds {earliest} to {latest}", who, unit))
+    if wanted is not None and seek.former:
+        on_event(_begins_new_log(tp, wanted, seek.former, to, earliest, latest, who, unit))
+    else:
+        on_event(_jump(tp, wanted, to, f"its log holds {earliest} to {latest}", who, unit))
     cursor.begin(to)
     return True
+
+
+def _begins_new_log(
+    tp: TopicPartition, wanted: int, former: str, to: int, earliest: int, latest: int, who: str, unit: str
+) -> ConsumerEvent:
+    text = f"{tp} at {wanted}: {former}, which holds {earliest} to {latest}; starting at {to}"
+    if to > earliest:
+        count = to - earliest
+        return ConsumerEvent("gap", f"{text}, {count} {unit} before it are not read ({who})", tp, count)
+    return ConsumerEvent("reset", f"{text} ({who})", tp)
 
 
 def _jump(tp: TopicPartition, wanted: int | None, to: int, span: str, who: str, unit: str) -> ConsumerEvent:

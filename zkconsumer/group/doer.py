@@ -16,7 +16,7 @@ from zkconsumer.commits import Commits
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConsumerError, FilterUnknown
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.cursor import Cursor, Seek
 from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.group import membership
 from zkconsumer.group.claims import Claims
@@ -36,7 +36,8 @@ from zkconsumer.group.steps import (
 )
 from zkconsumer.leaving import DRAIN_AT_END_S, drain
 from zkconsumer.listeners import Hooks
-from zkconsumer.offsets.store import NONE, OffsetStore, Unknown
+from zkconsumer.offsets.former import TopicCreation, former_read
+from zkconsumer.offsets.store import NONE, FormerOffset, OffsetStore, Unknown
 from zkconsumer.session.zksession import State, ZkSession
 
 SESSION_LOOK_S = 0.05
@@ -78,7 +79,8 @@ class Doer:
         self._on_event = on_event
         self._hooks = hooks
         self._closing = closing
-        self._located: dict[TopicPartition, int | None] = {}
+        self._located: dict[TopicPartition, int | FormerOffset | None] = {}
+        self._recreated: dict[TopicPartition, TopicCreation] = {}  # owned, of another log than before: that one's topic
         self._seen_at_start: frozenset[TopicPartition] | None = None
         self._told_absent: set[str] = set()
         self._told_surplus: set[Surplus] = set()
@@ -108,7 +110,7 @@ class Doer:
         for tp in share:
             if tp in self.cursors:
                 self.cursors[tp].drop()
-        self._forget(share)
+        self._let_go(share)
         self._claims.forget(share)
 
     def sweep(self) -> None:
@@ -139,6 +141,7 @@ class Doer:
 
     def _read(self, action: Action) -> Report:
         share = self._group.read(self._config.assignment_strategy, action.settle_for_less)
+        self._end_former_logs()
         if isinstance(share, Unregistered):
             return NotRegistered(action.turn)
         if isinstance(share, Untranslatable):
@@ -153,7 +156,29 @@ class Doer:
         self._tell_absent()
         self._tell_surplus()
         left_out = "; ".join(f"{one}, so it is not counted" for one in self._group.left_out)
-        return GroupRead(action.turn, share, left_out)
+        recreated = frozenset(tp for tp, cursor in self.cursors.items() if cursor.log_gone and not cursor.dropped)
+        return GroupRead(action.turn, share, left_out, recreated)
+
+    def _end_former_logs(self) -> None:
+        """From here on nothing is committed of partitions whose topic was deleted, whether or not there is a new one:
+        such a commit would be newer than the new topic."""
+        lost: dict[str, list[Cursor]] = {}
+        for tp, cursor in self.cursors.items():
+            today = self._group.creations.get(tp.topic)
+            if cursor.topic is None or cursor.log_gone or today == cursor.topic:
+                continue
+            cursor.log_gone, cursor.committed = True, None
+            lost.setdefault(tp.topic, []).append(cursor)
+            if today is not None:
+                self._recreated[tp] = cursor.topic
+        for topic, cursors in lost.items():
+            again = f" and created again at {self._group.creations[topic]}" if topic in self._group.creations else ""
+            text = (
+                f"topic {topic}, created at {cursors[0].topic}, was deleted{again}: what is committed of its"
+                f" {len(cursors)} partitions here does not count for a new log, and nothing more is committed of the"
+                " deleted one"
+            )
+            self._on_event(ConsumerEvent("reset", text, min(cursor.tp for cursor in cursors)))
 
     def _tell_surplus(self) -> None:
         """Once for each number of threads and partitions of a topic: some of its threads have nothing to read."""
@@ -188,11 +213,12 @@ class Doer:
         results = self._commits.commit_last(leaving) if self._config.auto_commit else {}
         for cursor in leaving:
             cursor.drop()  # what is done from here on is done again by the next owner
+        self._forget({tp: thread for tp, thread in action.share.items() if tp in self._recreated})
         failed = [f"{tp}: {e}" for tp, e in results.items() if e is not None]
         return Failed(action.turn, f"not committed: {failed[0]}") if failed else Finished(action.turn)
 
     def _release(self, action: Action) -> Report:
-        self._forget(action.share)
+        self._let_go(action.share)
         self._claims.release(action.share)
         return Finished(action.turn)
 
@@ -207,10 +233,13 @@ class Doer:
     def _locate(self, action: Action) -> Report:
         """Read the committed offsets, now that they are ours to move."""
         found = self._store.read(self._config.group_id, action.share)
-        known: dict[TopicPartition, int | None] = {}
+        known: dict[TopicPartition, int | FormerOffset | None] = {}
         for tp, at in found.items():
+            then, today = self._recreated.get(tp), self._group.creations.get(tp.topic)
             if isinstance(at, Unknown):
                 self._on_event(ConsumerEvent("offset", f"{tp} is not read: {at.reason}", tp))
+            elif isinstance(at, int) and then is not None and today is not None:
+                known[tp] = former_read(tp.topic, at, then, today)  # whenever it was written: nobody else may have
             else:
                 known[tp] = None if at is NONE else at
         self._located = known
@@ -224,11 +253,16 @@ class Doer:
             if tp not in self._claims.held:
                 continue  # lost while its offset was read or a listener was asked; the machine hears of it next
             cursor = self._make_cursor(tp, thread, self._reset_of(tp))
-            cursor.committed = self._located[tp]
-            at = chosen.get(tp, cursor.committed)
-            if at is not None:
+            cursor.topic = self._group.creations.get(tp.topic)
+            at = chosen.get(tp, located := self._located[tp])
+            if isinstance(located, int):
+                cursor.committed = located
+            if isinstance(at, FormerOffset):
+                cursor.lose(Seek(self._config.auto_offset_reset, at.position, at.reason))
+            elif at is not None:
                 cursor.begin(at)
             self.cursors[tp] = cursor
+            self._recreated.pop(tp, None)
             fresh.append(cursor)
         self._fetchers.add(fresh)
         return Finished(action.turn)
@@ -245,6 +279,11 @@ class Doer:
     def _leave(self, action: Action) -> Report:
         self._group.leave()
         return Finished(action.turn)
+
+    def _let_go(self, share: Mapping[TopicPartition, str]) -> None:
+        self._forget(share)
+        for tp in share:
+            self._recreated.pop(tp, None)
 
     def _forget(self, share: Mapping[TopicPartition, str]) -> None:
         for tp in share:

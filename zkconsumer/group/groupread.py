@@ -32,9 +32,10 @@ from zkconsumer.group.membership import (
     surplus,
 )
 from zkconsumer.group.verify import GroupFacts
+from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.session.zkcalls import Outcome
 from zkconsumer.session.zksession import ZkSession
-from zkconsumer.topicnodes import read_topic_nodes
+from zkconsumer.topicnodes import Creations, Partitions, read_topics
 
 
 class GroupReader:
@@ -52,6 +53,7 @@ class GroupReader:
     ) -> None:
         self.consumer_id = consumer_id
         self.partitions: dict[str, list[PartitionId]] = {}  # of the topics we read, as last read
+        self.creations: dict[str, TopicCreation] = {}  # of the same, where their nodes tell
         self.members = 0
         self.left_out: tuple[Unreadable, ...] = ()  # as last read
         self.surplus: list[Surplus] = []
@@ -62,6 +64,9 @@ class GroupReader:
         self._exclude_internal = exclude_internal
         self._changed = changed
         self._path = dialect.znodes.member(group, consumer_id)
+        self._touches: dict[str, int] = {}  # topics whose watches fired since they were last read, and how often
+        self._away = 0  # how often the connection went, and the watches with it
+        self._away_read = 0
         self._freed = Flag()
         self._watch_ids = self._ids_touched
         self._watch_topics = self._topics_touched
@@ -108,13 +113,17 @@ class GroupReader:
         leave_out: members that cannot be read are not counted.
         """
         session_id = self._session.session_id
+        touches, away = dict(self._touches), self._away
         group = self._read_group(session_id, leave_out)
         if not isinstance(group, Group):
             return group
         topics = group.topics_of(self.consumer_id) if strategy == RANGE else group.topics
-        partitions = self._read_partitions(topics, session_id)
+        partitions, creations = self._read_partitions(topics, session_id)
         ours = {topic: partitions[topic] for topic in group.topics_of(self.consumer_id) if topic in partitions}
         self.members, self.left_out, self.partitions = len(group.members), group.left_out, ours
+        self.creations = {topic: creations[topic] for topic in ours if topic in creations}
+        self._touches = {topic: n for topic, n in self._touches.items() if touches.get(topic) != n}
+        self._away_read = away
         self.surplus = surplus(group.threads, ours)
         return share_of(self.consumer_id, group, partitions, strategy, self.relaxed)
 
@@ -128,7 +137,7 @@ class GroupReader:
         if not isinstance(group, Group):
             return None
         topics = group.topics_of(self.consumer_id) if strategy == RANGE else group.topics
-        partitions = self._read_partitions(topics, session_id)
+        partitions, _ = self._read_partitions(topics, session_id)
         share = share_of(self.consumer_id, group, partitions, strategy, self.relaxed)
         if isinstance(share, Refused):
             return None
@@ -177,8 +186,13 @@ class GroupReader:
             self._session.stat([TOPICS], watch, session_id)  # no broker ever started here
         return sorted(topics or [])
 
-    def _read_partitions(self, topics: Sequence[str], session_id: int | None) -> dict[str, list[PartitionId]]:
-        return read_topic_nodes(self._session, self._dialect, topics, self._watch_topics, session_id)
+    def _read_partitions(self, topics: Sequence[str], session_id: int | None) -> tuple[Partitions, Creations]:
+        return read_topics(self._session, self._dialect, topics, self._watch_topics, session_id)
+
+    def may_be_recreated(self, topic: str) -> bool:
+        """Whether its node changed, or nobody watched it, since it was last read: a position of its log may be one of
+        a topic that is gone."""
+        return topic in self._touches or self._away != self._away_read
 
     def still_registered(self) -> bool:
         """Whether our id node is there and ours, as ZooKeeper says now."""
@@ -193,6 +207,11 @@ class GroupReader:
             self._changed(Event.IDS)
 
     def _topics_touched(self, path: str, changed: bool) -> None:
+        topic = path.removeprefix(f"{TOPICS}/").partition("/")[0]
+        if not changed:
+            self._away += 1
+        elif path != TOPICS:
+            self._touches[topic] = self._touches.get(topic, 0) + 1
         if changed:
             self._changed(Event.TOPICS)
 

@@ -5,6 +5,7 @@
     running    owned, and read                                   missing    wanted, and not staying
     located    owned, and its offset was read in this round      to_start   staying, and not running
     suspect    perhaps ours, perhaps not: an attempt broke off   to_release leaving, and what is suspect
+    recreated  read, and its topic was created again             to_stop    running, and leaving or recreated
 
 How it changes is the machine's business (rebalance).
 """
@@ -36,6 +37,9 @@ class State:
     wanted: Assignment = field(default_factory=dict)  # by the group as last read
     owned: Assignment = field(default_factory=dict)  # owner nodes of ours
     running: frozenset[TopicPartition] = frozenset()  # owned, and its fetching began and was not yet stopped for good
+    recreated: frozenset[TopicPartition] = (
+        frozenset()
+    )  # their topic was created again: stopped and started, not released
     located: frozenset[TopicPartition] = frozenset()  # owned, its offset read in this round
     suspect: Assignment = field(default_factory=dict)  # an attempt broke off: may be ours; released before any claim
     lost: frozenset[TopicPartition] = frozenset()  # owner nodes lost while this round was claiming
@@ -58,6 +62,10 @@ class State:
         return without(self.owned, self.staying.keys())
 
     @property
+    def to_stop(self) -> Assignment:
+        return only({**self.leaving, **only(self.owned, self.recreated)}, self.running)
+
+    @property
     def to_release(self) -> Assignment:
         return {**self.leaving, **without(self.suspect, self.staying.keys())}
 
@@ -73,7 +81,7 @@ class State:
         """The partitions a phase is about."""
         match phase:
             case Phase.STOPPING | Phase.DRAINING | Phase.COMMITTING:
-                return only(self.leaving, self.running)
+                return self.to_stop
             case Phase.RELEASING:
                 return self.to_release
             case Phase.CLAIMING:

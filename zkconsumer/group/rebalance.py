@@ -20,6 +20,8 @@ up: after max_retries it raises an alarm and waits longer, up to eight times bac
 less: a claim keeps what it wins, and a member whose node nobody can read is left out, so that one owner node or id node
 that stays for ever does not keep a whole share unread.  It is not settled by that and goes on trying for the rest.
 
+    a recreated topic  another log: its partitions that stay are stopped, drained, and started again by the offsets as
+                     they are read then; nothing of the former log is committed, and nothing is released
     a lost session   our id and all claims are gone: drop everything at once, commit nothing, register again
     a lost owner     somebody took or deleted an owner node: drop that partition at once, commit nothing of it, go round
     close            stop, drain, commit and release everything, then leave the group
@@ -174,8 +176,8 @@ def _learn(state: State, report: Report) -> State:
     """What a report says about us."""
     asked = state.asked
     match state.phase, report:
-        case P.READING, GroupRead(_, share, left_out):
-            return replace(state, wanted=share, blocked=left_out)
+        case P.READING, GroupRead(_, share, left_out, recreated):
+            return replace(state, wanted=share, blocked=left_out, recreated=recreated)
         case P.READING, NoWay(_, why):
             return replace(state, closing=True, blocked=why)
         case P.REGISTERING, Finished():
@@ -218,7 +220,15 @@ def _enter(state: State, phase: Phase) -> tuple[State, list[Action]]:
     state = replace(state, phase=phase, turn=state.turn + 1, asked=state.work(phase))
     match phase:
         case P.READING:
-            state = replace(state, stale=False, blocked="", contested=NOTHING, located=frozenset(), lost=frozenset())
+            state = replace(
+                state,
+                stale=False,
+                blocked="",
+                contested=NOTHING,
+                recreated=frozenset(),
+                located=frozenset(),
+                lost=frozenset(),
+            )
         case P.SETTLED:
             state = replace(state, tries=0)
         case P.WAITING:

@@ -76,11 +76,13 @@ class GroupRead:
     """share: what this member is to own, by the group as it was read (membership.share_of).
 
     left_out: who is not counted though registered, one sentence; empty: everybody is counted.
+    recreated: partitions that are read, and whose topic was deleted and created again meanwhile: another log.
     """
 
     turn: int
     share: Assignment
     left_out: str = ""
+    recreated: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,8 +152,7 @@ def _topics(world: World, session: ZkSession) -> dict[str, TopicRow]:
     nodes = read_nodes(session, [f"{TOPICS}/{name}" for name in names])
     if world.dialect.partitions_by_broker:
         counted = read_topic_nodes(session, world.dialect, names)
-        there = {name: node for name in counted if (node := nodes[f"{TOPICS}/{name}"]) is not None}
-        return {name: TopicRow(tuple(counted[name]), node.czxid, node.ctime_ms) for name, node in there.items()}
+        return {name: TopicRow(tuple(ids)) for name, ids in counted.items() if nodes[f"{TOPICS}/{name}"] is not None}
     found = {}
     for name in names:
         node = nodes[f"{TOPICS}/{name}"]

@@ -25,6 +25,7 @@ from zkconsumer.groupworld.world import Cluster, World, brokers_of
 from zkconsumer.migration.snapshot import KafkaRow, ZkRow
 from zkconsumer.offsetplan.changes import Change
 from zkconsumer.offsetplan.undo import same
+from zkconsumer.offsets.former import TopicCreation, metadata_of, topic_in
 from zkconsumer.offsets.store import NONE, Committed, Unknown, position_of
 from zkconsumer.session.zkcalls import Outcome
 from zkconsumer.session.zksession import ZkSession
@@ -219,7 +220,7 @@ def _commit(
     world: World, cluster: Cluster, group: str, wanted: Sequence[Order], retention_ms: int | None
 ) -> dict[TopicPartition, Written]:
     asked = coordinator(world, cluster)
-    positions = {order.tp: (order.position, order.text) for order in wanted if order.position is not None}
+    positions = {order.tp: (order.position, _text(cluster, order)) for order in wanted if order.position is not None}
     try:
         results = asked.commit(group, positions, "kafka", retention_ms)
         accepted = [tp for tp, error in results.items() if error is None]
@@ -227,6 +228,16 @@ def _commit(
     except WireError as why:
         return {order.tp: Written(order, "failed", str(why)) for order in wanted}
     return {order.tp: _read_back(order, results[order.tp], there.get(order.tp, NONE)) for order in wanted}
+
+
+def _text(cluster: Cluster, order: Order) -> str:
+    """The metadata to commit.  Where it names the topic that a consumer of ours read (offsets/former.py), it names that
+    of today from now on: what is written here is meant for it, whatever was there before."""
+    if topic_in(order.text) is None:
+        return order.text
+    topic = cluster.topics.get(order.tp.topic)
+    known = topic is not None and topic.czxid is not None and topic.ctime_ms is not None
+    return metadata_of(TopicCreation(topic.czxid, topic.ctime_ms)) if known else ""
 
 
 def _read_back(order: Order, error: WireError | None, held: Committed) -> Written:

@@ -11,8 +11,7 @@
 
 The maximum is taken of what lies inside the log only: the larger number may belong to a deleted log.
 
-An offset node whose last write (mzxid) is older than its topic's node (czxid) belongs to an earlier topic of that name.
-For Kafka's store only clocks can tell (commit time before the topic's ctime): such a number is never taken without a
+A number of an earlier topic of that name (offsets/former.py says which is one) is never taken without a
 conflict policy that says so.
 """
 
@@ -22,8 +21,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kafkawire.model import TopicPartition
-from zkconsumer.migration.snapshot import GroupSnapshot, TopicRow
+from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.offsetplan.changes import in_range
+from zkconsumer.offsets.former import topic_in
 from zkconsumer.offsets.store import NONE, Unknown
 
 Action = Literal[
@@ -80,7 +80,7 @@ def decide(snapshot: GroupSnapshot, tp: TopicPartition, policies: Policies, dire
     if contradicts:
         return Decision("conflict", open=True, why=odd)
     held = _held(snapshot, tp)
-    former = _former(snapshot, tp, topic, held) if policies.recreated == "refuse" else {}
+    former = _former(snapshot, tp, held) if policies.recreated == "refuse" else {}
     decision = _chosen(tp, held, former, snapshot.bounds.get(tp), policies, direction)
     return Decision(decision.action, decision.target, decision.open, _and(decision.why, odd))
 
@@ -121,16 +121,15 @@ def _held(snapshot: GroupSnapshot, tp: TopicPartition) -> dict[str, int]:
     return {store: there for store, there in both.items() if isinstance(there, int)}
 
 
-def _former(snapshot: GroupSnapshot, tp: TopicPartition, topic: TopicRow, held: dict[str, int]) -> dict[str, str]:
+def _former(snapshot: GroupSnapshot, tp: TopicPartition, held: dict[str, int]) -> dict[str, str]:
     """The stores whose number belongs to an earlier topic of this name, each with a sentence."""
-    former = {}
-    node, committed_at = snapshot.zookeeper.get(tp), snapshot.in_kafka(tp).committed_at_ms
-    if "zookeeper" in held and node is not None and topic.czxid is not None and node.mzxid < topic.czxid:
+    former: dict[str, str] = {}
+    stores = snapshot.former_stores(tp)
+    if "zookeeper" in stores:
         former["zookeeper"] = f"topic {tp.topic} was created again after ZooKeeper's {held['zookeeper']} was written"
-    if "kafka" in held and committed_at is not None and topic.ctime_ms is not None and committed_at < topic.ctime_ms:
-        former["kafka"] = (
-            f"topic {tp.topic} was created again, by the clocks, after Kafka's {held['kafka']} was committed"
-        )
+    if "kafka" in stores:
+        by_clocks = "" if topic_in(snapshot.in_kafka(tp).metadata) else ", by the clocks,"
+        former["kafka"] = f"topic {tp.topic} was created again{by_clocks} after Kafka's {held['kafka']} was committed"
     return former
 
 

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from kafkawire.dialects import Store as StoreName
 from kafkawire.model import PartitionId, TopicPartition
+from zkconsumer.offsets.former import committed_before, topic_in, written_before
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 
@@ -113,6 +115,24 @@ class GroupSnapshot:
         """The number in ZooKeeper."""
         row = self.zookeeper.get(tp)
         return NONE if row is None else row.position
+
+    def former_stores(self, tp: TopicPartition) -> set[StoreName]:
+        """The stores whose number belongs to an earlier topic of the same name (offsets/former.py)."""
+        topic, node, row = self.topics.get(tp.topic), self.zookeeper.get(tp), self.in_kafka(tp)
+        found: set[StoreName] = set()
+        if topic is None:
+            return found
+        if node is not None and isinstance(node.position, int) and written_before(node.mzxid, topic.czxid):
+            found.add("zookeeper")
+        read = topic_in(row.metadata)
+        named = read is not None and topic.czxid is not None
+        if isinstance(row.position, int) and (
+            (read is not None and read.czxid != topic.czxid)
+            if named
+            else committed_before(row.committed_at_ms, topic.ctime_ms)
+        ):
+            found.add("kafka")
+        return found
 
     def partitions(self) -> list[TopicPartition]:
         """All partitions this group has to do with, sorted: with a number or an owner, and those beside them."""

@@ -13,7 +13,7 @@ overwrite_unreadable says so: no undo file could bring it back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,11 +57,13 @@ def plan_changes(
     stores: Sequence[StoreName],
     out_of_range: OutOfRangePolicy = "refuse",
     overwrite_unreadable: bool = False,
+    former: Callable[[TopicPartition], Collection[StoreName]] = lambda tp: (),
 ) -> list[Change]:
     """A row for each wanted partition, in its order.
 
     before: what each of `stores` holds; a partition or store that is absent was not read, and is refused.
     existing: the partitions the cluster has.  stores: those the group keeps.
+    former: the stores whose number is of an earlier topic: written again, though it be the same, it counts.
     Raises WrongUsage for negative positions, and for partitions that the cluster does not have (a position there can
     only be deleted); all of them are named.
     """
@@ -73,7 +75,8 @@ def plan_changes(
         if isinstance(each, Problem):
             changes.append(Change(group, tp, held, None, bounds.get(tp), "refused", each.text))
         else:
-            changes.append(_change(group, tp, each, held, bounds.get(tp), out_of_range, overwrite_unreadable))
+            old, span = former(tp), bounds.get(tp)
+            changes.append(_change(group, tp, each, held, span, out_of_range, overwrite_unreadable, old))
     return changes
 
 
@@ -111,6 +114,7 @@ def _change(
     bounds: Bounds | None,
     policy: OutOfRangePolicy,
     overwrite: bool,
+    former: Collection[StoreName],
 ) -> Change:
     after, action, why = wanted.position, "write", wanted.note
     if after is not None:
@@ -118,7 +122,8 @@ def _change(
         why = "; ".join(filter(None, (why, outside)))
         if action != "write":
             return Change(group, tp, held, after, bounds, action, why)
-    differ = tuple(store for store, there in held.items() if there != (NONE if after is None else after))
+    goal = NONE if after is None else after
+    differ = tuple(store for store, there in held.items() if there != goal or store in former)
     unread = [f"{store}: {there.reason}" for store, there in held.items() if isinstance(there, Unknown)]
     if unread:
         unread_text = "; ".join(unread)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from groundwork.beside import Beside
 from groundwork.crew import Lock, connect, now, sleep
@@ -19,7 +19,9 @@ from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.leaders import LeaderSource
 from zkconsumer.fetching.logends import EARLIEST, LATEST, log_ends_by
 from zkconsumer.migration.marker import MarkerUnclear, marker_path, read_marker
+from zkconsumer.offsetlog import last_commit_times
 from zkconsumer.offsets.file import FileOffsets
+from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.offsets.group import GroupOffsets
 from zkconsumer.offsets.kafka import KafkaOffsets
 from zkconsumer.offsets.store import Committed, OffsetStore
@@ -27,10 +29,12 @@ from zkconsumer.offsets.threaded import ThreadedOffsets
 from zkconsumer.offsets.zookeeper import ZookeeperOffsets
 from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import ZkSession
+from zkconsumer.topicnodes import read_creations
 
 log = logging.getLogger(__name__)
 
 READ_RETRIES = 10  # of a member that has claimed its share; then the round is tried again
+COMMIT_TIMES_S = 3.0  # for reading them out of __consumer_offsets: a rebalance waits for it
 COMMIT_RETRIES = 1  # for a coordinator that moved; who commits (zkconsumer.commits) knows how often it is worth it
 
 
@@ -41,10 +45,15 @@ def store_of_group(
     leaders: LeaderSource,
     on_event: OnEvent,
     on_commit: Callable[[], object],
+    read_from: Callable[[TopicPartition], TopicCreation | None],
+    may_be_recreated: Callable[[str], bool],
+    beside: Beside,
 ) -> GroupOffsets:
     """A member's store, by offsets.storage and dual.commit.enabled; which of them counts may change while it runs.
 
     leaders: the brokers of the cluster that is read, any of which can tell the group's coordinator.
+    read_from(tp): the topic whose log an owned partition is read from; may_be_recreated(topic): since then.
+    beside: for what blocks.
     """
     links = Links(config.client_name, connect, config.offsets_channel_timeout_ms)
     channel = _Channel(leaders, links, dialect, on_event)
@@ -58,14 +67,21 @@ def store_of_group(
             tell=channel.tell,
         )  # fmt: skip
 
+    def creations(topics: Collection[str]) -> Mapping[str, TopicCreation]:
+        return read_creations(session, dialect, topics)
+
+    def times(group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        addresses = [(broker.host, broker.port) for broker in channel.brokers()]
+        return commit_times_of(addresses, dialect, group, tps, beside)
+
     kafka = _ReadAndWrite(
-        KafkaOffsets(coordinator(READ_RETRIES), now=now),
-        KafkaOffsets(coordinator(COMMIT_RETRIES), _retention_ms(config), now),
+        KafkaOffsets(coordinator(READ_RETRIES), now=now, creations=creations, commit_times=times),
+        KafkaOffsets(coordinator(COMMIT_RETRIES), _retention_ms(config), now, read_from=read_from),
         channel.works,
     )
     return GroupOffsets(
         config.offset_mode,
-        ZookeeperOffsets(session, dialect.znodes),
+        ZookeeperOffsets(session, dialect.znodes, creations, read_from, may_be_recreated),
         kafka,
         config.offsets_migrate == "copy",
         channel.bounds,
@@ -74,6 +90,34 @@ def store_of_group(
         links.end,
         lambda group: _left_zookeeper(session, group),
     )
+
+
+def commit_times_of(
+    addresses: Sequence[tuple[str, int]],
+    dialect: Dialect,
+    group: str,
+    tps: Collection[TopicPartition],
+    beside: Beside,
+) -> dict[TopicPartition, int]:
+    """Commit times in Kafka as far as the newest records of __consumer_offsets tell them; what cannot be told is left
+    out, and said."""
+    try:
+        found: dict[TopicPartition, int] = beside.call(
+            last_commit_times, addresses, dialect.release, group, set(tps), COMMIT_TIMES_S
+        )
+    except WireError as why:
+        log.info("when the offsets of group %s were committed to Kafka is not known: %s", group, why)
+        return {}
+    if len(found) < len(tps):
+        first = min(set(tps) - found.keys())
+        log.info(
+            "when %d offsets of group %s were committed to Kafka is not known, the first %s: they count as offsets of "
+            "the topics of today",
+            len(tps) - len(found),
+            group,
+            first,
+        )
+    return found
 
 
 def _left_zookeeper(session: ZkSession, group: str) -> bool:

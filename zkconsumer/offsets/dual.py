@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from groundwork.failpoints import failpoint
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
+from zkconsumer.offsets.store import NONE, Committed, FormerOffset, OffsetStore, Unknown
 from zkconsumer.session.lease import Lease
 
 BETWEEN = "between kafka and zookeeper commit"
@@ -132,7 +132,9 @@ def larger(kafka: Committed, zookeeper: Committed) -> Committed:
         return zookeeper
     if kafka is NONE or zookeeper is NONE:
         return zookeeper if kafka is NONE else kafka
-    return max(kafka, zookeeper)
+    if isinstance(kafka, FormerOffset):
+        return zookeeper
+    return kafka if isinstance(zookeeper, FormerOffset) else max(kafka, zookeeper)
 
 
 def ahead_of(one: Committed, other: Committed) -> bool:

@@ -74,7 +74,7 @@ class GroupOffsets:
         return found | {tp: self._not_migrated(group, tp, at) for tp, at in left.items()}
 
     def _not_migrated(self, group: str, tp: TopicPartition, at: Committed) -> Committed:
-        """Kafka has nothing of it, ZooKeeper has this."""
+        """Kafka has nothing of it, ZooKeeper has this; a FormerOffset there is nothing that a migration left behind."""
         if not isinstance(at, int):
             return at
         if not self.copy:

@@ -27,7 +27,7 @@ from typing import Literal, get_args
 
 from kafkawire.groupnodes import CONSUMERS
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.offsets.store import Committed, Unknown
 
 Mode = Literal["zookeeper", "dual", "kafka"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -106,10 +106,11 @@ def behind(mode: Mode, kafka: Committed, zookeeper: Committed) -> str | None:
         return f"{here} cannot be read: {alone.reason}"
     if isinstance(other, Unknown):
         return f"{there} cannot be read: {other.reason}"
-    if other is NONE:
-        return None
-    if alone is NONE or alone < other:
-        return f"{there} has {other} and {here} {'nothing' if alone is NONE else alone}: what {there} has would be lost"
+    if not isinstance(other, int):
+        return None  # nothing, or a number of an earlier topic: there is nothing to lose
+    if not isinstance(alone, int) or alone < other:
+        held = alone if isinstance(alone, int) else "nothing"
+        return f"{there} has {other} and {here} {held}: what {there} has would be lost"
     return None
 
 

@@ -1,7 +1,8 @@
 """Where a group's positions live: one small interface, whichever way they are kept.
 
-Three-valued: a position, NONE (nobody ever committed one), or Unknown (there is something, or there may be, and we
-cannot tell what).  NONE goes to the reset policy; Unknown never does, and neither is ever 0.
+Four-valued: a position, NONE (nobody ever committed one), FormerOffset (one of an earlier topic of that name), or
+Unknown (there is something, or there may be, and we cannot tell what).  NONE and FormerOffset go to the reset policy;
+Unknown never does, and none of them is ever 0.
 """
 
 from __future__ import annotations
@@ -33,7 +34,16 @@ class Unknown:
     reason: str
 
 
-Committed = int | _None | Unknown
+@dataclass(frozen=True, slots=True)
+class FormerOffset:
+    """A committed position in the log of an earlier topic of the same name (offsets/former.py); reason is the end of a
+    sentence that begins with the partition and the position: where it is from, and when the topic was created."""
+
+    position: int
+    reason: str
+
+
+Committed = int | _None | FormerOffset | Unknown
 
 LARGEST: Final = 2**63 - 1  # a position is an int64 in every form it travels in
 _DIGITS = re.compile(r"\s*0*([0-9]{1,19})\s*", re.ASCII)

@@ -9,7 +9,7 @@ from typing import Any
 from groundwork.beside import Beside
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
+from zkconsumer.offsets.store import NONE, Committed, FormerOffset, OffsetStore, Unknown
 from zkconsumer.session.lease import Lease
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class ThreadedOffsets:
         return {tp: self._position(tp, found.get(tp)) for tp in wanted}
 
     def _position(self, tp: TopicPartition, found: object) -> Committed:
-        if found is NONE or isinstance(found, Unknown):
+        if found is NONE or isinstance(found, FormerOffset | Unknown):
             return found
         if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
             return found

@@ -1,18 +1,20 @@
 """Offsets in ZooKeeper: /consumers/GROUP/offsets/TOPIC/PARTITION holds the next position as decimal text, persistent.
 
 Each write names the version of the node that this member last read or wrote, so that a foreign write in between is
-noticed instead of overwritten (ForeignWrite).  A position that is already there is not written again (KAFKA-987).
+noticed instead of overwritten (ForeignWrite).  A position that is already there is not written again (KAFKA-987),
+unless it is a FormerOffset: the same number written now is a position of the topic of today.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import ModuleType
 
 from groundwork.crew import now
 from kafkawire.model import TopicPartition
-from zkconsumer.errors import ConsumerError, ForeignWrite
-from zkconsumer.offsets.store import NONE, Committed, position_of
+from zkconsumer.errors import ConsumerError, ForeignWrite, TopicGone
+from zkconsumer.offsets.former import TopicCreation, former_node, written_before
+from zkconsumer.offsets.store import NONE, Committed, FormerOffset, position_of
 from zkconsumer.session.lease import Lease, LeaseOver
 from zkconsumer.session.zkcalls import Node, Outcome
 from zkconsumer.session.zksession import ZkSession
@@ -21,10 +23,25 @@ from zkconsumer.session.zksession import ZkSession
 class ZookeeperOffsets:
     """The offset store of the JVM consumer's default, `offsets.storage=zookeeper`."""
 
-    def __init__(self, session: ZkSession, znodes: ModuleType) -> None:
+    def __init__(
+        self,
+        session: ZkSession,
+        znodes: ModuleType,
+        creations: Callable[[Collection[str]], Mapping[str, TopicCreation]] = lambda topics: {},
+        read_from: Callable[[TopicPartition], TopicCreation | None] = lambda tp: None,
+        may_be_recreated: Callable[[str], bool] = lambda topic: False,
+    ) -> None:
+        """creations           when topics were created, as ZooKeeper says now; those that are not there are left out
+        read_from           the topic whose log a position that is committed belongs to; None: not known
+        may_be_recreated    whether a topic may have been deleted since that was found out
+        """
         self._session = session
         self._znodes = znodes
+        self._creations = creations
+        self._read_from = read_from
+        self._may_be_recreated = may_be_recreated
         self._seen: dict[str, Node] = {}  # path -> the node as this member last read or wrote it
+        self._former: set[str] = set()  # paths of nodes that hold a FormerOffset
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The committed positions.  Raises ZooKeeperAway."""
@@ -32,16 +49,32 @@ class ZookeeperOffsets:
         found = self._session.read(paths.values())
         for path, node in found.items():
             self._remember(path, node)
-        return {tp: position(path, found[path]) for tp, path in paths.items()}
+        topics = self._creations({tp.topic for tp, path in paths.items() if found[path] is not None})
+        positions = {tp: self._position(tp, path, found[path], topics.get(tp.topic)) for tp, path in paths.items()}
+        self._former.difference_update(paths.values())
+        self._former |= {paths[tp] for tp, at in positions.items() if isinstance(at, FormerOffset)}
+        return positions
+
+    def _position(self, tp: TopicPartition, path: str, node: Node | None, topic: TopicCreation | None) -> Committed:
+        at = position(path, node)
+        if not isinstance(at, int) or node is None or topic is None or not written_before(node.mzxid, topic.czxid):
+            return at
+        return former_node(tp.topic, at, node.mtime_ms, topic)
 
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
-        """Write what moved.  After a ForeignWrite, a second call by one who still owns it takes ours."""
+        """Write what moved.  After a ForeignWrite, a second call by one who still owns it takes ours.
+
+        A position of a log that is gone is not written (TopicGone): a write now would make it one of the log of today.
+        """
         session_id = self._session.session_id
         paths = {tp: self._znodes.offset(group, tp) for tp in positions}
         result: dict[TopicPartition, Exception | None] = dict.fromkeys(positions)
         try:
+            result |= (gone := self._gone(positions))
+            positions = {tp: at for tp, at in positions.items() if tp not in gone}
+            paths = {tp: paths[tp] for tp in positions}
             self._learn([path for path in paths.values() if path not in self._seen], session_id)
             lease.check(now())  # after the last wait: the time this took counts
             outcomes = self._write({paths[tp]: at for tp, at in positions.items()}, session_id)
@@ -52,12 +85,24 @@ class ZookeeperOffsets:
         except (ConsumerError, LeaseOver) as e:
             for path in paths.values():  # a write may have happened: look again before the next
                 self._seen.pop(path, None)
-            return dict.fromkeys(positions, e)
+            return result | dict.fromkeys(positions, e)
         for tp, path in paths.items():
             if path in changed:
                 theirs = position(path, self._seen.get(path))
                 result[tp] = None if theirs == positions[tp] else ForeignWrite(group, tp, theirs, positions[tp])
         return result
+
+    def _gone(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, TopicGone]:
+        """Those whose topic was deleted since their reading began, also where there is a new one of that name."""
+        suspect = {topic for topic in {tp.topic for tp in positions} if self._may_be_recreated(topic)}
+        if not suspect:
+            return {}
+        today, gone = self._creations(suspect), {}
+        for tp, at in positions.items():
+            read = self._read_from(tp) if tp.topic in suspect else None
+            if read is not None and today.get(tp.topic) != read:
+                gone[tp] = TopicGone(tp, at)
+        return gone
 
     def _learn(self, paths: list[str], session_id: int | None) -> None:
         if paths:
@@ -75,6 +120,7 @@ class ZookeeperOffsets:
                 outcomes[path] = outcome
             else:
                 self._seen[path] = Node(moved[path], outcome, 0)
+                self._former.discard(path)
         fresh = {path: data for path, data in moved.items() if path not in known}
         if fresh:
             outcomes |= self._session.create(fresh, session_id=session_id)
@@ -84,7 +130,7 @@ class ZookeeperOffsets:
         return outcomes
 
     def _holds(self, path: str, at: int) -> bool:
-        return path in self._seen and position(path, self._seen[path]) == at
+        return path in self._seen and path not in self._former and position(path, self._seen[path]) == at
 
     def _remember(self, path: str, node: Node | None) -> None:
         if node is None:

@@ -36,11 +36,18 @@ Watch = Callable[[str, bool], None]  # path, and whether the node itself changed
 
 
 class Node(NamedTuple):
-    """A znode as read.  owner is the session id of an ephemeral node, 0 for a persistent one."""
+    """A znode as read.  owner is the session id of an ephemeral node, 0 for a persistent one.
+
+    czxid, ctime_ms: its creation; mzxid, mtime_ms: the last write of its data.  0 where a node is known by our write.
+    """
 
     data: bytes
     version: int
     owner: int
+    czxid: int = 0
+    ctime_ms: int = 0
+    mzxid: int = 0
+    mtime_ms: int = 0
 
 
 class Outcome(enum.Enum):
@@ -151,9 +158,7 @@ class ZkCalls:
         watcher = self._watcher(watch)
         answers = self._gather("read", session_id, paths, lambda client, path: client.get_async(path, watcher))
         return {
-            path: None
-            if isinstance(found, NoNodeError)
-            else Node(found[0] or b"", found[1].version, found[1].ephemeralOwner)
+            path: None if isinstance(found, NoNodeError) else _node(found[0] or b"", found[1])
             for path, found in answers.items()
         }
 
@@ -164,9 +169,7 @@ class ZkCalls:
         watcher = self._watcher(watch)
         answers = self._gather("look at", session_id, paths, lambda client, path: client.exists_async(path, watcher))
         return {
-            path: Node(b"", found.version, found.ephemeralOwner)
-            if found is not None and not isinstance(found, NoNodeError)
-            else None
+            path: None if found is None or isinstance(found, NoNodeError) else _node(b"", found)
             for path, found in answers.items()
         }
 
@@ -217,6 +220,10 @@ class ZkCalls:
             return client.delete_async(path, version=nodes[path])
 
         return {path: _outcome(found) for path, found in self._gather("delete", session_id, nodes, ask).items()}
+
+
+def _node(data: bytes, stat: Any) -> Node:
+    return Node(data, stat.version, stat.ephemeralOwner, stat.czxid, stat.ctime, stat.mzxid, stat.mtime)
 
 
 def _outcome(found: Any) -> Outcome:
