@@ -38,7 +38,8 @@ class ConnectorCalls:
     ) -> dict[TopicPartition, Exception | None]:
         """Commit what is done of every owned partition; per partition None, or why it was not (known to be) written.
 
-        positions: commit just these instead, the next position to read of each; for owned partitions only.  With
+        positions: commit just these instead, the next position to read of each; for owned partitions only.  One behind
+        the end of the log is refused (BeyondEnd in the result), a negative one is a ValueError.  With
         auto.commit.enable the timer goes on committing what is done: a program that gives positions switches it off.
         """
         return self._hub.call(self._acting().controls.commit, positions)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from groundwork.crew import now
 from kafkawire.model import TopicPartition
 from zkconsumer.commits import Commits, Results
-from zkconsumer.errors import ConsumerError, TopicGone
+from zkconsumer.errors import BeyondEnd, ConsumerError, TopicGone
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.pauses import Pauses, What
@@ -51,7 +51,12 @@ class Controls:
         return [status_of(cursor, self._fetchers.fetcher_of(cursor.tp) is not None, at) for cursor in cursors]
 
     def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> Results:
-        """What is done of every owned partition, or just these positions."""
+        """What is done of every owned partition, or just these positions.
+
+        A position behind the end of the log is refused (BeyondEnd): nothing can have been read there, and a group that
+        begins there skips what comes.  The end itself is a position.  One before the log's beginning is written:
+        retention may have overtaken who is slow.
+        """
         if positions is None:
             return self._commits.commit_asked(self._cursors.values())
         results: Results = {}
@@ -64,9 +69,26 @@ class Controls:
                 results[tp] = ConsumerError(f"{tp} is not owned by this member, so its offset is not ours to commit")
             elif cursor.log_gone:
                 results[tp] = TopicGone(tp, at)
+            elif (why := self._beyond(cursor, at)) is not None:
+                results[tp] = why
             else:
                 wanted[cursor] = at
         return results | self._commits.commit_at(wanted)
+
+    def _beyond(self, cursor: Cursor, at: int) -> ConsumerError | None:
+        """Why a position may not be committed: it lies behind the end of the log, or nobody can tell that it does not.
+
+        The leader is asked only where what fetches told is not enough.
+        """
+        if cursor.high_watermark is not None and at <= cursor.high_watermark:
+            return None
+        try:
+            end = self._end_of(cursor.tp, "largest")
+        except ConsumerError as e:
+            return ConsumerError(
+                f"{cursor.tp}: {at} is not committed, for whether its log reaches it is not known: {e}"
+            )
+        return BeyondEnd(cursor.tp, at, end) if at > end else None
 
     def park(self, tp: TopicPartition, reason: str) -> None:
         self._owned(tp, "parked").park(reason, at_once=True)

@@ -7,6 +7,7 @@ ConsumerError         the root; each message is one sentence for an operator
     OtherCluster      the brokers named are not those of the ZooKeeper named
     ZooKeeperAway     the session is suspended or over, now or while we waited: what was asked may have happened
     ForeignWrite      somebody else wrote an offset node since we last saw it
+    BeyondEnd         a position that was to be committed lies behind the end of the log
     TopicGone         the topic whose log a position belongs to was deleted
     Undeliverable     why a partition is parked
         MessageTooLarge   larger than fetch.growth.max.bytes
@@ -65,6 +66,16 @@ class ForeignWrite(ConsumerError):
         self.tp = tp
         self.theirs = theirs
         self.ours = ours
+
+
+class BeyondEnd(ConsumerError):
+    """A position that was to be committed lies behind the end of the log: .tp, .position, .end."""
+
+    def __init__(self, tp: TopicPartition, position: int, end: int) -> None:
+        super().__init__(f"{tp}: {position} lies behind the end of the log, which is {end}, so it is not committed")
+        self.tp = tp
+        self.position = position
+        self.end = end
 
 
 class TopicGone(ConsumerError):

@@ -20,7 +20,7 @@ from localkafka.waiting import wait_until
 from tests import children
 from tests.integration.readers import ChildReader, Reader, committed, config, owners, places, wait_for_messages
 from zkconsumer.connector import ConsumerConnector
-from zkconsumer.errors import ChrootMissing, ConsumerTimeout, NoBrokers, Unreachable
+from zkconsumer.errors import BeyondEnd, ChrootMissing, ConsumerTimeout, NoBrokers, Unreachable
 from zkconsumer.filters import Whitelist
 
 pytestmark = pytest.mark.real
@@ -141,6 +141,26 @@ def test_sets_are_done_when_their_tickets_are_and_not_before(source, unique):
         assert committed(source, group, topic) == {0: fetched.resume_at}
         assert connector.status()[0].done == fetched.resume_at
     assert not rest.may_send()
+
+
+def test_a_position_behind_the_end_of_the_log_is_not_committed(source, unique):
+    topic, group = unique.topic(), unique.group()
+    source.create_topic(topic, 1)
+    load(source, topic, 1, 500)
+    tp = TopicPartition(topic, 0)
+    with ConsumerConnector(config(source.zookeeper, group, auto_commit_enable=False), "own") as connector:
+        connector.create_message_streams({topic: 1})
+        found = connector.commit_offsets({tp: 1_000_000_000})[tp]
+        assert isinstance(found, BeyondEnd)
+        assert str(found) == f"{tp}: 1000000000 lies behind the end of the log, which is 500, so it is not committed"
+        assert committed(source, group, topic) == {}
+        assert connector.commit_offsets({tp: 500}) == {tp: None}  # the end itself: whatever comes is new
+        load(source, topic, 1, 100)
+        wait_until(lambda: connector.commit_offsets({tp: 600}) == {tp: None}, 10, "the new end to be known")
+        assert isinstance(connector.commit_offsets({tp: 601})[tp], BeyondEnd)
+        with pytest.raises(ValueError, match="-1 as the position"):
+            connector.commit_offsets({tp: -1})
+        assert committed(source, group, topic) == {0: 600}
 
 
 def test_a_message_that_cannot_be_delivered_parks_its_partition_alone(source, unique):
