@@ -44,6 +44,10 @@ class Share(Protocol):
     def ticket(self, resume_at: int, parts: int = 1) -> Ticket: ...
     @property
     def stint(self) -> object: ...
+    @property
+    def topic(self) -> int | None: ...
+    @property
+    def begins_new_log(self) -> bool: ...
     def holding(self) -> Callable[[], bool]: ...
 
 
@@ -236,7 +240,7 @@ class Forwarder:
             return None
         keeps = topic.choice.partitioning in ("identity", "source") and self._settings.handler is None
         others = () if keeps else [TopicPartition(fetched.topic, n) for n in topic.targets]
-        return self.keeper.follow(fetched, share.stint, share.holding(), keeps, others)
+        return self.keeper.follow(fetched, share.stint, share.holding(), keeps, others, share.topic)
 
     def _submit(self, step: Step, share: Share, following: Following | None) -> None:
         if not step.parts:

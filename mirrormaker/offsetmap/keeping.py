@@ -15,7 +15,7 @@ from typing import Protocol
 from groundwork.crew import sleep
 from kafkawire.model import MessageSet, TopicPartition
 from mirrormaker.offsetmap.recording import Ends, Following, Point, Recording
-from zkconsumer.offsettranslate.entries import Entry, OffsetMap, Record
+from zkconsumer.offsettranslate.entries import Begun, Entry, OffsetMap, Record
 
 log = logging.getLogger(__name__)
 SUFFIX = ".offsetmap"
@@ -53,6 +53,9 @@ class Keeper:
         self._recording = Recording(every, ends, self._write)
         self._stints: dict[TopicPartition, tuple[object, Following]] = {}
         self._failing = False
+        self._topics = {
+            source: stints[-1].begun.topic for source, stints in self._writer.map.stints.items() if stints
+        }  # czxid of the topic of each source's newest stint
         self._points = {(e.source, e.target): Point(e.position, e.low) for e in self._entries() if e.low == e.high}
 
     def _entries(self) -> Iterator[Entry]:
@@ -74,17 +77,26 @@ class Keeper:
         still: Callable[[], bool],
         keeps: bool,
         targets: Sequence[TopicPartition] = (),
+        topic: int | None = None,
     ) -> Following:
-        """Whom to tell of the parts of a set; another stint object than before begins another stint."""
+        """Whom to tell of the parts of a set; another stint object than before begins another stint.
+
+        topic: the czxid of the source's topic, where it is known."""
         known = self._stints.get(fetched.tp)
         if known is None or known[0] is not stint:
-            following = self._recording.begin(fetched.tp, fetched.start, _ms(), keeps, still, targets)
+            following = self._recording.begin(fetched.tp, fetched.start, _ms(), keeps, still, targets, topic)
             known = self._stints[fetched.tp] = (stint, following)
         return known[1]
 
     def point(self, source: TopicPartition, target: TopicPartition) -> Point | None:
         """The newest entry that is exact, and written."""
         return self._points.get((source, target))
+
+    def is_of_former_log(self, source: TopicPartition, topic: int | None, begins: bool) -> bool:
+        """Whether all that is written down of a source is of an earlier topic than this one (czxid); begins: its log is
+        begun now, which counts where no topic is written down (maps of earlier releases)."""
+        last = self._topics.get(source)
+        return topic is not None and (begins if last is None else last != topic)
 
     def go_on(
         self,
@@ -94,12 +106,13 @@ class Keeper:
         position: int,
         target: TopicPartition,
         end: int | None,
+        topic: int | None = None,
     ) -> None:
         """A stint begins at position, all before it lies before `end` of the target: on the disk when this returns.
 
         end None: position does not tell what is there; the point before stays the last.
         """
-        following = self._recording.begin(source, position, _ms(), True, still)
+        following = self._recording.begin(source, position, _ms(), True, still, topic=topic)
         self._stints[source] = (stint, following)
         if end is not None:
             following.lies_behind(target, end)
@@ -138,6 +151,8 @@ class Keeper:
             self._refused(why)
             return
         for entry in records:
+            if isinstance(entry, Begun) and entry.topic is not None:
+                self._topics[entry.source] = entry.topic
             if isinstance(entry, Entry) and entry.low == entry.high:
                 self._points[entry.source, entry.target] = Point(entry.position, entry.low)
 

@@ -54,9 +54,17 @@ class _Pair:
 class Following:
     """One stint while it goes on.  still(): nobody else can own its partition yet."""
 
-    def __init__(self, source: TopicPartition, position: int, still: Callable[[], bool], owner: Recording) -> None:
+    def __init__(
+        self,
+        source: TopicPartition,
+        position: int,
+        still: Callable[[], bool],
+        owner: Recording,
+        topic: int | None = None,
+    ) -> None:
         self.source = source
         self.begun_at = position
+        self.topic = topic
         self._still = still
         self._over = False
         self._owner = owner
@@ -150,20 +158,21 @@ class Recording:
         keeps: bool,
         still: Callable[[], bool],
         targets: Iterable[TopicPartition] = (),
+        topic: int | None = None,
     ) -> Following:
         """A stint begins; what the one before it still hears is not written down.
 
         still(): nobody else can own the partition yet.  targets: partitions that it may send to, where its route does
-        not keep the number.
+        not keep the number.  topic: the czxid of the source's topic, where it is known.
         """
         if source in self._following:
             self._following[source].failed()
-        following = self._following[source] = Following(source, position, still, self)
+        following = self._following[source] = Following(source, position, still, self, topic)
         for target in targets:
             following._pair(target)
         self._silent.discard(source)
         self._reached[source] = position
-        self._write([Begun(source, position, at_ms, keeps)])
+        self._write([Begun(source, position, at_ms, keeps, topic)])
         return following
 
     def shrank(self, target: TopicPartition, base: int) -> bool:
@@ -219,6 +228,6 @@ class Recording:
                 pair.written = None
             if following.holds():
                 following.begun_at = self._reached[source]
-                records.append(Begun(source, following.begun_at, at_ms, None))
+                records.append(Begun(source, following.begun_at, at_ms, None, following.topic))
         if records:
             self._write(records)

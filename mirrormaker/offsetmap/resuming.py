@@ -5,6 +5,9 @@
     open       everything goes on; the point where it does is in the map before the first of it is sent
     refused    the tail is not what this mirror sent: the partition is parked with the reason
 
+A source topic that was deleted and created again has a log of which the target holds nothing: the point of the map is
+of the former log, and the partition goes on behind all that the target has.
+
 Each stint begins like that: after a restart, after a rebalance, after a parked partition is tried again.  A request
 whose outcome nobody knows (its connection broke) is not sent again: its partition begins another stint.
 """
@@ -40,6 +43,10 @@ class Share(Protocol):
     def ticket(self, resume_at: int, parts: int = 1) -> Ticket: ...
     @property
     def stint(self) -> object: ...
+    @property
+    def topic(self) -> int | None: ...
+    @property
+    def begins_new_log(self) -> bool: ...
     def holding(self) -> Callable[[], bool]: ...
 
 
@@ -56,13 +63,16 @@ class ResumeRefused(LocalError):
 
 @dataclass(slots=True)
 class Gate:
-    """One stint.  point: of the map; None: there is none, and the target must be empty."""
+    """One stint.  point: of the map; None: there is none, and the target must be empty, or new_log: what it holds is of
+    the log of an earlier topic.  topic: the czxid of the source's topic."""
 
     source: TopicPartition
     target: TopicPartition
     stint: object
     holds: Callable[[], bool]
     pass_on: PassOn
+    topic: int | None = None
+    new_log: bool = False
     point: Point | None = None
     tail: Tail | None = None
     matching: Matching | None = None
@@ -89,7 +99,10 @@ class Resumer:
         """Pass a set on, now or once it is known from where; sets of a partition keep their order."""
         gate = self._gates.get(fetched.tp)
         if gate is None or gate.stint is not share.stint:
-            gate = self._gates[fetched.tp] = Gate(fetched.tp, target, share.stint, share.holding(), pass_on)
+            new_log = self._keeper.is_of_former_log(fetched.tp, share.topic, share.begins_new_log)
+            gate = self._gates[fetched.tp] = Gate(
+                fetched.tp, target, share.stint, share.holding(), pass_on, share.topic, new_log
+            )
             self._crew.spawn(f"resume-{self._name}-{fetched.tp}", self._look, gate)
         if gate.open and not gate.busy:
             pass_on(fetched, share, 0)
@@ -125,7 +138,7 @@ class Resumer:
         self._waiting[name] = "resume: the target's end has to be still for one request.timeout.ms"
         try:
             while self._current(gate):
-                gate.point = self._keeper.point(gate.source, gate.target)
+                gate.point = None if gate.new_log else self._keeper.point(gate.source, gate.target)
                 begin = gate.point.offset if gate.point is not None else None
                 try:
                     gate.tail = self._tails.read(gate.target, begin, lambda: self._current(gate))
@@ -144,7 +157,7 @@ class Resumer:
 
     def _begin(self, gate: Gate, tail: Tail) -> None:
         start = gate.held[0][0].start
-        if gate.point is None and not tail.empty:
+        if gate.point is None and not tail.empty and not gate.new_log:
             whose = f"its log, which ends at {tail.end}, holds messages: whose they are is not known"
             self._refuse(gate, f"the map has no point for it, and {whose}")
             return
@@ -202,7 +215,8 @@ class Resumer:
 
     def _open(self, gate: Gate, matching: Matching, at: int, at_border: bool) -> None:
         assert gate.tail is not None
-        self._keeper.go_on(gate.source, gate.stint, gate.holds, at, gate.target, gate.tail.end if at_border else None)
+        end = gate.tail.end if at_border else None
+        self._keeper.go_on(gate.source, gate.stint, gate.holds, at, gate.target, end, gate.topic)
         gate.open = True
         twice = f"; {matching.repeated} of them twice" if matching.repeated else ""
         log.info(

@@ -104,6 +104,26 @@ def test_a_running_mirror_copies_all_of_the_new_log(
         assert f"{topic}/{partition} at 4000: " in said
 
 
+def test_an_offset_map_of_the_old_log_leaves_out_nothing_of_the_new_one(
+    deleting: Cluster, target: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    """With resume: target-end everything before the map's last point counts as being in the target."""
+    topic = unique.topic()
+    settings = {"resume": "target-end", "offset.map.folder": str(tmp_path)}
+    options = {"request.timeout.ms": 1500}
+    filled(deleting, {topic: 1}, 2000, PLAIN_ONLY)
+    with Mirror(tmp_path, deleting, target, unique.group(), topic, settings, options) as mirror:
+        mirror.wait_all_committed([topic])
+        assert mirror.stop()[0] == 0
+    delete(deleting, topic)
+    filled(deleting, {topic: 1}, 3000, PLAIN_ONLY, seed=2)
+    with mirror:
+        mirror.wait_arrived(topic, 5000)
+        mirror.wait_all_committed([topic])
+        assert mirror.stop()[0] == 0
+    assert values(target, topic, 0)[2000:] == values(deleting, topic, 0)
+
+
 @pytest.mark.parametrize("storage", STORAGE)
 def test_a_group_begins_the_new_log_by_its_reset_policy(deleting: Cluster, unique: Unique, storage: str) -> None:
     topic, group, options = unique.topic(), unique.group(), STORAGE[storage]

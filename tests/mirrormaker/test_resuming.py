@@ -41,6 +41,9 @@ def digests(first: int, last: int) -> tuple[int, ...]:
 class Share:
     """Tickets of one stint, and what each was told."""
 
+    topic: int | None = None
+    begins_new_log = False
+
     def __init__(self, stint: object = "one") -> None:
         self.stint = stint
         self.told: list[tuple[object, ...]] = []
@@ -164,6 +167,26 @@ def test_another_stint_looks_anew_and_what_the_old_one_held_is_forgotten(tmp_pat
     until(lambda: flow.passed)
     assert flow.passed == [(0, 0)]
     assert old.told == []
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_of_a_topic_that_was_created_again_nothing_counts_as_being_there(
+    tmp_path: Path, crew: Crew, known: bool
+) -> None:
+    """The point of the map is at 10 of the former log: without a new stint the first 10 messages would be left out."""
+    flow, share = (
+        Flow(tmp_path, crew, Tails(Tail(60, 60, (), empty=False), Tail(60, 63, digests(0, 3), False))),
+        Share(),
+    )
+    flow.keeper.go_on(TP, "before", lambda: True, 10, TP, 50, 7 if known else None)
+    share.topic, share.begins_new_log = 9, not known
+    flow.take(fetched(0, 20), share)
+    until(lambda: flow.passed == [(0, 0)])
+    assert flow.keeper.point(TP, TP) == Point(0, 60)
+    again = Share("parked, and read again")
+    again.topic, again.begins_new_log = share.topic, share.begins_new_log
+    flow.take(fetched(0, 20), again)
+    until(lambda: flow.passed == [(0, 0), (0, 3)])  # of its own log it goes by the map
 
 
 REFUSALS = [

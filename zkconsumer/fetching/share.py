@@ -60,6 +60,16 @@ class Share:
         began anew, most likely at another position."""
         return self._progress
 
+    @property
+    def topic(self) -> int | None:
+        """The czxid of the topic whose log it is of: another one says that the topic was created again."""
+        return None if self.cursor.topic is None else self.cursor.topic.czxid
+
+    @property
+    def begins_new_log(self) -> bool:
+        """Its partition was begun by the reset policy, as the committed offset was of an earlier topic."""
+        return bool(self.cursor.seek.former)
+
     def holding(self) -> Callable[[], bool]:
         """A question that may be kept when the set is gone: whether nobody else can own the partition yet, since the
         lease holds and it was not let go.  Asking it changes nothing."""

@@ -17,6 +17,8 @@ Why an entry is safe whatever happens later:
   behind (then it is read twice).  It is never the only copy from `position` on.
 - A new stint repeats messages at larger offsets; the old copies stay where they are.  So an entry remains true, and of
   all that are true for a position the largest low is the best.
+- A source topic that was deleted and created again has another log: what is written down of the former one says
+  nothing of a position today, and is forgotten at the first stint of the new one.
 - A log that shrinks is another one: its topic was made anew, or its cluster lost messages.  In the map of one mirror
   the lows of a pair never fall, so one that does says that all entries before it are of a log that is no more.
 """
@@ -33,13 +35,15 @@ from kafkawire.model import TopicPartition
 class Begun:
     """A stint of a source partition began at position; at_ms since 1970 orders those of several mirrors.
 
-    keeps None: nothing was sent yet, so its route is not chosen.
+    keeps None: nothing was sent yet, so its route is not chosen.  topic: the czxid of the source's topic; None: it is
+    not known (0.7, and maps of earlier releases).
     """
 
     source: TopicPartition
     position: int
     at_ms: int
     keeps: bool | None
+    topic: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,8 @@ def gathered(records: Iterable[Record]) -> OffsetMap:
     lows: dict[tuple[TopicPartition, TopicPartition], int] = {}
     for record in records:
         if isinstance(record, Begun):
-            stints.setdefault(record.source, []).append(Stint(record, record.position))
+            before = stints.setdefault(record.source, [])
+            stints[record.source] = _of_one_log([*before, Stint(record, record.position)])
             continue
         mine = stints.get(record.source)
         if not mine:
@@ -132,4 +137,11 @@ def merged(maps: Iterable[OffsetMap]) -> OffsetMap:
             stints.setdefault(source, []).extend(some)
     for some in stints.values():
         some.sort(key=lambda stint: stint.begun.at_ms)
-    return OffsetMap(stints)
+    return OffsetMap({source: _of_one_log(some) for source, some in stints.items()})
+
+
+def _of_one_log(stints: list[Stint]) -> list[Stint]:
+    """Those behind the last one of an earlier topic."""
+    today = next((stint.begun.topic for stint in reversed(stints) if stint.begun.topic is not None), None)
+    former = [n for n, stint in enumerate(stints) if stint.begun.topic not in (None, today)]
+    return stints[former[-1] + 1 :] if former else stints

@@ -1,7 +1,8 @@
 """Records of an offset map as lines of text, and back.  A line is a JSON array:
 
     ["map", 1, "SOURCE", "GROUP"]                                            the first line: whose it is
-    ["begin", "orders", 0, 1200, "same" | "keys" | "", 1763700000000]        source, position, route, ms since 1970
+    ["begin", "orders", 0, 1200, "same" | "keys" | "", 1763700000000]        source, position, route, ms since 1970;
+                                                                             behind it the topic's czxid, where known
     ["at", "orders", 0, "orders", 0, 1200, 57000, 57000]                     source, target, position, low, high | null
     ["reached", "orders", 0, 1500]                                           source, position
 
@@ -50,8 +51,9 @@ def read_header(line: str) -> Header:
 
 def line_of(record: Record) -> str:
     match record:
-        case Begun(source, position, at_ms, keeps):
-            return _line(["begin", *_tp(source), position, NAMES[keeps], at_ms])
+        case Begun(source, position, at_ms, keeps, topic):
+            known = [] if topic is None else [topic]
+            return _line(["begin", *_tp(source), position, NAMES[keeps], at_ms, *known])
         case Entry(source, target, position, low, high):
             return _line(["at", *_tp(source), *_tp(target), position, low, high])
         case Reached(source, position):
@@ -64,6 +66,8 @@ def read_line(line: str) -> Record:
         match json.loads(line):
             case ["begin", str(topic), partition, int(position), str(route), int(at_ms)] if route in ROUTES:
                 return Begun(_partition(topic, partition), position, at_ms, ROUTES[route])
+            case ["begin", str(topic), part, int(position), str(route), int(at_ms), int(czxid)] if route in ROUTES:
+                return Begun(_partition(topic, part), position, at_ms, ROUTES[route], czxid)
             case ["at", str(topic), partition, str(other), there, int(position), int(low), (int() | None) as high]:
                 return Entry(_partition(topic, partition), _partition(other, there), position, low, high)
             case ["reached", str(topic), partition, int(position)]:

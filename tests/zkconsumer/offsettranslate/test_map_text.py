@@ -20,7 +20,9 @@ def some(rng: random.Random) -> Record:
     position, low = rng.randrange(2**62), rng.randrange(2**62)
     return rng.choice(
         (
-            Begun(source, position, rng.randrange(2**42), rng.choice((True, False, None))),
+            Begun(
+                source, position, rng.randrange(2**42), rng.choice((True, False, None)), rng.choice((None, position))
+            ),
             Entry(source, target, position, low, rng.choice((None, low, rng.randrange(2**62)))),
             Reached(source, position),
         )
