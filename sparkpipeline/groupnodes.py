@@ -15,19 +15,41 @@ from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from kafkawire import groupnodes as znodes
-from kafkawire.cluster.zookeeper import WINDOW
+from kafkawire.cluster.zookeeper import TOPICS, WINDOW
 from kafkawire.model import TopicPartition, partition_named
 from zkconsumer.migration.marker import MarkerUnclear, marker_path, read_marker
+from zkconsumer.offsets.former import TopicCreation, former_node, written_before
 from zkconsumer.offsets.store import NONE, Committed, position_of
 
 log = logging.getLogger(__name__)
 
 
 def read_positions(zk: KazooClient, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-    """The next offset of each partition; NONE where there is no node, Unknown where what it holds is no offset."""
+    """The next offset of each partition; NONE where there is no node, Unknown where what it holds is no offset, and
+    FormerOffset where it is of an earlier topic of that name."""
     paths = {tp: znodes.offset(group, tp) for tp in tps}
-    nodes = read_nodes(zk, list(paths.values()))
-    return {tp: position_of(path, nodes[path]) if path in nodes else NONE for tp, path in paths.items()}
+    nodes = _with_stats(zk, list(paths.values()))
+    topics = topic_creations(zk, {tp.topic for tp, path in paths.items() if path in nodes})
+    found: dict[TopicPartition, Committed] = {}
+    for tp, path in paths.items():
+        data, stat = nodes.get(path, (b"", None))
+        at = NONE if stat is None else position_of(path, data)
+        topic = topics.get(tp.topic)
+        former = isinstance(at, int) and topic is not None and written_before(stat.mzxid, topic.czxid)
+        found[tp] = former_node(tp.topic, at, stat.mtime, topic) if former else at  # type: ignore[arg-type]
+    return found
+
+
+def topic_creations(zk: KazooClient, topics: Iterable[str]) -> dict[str, TopicCreation]:
+    """When each topic that exists was created.  The node of a topic of 0.7 holds no partitions, and tells nothing: it
+    stays, or goes, whatever becomes of the logs."""
+    paths = {f"{TOPICS}/{topic}": topic for topic in topics}
+    nodes = _with_stats(zk, list(paths))
+    return {
+        paths[path]: TopicCreation(stat.czxid, stat.ctime)
+        for path, (data, stat) in nodes.items()
+        if b"partitions" in data
+    }
 
 
 def write_positions(
@@ -73,11 +95,16 @@ def left_zookeeper(zk: KazooClient, group: str) -> bool:
 
 def read_nodes(zk: KazooClient, paths: Sequence[str]) -> dict[str, bytes]:
     """What the nodes that are there hold; a window of them is asked for before the first answer is waited for."""
-    found: dict[str, bytes] = {}
+    return {path: data for path, (data, _) in _with_stats(zk, paths).items()}
+
+
+def _with_stats(zk: KazooClient, paths: Sequence[str]) -> dict[str, tuple[bytes, Any]]:
+    found: dict[str, tuple[bytes, Any]] = {}
     for at in range(0, len(paths), WINDOW):
         for path, answer in [(path, zk.get_async(path)) for path in paths[at : at + WINDOW]]:
             try:
-                found[path] = answer.get()[0] or b""  # null, where zkclient made it as a parent
+                data, stat = answer.get()
+                found[path] = data or b"", stat  # null, where zkclient made it as a parent
             except NoNodeError:
                 continue
     return found

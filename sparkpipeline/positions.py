@@ -4,7 +4,8 @@
     kafka       the topic __consumer_offsets, through the group's coordinator (0.8.2 and later)
     dual        both: the larger counts (zkconsumer.offsets.dual says what else), Kafka is written first
 
-Three-valued: an offset, NONE (nobody ever committed one), or Unknown with the reason; neither of the last two is 0.
+Four-valued: an offset, NONE (nobody ever committed one), FormerOffset (of an earlier topic of that name, as far as
+ZooKeeper is there to tell), or Unknown with the reason; none of the last three is 0.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from kafkawire.model import TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, Unreachable
-from sparkpipeline.groupnodes import left_zookeeper, read_positions, write_positions
+from sparkpipeline.groupnodes import left_zookeeper, read_positions, topic_creations, write_positions
 from zkconsumer.coordinator import Coordinator
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.dual import DualOffsets
@@ -93,7 +94,11 @@ def _store(
     if access is None:
         raise OptionRefused(f"{storage} needs brokers: give kafka.bootstrap.servers", option="kafka.offsets.storage")
     with Brokers(access) as brokers:
-        kafka = KafkaOffsets(_coordinator(brokers), retention_ms)
+        kafka = KafkaOffsets(
+            _coordinator(brokers),
+            retention_ms,
+            creations=lambda topics: {} if zk is None else topic_creations(zk, topics),
+        )
         yield kafka if storage == "kafka" else _both(kafka, zk)
 
 

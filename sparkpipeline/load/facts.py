@@ -4,6 +4,7 @@ kind: the newest one says where the job stands.
     positions   of all partitions ever seen: the next offset to load
     passed      of the same: the latest time, in ms, that the position has certainly passed (hours.py)
     averages    bytes of a message by topic, as last loaded: what limits and tasks are estimated with
+    logs        of partitions: what the log that the position belongs to is known by (logmarks.py)
     set_back    of partitions whose position was set back: the batch that did it, the last one (eras.py)
     ranges      of the batch: start, until, rows, gaps, lost, bytes, first, last, crc (sum of CRC-32 of values), and
                 min_ms, max_ms of rows that have a time of their own
@@ -25,6 +26,7 @@ from sparkpipeline.errors import LedgerDamaged
 from sparkpipeline.ledger.model import Manifest
 from sparkpipeline.load.counting import RangeCount
 from sparkpipeline.load.executing import Observed
+from sparkpipeline.load.logmarks import Marks, marks_in, marks_rows
 from sparkpipeline.load.names import Hour
 from sparkpipeline.load.plans import Gap, LoadPlan, Positions, flat, nested
 from sparkpipeline.load.rewinding import hour_ms
@@ -39,6 +41,7 @@ class Standing:
     passed: Positions = field(default_factory=dict)
     averages: Mapping[str, float] = field(default_factory=dict)
     set_back: Positions = field(default_factory=dict)
+    marks: Marks = field(default_factory=dict)
 
     @staticmethod
     def of(newest: Manifest | None) -> Standing:
@@ -48,7 +51,8 @@ class Standing:
         try:
             facts = newest.facts
             set_back = flat(facts.get("set_back", {}))  # manifests before it was kept have none
-            return Standing(flat(facts["positions"]), flat(facts["passed"]), dict(facts["averages"]), set_back)
+            marks = marks_in(facts.get("logs", {}))  # nor these
+            return Standing(flat(facts["positions"]), flat(facts["passed"]), dict(facts["averages"]), set_back, marks)
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise LedgerDamaged(f"its facts are not those of a load: {exc!r}", batch=newest.batch) from None
 
@@ -58,6 +62,7 @@ class Standing:
             "passed": nested(self.passed),
             "averages": {topic: self.averages[topic] for topic in sorted(self.averages)},
             "set_back": nested(self.set_back),
+            "logs": marks_rows(self.marks),
         }
 
 

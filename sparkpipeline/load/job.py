@@ -22,10 +22,11 @@ from sparkpipeline.load.eventtime import own_time
 from sparkpipeline.load.executing import Observed, ToRead, read_and_write
 from sparkpipeline.load.facts import Standing, averages, batch_facts, hour_rows, latest_ms
 from sparkpipeline.load.footers import footers
+from sparkpipeline.load.logmarks import Marks, check_logs, marks_of
 from sparkpipeline.load.names import Hour, final_name
 from sparkpipeline.load.options import LoadConfig
 from sparkpipeline.load.planning import due
-from sparkpipeline.load.plans import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan
+from sparkpipeline.load.plans import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan, Positions
 from sparkpipeline.load.sharing import Sharing
 from sparkpipeline.ranges import unit_of
 from sparkpipeline.zookeeper import lock
@@ -93,6 +94,7 @@ class LoadWork:
         """What is new since the job's positions.  Raises OffsetOutOfRange, UnknownPartition, NoLeader, Unreachable."""
         config, standing = self.config, Standing.of(ledger.state().newest)
         looked, now = self.look(standing)
+        self.check_logs(standing, looked)
         found = due(standing.positions, looked.logs, looked.missing, config.starting_offsets, config.out_of_range)
         for tp in looked.missing:
             self.tell(f"{tp} was loaded before and the cluster has it no more")
@@ -106,7 +108,10 @@ class LoadWork:
         positions = {**standing.positions, **found.positions, **{rng.tp: rng.until for rng in ranges}}
         work = sharing.cut_and_packed(ranges)
         heads = {tp: log.latest for tp, log in looked.logs.items()}
-        plan = LoadPlan(tuple(work[0]), tuple(work[1]), positions, heads, found.gaps, rule_of(config))
+        moved = {tp: at for tp, at in positions.items() if tp in looked.logs and standing.positions.get(tp) != at}
+        fresh = {tp: at for tp, at in positions.items() if tp in looked.logs and tp not in standing.marks}
+        marks = {**standing.marks, **self.marks({**fresh, **moved})}
+        plan = LoadPlan(tuple(work[0]), tuple(work[1]), positions, heads, found.gaps, rule_of(config), marks)
         what = "bytes" if sharing.of_bytes else "offsets"
         self.tell(f"batch {batch}: {plan.rows} {what} in {len(plan.ranges)} ranges, {len(plan.tasks)} tasks")
         return Plan(batch, LOAD, now, plan.work())
@@ -121,6 +126,15 @@ class LoadWork:
         now = self.ledger.clock()  # before the look: what comes later is later
         self.looked = (look(self.config, self.cluster.brokers, standing.positions), now)
         return self.looked
+
+    def check_logs(self, standing: Standing, looked: Looked) -> None:
+        """Raises OffsetOutOfRange where a log is another one than the one that was loaded from."""
+        cap = self.config.fetch_bytes_cap
+        check_logs(self.cluster.brokers, self.cluster.zk, standing.marks, looked.logs, cap)
+
+    def marks(self, positions: Positions) -> Marks:
+        """What the logs of these positions are known by."""
+        return marks_of(self.cluster.brokers, self.cluster.zk, positions, self.config.fetch_bytes_cap)
 
     # ---- execute
 
@@ -157,6 +171,7 @@ class LoadWork:
             ),
             averages(standing.averages, counts),
             standing.set_back,
+            {**standing.marks, **work.marks},
         )
         closed = [hour for hour in hour_rows(counts) if self._is_closed(hour)]
         failpoint("load after audit")

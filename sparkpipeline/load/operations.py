@@ -73,6 +73,7 @@ class RewindWork(LoadWork):
         standing, wanted = Standing.of(ledger.state().newest), self.wanted
         partition = None if wanted.partition is None else _partition(wanted.partition)
         looked, _ = self.look(standing)
+        self.check_logs(standing, looked)
         if wanted.topic in self.config.compacted:
             self.tell(f"{wanted.topic} is compacted: what its cleaner has removed since then is not loaded again")
         every = [file for file in ledger.live_files().values() if f"/topic={wanted.topic}/" in file.final]
@@ -133,6 +134,7 @@ class InitWork(LoadWork):
         """told: of LoadWork."""
         super().__init__(*told)
         self.wanted = wanted
+        self.asked: frozenset[TopicPartition] = frozenset()  # partitions whose positions are taken over
         self.planned = False
 
     def positions(self, ledger: Ledger) -> dict[TopicPartition, int]:
@@ -146,6 +148,7 @@ class InitWork(LoadWork):
             storage = self.wanted.storage or here
             wanted = of_group(group, read_group(group, looked.logs, storage, self.cluster.access, self.cluster.zk))
         found = taken_over(standing, wanted, looked.logs, self.wanted.replace)
+        self.asked = frozenset(wanted)
         sharing = self.sharing(standing)
         if sharing.of_bytes:
             self._check_borders(sharing.borders, {tp: found[tp] for tp in wanted}, looked.logs)
@@ -165,7 +168,9 @@ class InitWork(LoadWork):
         if self.planned:
             return None
         self.planned = True
-        return init_plan(batch, ledger.clock(), Standing.of(ledger.state().newest), self.positions(ledger))
+        positions = self.positions(ledger)
+        marks = self.marks({tp: positions[tp] for tp in self.asked})
+        return init_plan(batch, ledger.clock(), Standing.of(ledger.state().newest), positions, marks)
 
 
 def run_rewind(

@@ -3,6 +3,7 @@
     ranges      exactly what is read; tasks[i] of them, one after the other, are task i
     positions   of all partitions the job has ever seen, as they are after the batch
     gaps        messages that were gone before they were loaded (out.of.range=earliest)
+    logs        what the logs of positions are known by, as they are after the batch (logmarks.py)
     heads       where each log ended when the plan was made: a partition that reaches it has caught up
     time        how the hour of a row is found: part of the plan, so that a restart with other options changes nothing
 
@@ -12,12 +13,13 @@ A partition's key in JSON is its number as text; of 0.7, whose partitions belong
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkawire.model import PartitionId, TopicPartition
 from sparkpipeline.errors import LedgerDamaged
 from sparkpipeline.ledger.model import Plan
+from sparkpipeline.load.logmarks import Marks, marks_in, marks_rows
 from sparkpipeline.ranges import OffsetRange, partition_key, partition_of
 from sparkpipeline.source.offsets import in_order as in_order
 
@@ -59,6 +61,7 @@ class LoadPlan:
     heads: Positions
     gaps: tuple[Gap, ...] = ()
     rule: HourRule = HourRule()
+    marks: Marks = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -74,6 +77,7 @@ class LoadPlan:
             "heads": nested(self.heads),
             "gaps": [_gap_row(gap) for gap in self.gaps],
             "time": asdict(self.rule),
+            "logs": marks_rows(self.marks),
         }
 
     @classmethod
@@ -90,7 +94,9 @@ class LoadPlan:
                 for row in work["gaps"]
             )
             tasks = tuple(int(count) for count in work["tasks"])
-            found = cls(ranges, tasks, flat(work["positions"]), flat(work["heads"]), gaps, HourRule(**work["time"]))
+            marks = marks_in(work.get("logs", {}))  # plans of earlier releases have none
+            rule = HourRule(**work["time"])
+            found = cls(ranges, tasks, flat(work["positions"]), flat(work["heads"]), gaps, rule, marks)
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise LedgerDamaged(f"is no plan of a load: {exc!r}; abandon it", batch=plan.batch) from None
         return found

@@ -14,10 +14,11 @@ from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger.model import Plan
 from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.logmarks import Marks
 from sparkpipeline.load.planning import Log
 from sparkpipeline.load.plans import INIT, Positions, in_order
 from sparkpipeline.source.offsets import EARLIEST, LATEST
-from zkconsumer.offsets.store import Committed, Unknown
+from zkconsumer.offsets.store import Committed, FormerOffset, Unknown
 
 
 def of_group(group: str, found: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
@@ -26,6 +27,11 @@ def of_group(group: str, found: Mapping[TopicPartition, Committed]) -> dict[Topi
         at = found[tp]
         if isinstance(at, Unknown):
             raise Refused(at.reason, group=group, topic=tp.topic, partition=tp.partition)
+        if isinstance(at, FormerOffset):
+            raise Refused(
+                f"the group has {at.position}, {at.reason}; give the offsets to begin at with --from-json",
+                group=group, topic=tp.topic, partition=tp.partition,
+            )  # fmt: skip
     positions = {tp: at for tp, at in found.items() if isinstance(at, int)}
     if not positions:
         raise Refused("the group has no position in any partition of the job: is its name right, and where it keeps"
@@ -61,13 +67,18 @@ def taken_over(
     return found
 
 
-def init_plan(batch: int, now_ms: int, standing: Standing, positions: Positions) -> Plan:
-    """The plan of a batch that sets positions.  Raises OptionRefused where nothing would change."""
-    if dict(standing.positions) == dict(positions):
+def init_plan(batch: int, now_ms: int, standing: Standing, positions: Positions, marks: Marks | None = None) -> Plan:
+    """The plan of a batch that sets positions.  marks: of those that were asked for, in the logs of today: the same
+    number in another log is a change, too.  Raises OptionRefused where nothing would change."""
+    marks = marks or {}
+    other = {tp for tp, mark in marks.items() if standing.marks.get(tp, mark) != mark}
+    moved = {tp for tp, at in positions.items() if standing.positions.get(tp) != at} | other
+    if not moved:
         raise OptionRefused("the job has exactly these positions already")
-    moved = {tp for tp, at in positions.items() if standing.positions.get(tp) != at}
     # What a moved partition had passed says nothing of where it is now.
     passed = {tp: ms for tp, ms in standing.passed.items() if tp not in moved}
-    back = {tp: batch for tp, at in positions.items() if at < standing.positions.get(tp, at)}
-    facts = Standing(positions, passed, standing.averages, {**standing.set_back, **back}).facts()
+    back = {tp: batch for tp, at in positions.items() if tp in other or at < standing.positions.get(tp, at)}
+    kept = {tp: mark for tp, mark in standing.marks.items() if tp not in moved}
+    after = Standing(positions, passed, standing.averages, {**standing.set_back, **back}, {**kept, **marks})
+    facts = after.facts()
     return Plan(batch, INIT, now_ms, {"facts": {**facts, "taken_over": len(moved)}})

@@ -87,8 +87,14 @@ def group_positions(options: SourceOptions, access: ClusterAccess) -> Positions:
 
 def _known(group: str, tp: TopicPartition, at: object) -> int | None:
     """The offset; None where nobody ever committed one.  What is not known is neither."""
-    from zkconsumer.offsets.store import NONE
+    from zkconsumer.offsets.store import NONE, FormerOffset
 
+    if isinstance(at, FormerOffset):
+        raise Refused(
+            f"group {group} has {at.position}, {at.reason}; set its offset (`zkconsumer offsets set`), or say where to"
+            " start by startingOffsets",
+            topic=tp.topic, partition=tp.partition, group=group,
+        )  # fmt: skip
     if isinstance(at, int):
         return at
     if at is NONE:

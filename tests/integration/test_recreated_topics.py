@@ -3,22 +3,32 @@ may be skipped by it.  On real 0.8.2.2 brokers with delete.topic.enable."""
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
+from localkafka.load import GZIP, Mixture
 from localkafka.waiting import wait_until
+from sparkpipeline.errors import OffsetOutOfRange
+from sparkpipeline.load.operations import InitWanted, run_init
+from sparkpipeline.positions import read_group, write_group
+from sparkpipeline.zookeeper import zookeeper
 from tests.conftest import Unique
 from tests.integration.mirroring import PLAIN_ONLY, Mirror, close_loads, filled, values
 from tests.integration.readers import Reader, committed, config, wait_for_messages
+from tests.integration.sparkloads import job
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.listeners import ConsumerListener
+from zkconsumer.offsets.store import FormerOffset
 from zkconsumer.simple import SimpleConsumer
 
 pytestmark = pytest.mark.real
@@ -243,3 +253,45 @@ def test_a_listener_is_asked_where_the_new_log_begins(deleting: Cluster, unique:
         [stream] = consumer.create_message_streams({topic: 1})[topic]
         assert next(iter(stream)).offset == 10
     assert asked == [(TopicPartition(topic, 0), 20, 0, 30)]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("knows_zookeeper", [True, False])
+def test_a_load_refuses_the_new_log_until_it_is_told_where_to_go_on(
+    spark: Any, deleting: Cluster, unique: Unique, tmp_path: Path, knows_zookeeper: bool
+) -> None:
+    """By the topic's node in ZooKeeper, or by the message before the job's position."""
+    topic = unique.topic()
+    options = {"zookeeper_connect": deleting.zookeeper} if knows_zookeeper else {}
+    load = job(deleting, tmp_path, spark, topics=[topic], out_of_range="earliest", **options)
+    filled(deleting, {topic: 1}, 20, PLAIN_ONLY)
+    assert [manifest.rows for manifest in load.run().manifests] == [20]
+    assert load.run().manifests == ()
+    delete(deleting, topic)
+    filled(deleting, {topic: 1}, 30, Mixture(keyed=1.0, codecs=(GZIP,), value_bytes=50), seed=2)
+    said = "was created again at" if knows_zookeeper else "the log holds another message at 19 than the one"
+    with pytest.raises(OffsetOutOfRange, match=said) as raised:
+        load.run()
+    [wanted] = re.findall(r"--from-json '([^']*)'", str(raised.value))
+    positions = {TopicPartition(topic, int(p)): at for p, at in json.loads(wanted)[topic].items()}
+    run_init(load.config, spark, load.told.append, InitWanted(positions=positions, replace=True))
+    assert [manifest.rows for manifest in load.run().manifests] == [30]
+    assert load.run().manifests == ()
+    load.check()
+
+
+def test_spark_does_not_start_at_a_group_of_the_old_log(deleting: Cluster, unique: Unique) -> None:
+    topic, group = unique.topic(), unique.group()
+    filled(deleting, {topic: 1}, 20, PLAIN_ONLY)
+    with Reader(deleting.zookeeper, group, {topic: 1}) as before:
+        wait_for_messages(20, before)
+        before.stop()
+    delete(deleting, topic)
+    filled(deleting, {topic: 1}, 30, PLAIN_ONLY, seed=2)
+    tp = TopicPartition(topic, 0)
+    with zookeeper(deleting.zookeeper) as zk:
+        found = read_group(group, [tp], "zookeeper", zk=zk)[tp]
+        assert isinstance(found, FormerOffset)
+        assert found.position == 20
+        assert write_group(group, {tp: 20}, "zookeeper", zk=zk) == {tp: None}  # said by somebody: it counts from now on
+        assert read_group(group, [tp], "zookeeper", zk=zk) == {tp: 20}

@@ -25,7 +25,7 @@ from zkconsumer.groupworld.world import Cluster, World, brokers_of
 from zkconsumer.migration.snapshot import KafkaRow, ZkRow
 from zkconsumer.offsetplan.changes import Change
 from zkconsumer.offsetplan.undo import same
-from zkconsumer.offsets.former import TopicCreation, metadata_of, topic_in
+from zkconsumer.offsets.former import metadata_of, topic_in
 from zkconsumer.offsets.store import NONE, Committed, Unknown, position_of
 from zkconsumer.session.zkcalls import Outcome
 from zkconsumer.session.zksession import ZkSession
@@ -236,8 +236,7 @@ def _text(cluster: Cluster, order: Order) -> str:
     if topic_in(order.text) is None:
         return order.text
     topic = cluster.topics.get(order.tp.topic)
-    known = topic is not None and topic.czxid is not None and topic.ctime_ms is not None
-    return metadata_of(TopicCreation(topic.czxid, topic.ctime_ms)) if known else ""
+    return metadata_of(topic.creation if topic is not None else None)
 
 
 def _read_back(order: Order, error: WireError | None, held: Committed) -> Written:

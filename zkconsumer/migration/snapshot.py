@@ -12,7 +12,7 @@ from typing import Literal
 
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import PartitionId, TopicPartition
-from zkconsumer.offsets.former import committed_before, topic_in, written_before
+from zkconsumer.offsets.former import TopicCreation, committed_before, topic_in, written_before
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 
@@ -48,6 +48,13 @@ class TopicRow:
     partitions: tuple[PartitionId, ...]
     czxid: int | None = None
     ctime_ms: int | None = None
+
+    @property
+    def creation(self) -> TopicCreation | None:
+        """Both, where both are known."""
+        if self.czxid is None or self.ctime_ms is None:
+            return None
+        return TopicCreation(self.czxid, self.ctime_ms)
 
     def has(self, partition: PartitionId) -> bool:
         """Whether there is such a partition."""
@@ -124,15 +131,14 @@ class GroupSnapshot:
             return found
         if node is not None and isinstance(node.position, int) and written_before(node.mzxid, topic.czxid):
             found.add("zookeeper")
+        if not isinstance(row.position, int):
+            return found
         read = topic_in(row.metadata)
-        named = read is not None and topic.czxid is not None
-        if isinstance(row.position, int) and (
-            (read is not None and read.czxid != topic.czxid)
-            if named
-            else committed_before(row.committed_at_ms, topic.ctime_ms)
-        ):
-            found.add("kafka")
-        return found
+        if read is not None and topic.czxid is not None:
+            former = read.czxid != topic.czxid
+        else:
+            former = committed_before(row.committed_at_ms, topic.ctime_ms)
+        return found | {"kafka"} if former else found
 
     def partitions(self) -> list[TopicPartition]:
         """All partitions this group has to do with, sorted: with a number or an owner, and those beside them."""

@@ -1,0 +1,211 @@
+"""Whether a partition's log is still the one that was loaded from, before a batch is planned.
+
+A topic that was deleted and created again has a new log, in which the job's position means nothing: where the log is
+longer already, everything before the position would be left out.  So each manifest keeps, for each position,
+
+    offset, crc       of the message before it: CRC-32 of key and value, as it was when the batch was planned; it is
+                      fetched again and compared.  Not where retention or the log cleaner has removed it
+    czxid, ctime_ms   of the topic's node in ZooKeeper, where zookeeper.connect is given (offsets/former.py): exact,
+                      also where all messages are alike
+
+What differs is OffsetOutOfRange under every policy: whether the new log is loaded, and from where, is the operator's to
+say.  Of 0.7 nothing is kept: positions are bytes there, no message lies before one, and topics have no such node.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from struct import Struct
+from typing import Any
+
+from kafkawire.errors import LinkLost, WireError
+from kafkawire.model import Broker, Message, MessageSet, TopicPartition
+from sparkpipeline.brokers import Brokers
+from sparkpipeline.errors import NoLeader, OffsetOutOfRange
+from sparkpipeline.groupnodes import topic_creations
+from sparkpipeline.source.offsets import in_order
+from zkconsumer.offsets.former import TopicCreation
+from zkconsumer.refusals import MessageTooLarge, NotLeader, UnknownPartition
+from zkconsumer.simple import SimpleConsumer
+
+FIRST_BYTES = 16 * 1024  # of a fetch for one message; more where it does not fit
+AT_ONCE = 100  # partitions in a fetch
+LENGTH = Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class LogMark:
+    """What a position's log is known by; None: not known.  offset: of the message that crc is of."""
+
+    offset: int | None = None
+    crc: int | None = None
+    czxid: int | None = None
+    ctime_ms: int | None = None
+
+    @property
+    def topic(self) -> TopicCreation | None:
+        known = self.czxid is not None and self.ctime_ms is not None
+        return TopicCreation(self.czxid, self.ctime_ms) if known else None  # type: ignore[arg-type]
+
+
+Marks = Mapping[TopicPartition, LogMark]
+
+
+def marks_of(
+    brokers: Brokers, zk: Any | None, positions: Mapping[TopicPartition, int], cap_bytes: int
+) -> dict[TopicPartition, LogMark]:
+    """The marks of these positions in the logs as they are now.  Raises as Brokers.leaders."""
+    if not brokers.dialect.describes_itself:
+        return {}
+    crcs = message_crcs(brokers, {tp: at - 1 for tp, at in positions.items() if at > 0}, cap_bytes)
+    topics = {} if zk is None else topic_creations(zk, {tp.topic for tp in positions})
+    found = {}
+    for tp, at in positions.items():
+        topic, crc = topics.get(tp.topic), crcs.get(tp)
+        found[tp] = LogMark(
+            None if crc is None else at - 1,
+            crc,
+            None if topic is None else topic.czxid,
+            None if topic is None else topic.ctime_ms,
+        )
+    return found
+
+
+def check_logs(brokers: Brokers, zk: Any | None, marks: Marks, there: Collection[TopicPartition], cap: int) -> None:
+    """Raises OffsetOutOfRange where a log is another one than its mark says; there: the partitions that exist."""
+    kept = {tp: mark for tp, mark in marks.items() if tp in there}
+    if not kept or not brokers.dialect.describes_itself:
+        return
+    topics = {} if zk is None else topic_creations(zk, {tp.topic for tp in kept})
+    crcs = message_crcs(brokers, {tp: mark.offset for tp, mark in kept.items() if mark.offset is not None}, cap)
+    other = {tp: why for tp in in_order(kept) if (why := differs(tp, kept[tp], topics.get(tp.topic), crcs.get(tp)))}
+    if other:
+        raise another_log(other)
+
+
+def differs(tp: TopicPartition, mark: LogMark, topic: TopicCreation | None, crc: int | None) -> str:
+    """Why the log is another one, or nothing.  topic, crc: as they are now; None: not known.  Pure."""
+    then = mark.topic
+    if then is not None and topic is not None and then.czxid != topic.czxid:
+        return f"topic {tp.topic}, which was created at {then} when it was loaded, was created again at {topic}"
+    if mark.crc is not None and crc is not None and mark.crc != crc:
+        return (
+            f"the log holds another message at {mark.offset} than the one that was loaded: topic {tp.topic} was deleted"
+            " and created again, or messages were lost with a leader"
+        )
+    return ""
+
+
+def another_log(other: Mapping[TopicPartition, str]) -> OffsetOutOfRange:
+    """The error for these partitions, with what helps.  Pure."""
+    tp, why = next(iter(other.items()))
+    more = f" (and {len(other) - 1} more partitions)" if len(other) > 1 else ""
+    starts: dict[str, dict[str, int]] = {}
+    for each in other:
+        starts.setdefault(each.topic, {})[str(each.partition)] = -2
+    return OffsetOutOfRange(
+        f"{why}{more}: the job's position means nothing in this log, and nothing is loaded; `sparkpipeline load init"
+        f" JOB --replace --from-json '{json.dumps(starts)}'` goes on at its beginning (or give other offsets)",
+        topic=tp.topic, partition=tp.partition,
+    )  # fmt: skip
+
+
+# ---- in JSON -------------------------------------------------------------------------------------------------------
+
+
+def marks_rows(marks: Marks) -> dict[str, dict[str, dict[str, int]]]:
+    """{"orders": {"0": {"offset": 17, "crc": 1, ..}}}, without what is not known."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for tp in in_order(marks):
+        row = {name: value for name, value in asdict(marks[tp]).items() if value is not None}
+        if row:
+            found.setdefault(tp.topic, {})[str(tp.partition)] = row
+    return found
+
+
+def marks_in(rows: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[TopicPartition, LogMark]:
+    """The other way.  Raises TypeError, ValueError."""
+    return {
+        TopicPartition(topic, int(key)): LogMark(**row) for topic, marks in rows.items() for key, row in marks.items()
+    }
+
+
+# ---- messages ------------------------------------------------------------------------------------------------------
+
+
+def message_crcs(
+    brokers: Brokers, offsets: Mapping[TopicPartition, int], cap_bytes: int
+) -> dict[TopicPartition, int | None]:
+    """CRC-32 of the message at each offset; None where the log does not hold it, or it cannot be read.
+
+    Raises NoLeader where nobody answers for a partition, and as Brokers.leaders."""
+    found: dict[TopicPartition, int | None] = {}
+    left = dict(offsets)
+    for number in brokers.attempts(brokers.access.election_ms / 1000) if left else ():
+        led: dict[Broker, list[TopicPartition]] = {}
+        for tp, leader in brokers.leaders(left, afresh=number > 0).items():
+            led.setdefault(leader, []).append(tp)
+        for leader, tps in led.items():
+            found |= _of_leader(brokers, leader, {tp: left[tp] for tp in tps}, cap_bytes)
+        left = {tp: at for tp, at in left.items() if tp not in found}
+        if not left:
+            return found
+    if left:
+        tp = next(iter(left))
+        raise NoLeader("its leader does not answer for the last message that was loaded", topic=tp.topic,
+                       partition=tp.partition, offset=left[tp])  # fmt: skip
+    return found
+
+
+def _of_leader(
+    brokers: Brokers, leader: Broker, offsets: Mapping[TopicPartition, int], cap_bytes: int
+) -> dict[TopicPartition, int | None]:
+    """What one broker tells; partitions that another one may lead are left out, all of them where its link broke."""
+    access = brokers.access
+    found: dict[TopicPartition, int | None] = {}
+    try:
+        with SimpleConsumer(
+            leader.host, leader.port, access.release, access.client_id, access.socket_timeout_ms
+        ) as consumer:
+            tps = list(offsets)
+            for first in range(0, len(tps), AT_ONCE):
+                some = {tp: offsets[tp] for tp in tps[first : first + AT_ONCE]}
+                found |= _fetched(consumer, some, FIRST_BYTES, cap_bytes)
+    except LinkLost:
+        pass
+    return found
+
+
+def _fetched(
+    consumer: SimpleConsumer, offsets: Mapping[TopicPartition, int], size: int, cap_bytes: int
+) -> dict[TopicPartition, int | None]:
+    found: dict[TopicPartition, int | None] = {}
+    for tp, got in consumer.fetch_many(offsets, size, max_wait_ms=0).items():
+        if isinstance(got, MessageSet):
+            found[tp] = _crc_at(got, offsets[tp])
+        elif isinstance(got, MessageTooLarge) and size < cap_bytes:
+            larger = min(cap_bytes, max(4 * size, got.needed))
+            found |= _fetched(consumer, {tp: offsets[tp]}, larger, cap_bytes)
+        elif not isinstance(got, NotLeader | UnknownPartition):
+            found[tp] = None
+    return found
+
+
+def _crc_at(fetched: MessageSet, offset: int) -> int | None:
+    try:
+        first: Iterable[Message] = fetched.messages(check_crcs=False)
+        return next((message_crc(one.key, one.value) for one in first if one.offset == offset), None)
+    except WireError:
+        return None  # damaged
+
+
+def message_crc(key: bytes | None, value: bytes | None) -> int:
+    """CRC-32 of a message's key and value, with their lengths."""
+    crc = 0
+    for part in (key, value):
+        crc = zlib.crc32(LENGTH.pack(-1 if part is None else len(part)), crc)
+        crc = zlib.crc32(part or b"", crc)
+    return crc
