@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ from sparkpipeline.load.operations import InitWanted, run_init
 from sparkpipeline.positions import read_group, write_group
 from sparkpipeline.zookeeper import zookeeper
 from tests.conftest import Unique
+from tests.integration.mapmoves import mapped, translate
 from tests.integration.mirroring import PLAIN_ONLY, Mirror, close_loads, filled, values
 from tests.integration.readers import Reader, committed, config, wait_for_messages
 from tests.integration.sparkloads import job
@@ -58,6 +61,10 @@ def delete(cluster: ClusterClient, topic: str) -> None:
     zk = cluster.zk()
     zk.create(f"/admin/delete_topics/{topic}", b"")
     wait_until(lambda: zk.exists(f"/brokers/topics/{topic}") is None, 60, f"{topic} to be deleted")
+
+
+def zkconsumer(*argv: str) -> None:
+    subprocess.run([sys.executable, "-m", "zkconsumer.commands.main", *argv], check=True, timeout=60)
 
 
 def test_a_mirror_that_was_stopped_copies_all_of_the_new_log(
@@ -118,13 +125,16 @@ def test_an_offset_map_of_the_old_log_leaves_out_nothing_of_the_new_one(
     deleting: Cluster, target: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:
     """With resume: target-end everything before the map's last point counts as being in the target."""
-    topic = unique.topic()
-    settings = {"resume": "target-end", "offset.map.folder": str(tmp_path)}
+    topic, reads = unique.topic(), unique.group("reads")
+    settings = {"resume": "target-end", **mapped(tmp_path)}
     options = {"request.timeout.ms": 1500}
     filled(deleting, {topic: 1}, 2000, PLAIN_ONLY)
     with Mirror(tmp_path, deleting, target, unique.group(), topic, settings, options) as mirror:
         mirror.wait_all_committed([topic])
         assert mirror.stop()[0] == 0
+    with Reader(deleting.zookeeper, reads, {topic: 1}) as reader:
+        wait_for_messages(2000, reader)
+        reader.stop()
     delete(deleting, topic)
     filled(deleting, {topic: 1}, 3000, PLAIN_ONLY, seed=2)
     with mirror:
@@ -132,6 +142,14 @@ def test_an_offset_map_of_the_old_log_leaves_out_nothing_of_the_new_one(
         mirror.wait_all_committed([topic])
         assert mirror.stop()[0] == 0
     assert values(target, topic, 0)[2000:] == values(deleting, topic, 0)
+    refused = translate(mirror, reads, tmp_path, "--execute")
+    assert refused.returncode == 3
+    assert f"{topic}/0: 2000 is of an earlier topic" in refused.stderr
+    # Written once more it is a position of the new log: behind the 2000 of before, and so many of the new ones.
+    zkconsumer("offsets", "set", "-z", deleting.zookeeper, "--group", reads, f"{topic}:0=2000", "--execute")
+    done = translate(mirror, reads, tmp_path, "--execute")
+    assert done.returncode == 0, done.stderr
+    assert 2000 <= committed(target, reads, topic)[0] <= 4000
 
 
 @pytest.mark.parametrize("storage", STORAGE)

@@ -153,6 +153,14 @@ def _read(
     if unread:
         tell_some(unread)
         fail(f"{counted(len(unread), 'position')} of group {group} on the source cannot be read", EXIT["refused"])
+    former = [f"{tp}: {at[tp]} is of an earlier topic" for tp in at if found.former_stores(tp).intersection(stores)]
+    if former:
+        tell_some(former)
+        fail(
+            f"{counted(len(former), 'position')} of group {group} committed before the topic was created again; give the"
+            " group positions in the new log first (zkconsumer offsets reset on the source cluster)",
+            EXIT["refused"],
+        )
     others = sorted({tp.topic for tp in found.partitions() if _has_position(found, tp)} - mapped)
     if others:
         tell(f"topics that the map does not know are left out: {', '.join(others)}")
@@ -171,7 +179,8 @@ def _changes(target: World, cluster: Cluster, found: GroupSnapshot, rows: Rows, 
     }
     before = {tp: {store: held_by(found, tp, store) for store in stores} for tp in after}
     existing = {tp for tp in after if cluster.has(tp)}
-    return plan_changes(found.group, after, before, found.bounds, existing, stores, edit.out_of_range)
+    former = found.former_stores
+    return plan_changes(found.group, after, before, found.bounds, existing, stores, edit.out_of_range, former=former)
 
 
 def _note(tp: TopicPartition, safe: Safe) -> str:
