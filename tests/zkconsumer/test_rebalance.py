@@ -77,6 +77,27 @@ def test_what_stays_is_neither_stopped_nor_released():
     assert state.owned == {T0: "c-0", T2: "c-0"}
 
 
+def test_what_stays_of_a_topic_that_was_created_again_is_stopped_and_started_and_stays_claimed():
+    state = settled({T0: "c-0", T1: "c-0", T2: "c-0"})
+    state, (read,) = step(state, CHANGED)
+    share = {T0: "c-0", T1: "c-0"}
+    state, (stop,) = step(state, GroupRead(read.turn, share, recreated=frozenset({T1, T2})))
+    assert (stop.do, set(stop.share)) == (Do.STOP, {T1, T2})
+    seen = []
+    while state.phase is not Phase.SETTLED:
+        report = Located(state.turn, frozenset(state.asked)) if state.phase is Phase.LOCATING else Finished(state.turn)
+        state, actions = step(state, report)
+        seen += [(action.do, set(action.share)) for action in actions]
+    assert seen == [
+        (Do.DRAIN, {T1, T2}),
+        (Do.COMMIT, {T1, T2}),
+        (Do.RELEASE, {T2}),
+        (Do.LOCATE, {T1}),
+        (Do.START, {T1}),
+    ]
+    assert (state.owned, state.running) == (share, frozenset(share))
+
+
 def test_a_partition_that_goes_to_another_thread_of_ours_is_let_go_first():
     state = settled({T0: "c-0"})
     state, (read,) = step(state, CHANGED)
