@@ -70,7 +70,6 @@ class SimpleConsumer:
         self._coordinator = Coordinator(
             self.broker, self._links, self._dialect, retries, backoff_ms, timeout_ms, check=self._check
         )
-        self._ends: dict[TopicPartition, int] = {}  # high watermarks, as fetches told them last
         self._closed = False
 
     # ---- messages ----------------------------------------------------------------------------------------------
@@ -142,8 +141,6 @@ class SimpleConsumer:
             return self._left_out(tp)
         if row.error:
             return refusal(row.error, self.broker, tp, position)
-        if row.high_watermark is not None:
-            self._ends[tp] = row.high_watermark
         message_set, scan = self._dialect.messages.message_set(
             tp.topic, tp.partition, position, row.buffer, row.high_watermark
         )
@@ -234,35 +231,16 @@ class SimpleConsumer:
         known to be written: GroupActive, MetadataTooLarge, CoordinatorAway, LinkLost, another Refused.  Raises
         LocalError for a position below 0 and for a release without that store.
 
-        A position behind the end of a log that was fetched here is refused (LocalError in the result).  Of other
-        partitions nothing is asked: this broker need not lead them, OffsetCommit itself knows no end, and positions may
-        be brought to a cluster before its messages are.
+        A position behind the end of the log is sent as it is, as the protocol allows: OffsetCommit knows no log, this
+        broker need not lead the partition, and positions may be brought to a cluster before its messages are.
+        ConsumerConnector.commit_offsets and `zkconsumer offsets set` refuse it.
         """
         self._check()
         full = {tp: (at, "") if isinstance(at, int) else at for tp, at in positions.items()}
         for tp, (at, _) in full.items():
             if at < 0:
                 raise LocalError(f"group {group}: {at} is no position to commit for {tp}")
-        beyond = {tp: end for tp, (at, _) in full.items() if (end := self._known_end(tp, at)) is not None and at > end}
-        refused = {
-            tp: LocalError(
-                f"{tp}: {full[tp][0]} lies behind the end of the log, which is {end}, so it is not committed"
-            )
-            for tp, end in beyond.items()
-        }
-        rest = {tp: each for tp, each in full.items() if tp not in refused}
-        done = self._coordinator.commit(group, rest, store) if rest or not full else {}
-        return {tp: refused.get(tp) or done[tp] for tp in full}
-
-    def _known_end(self, tp: TopicPartition, at: int) -> int | None:
-        """The end of a log that was fetched here; asked for once more where the last fetch says less than `at`."""
-        if tp not in self._ends or at <= self._ends[tp]:
-            return self._ends.get(tp)
-        try:
-            self._ends[tp] = self.latest(tp)
-        except WireError:  # another broker leads it by now, or this one is away
-            del self._ends[tp]
-        return self._ends.get(tp)
+        return self._coordinator.commit(group, full, store)
 
     def fetch_offsets(self, group: str, tps: Iterable[TopicPartition], store: Store) -> dict[TopicPartition, Committed]:
         """What is committed: a position, NONE (nothing), or Unknown with the reason (zkconsumer.offsets.store).

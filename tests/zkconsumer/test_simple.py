@@ -377,15 +377,3 @@ def test_a_senseless_answer_is_a_lost_link(cluster: FakeCluster, simple: SimpleC
 def test_neither_gevent_nor_kazoo_is_ever_imported():
     check = "import sys, zkconsumer.simple; sys.exit(bool({'gevent', 'kazoo'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", check], check=False, timeout=60).returncode == 0
-
-
-def test_a_position_behind_the_end_of_a_log_that_was_fetched_is_refused(cluster: FakeCluster, simple: SimpleConsumer):
-    cluster.append("t", 0, entry(b"a"))
-    simple.fetch("t", 0, 0)
-    found = simple.commit_offsets("g", {T0: 1_000_000_000, T1: 6}, "kafka")
-    assert str(found[T0]) == "t/0: 1000000000 lies behind the end of the log, which is 1, so it is not committed"
-    assert found[T1] is None  # not fetched here: nothing is known of it
-    assert simple.fetch_offsets("g", [T0], "kafka") == {T0: NONE}
-    cluster.append("t", 0, entry(b"b"))  # since the fetch
-    assert simple.commit_offsets("g", {T0: 2}, "kafka") == {T0: None}
-    assert simple.commit_offsets("g", {T0: 3}, "kafka")[T0] is not None
