@@ -157,8 +157,8 @@ def _read(
     if former:
         tell_some(former)
         fail(
-            f"{counted(len(former), 'position')} of group {group} committed before the topic was created again; give the"
-            " group positions in the new log first (zkconsumer offsets reset on the source cluster)",
+            f"{counted(len(former), 'position')} of group {group} committed before the topic was created again; give"
+            " the group positions in the new log first (zkconsumer offsets reset on the source cluster)",
             EXIT["refused"],
         )
     others = sorted({tp.topic for tp in found.partitions() if _has_position(found, tp)} - mapped)
