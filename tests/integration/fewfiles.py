@@ -37,7 +37,8 @@ def consume(zookeeper: str, group: str, topic: str, count: str) -> None:
 
 def produce(brokers: str, zookeeper: str, topic: str) -> None:
     where = {"zookeeper.connect": zookeeper} if brokers == "-" else {"metadata.broker.list": brokers}
-    options = {"zookeeper.connection.timeout.ms": 1500, "topic.wait.ms": 5000, "delivery.timeout.ms": 3000, **where}
+    options: dict[str, object] = {"zookeeper.connection.timeout.ms": 1500, "topic.wait.ms": 5000, **where}
+    options["delivery.timeout.ms"] = 3000
     with Producer(load(ProducerConfig, options, "fewfiles"), hub="own") as sends:
         sends.send(topic, b"value").result(20)
 
@@ -46,6 +47,9 @@ set_up_logging()
 what, *arguments, more = sys.argv[1:]
 "é".encode("utf-16-be")
 resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1 + int(more), 1024))
-(consume if what == "consume" else produce)(*arguments)
+if what == "consume":
+    consume(*arguments)
+else:
+    produce(*arguments)
 print("done", flush=True)
 os._exit(0)
