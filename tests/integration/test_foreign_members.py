@@ -178,7 +178,7 @@ def test_more_threads_than_partitions_is_said_once_and_no_round_follows(planted)
         time.sleep(1.0)  # longer than three waits between rounds would be
         assert member.rounds == rounds
         (told,) = ours.kinds("idle")
-        assert told.startswith("topic t has 2 partitions for 3 threads of this group: 1 threads read nothing of it; 3 ")
+        assert told.startswith("topic t has 2 partitions for 3 threads of this group: 1 thread reads nothing of it; 3 ")
 
 
 def test_an_audit_finds_an_owner_that_is_not_registered_and_takes_nothing_from_it(planted):

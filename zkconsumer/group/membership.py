@@ -167,8 +167,9 @@ class Surplus:
         return (
             f"topic {self.topic} has {counted(self.partitions, 'partition')} for {counted(self.threads, 'thread')} "
             f"of this group: "
-            f"{self.threads - self.partitions} threads read nothing of it; {self.threads} partitions, or a multiple of "
-            f"{self.threads}, would serve all alike, and {self.partitions} threads are enough"
+            f"{counted(self.threads - self.partitions, 'thread reads', 'threads read')} nothing of it; "
+            f"{self.threads} partitions, or a multiple of "
+            f"{self.threads}, would serve all alike, and {counted(self.partitions, 'thread is', 'threads are')} enough"
         )
 
 
