@@ -73,7 +73,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "937 deadlock at the end of a fetcher": ("rebalance:closing_comes_to_its_end_whatever_fails",),
     "919 commit at rebalance despite auto-commit off": ("old_bugs_real:without_auto_commit_a_release_commits_nothing",),
-    "969 no brokers at start": ("consumer_reading:no_broker_below_the_chroot_and_a_missing_topic_are_said_once",),
+    "969 no brokers at start": ("consumer_reading:no_broker_that_lives_and_a_missing_topic_are_said_once",),
     "987 unchanged offsets rewritten": ("old_bugs_real:an_offset_that_did_not_move_is_not_written_again",),
     "989 shutdown against rebalance": ("story:closing_while_claiming.txt",),
     "992 false NodeExists on re-registration": (
@@ -117,7 +117,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "1997 mirror data loss": ("mirror_crashes:a_target_leader_that_dies_costs_no_message",),
     "2190 mirror data loss": (
-        "mirror_crashes:a_stop_while_the_target_hangs_ends_in_time_and_commits_only_what_was_acknowledged",
+        "mirror_crashes:a_stop_while_the_target_hangs_ends_in_time_with_75_and_commits_only_what_was_acknowledged",
     ),
     "1702 producer silently drops batches": ("sender:under_any_faults_nothing_is_lost_and_first_copies_are_in_order",),
     "1848 shutdown waits for all retries": (

@@ -60,8 +60,8 @@ def test_of_a_source_that_was_created_again_only_its_new_log_counts() -> None:
     new = [Begun(S0, 0, 2, True, 9), Entry(S0, T0, 0, 1500, 1500), Reached(S0, 300)]
     for offsets in (gathered([*old, *new]), merged([gathered(new), gathered(old)])):
         assert [stint.begun.topic for stint in offsets.stints[S0]] == [9]
-        assert translated(offsets, facts({S0: 150}, {S0: 900}), TOPICS) == {T0: Safe(1500, 500)}
-        assert isinstance(translated(offsets, facts({S0: 400}, {S0: 900}), TOPICS)[T0], Problem)
+        assert translated(offsets, facts({S0: 150}, {S0: 900}), ONE) == {T0: Safe(1500, 500)}
+        assert isinstance(translated(offsets, facts({S0: 400}, {S0: 900}), ONE)[T0], Problem)
     earlier_release = [Begun(S0, 100, 1, True), *old[1:], Begun(S0, 450, 2, True, 9), Entry(S0, T0, 450, 1450, 1450)]
     assert len(gathered(earlier_release).stints[S0]) == 2
 
