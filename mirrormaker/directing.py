@@ -25,8 +25,8 @@ from mirrormaker.placing import Numbering, by_source
 from mirrormaker.routes import Choice, HandlerFailed, Output, Pair, RouteFacts, Step, choose, pass_through, reencode
 from mirrormaker.targets import OUT_OF_REACH, SourceTopic, TopicMissing
 from mirrormaker.towards import Topics
+from producer.conversion import transcode
 from producer.partitioners import byte_array_partitioner
-from producer.transcoding import transcode
 
 log = logging.getLogger(__name__)
 RETRY_S = 10.0  # between looks at a topic that message.handler sends to, while the target is out of reach
@@ -104,7 +104,7 @@ class Directing:
 
         aligned: it begins where another set of its partition ended; skipped: so many of its first messages are in the
         target.
-        Raises what producer.steps raises, NoSuchPartition and HandlerFailed, behind what precedes the message.
+        Raises what producer.conversion raises, NoSuchPartition and HandlerFailed, behind what precedes the message.
         """
         settings = self._settings
         if topic.choice.route == "pass-through" and not skipped:

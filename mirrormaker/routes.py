@@ -2,7 +2,7 @@
 
     choose(facts)       pass-through or re-encode, with the partition kept, chosen by key, or by the source partition
 
-What the routes do to a fetched set is producer.steps: its names are here too.
+What the routes do to a fetched set is producer.conversion: its names are here too.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from kafkawire.dialects import Dialect
 from mirrormaker.placing import Numbering
-from producer.steps import HandlerFailed as HandlerFailed
-from producer.steps import Output as Output
-from producer.steps import Step as Step
-from producer.steps import pass_through as pass_through
-from producer.steps import reencode as reencode
+from producer.conversion import HandlerFailed as HandlerFailed
+from producer.conversion import Output as Output
+from producer.conversion import Step as Step
+from producer.conversion import pass_through as pass_through
+from producer.conversion import reencode as reencode
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from mirrormaker.options import Target
 from mirrormaker.targets import SourceTopic, TargetTopics
 from mirrormaker.zookeeper import zookeeper
 from producer.config import BY_OFFSETS
+from producer.outages import Events
 from producer.sender import Sender
-from producer.troubles import Events
 from producer.zookeeper import ZookeeperSource
 
 

@@ -12,10 +12,11 @@ from kafkawire import optionkinds
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import Broker
-from producer.unkeyed import WAYS
+from producer.partitioners import WAYS
 
 NO_CONFIRM, BY_OFFSETS = "none", "offsets"  # confirm
 MESSAGE_MAX = 1000012  # of a broker that was told nothing else
+ANSWER_GRACE_MS = 5000
 JVM_ENCODERS = {
     "kafka.serializer.DefaultEncoder": "producer.encoders:as_bytes",
     "kafka.serializer.StringEncoder": "producer.encoders:as_text",
@@ -233,6 +234,11 @@ class ProducerConfig(AccessOptions):
     event_handler_props: Mapping[str, str] = option(
         "event.handler.props", {}, "what its init() gets: k=v,k=v", kind=properties_of
     )
+
+    @property
+    def answer_timeout_ms(self) -> int:
+        """Silence after which a connection is given up: a broker answers error 7 after request.timeout.ms."""
+        return self.request_timeout_ms + ANSWER_GRACE_MS
 
     @property
     def listed(self) -> tuple[Broker, ...]:

@@ -15,11 +15,10 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
 from kafkawire.requests import Request
-from producer.batches import Batches
+from producer.batches import Batch, Batches
 from producer.leaders import Leaders
+from producer.outages import Outages
 from producer.outcomes import Outcomes
-from producer.pieces import Batch
-from producer.troubles import Outages
 from producer.verdicts import UNANSWERED
 
 if TYPE_CHECKING:

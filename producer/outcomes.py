@@ -2,6 +2,10 @@
 
 Tickets hear of it here and nowhere else: reached() after each stored piece of a part that was split, done() with its
 last piece, failed() when something of it can never be stored.  The order within a partition is kept throughout.
+
+What a ticket may be besides kafkawire.model.Ticket: whoever gives one to a sender hears more, or decides something.
+
+Each is a Protocol that is looked for on the ticket itself.
 """
 
 from __future__ import annotations
@@ -12,15 +16,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
+from typing import Protocol, runtime_checkable
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, error_info
 from kafkawire.model import Broker, TopicPartition
-from producer.batches import Batches
+from producer.batches import Batch, Batches, Item, Piece, before, position, split_into
+from producer.config import ProducerConfig
 from producer.errors import Doubtful, TooLarge, Undeliverable
-from producer.pieces import Batch, Item, Piece, before, position, split_into
-from producer.tickets import Counting, Once, Placing, Skipping
-from producer.troubles import Events, Troubles, away, waiting
+from producer.outages import Events, Troubles, away, waiting
 from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes
 
 TOO_LARGE = 10  # MessageSizeTooLarge
@@ -36,6 +40,16 @@ class Patience:
     backoff_s: float = 0.1
     topic_wait_s: float = 60.0
     delivery_s: float = 30.0  # with bounded retries: how old a part may get that cannot even be sent
+
+    @classmethod
+    def of(cls, config: ProducerConfig) -> Patience:
+        """That which the options say."""
+        return cls(
+            retries=config.retries,
+            backoff_s=config.retry_backoff_ms / 1000,
+            topic_wait_s=config.topic_wait_ms / 1000,
+            delivery_s=config.delivery_timeout_ms / 1000,
+        )
 
 
 @dataclass(slots=True)
@@ -311,3 +325,44 @@ def _too_large(piece: Piece, code: int, broker: Broker) -> str:
         f"{part.tp} on {broker}: a message of {piece.size} bytes{source} is larger than the target takes "
         f"({error_info(code).name}); raise message.max.bytes there, or max.message.bytes of the topic"
     )
+
+
+@runtime_checkable
+class Skipping(Protocol):
+    """A ticket that goes on without a message that is too large: it hears of each, and of the rest as usual."""
+
+    def skipped(self, reason: Exception) -> None: ...
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A ticket that hears of its messages as they are stored, in order; done() or failed() comes after."""
+
+    def stored(self, count: int, offset: int | None, sure: bool) -> None:
+        """The next `count` messages; offset: of the first of them, None where the broker did not say.
+
+        Not sure: they were sent, and nobody acknowledges them.
+        """
+        ...
+
+
+@runtime_checkable
+class Placing(Protocol):
+    """A ticket that hears where its messages were stored; done() or failed() comes after."""
+
+    def placed(self, count: int, offset: int | None, exact: bool) -> None:
+        """The next messages.  offset: of the first of them, or less; None where the broker did not say.
+
+        exact: it is just that; not where a wrapper stands before it in the same request, which may hold more messages
+        than are counted.
+        """
+        ...
+
+
+@runtime_checkable
+class Once(Protocol):
+    """A ticket whose part, where once is true, fails by Doubtful rather than to be sent again and perhaps stored
+    twice."""
+
+    @property
+    def once(self) -> bool: ...

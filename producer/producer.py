@@ -13,38 +13,42 @@ the next flush() or close(); or refused by the send() that was given it.  counts
 
 Bounded: queue.buffering.max.messages and queue.buffering.max.bytes count what is not acknowledged yet; send() waits
 when there is no room.
+
+How many messages of a producer ended how, and what flush() and close() tell of those that did not end well.
+
+Producers learn that their process was forked: a child has neither the hub's thread nor connections of its own.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
 from types import TracebackType
 from typing import Any, cast, overload
+from weakref import WeakSet
 
 from groundwork.crew import Event, now
 from groundwork.hub import OwnThread, Which, pick_hub
 from groundwork.options import load
 from kafkawire.dialects import dialect
+from kafkawire.errors import LinkLost
 from kafkawire.model import PartitionId
-from producer import forks
-from producer.buckets import Buckets, Counts, chunks
+from producer.accumulator import Buckets, Counts, Putting, chunks
 from producer.callbacks import Callbacks
 from producer.config import ProducerConfig
 from producer.delivery import Deliveries, Delivery, Flag, Listener
+from producer.dispatcher import Feeder
 from producer.errors import Closed, NotSent, SendFailed
-from producer.feeder import Feeder
-from producer.front import Front, WaysOut, handlers_of
+from producer.handlerqueue import Front, HandlerQueue, WaysOut, handlers_of
 from producer.handlers import CallbackHandler, EventHandler
 from producer.messages import Given, messages_of
-from producer.metrics import Look, ProducerMetrics
+from producer.metrics import Look, ProducerMetrics, TopicSizes
+from producer.partitioners import Unkeyed
 from producer.plugins import Encoder, Partitioner, Plugins
-from producer.putting import Putting
-from producer.sizes import TopicSizes
-from producer.tally import Tally
-from producer.unkeyed import Unkeyed
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +97,14 @@ class Producer:
             self._flag,
         )
         self._feeder = Feeder(config, self._dialect, self._buckets, self._callbacks.call)
-        putting = Putting(config, self._dialect, self._plugins, self._buckets, self._hub, self._feeder)
+        putting = Putting(
+            config,
+            self._dialect,
+            self._plugins,
+            self._buckets,
+            find_route=lambda topic: self._hub.call(self._feeder.until_known, topic),
+            wait_room=lambda timeout_s: self._hub.call(self._feeder.wait_room, timeout_s),
+        )
         handlers = handlers_of(config, callback_handler, event_handler)
         out = WaysOut(putting, self._buckets, self._feeder, self._hub, self._callbacks)
         front = Front(config, *handlers, self._plugins, out) if any(handlers) else None
@@ -104,7 +115,7 @@ class Producer:
         self._starting = threading.Lock()
         self._started = self._closed = self._forked = False
         self._resting = True  # not started, closed or forked: send() has to look
-        forks.watch(self)
+        _producers.add(self)
 
     def start(self) -> None:
         """Start the hub and its greenlets; send() does it when need be.  Connects to nothing yet."""
@@ -304,3 +315,55 @@ class Producer:
     def sizes(self) -> dict[str, TopicSizes]:
         """Of each topic: a histogram, and the fetch.message.max.bytes that consumers need."""
         return dict(self._feeder.sizes.topics)
+
+
+class Tally:
+    """queue: of the handlers, where there are some.  Each failure is told once."""
+
+    def __init__(self, buckets: Buckets, feeder: Feeder, queue: HandlerQueue | None) -> None:
+        self._buckets, self._feeder, self._queue = buckets, feeder, queue
+        self._told_lost = 0  # of counts.maybe_lost
+
+    @property
+    def counts(self) -> Counts:
+        """Messages so far: sent = acked + failed + pending."""
+        counts, queue = self._buckets.counts, self._queue
+        if self._feeder.counters is not None and self._feeder.counters.maybe_lost:
+            counts = replace(counts, maybe_lost=self._feeder.counters.maybe_lost)
+        if queue is None:
+            return counts
+        return replace(
+            counts,
+            sent=counts.sent + queue.waiting + queue.handled + queue.dropped,
+            acked=counts.acked + queue.handled,
+            failed=counts.failed + queue.dropped,
+        )
+
+    def report(self, left: int, timeout_s: float, closed: bool) -> None:
+        """After waiting for so long: raise SendFailed for what failed since the last report, and for `left` messages
+        that did not end.  closed: those have failed by now, too."""
+        failed, first = self._buckets.failures()
+        failed -= left if closed else 0
+        lost = self.counts.maybe_lost - self._told_lost
+        self._told_lost += lost
+        if failed <= 0 and not left and not lost:
+            return
+        told = f"{failed} messages were not stored; the first reason: {first}" if failed > 0 else ""
+        late = f"{left} messages are not acknowledged after {timeout_s:g} s" if left else ""
+        gone = ""
+        if lost:
+            gone = f"{lost} messages may be lost: they were sent, nobody acknowledges them, and their connection broke"
+        raise SendFailed(
+            "; ".join(filter(None, (told, late, gone))), first or (TimeoutError(late) if late else LinkLost(gone))
+        )
+
+
+_producers: WeakSet[Producer] = WeakSet()  # those of this process, as long as they are there
+
+
+def _in_child() -> None:
+    for producer in list(_producers):
+        producer.after_fork()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -18,14 +18,13 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Part, Ticket, TopicPartition
 from kafkawire.net.link import Connect
 from kafkawire.net.links import Links
-from producer.batches import Batches
-from producer.bounds import REPLY_GRACE_MS, limits_of, patience_of
+from producer.batches import Batches, Limits
 from producer.config import ProducerConfig
+from producer.connection import Lane
 from producer.flights import Shared
-from producer.lane import Lane
 from producer.leaders import Leaders, Metadata
-from producer.outcomes import Counters, Outcomes
-from producer.troubles import CLUSTER, Events, Outages
+from producer.outages import CLUSTER, Events, Outages
+from producer.outcomes import Counters, Outcomes, Patience
 
 SIGN_OF_LIFE_S = 1.0  # at the end, for brokers that never answer
 
@@ -57,13 +56,13 @@ class Sender:
         dialect = metadata.dialect
         self._config = config
         self._crew = crew
-        self._batches = Batches(limits_of(config, dialect))
-        outcomes = Outcomes(self._batches, patience_of(config), dialect.messages, events, created)
+        self._batches = Batches(Limits.of(config, dialect))
+        outcomes = Outcomes(self._batches, Patience.of(config), dialect.messages, events, created)
         outages = Outages(events)
         self.leaders = Leaders(
             metadata, by_name, config.refresh_ms, config.retry_backoff_ms, self._after_look, outages, live is not None
         )
-        links = Links(config.client_id, connect, config.request_timeout_ms + REPLY_GRACE_MS)
+        links = Links(config.client_id, connect, config.answer_timeout_ms)
         self._s = Shared(dialect, config, self._batches, outcomes, self.leaders, links, outages, self._settled)
         self._lanes: dict[int, Lane] = {}
         self._live = live

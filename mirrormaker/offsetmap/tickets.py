@@ -10,7 +10,7 @@ from producer.errors import Doubtful
 
 
 class MappedTicket:
-    """One part of `ticket`, which may have others (kafkawire.model.Ticket, producer.tickets.Placing).
+    """One part of `ticket`, which may have others (kafkawire.model.Ticket, producer.outcomes.Placing).
 
     position: of the source, where the part ends; None: others for its partition lie before the same position.
     counted: the part's count is exact.  doubtful(): it failed, since nobody knows whether it is stored; None: then it
@@ -40,7 +40,7 @@ class MappedTicket:
 
     @property
     def once(self) -> bool:
-        """It must not be stored twice (producer.tickets.Once)."""
+        """It must not be stored twice (producer.outcomes.Once)."""
         return self._doubtful is not None
 
     def may_send(self) -> bool:

@@ -23,9 +23,9 @@ from kafkawire.columns import Columns, as_list
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import MessageSet, PartitionId, TopicPartition
+from producer.batches import Batch
 from producer.config import ProducerConfig
 from producer.partitioners import Sticky
-from producer.pieces import Batch
 from producer.rows import Row
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.backfill.cutting import before, damaged, parts

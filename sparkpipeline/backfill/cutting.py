@@ -1,7 +1,7 @@
 """Fetched sets on their way to the same partition of another cluster, cut to a range.  Pure: bytes and counts.
 
-Whole runs travel as they are where the target takes them (producer.steps); a wrapper that reaches over an end of the
-range is opened and only its wanted messages are encoded again.  Each part says exactly how many messages it holds.
+Whole runs travel as they are where the target takes them (producer.conversion); a wrapper that reaches over an end of
+the range is opened and only its wanted messages are encoded again.  Each part says exactly how many messages it holds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafkawire.columns import Columns
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
-from producer.steps import Output, Step, one_run, pass_through, reencode
+from producer.conversion import Output, Step, one_run, pass_through, reencode
 from sparkpipeline.errors import CorruptData
 
 

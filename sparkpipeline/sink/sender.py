@@ -28,11 +28,9 @@ from kafkawire.model import Broker, Part, PartitionId, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
 from kafkawire.requests import ProducedPartition
-from producer.batches import Batches
-from producer.bounds import REPLY_GRACE_MS, limits_of, patience_of
+from producer.batches import Batch, Batches, Limits
 from producer.config import ProducerConfig
-from producer.outcomes import Outcomes
-from producer.pieces import Batch
+from producer.outcomes import Outcomes, Patience
 from producer.rows import Row, codec_of, limit_of, parts
 from producer.verdicts import UNANSWERED, Verdict, judge
 from sparkpipeline.access import ClusterAccess
@@ -91,11 +89,11 @@ class TaskSender:
         self._dialect = dialect(access.release)
         self._config = config
         self._tell, self._watch, self._now, self._sleep = tell, watch, now, sleep
-        self._links = Links(access.client_id, timeout_ms=config.request_timeout_ms + REPLY_GRACE_MS)
+        self._links = Links(access.client_id, timeout_ms=config.answer_timeout_ms)
         config = replace(config, linger_ms=0, retries=config.retries if config.retries >= 0 else FOR_EVER)
-        self._batches = Batches(limits_of(config, self._dialect))
+        self._batches = Batches(Limits.of(config, self._dialect))
         self._outcomes = Outcomes(
-            self._batches, patience_of(config), self._dialect.messages, lambda level, sentence: self._event(sentence)
+            self._batches, Patience.of(config), self._dialect.messages, lambda level, sentence: self._event(sentence)
         )
         self._leaders = Leaders(access, config, self._outcomes, self._event, now, sleep)
         self._flights: dict[int, _Flight] = {}  # by broker id

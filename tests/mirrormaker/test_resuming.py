@@ -19,10 +19,9 @@ from mirrormaker.offsetmap.resuming import Resumer, but_the_first, counted
 from mirrormaker.offsetmap.tails import Tail, TailRefused
 from mirrormaker.offsetmap.tickets import MappedTicket
 from mirrormaker.offsetmap.writing import MapWriter
-from producer.batches import Batches, Limits
+from producer.batches import Batch, Batches, Limits
+from producer.conversion import Output, pass_through
 from producer.outcomes import Outcomes, Patience
-from producer.pieces import Batch
-from producer.steps import Output, pass_through
 from zkconsumer.offsettranslate.text import Header
 
 TP = TopicPartition("t", 0)

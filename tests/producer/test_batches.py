@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkawire.model import Part, TopicPartition
-from producer.batches import Batches, Limits
-from producer.pieces import Batch
+from producer.batches import Batch, Batches, Limits
 from tests.fakes.tickets import Ticket
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

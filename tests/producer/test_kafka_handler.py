@@ -89,7 +89,7 @@ def test_the_root_logger_is_held_up_by_no_broker_that_is_away():
     """
     done = program(text, address)
     assert (done.returncode, done.stdout) == (0, "True 100 0\n"), done.stderr
-    assert "producer.feeder:no broker of the cluster answers" in done.stderr
+    assert "producer.dispatcher:no broker of the cluster answers" in done.stderr
 
 
 def test_lines_are_stored_though_nobody_closes_the_handler():

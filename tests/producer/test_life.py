@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from producer.life import Life
+from producer.barrier import Life
 
 
 def test_a_sign_covers_what_was_written_before_it_was_asked_for():

@@ -9,7 +9,7 @@ import pytest
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import Dialect, dialect
 from producer.leaders import Leaders
-from producer.troubles import Outages
+from producer.outages import Outages
 
 
 def view(**leaders: list[int | None]) -> ClusterView:

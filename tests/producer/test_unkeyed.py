@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from itertools import pairwise
 
-from producer.unkeyed import Unkeyed
+from producer.partitioners import Unkeyed
 
 LED = [0, 1, 2, 3]
 

@@ -10,7 +10,7 @@ from groundwork.crew import sleep
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import Broker, TopicPartition
-from producer.troubles import CLUSTER, GRACE_S, Outages, Troubles, waiting
+from producer.outages import CLUSTER, GRACE_S, Outages, Troubles, waiting
 from tests.fakes.broker import Close, Fail, FakeCluster
 from tests.producer.running import part, running, until
 

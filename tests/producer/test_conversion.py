@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import RemoteError
 from kafkawire.model import BrokerPartition, Message, MessageSet, PartitionId, TopicPartition
-from producer.steps import Output, Step, reencode
-from producer.transcoding import transcode
+from producer.conversion import Output, Step, reencode, transcode
 
 V07, V08, V010, V28 = dialect("0.7"), dialect("0.8.2"), dialect("0.10.1"), dialect("2.8")
 TARGET = TopicPartition("orders", 5)

@@ -3,6 +3,14 @@
 One worker, a plain thread or a greenlet of the caller's hub, takes items out.  A batch goes when batch.num.messages are
 together, or queue.buffering.max.ms after its first item.  Whatever hooks do with an item, its sender is told: one that
 is left out fails with that reason; one that a hook makes anew has nobody to tell.
+
+One hook of a callback handler at a time: what it makes of the items it is given, and what it leaves out.
+
+The handlers of a producer in front of it: what send() is where there are some.
+
+    send()  ->  before_enqueue, queue, the other hooks (handling.py)  ->  encoder, partition, bucket (putting.py)
+
+A Delivery is made at once; its message, when it comes out of the queue, settles it.
 """
 
 from __future__ import annotations
@@ -11,15 +19,23 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from time import monotonic
+from typing import Any, NamedTuple
 
 from groundwork.crew import Crew
-from groundwork.hub import start_plain_thread
+from groundwork.failures import Failures
+from groundwork.hub import Hub, HubStopped, OwnThread, start_plain_thread
+from kafkawire.errors import LocalError
+from kafkawire.model import PartitionId
+from producer.accumulator import Buckets, Putting
+from producer.callbacks import Callbacks
 from producer.config import ProducerConfig
-from producer.delivery import Called, Flag
+from producer.delivery import Bucket, Called, Deliveries, Delivery, Flag, Listener
+from producer.dispatcher import Feeder
 from producer.errors import Closed, HandlerFailed, QueueFull, raised_by_users
 from producer.handlers import CallbackHandler, EventHandler, Item, Promise, Way
-from producer.hooks import Hooks
+from producer.plugins import Plugins, loaded_handler
 
 log = logging.getLogger(__name__)
 
@@ -297,3 +313,158 @@ class HandlerQueue:
             self._open.difference_update(item.promise for item in items if item.promise is not None)
         self._room.set()
         return True
+
+
+log = logging.getLogger(__name__)
+
+
+class Made(NamedTuple):
+    """items go on; out are those of the given ones that do not, for that reason."""
+
+    items: list[Item]
+    out: list[Item]
+    reason: HandlerFailed
+
+
+class Hooks:
+    """at: where the worker is in somebody else's code; empty: it is not."""
+
+    def __init__(self, callbacks: CallbackHandler, own: bool) -> None:
+        self.at = ""
+        self._theirs = raised_by_users(own)
+        self._failures = Failures(log, "callback.handler: after_enqueue")
+        self._callbacks = callbacks
+
+    def before(self, item: Item) -> Item:
+        """What is queued in place of item.  Raises HandlerFailed."""
+        try:
+            queued = self._callbacks.before_enqueue(item)
+        except Exception as exc:  # a user's code may raise anything
+            raise _failed("before_enqueue", exc) from exc
+        if not isinstance(queued, Item):
+            raise HandlerFailed(f"callback.handler: before_enqueue gave back a {type(queued).__name__}, not an Item")
+        return queued
+
+    def after(self, item: Item, added: bool) -> None:
+        """What it raises changes nothing: the item is in the queue, or its sender hears QueueFull."""
+        try:
+            self._callbacks.after_enqueue(item, added)
+        except Exception as exc:  # a user's code may raise anything
+            self._failures.raised(exc, repr(item))
+
+    def made(self, name: str, call: Callable[[], list[Item]], came: list[Item]) -> Made:
+        """What the hook of that name makes of the items that came to it.
+
+        One that keeps an item's promise has not taken it out, however it changed the rest.
+        """
+        self.at = f"callback.handler: {name}"
+        try:
+            items = call()
+        except self._theirs as exc:
+            return Made([], came, _failed(name, exc))
+        finally:
+            self.at = ""
+        if not isinstance(items, list) or not all(isinstance(item, Item) for item in items):
+            return Made([], came, HandlerFailed(f"callback.handler: {name} gave back no list of Item"))
+        kept = {id(item.promise) for item in items}
+        out = [item for item in came if id(item.promise) not in kept]
+        return Made(items, out, HandlerFailed(f"callback.handler: {name} took it out"))
+
+
+def _failed(hook: str, exc: BaseException) -> HandlerFailed:
+    failed = HandlerFailed(f"callback.handler: {hook} raised {type(exc).__name__}: {exc}")
+    failed.__cause__ = exc
+    return failed
+
+
+@dataclass(frozen=True, slots=True)
+class WaysOut:
+    """The parts of a producer behind the queue."""
+
+    putting: Putting
+    buckets: Buckets
+    feeder: Feeder
+    hub: Hub
+    callbacks: Callbacks
+
+
+class Front:
+    """The queue of the handlers, and both ways out of it: into the buckets, or waited for by an event handler."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        callbacks: CallbackHandler | None,
+        events: EventHandler | None,
+        plugins: Plugins,
+        out: WaysOut,
+    ) -> None:
+        self._out = out
+        own = isinstance(out.hub, OwnThread)
+        tell = (out.buckets.not_put, out.callbacks.call)
+        self.queue = HandlerQueue(config, callbacks, events, self, plugins.encode, *tell, own, out.buckets.flag)
+
+    def put(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition_key: Any,
+        partition: PartitionId | None,
+        listener: Listener | None,
+    ) -> Delivery:
+        """Into the queue.  Raises as HandlerQueue.put()."""
+        return self._queued(Item(topic, value, key, partition, partition_key), listener)
+
+    def put_values(self, topic: str, values: list[Any], deliveries: Deliveries, listener: Listener | None) -> None:
+        """Messages without keys, likewise."""
+        self.put_pairs(topic, values, [None] * len(values), deliveries, listener)
+
+    def put_pairs(
+        self, topic: str, values: list[Any], keys: list[Any], deliveries: Deliveries, listener: Listener | None
+    ) -> None:
+        """Messages with keys, likewise."""
+        for value, key in zip(values, keys, strict=True):
+            deliveries.add(*self._queued(Item(topic, value, key), listener).place)
+
+    def _queued(self, item: Item, listener: Listener | None) -> Delivery:
+        bucket = Bucket.of_one(self._out.buckets.lock, self._out.buckets.flag, item.topic, item.partition)
+        item.promise = Promise(bucket, listener)
+        delivery = item.promise.delivery
+        self.queue.put(item)
+        return delivery
+
+    def put_item(self, item: Item) -> None:
+        """See handlers.Way."""
+        self._out.putting.put(
+            item.topic, item.value, item.key, item.partition_key, item.partition, item.promise, patient=True
+        )
+
+    def drain(self) -> None:
+        """See handlers.Way."""
+        try:
+            self._out.hub.post(self._out.feeder.drain)
+        except HubStopped:
+            pass  # the producer was closed, and has told of what it was not given in time
+
+    def send(self, topic: str, value: Any, key: Any = None, partition: PartitionId | None = None) -> Delivery:
+        """Past the queue, for an event handler: returns once it is stored, or raises why it is not."""
+        delivery = self._out.putting.put(topic, value, key, None, partition, None, patient=True)
+        self._out.hub.post(self._out.feeder.drain)
+        delivery.result()
+        return delivery
+
+
+def handlers_of(
+    config: ProducerConfig, callbacks: CallbackHandler | None, events: EventHandler | None
+) -> tuple[CallbackHandler | None, EventHandler | None]:
+    """Those given, else those that the options name, told their properties.  LocalError for what cannot be."""
+    callbacks = callbacks or loaded_handler("callback.handler", config.callback_handler, CallbackHandler)
+    events = events or loaded_handler("event.handler", config.event_handler, EventHandler)
+    if config.sync and (callbacks is not None or events is not None):
+        raise LocalError("callback and event handlers stand behind the queue: producer.type must be async for them")
+    if callbacks is not None:
+        callbacks.init(config.callback_handler_props)
+    if events is not None:
+        events.init(config.event_handler_props)
+    return callbacks, events

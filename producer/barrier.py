@@ -2,11 +2,19 @@
 
     confirm        a barrier behind each request on the same link: its answer says that the request was handled
     no confirm     the request counts as sent once it is written; a barrier follows every now and then all the same, so
-                   that what may be lost is counted (life.py)
+                   that what may be lost is counted (Life)
 
 Such a broker drops a set with an entry that is too large without a word, so that is looked at before, and refuses
 other things by closing the link.  That is found out: what was the oldest on a link that had answered before is under
 suspicion, goes again with nothing else on its way, and is given up when that happens a few times in a row.
+
+What is known of one link whose broker answers no produce request.  Pure: no clock, no socket.
+
+Such a broker handles the requests of a link in order and closes it on one that it refuses.  So the answer to any other
+request on the link (the dialect's barrier) is a sign of life that covers all that was written before it.
+
+    wrote(7); covers = ask(); answered(covers)     the 7 were handled
+    wrote(7); lost()                               7: nobody knows
 """
 
 from __future__ import annotations
@@ -19,10 +27,9 @@ from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.requests import Request
+from producer.batches import Batch
 from producer.config import NO_CONFIRM
 from producer.flights import Answering, Flight, Shared
-from producer.life import Life
-from producer.pieces import Batch
 
 
 class Silent(Answering):
@@ -100,3 +107,44 @@ class Silent(Answering):
         self._asked_about = tp
         barrier: Request = self._s.dialect.requests.barrier(self._s.dialect, tp)
         return barrier
+
+
+class Life:
+    """unproved messages were written since the last sign of life; proved: this link has given one at all.
+
+    At most one sign is asked for at a time; as long as something is unproved, one is asked for, or wanted.
+    """
+
+    def __init__(self) -> None:
+        self.unproved = 0
+        self.proved = False
+        self._asked = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a sign is to be asked for now."""
+        return self.unproved > 0 and not self._asked
+
+    @property
+    def fresh(self) -> bool:
+        """Whether this link has given no sign yet, nor been asked for one."""
+        return not (self.proved or self._asked)
+
+    def wrote(self, count: int) -> None:
+        self.unproved += count
+
+    def ask(self) -> int:
+        """A sign is asked for; how many messages it will cover."""
+        self._asked = True
+        return self.unproved
+
+    def answered(self, covers: int) -> None:
+        self._asked = False
+        self.proved = True
+        self.unproved -= covers
+
+    def lost(self) -> int:
+        """The link is over, and another one begins; messages that may be lost with it."""
+        unproved, self.unproved = self.unproved, 0
+        self.proved = self._asked = False
+        return unproved

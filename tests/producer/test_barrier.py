@@ -9,9 +9,9 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import ANY, Broker, BrokerPartition, TopicPartition
 from kafkawire.net.link import Link
+from producer.barrier import Silent
 from producer.config import ProducerConfig
 from producer.flights import Flight, Shared
-from producer.silence import Silent
 
 BROKER = Broker(3, "127.0.0.1", 9092)
 TP = TopicPartition("t", BrokerPartition(3, ANY))

@@ -17,16 +17,16 @@ from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import BrokerError
 from kafkawire.model import Ticket, TopicPartition
 from kafkawire.net.links import Links
-from producer.bounds import largest_entry
-from producer.buckets import Buckets, Route
+from producer.accumulator import Buckets, Route
+from producer.batches import largest_entry
 from producer.config import ProducerConfig
 from producer.delivery import Bucket, Called, Verdict
 from producer.errors import Closed, Undeliverable
+from producer.leaders import source_of
+from producer.metrics import Sizes
 from producer.outcomes import NEVER, Counters
 from producer.rows import codec_of, limit_of, parts
 from producer.sender import SIGN_OF_LIFE_S, Sender
-from producer.sizes import Sizes
-from producer.sources import source_of
 
 if TYPE_CHECKING:
     from producer.zookeeper import ZookeeperSource
@@ -173,13 +173,13 @@ class Feeder:
 
     # ---- waiting, and the end --------------------------------------------------------------------------------------
 
-    def wait_room(self, timeout_s: float) -> None:
+    def wait_room(self, timeout_s: float | None) -> None:
         """Until something is settled, STEP_S at most; back at once when there is room."""
         self._alive()
         self.drain()
         self._room.clear()
         if not self._buckets.has_room():
-            self._room.wait(min(timeout_s, STEP_S))
+            self._room.wait(STEP_S if timeout_s is None else min(timeout_s, STEP_S))
 
     def flush(self, timeout_s: float) -> int:
         """Messages that are still not settled when the time is over."""
