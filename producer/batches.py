@@ -262,7 +262,7 @@ class Batches:
 
     def _idle(self, mine: Callable[[TopicPartition], bool], alone: bool | None) -> Iterator[_Queue]:
         """Those that something may be sent of now.  A suspect that has to be alone, and is not, waits for what is on
-        its way: were it due, its lane would turn in circles and never give way to the answer.
+        its way: were it due, the sender loop would spin and starve the receiver.
         """
         for tp, queue in self._queues.items():
             if queue.pieces and queue.flying is None and not _waits(queue, alone) and mine(tp):

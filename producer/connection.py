@@ -1,56 +1,97 @@
-"""The way to one target broker: its connection, a greenlet that sends and one that receives.
+"""The connection to one target broker: a greenlet that sends produce requests, and one that receives the responses.
 
-Several requests may be in flight, never two with the same partition.  When the connection breaks, nobody knows what
-became of those: all of them go back to where they came from, in order, and are sent again on a new connection or to a
-new leader.  Connects are throttled and never in step with those of others.
+Several requests may be in flight, never two with the same partition.  When the connection breaks, the outcome of those
+in flight is unknown: all their batches go back to their partitions, in order, and are sent again on a new connection or
+to a new leader.  Connecting again backs off, never in step with others.
 
-What tells that a request was handled: flights.py, where brokers answer; silence.py, where they never do.
-
-The link of one lane: opened when it is needed, no oftener than reconnect.backoff.ms, made anew when it is worn.
+A broker of 0.7 never answers a produce request: its link is a BarrierLink (barrier.py), whose responses stand for them.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from groundwork.crew import Event, now
 from groundwork.failpoints import failpoint
+from kafkawire.dialects import Dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
-from producer.barrier import Silent
-from producer.batches import Batch
-from producer.flights import Answering, Flight, Shared
+from kafkawire.net.session import Reply
+from kafkawire.requests import Request
+from producer.barrier import BarrierLink
+from producer.batches import Batch, Batches
+from producer.config import NO_CONFIRM, ProducerConfig
+from producer.leaders import Leaders
+from producer.outages import Outages
+from producer.outcomes import Outcomes
+from producer.verdicts import UNANSWERED
 
-if TYPE_CHECKING:
-    from producer.config import ProducerConfig
+PURPOSE = "produce"
 
 
-class Lane:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What all connections of a sender work on.
+
+    settled is called when a batch is over, or free to be sent elsewhere.
+    """
+
+    dialect: Dialect
+    config: ProducerConfig
+    batches: Batches
+    outcomes: Outcomes
+    leaders: Leaders
+    links: Links
+    outages: Outages
+    settled: Callable[[], object]
+
+
+@dataclass(eq=False, slots=True)
+class InFlight:
+    """A produce request that is being written, or waits for its response."""
+
+    link: Link | BarrierLink
+    request: Request
+    batches: Sequence[Batch]
+
+
+class BrokerConnection:
     """run_sending and run_receiving are its two greenlets; close() lets both end."""
 
     def __init__(self, broker_id: int, shared: Shared) -> None:
         self.broker_id = broker_id
         self.wake = Event()  # there may be something to send
         self._s = shared
-        self._flights: deque[Flight] = deque()
-        self._flying = Event()
-        self._opener = Opener(shared.links, shared.config, self._cannot_connect, self._reached_again)
+        self._silent = not shared.dialect.answers_produce
+        self._in_flight: deque[InFlight] = deque()  # oldest first
+        self._sent = Event()  # there may be a response to wait for
+        self._opener = Opener(
+            shared.links,
+            shared.config,
+            wrap=self._barrier_link if self._silent else None,
+            refused=self._cannot_connect,
+            back=self._reached_again,
+            replaced=self._replaced,
+        )
         self._closed = self._kept_open = False
-        self._told = Answering(shared) if shared.dialect.answers_produce else Silent(shared)
 
     @property
-    def unproved(self) -> int:
-        """Messages that count as sent though their broker has shown no sign of life since."""
-        return self._told.unproved
+    def unconfirmed(self) -> int:
+        """Messages that count as sent though their broker has answered no barrier behind them."""
+        link = self._opener.link
+        return link.unconfirmed if isinstance(link, BarrierLink) else 0
 
     @property
     def in_flight(self) -> int:
-        return len(self._flights)
+        """Requests that wait for a response, barriers included."""
+        link = self._opener.link
+        return 0 if link is None else link.outstanding
 
     @property
     def connected(self) -> bool:
@@ -73,46 +114,43 @@ class Lane:
     def close(self) -> None:
         self._closed = True
         self.wake.set()
-        self._flying.set()
+        self._sent.set()
 
     def run_sending(self) -> None:
         while not self._closed:
             self.wake.clear()
             if self._kept_open and not self.connected:
                 self._open()
-            link = self._opener.link
-            if link is not None:
-                self._ask(self._told.next_sign(link))
+            self._send_barrier(self._opener.link)
             if not self._send_one():
                 self.wake.wait(self._pause())
 
     def run_receiving(self) -> None:
         while not self._closed:
-            if not self._flights or self._flights[0].told_by is None:
-                self._flying.clear()
-                self._flying.wait()
+            link = self._in_flight[0].link if self._in_flight else self._opener.link
+            if link is None or not link.outstanding:
+                self._sent.clear()
+                self._sent.wait()
                 continue
-            flight = self._flights[0]
             try:
-                reply = flight.link.receive()
+                reply = link.receive()
             except LinkLost as lost:
-                self._lost(flight.link, lost)
-                continue
-            assert reply.request is flight.told_by, "a reply of another request than the oldest"
-            self._flights.popleft()
-            self._settle(flight, reply.body)
+                self._lost(link, lost)
+            else:
+                self._received(link, reply)
 
     def _mine(self, tp: TopicPartition) -> bool:
         partition = self._s.leaders.view.topics.get(tp.topic, {}).get(tp.partition)
         return partition is not None and partition.leader == self.broker_id
 
     def _full(self) -> bool:
-        sent = sum(1 for flight in self._flights if flight.batches)
-        return sent >= self._s.config.max_in_flight or self._told.holds(self._flights)
+        if len(self._in_flight) >= self._s.config.max_in_flight:
+            return True
+        return self._silent and any(batch.refused for sent in self._in_flight for batch in sent.batches)
 
     def _alone(self) -> bool | None:
         """See Batches.due."""
-        return self._told.alone(self._flights)
+        return not self._in_flight if self._silent else None
 
     def _send_one(self) -> bool:
         """One request, if something is due and can go; False: wait."""
@@ -120,68 +158,95 @@ class Lane:
         if self._full() or not batches.is_due(now(), self._mine, self._alone()):
             return False
         link = self._open()
-        if link is None or self._closed:  # closed while it was opened: nobody would receive the answer
+        if link is None or self._closed:  # closed while it was opened: nobody would receive the response
             return False
         due = batches.due(now(), self._mine, self._alone())
-        going = self._told.fitting(due, link.broker)
-        if len(going) < len(due):
+        fitting = self._fitting(due, link.broker) if self._silent else due
+        if len(fitting) < len(due):
             self.wake.set()
-        if going:
-            self._send(link, going)
+        if fitting:
+            self._send(link, fitting)
         self._s.settled()  # what may not be sent any more is gone now
-        return bool(going)
+        return bool(fitting)
 
-    def _send(self, link: Link, due: list[Batch]) -> None:
+    def _fitting(self, due: list[Batch], broker: Broker) -> list[Batch]:
+        """What a broker that never answers would drop for its size, without a word, is split before."""
+        limit, messages = self._s.batches.limits.max_message_bytes, self._s.dialect.messages
+        too_large = [batch for batch in due if any(piece.exceeds(limit, messages) for piece in batch.pieces)]
+        for batch in too_large:
+            self._s.outcomes.oversize(batch, broker, now())
+        return [batch for batch in due if batch not in too_large]
+
+    def _send(self, link: Link | BarrierLink, due: list[Batch]) -> None:
         config, dialect = self._s.config, self._s.dialect
         sets = {batch.tp: batch.buffers() for batch in due}
         request = dialect.requests.produce(dialect, config.acks, config.request_timeout_ms, sets)
-        told_by = self._told.told_by(request, due[0].tp)
-        self._ask(self._told.first_sign(link, due[0].tp))
-        flight = Flight(link, told_by, due)
-        self._flights.append(flight)
+        sent = InFlight(link, request, due)
+        self._in_flight.append(sent)
         failpoint("before send")
         try:
-            link.send(request)
-            if told_by is not None and told_by is not request:
-                link.send(told_by)
+            answered = _produce(link, request, due[0].tp)
         except LinkLost as lost:
             self._lost(link, lost)
             return
         self._s.outcomes.counters.requests += 1
         self._opener.sends += 1
         failpoint("after send before ack")
-        if told_by is not None:
-            self._flying.set()
-        elif flight in self._flights:
-            self._written(flight)
+        if link.outstanding:
+            self._sent.set()
+        if not answered and sent in self._in_flight:
+            self._written(sent)
 
-    def _written(self, flight: Flight) -> None:
-        """Nobody will tell what became of it: it counts as sent, unless the link is over already."""
-        if flight.link.closed_by_peer():
-            self._lost(flight.link, LinkLost(f"{flight.link.broker}: the other side closed the connection"))
+    def _written(self, sent: InFlight) -> None:
+        """No response will come: it counts as sent, unless the link is over already."""
+        link = sent.link
+        if link.closed_by_peer():
+            self._lost(link, LinkLost(f"{link.broker}: the other side closed the connection"))
             return
-        self._flights.remove(flight)
-        if self._s.outages and self._s.dialect.answers_produce:  # acks 0: there will be no answer
+        self._in_flight.remove(sent)
+        if self._s.outages and not self._silent:  # acks 0: there will be no answer
             self._s.outages.over(self.broker_id, "is reached again", now())
-        for batch in flight.batches:
+        for batch in sent.batches:
             self._s.outcomes.stored(batch, now(), sure=False)
-        self._told.written(flight)
-        self._ask(self._told.next_sign(flight.link))
+        if isinstance(link, BarrierLink):
+            link.written(sum(batch.count for batch in sent.batches))
+            self._send_barrier(link)
 
-    def _ask(self, sign: Flight | None) -> None:
-        """Send what only its answer is wanted of, if there is something."""
-        if sign is None:
+    def _send_barrier(self, link: Link | BarrierLink | None) -> None:
+        """If one is due."""
+        if not isinstance(link, BarrierLink) or not link.barrier_due:
             return
-        assert sign.told_by is not None
-        self._flights.append(sign)
         try:
-            sign.link.send(sign.told_by)
+            link.send_barrier()
         except LinkLost as lost:
-            self._lost(sign.link, lost)
+            self._lost(link, lost)
         else:
-            self._flying.set()
+            self._sent.set()
 
-    def _open(self) -> Link | None:
+    def _received(self, link: Link | BarrierLink, reply: Reply) -> None:
+        if self._s.outages:
+            self._s.outages.over(self.broker_id, "answers again", now())
+        if self._in_flight and reply.request is self._in_flight[0].request:
+            self._answered(self._in_flight.popleft(), reply.body)
+        else:
+            assert isinstance(link, BarrierLink), "a response to another request than the oldest"
+        if isinstance(link, BarrierLink) and link.barrier_due:
+            self.wake.set()
+        self._s.settled()
+
+    def _answered(self, sent: InFlight, answers: Any) -> None:
+        """answers: by partition; None: a barrier says that the broker handled them."""
+        refresh = False
+        for batch in sent.batches:
+            if answers is None:
+                self._s.outcomes.stored(batch, now())
+                continue
+            answer = answers.get(batch.tp, UNANSWERED)
+            refresh |= self._s.outcomes.answered(batch, answer.error, answer.base_offset, sent.link.broker, now())
+        if refresh:
+            self._s.leaders.ask()
+
+    def _open(self) -> Link | BarrierLink | None:
         """The connection, open; None: not now."""
         if self._closed:
             return None
@@ -190,7 +255,7 @@ class Lane:
             self._s.leaders.ask()
             self._opener.throttle()
             return None
-        return self._opener.open(broker, idle=not self._flights)
+        return self._opener.open(broker, idle=not (self._in_flight or self.in_flight))
 
     def _cannot_connect(self, lost: LinkLost) -> None:
         if self._closed:
@@ -218,38 +283,46 @@ class Lane:
     @property
     def idle(self) -> bool:
         """Nothing is in flight, and nothing waits to be."""
-        return not self._flights and self._s.batches.next_due(self._mine, None) is None
+        return not (self._in_flight or self.in_flight) and self._s.batches.next_due(self._mine, None) is None
 
-    def _lost(self, link: Link, lost: LinkLost) -> None:
-        """A connection broke: everything on it goes back, to be sent again."""
+    def _barrier_link(self, link: Link) -> BarrierLink:
+        dialect = self._s.dialect
+        confirm = self._s.config.confirm != NO_CONFIRM
+        return BarrierLink(link, lambda tp: dialect.requests.barrier(dialect, tp), confirm)
+
+    def _replaced(self, link: Link | BarrierLink) -> None:
+        """Another link took the place of one that was never reported as lost."""
+        self._count_unconfirmed(link, LinkLost(f"{link.broker}: the connection was made anew"))
+
+    def _count_unconfirmed(self, link: Link | BarrierLink, lost: LinkLost) -> int:
+        count = link.lose() if isinstance(link, BarrierLink) else 0
+        if count:
+            self._s.outcomes.maybe_lost(count, lost)
+        return count
+
+    def _lost(self, link: Link | BarrierLink, lost: LinkLost) -> None:
+        """A connection broke: everything in flight on it goes back, to be sent again."""
         self._opener.lost(link)
-        gone = [flight for flight in self._flights if flight.link is link]
-        refused = self._told.lost(lost) if gone else False
-        if not gone or self._closed:
+        gone = [sent for sent in self._in_flight if sent.link is link]
+        proven = isinstance(link, BarrierLink) and link.proven
+        unconfirmed = self._count_unconfirmed(link, lost)
+        if not (gone or unconfirmed) or self._closed:
             self._s.settled()
             return  # after close() nothing is sent again, and whoever closed counts what is left
-        self._flights = deque(flight for flight in self._flights if flight.link is not link)
-        sent = [flight for flight in gone if flight.batches]
-        if sent:
+        self._in_flight = deque(sent for sent in self._in_flight if sent.link is not link)
+        if gone:
             then = "what was on the way is sent again and may be stored twice"
             if link.closed_here:
                 self._s.outages.closed(str(lost), then)
             else:
                 self._out(lost, then)
-        for flight in sent:
-            tell = self._s.outcomes.suspect if refused and flight is sent[0] else self._s.outcomes.lost
-            for batch in flight.batches:
-                tell(batch, lost, now())
+        for sent in gone:
+            # A proven link is closed for what was the oldest on it.
+            refused = proven and not unconfirmed and sent is gone[0]
+            outcome = self._s.outcomes.suspect if refused else self._s.outcomes.lost
+            for batch in sent.batches:
+                outcome(batch, lost, now())
         self._s.leaders.ask()
-        self._s.settled()
-
-    def _settle(self, flight: Flight, answers: Any) -> None:
-        if self._s.outages:
-            self._s.outages.over(self.broker_id, "answers again", now())
-        if self._told.settle(flight, answers):
-            self._s.leaders.ask()
-        if self._told.sign_wanted:
-            self.wake.set()
         self._s.settled()
 
     def _pause(self) -> float | None:
@@ -266,26 +339,43 @@ class Lane:
         return max(0.001, due - now())
 
     def __repr__(self) -> str:
-        return f"<Lane to broker {self.broker_id}, {self.in_flight} in flight>"
+        return f"<BrokerConnection to broker {self.broker_id}, {self.in_flight} in flight>"
 
 
 PURPOSE = "produce"
 
 
+def _produce(link: Link | BarrierLink, request: Request, tp: TopicPartition) -> bool:
+    """Send a produce request; True: its response will come.  Raises LinkLost."""
+    if isinstance(link, BarrierLink):
+        return link.produce(request, tp)
+    link.send(request)
+    return request.expects_reply
+
+
 class Opener:
-    """refused(lost): a connection could not be made.  back(broker): one could, after some that could not."""
+    """The link of one connection: opened when it is needed, no oftener than reconnect.backoff.ms, replaced when worn.
+
+    wrap: makes of an open link what is sent over.  refused(lost): a connection could not be made.  back(broker): one
+    could, after some that could not.  replaced(link): it is not used any more, though it was not lost().
+    """
 
     def __init__(
         self,
         links: Links,
         config: ProducerConfig,
+        *,
+        wrap: Callable[[Link], BarrierLink] | None,
         refused: Callable[[LinkLost], object],
         back: Callable[[Broker], object],
+        replaced: Callable[[Link | BarrierLink], object],
     ) -> None:
-        self.link: Link | None = None  # the one that is open
+        self.link: Link | BarrierLink | None = None  # the one that is open
         self.sends = 0  # requests over it
         self.next_connect = 0.0
-        self._links, self._config, self._refused, self._back = links, config, refused, back
+        self._links, self._config = links, config
+        self._wrap, self._refused, self._back, self._replaced = wrap, refused, back, replaced
+        self._raw: Link | None = None  # what self.link is, or is around
         self._opening: Link | None = None  # the one that is being opened
         self._opened_at = 0.0
         self._unreachable = False
@@ -296,21 +386,23 @@ class Opener:
         return self.link is not None and self.link.broken is None
 
     @property
-    def begun(self) -> Link | None:
+    def begun(self) -> Link | BarrierLink | None:
         """The one that is open, or being opened."""
         return self.link or self._opening
 
-    def open(self, broker: Broker, idle: bool) -> Link | None:
-        """The link, open; None: not now.  idle: nothing waits for an answer on it."""
+    def open(self, broker: Broker, idle: bool) -> Link | BarrierLink | None:
+        """The link, open; None: not now.  idle: no response is outstanding on it."""
         if idle and self._worn():
             self._links.drop(broker, PURPOSE)
-            self.link, self.next_connect = None, 0.0
+            self._use(None)
+            self.next_connect = 0.0
         link = self._links.link(broker, PURPOSE)
-        if link is self.link and idle and link.closed_by_peer():
-            self._links.drop(broker, PURPOSE)  # closed while nothing was on its way: no harm done
-            self.link, link = None, self._links.link(broker, PURPOSE)
-        if link is self.link:
-            return link
+        if link is self._raw and idle and link.closed_by_peer():
+            self._links.drop(broker, PURPOSE)  # closed while nothing was in flight: no harm done
+            self._use(None)
+            link = self._links.link(broker, PURPOSE)
+        if link is self._raw:
+            return self.link
         if now() < self.next_connect:
             return None
         self.throttle()
@@ -326,23 +418,24 @@ class Opener:
         if self._unreachable:
             self._back(broker)
         self._unreachable = False
-        self.link, self.sends, self._opened_at = link, 0, now()
-        return link
+        self._use(link)
+        return self.link
 
-    @property
-    def unreachable(self) -> bool:
-        """Whether the newest try failed."""
-        return self._unreachable
+    def _use(self, link: Link | None) -> None:
+        if self.link is not None:
+            self._replaced(self.link)
+        self._raw, self.link = link, link if link is None or self._wrap is None else self._wrap(link)
+        self.sends, self._opened_at = 0, now()
 
     def throttle(self) -> None:
         """The next connect is some time away, and never in step with those of others."""
         self.next_connect = now() + self._config.reconnect_ms / 1000 * self._rng.uniform(1.0, 1.3)
 
-    def lost(self, link: Link) -> None:
+    def lost(self, link: Link | BarrierLink) -> None:
         """That link is over."""
         link.close()
         if self.link is link:
-            self.link = None
+            self.link = self._raw = None
 
     def drop(self, broker: Broker) -> None:
         self._links.drop(broker, PURPOSE)

@@ -20,8 +20,7 @@ from kafkawire.net.link import Connect
 from kafkawire.net.links import Links
 from producer.batches import Batches, Limits
 from producer.config import ProducerConfig
-from producer.connection import Lane
-from producer.flights import Shared
+from producer.connection import BrokerConnection, Shared
 from producer.leaders import Leaders, Metadata
 from producer.outages import CLUSTER, Events, Outages
 from producer.outcomes import Counters, Outcomes, Patience
@@ -63,8 +62,17 @@ class Sender:
             metadata, by_name, config.refresh_ms, config.retry_backoff_ms, self._after_look, outages, live is not None
         )
         links = Links(config.client_id, connect, config.answer_timeout_ms)
-        self._s = Shared(dialect, config, self._batches, outcomes, self.leaders, links, outages, self._settled)
-        self._lanes: dict[int, Lane] = {}
+        self._s = Shared(
+            dialect=dialect,
+            config=config,
+            batches=self._batches,
+            outcomes=outcomes,
+            leaders=self.leaders,
+            links=links,
+            outages=outages,
+            settled=self._settled,
+        )
+        self._connections: dict[int, BrokerConnection] = {}
         self._live = live
         self.looked: Callable[[], object] = lambda: None  # called after each look at the leaders
         self._empty = Event()
@@ -93,7 +101,7 @@ class Sender:
     @property
     def in_flight(self) -> int:
         """Requests that wait for an answer."""
-        return sum(lane.in_flight for lane in self._lanes.values())
+        return sum(connection.in_flight for connection in self._connections.values())
 
     def start(self) -> None:
         """Start the greenlet that looks up leaders; submit() does it when need be."""
@@ -116,7 +124,7 @@ class Sender:
             self.leaders.need(part.tp.topic)
             self.leaders.ask()
         else:
-            self._lane(partition.leader).wake.set()
+            self._connection(partition.leader).wake.set()
 
     def flush(self, timeout_s: float) -> bool:
         """Send without waiting for company, until nothing is pending; False: not within the time."""
@@ -129,7 +137,7 @@ class Sender:
         """Until each broker that never answers has shown a sign of life after all that was sent to it, or its link is
         over and what may be lost is counted; False: not within the time."""
         until = now() + timeout_s
-        while any(lane.unproved for lane in self._lanes.values()):
+        while any(connection.unconfirmed for connection in self._connections.values()):
             self._moved.clear()
             if now() >= until:
                 return False
@@ -165,15 +173,15 @@ class Sender:
         self.proven(SIGN_OF_LIFE_S)
         self._closed = True
         self.leaders.close()
-        for lane in self._lanes.values():
-            lane.close()
+        for connection in self._connections.values():
+            connection.close()
         self.close_links()
         return len(self._batches.items())
 
     @property
     def pool(self) -> dict[int, bool]:
-        """Brokers that have a lane, and whether it is connected."""
-        return {broker: lane.connected for broker, lane in self._lanes.items()}
+        """Brokers that have a connection, and whether it is connected."""
+        return {broker: connection.connected for broker, connection in self._connections.items()}
 
     @property
     def outage(self) -> str:
@@ -186,18 +194,18 @@ class Sender:
 
     def _fit_pool(self, live: frozenset[int]) -> None:
         """A connection for each live broker; what was on its way to one that left is sent again, elsewhere."""
-        for broker in [broker for broker in self._lanes if broker not in live]:
-            self._lanes.pop(broker).leave(f"broker {broker} has left the cluster")
+        for broker in [broker for broker in self._connections if broker not in live]:
+            self._connections.pop(broker).leave(f"broker {broker} has left the cluster")
         for broker in live:
-            self._lane(broker).keep_open()
+            self._connection(broker).keep_open()
 
-    def _lane(self, broker_id: int) -> Lane:
-        lane = self._lanes.get(broker_id)
-        if lane is None:
-            lane = self._lanes[broker_id] = Lane(broker_id, self._s)
-            self._crew.spawn(f"sender-{broker_id}", lane.run_sending)
-            self._crew.spawn(f"acks-{broker_id}", lane.run_receiving)
-        return lane
+    def _connection(self, broker_id: int) -> BrokerConnection:
+        connection = self._connections.get(broker_id)
+        if connection is None:
+            connection = self._connections[broker_id] = BrokerConnection(broker_id, self._s)
+            self._crew.spawn(f"sender-{broker_id}", connection.run_sending)
+            self._crew.spawn(f"acks-{broker_id}", connection.run_receiving)
+        return connection
 
     def _after_look(self, old: ClusterView) -> None:
         """A look at the leaders is over: send on to those that are new, give up what has waited too long."""
@@ -211,7 +219,7 @@ class Sender:
         for tp in list(self._batches.waiting()):
             leader = view.leader(tp)
             if leader is not None and self._lives(leader.id):
-                self._lane(leader.id).wake.set()
+                self._connection(leader.id).wake.set()
         if self._s.outcomes.hopeless(view, now(), self.leaders.failure is None):
             self.leaders.ask()
         if self._s.outages:
@@ -221,8 +229,9 @@ class Sender:
     def _end_outages(self) -> None:
         """Of brokers that nothing waits for any more: others lead what they led."""
         for broker_id in self._s.outages:
-            lane = self._lanes.get(broker_id)
-            if broker_id != CLUSTER and (lane is None or not lane.wanted) and broker_id not in self._leading():
+            connection = self._connections.get(broker_id)
+            wanted = connection is not None and connection.wanted
+            if broker_id != CLUSTER and not wanted and broker_id not in self._leading():
                 self._s.outages.over(broker_id, "is waited for by nothing any more", now())
 
     def _leading(self) -> set[int]:
@@ -238,5 +247,5 @@ class Sender:
             self._empty.set()
 
     def _wake_all(self) -> None:
-        for lane in self._lanes.values():
-            lane.wake.set()
+        for connection in self._connections.values():
+            connection.wake.set()

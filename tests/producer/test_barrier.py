@@ -1,74 +1,205 @@
-"""A lane whose broker never answers a produce request: what it knows of one link says nothing of the next."""
+"""Barriers on a link whose broker never answers a produce request: what they cover, and what is left at its end."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import deque
 from typing import Any, cast
 
-from kafkawire.dialects import dialect
+import pytest
+
+from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import ANY, Broker, BrokerPartition, TopicPartition
 from kafkawire.net.link import Link
-from producer.barrier import Silent
-from producer.config import ProducerConfig
-from producer.flights import Flight, Shared
+from kafkawire.net.session import Reply
+from kafkawire.requests import Request
+from producer.barrier import BarrierLink
+from producer.batches import Batch
+from producer.config import BY_OFFSETS, ProducerConfig
+from producer.connection import BrokerConnection, InFlight, Shared
+from producer.outages import Outages
 
 BROKER = Broker(3, "127.0.0.1", 9092)
 TP = TopicPartition("t", BrokerPartition(3, ANY))
+RELEASE: Dialect = dialect("0.7")
 
 
-@dataclass
+class Wire:
+    """A Link whose broker answers what is not a produce request, when it is asked to."""
+
+    def __init__(self) -> None:
+        self.broker, self.broken = BROKER, None
+        self.closed_here = False
+        self.sent: list[Request] = []
+        self.unanswered: deque[Request] = deque()
+
+    @property
+    def outstanding(self) -> int:
+        return len(self.unanswered)
+
+    def send(self, request: Request) -> None:
+        self.sent.append(request)
+        if request.expects_reply:
+            self.unanswered.append(request)
+
+    def receive(self) -> Reply:
+        return Reply(self.unanswered.popleft(), {})
+
+    def close(self) -> None: ...
+
+    @property
+    def names(self) -> list[str]:
+        return [request.api.name for request in self.sent]
+
+
+def wire_and_link(confirm: bool = False) -> tuple[Wire, BarrierLink]:
+    wire = Wire()
+    return wire, BarrierLink(cast(Link, wire), lambda tp: RELEASE.requests.barrier(RELEASE, tp), confirm)
+
+
+def produce() -> Request:
+    request: Request = RELEASE.requests.produce(RELEASE, 0, 1000, {TP: [b""]})
+    return request
+
+
+def written(link: BarrierLink, count: int) -> None:
+    assert not link.produce(produce(), TP)
+    link.written(count)
+
+
+def test_a_barrier_covers_what_was_written_before_it_was_sent():
+    _, link = wire_and_link()
+    written(link, 0)
+    link.receive()
+    link.written(5)
+    assert link.barrier_due
+    link.send_barrier()
+    link.written(7)
+    assert not link.barrier_due  # one at a time
+    link.receive()
+    assert (link.unconfirmed, link.barrier_due, link.proven) == (7, True, True)
+    link.send_barrier()
+    link.receive()
+    assert (link.unconfirmed, link.barrier_due) == (0, False)
+
+
+def test_what_no_barrier_covers_when_the_link_is_over_may_be_lost():
+    _, link = wire_and_link()
+    written(link, 0)
+    link.receive()
+    link.written(3)
+    link.send_barrier()
+    link.written(4)
+    assert (link.lose(), link.lose()) == (7, 0)
+    assert (link.unconfirmed, link.proven) == (0, False)
+
+
+def test_a_fresh_link_gets_its_first_barrier_before_the_first_produce_request_and_only_then():
+    wire, link = wire_and_link()
+    written(link, 1)
+    written(link, 1)
+    assert wire.names == ["Offsets", "Produce", "Produce"]
+    link.receive()
+    assert link.proven
+    written(link, 1)
+    assert wire.names == ["Offsets", "Produce", "Produce", "Produce"]
+
+
+def test_with_confirm_a_barrier_behind_each_produce_request_answers_for_it():
+    wire, link = wire_and_link(confirm=True)
+    first, second = produce(), produce()
+    assert link.produce(first, TP)
+    assert link.produce(second, TP)
+    assert wire.names == ["Offsets", "Produce", "Offsets", "Produce", "Offsets"]
+    answers = [link.receive() for _ in range(3)]
+    assert answers[0].request is wire.sent[0]  # the fresh link's own
+    assert [answer.request for answer in answers[1:]] == [first, second]
+    assert all(answer.body is None for answer in answers)
+    assert (link.unconfirmed, link.barrier_due) == (0, False)
+
+
+# ---- what a connection makes of it ----------------------------------------------------------------------------------
+
+
 class Outcomes:
-    lost: list[int] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.maybe: list[int] = []
+        self.suspects: list[object] = []
+        self.others: list[object] = []
 
     def maybe_lost(self, count: int, reason: LinkLost) -> None:
-        self.lost.append(count)
+        self.maybe.append(count)
 
-    def stored(self, batch: object, now: float) -> None: ...
+    def suspect(self, batch: object, reason: LinkLost, now: float) -> None:
+        self.suspects.append(batch)
 
-
-@dataclass
-class Batch:
-    count: int
-    tp: TopicPartition = TP
+    def lost(self, batch: object, reason: LinkLost, now: float) -> None:
+        self.others.append(batch)
 
 
-def link() -> Link:
-    return Link(BROKER, "", cast(Any, None), 1000)
+class Leaders:
+    view = ClusterView()
+
+    def ask(self) -> None: ...
 
 
-def silent() -> tuple[Silent, Outcomes]:
+def connection(confirm: bool) -> tuple[BrokerConnection, Outcomes]:
     outcomes, none = Outcomes(), cast(Any, None)
-    return Silent(Shared(dialect("0.7"), ProducerConfig(), none, cast(Any, outcomes), none, none, none, none)), outcomes
+    config = ProducerConfig(version="0.7", confirm=BY_OFFSETS if confirm else "none")
+    shared = Shared(
+        dialect=RELEASE,
+        config=config,
+        batches=none,
+        outcomes=cast(Any, outcomes),
+        leaders=cast(Any, Leaders()),
+        links=none,
+        outages=Outages(lambda level, event: None),
+        settled=lambda: None,
+    )
+    return BrokerConnection(3, shared), outcomes
 
 
-def test_another_link_is_asked_for_its_own_first_sign_and_blamed_for_nothing_before_it():
-    told, outcomes = silent()
-    first, second = link(), link()
-    sign = told.first_sign(first, TP)
-    assert sign is not None
-    told.settle(sign, None)
-    assert told.first_sign(first, TP) is None
-    assert told.first_sign(second, TP) is not None  # the first one was dropped with nothing on its way
-    assert not told.lost(LinkLost("closed"))
-    assert outcomes.lost == []
+def in_flight(connection: BrokerConnection, link: BarrierLink) -> Batch:
+    request, batch = produce(), Batch(TP, [])
+    link.produce(request, TP)
+    connection._in_flight.append(InFlight(link, request, [batch]))
+    return batch
 
 
-def test_a_link_that_has_shown_itself_is_closed_for_what_it_was_sent():
-    told, _ = silent()
-    sign = told.first_sign(link(), TP)
-    assert sign is not None
-    told.settle(sign, None)
-    assert told.lost(LinkLost("closed"))
+@pytest.mark.parametrize("proven", [True, False])
+def test_only_a_link_that_worked_is_closed_for_what_it_was_sent(proven: bool):
+    asked, outcomes = connection(confirm=True)
+    _, link = wire_and_link(confirm=True)
+    oldest, younger = in_flight(asked, link), in_flight(asked, link)
+    if proven:
+        link.receive()
+    asked._lost(link, LinkLost("closed"))
+    assert outcomes.suspects == ([oldest] if proven else [])
+    assert outcomes.others == ([younger] if proven else [oldest, younger])
+    assert outcomes.maybe == []
+
+
+def test_a_link_that_may_have_lost_messages_is_closed_for_none_of_them():
+    asked, outcomes = connection(confirm=False)
+    _, link = wire_and_link()
+    written(link, 7)
+    link.receive()
+    batch = in_flight(asked, link)
+    asked._lost(link, LinkLost("closed"))
+    assert (outcomes.suspects, outcomes.others, outcomes.maybe) == ([], [batch], [7])
 
 
 def test_what_one_link_has_not_proved_no_other_one_proves():
-    told, outcomes = silent()
-    first, second = link(), link()
-    sign = told.first_sign(first, TP)
-    assert sign is not None
-    told.settle(sign, None)
-    told.written(Flight(first, None, cast(Any, [Batch(7)])))
-    assert told.sign_wanted
-    assert told.next_sign(second) is None
-    assert (told.unproved, outcomes.lost) == (0, [7])
+    asked, outcomes = connection(confirm=False)
+    opener = asked._opener
+    (_, first), (_, second) = wire_and_link(), wire_and_link()
+    opener.link = first
+    written(first, 0)
+    first.receive()
+    first.written(7)
+    assert asked.unconfirmed == 7
+    asked._replaced(first)
+    opener.link = second
+    assert (asked.unconfirmed, outcomes.maybe) == (0, [7])
+    assert (second.proven, second.barrier_due) == (False, False)
