@@ -8,7 +8,9 @@ Plain parts of one format share a batch up to batch_bytes.  Wrappers: one alone 
 where it merges them, several of one codec while their sum stays below 80 % of max_message_bytes, because merging
 compresses anew.  Never both in one set: the plain ones would be wrapped too.
 
-What travels to a target partition: items, the pieces they are sent as, the batches these go in.
+Part     what is submitted, with a ticket (kafkawire.model)
+Piece    a part that waits or is in flight; once it had to be split, one of its pieces
+Batch    pieces of one partition in one request
 """
 
 from __future__ import annotations
@@ -73,37 +75,44 @@ class Limits:
 
 
 @dataclass(eq=False, slots=True)
-class Item:
-    """A part as it was submitted, and its ticket."""
+class Piece:
+    """Entries of one partition that wait or are in flight: a part as it was submitted, or a piece of one.
+
+    The pieces of a part are sent in order; what became of all of them is in `whole`, the part as submitted.
+    """
 
     part: Part
     ticket: Ticket
-    added: float
+    added: float  # when the part was submitted
+    split_from: Piece | None = None  # the part as submitted; None: this is it
+    last: bool = True  # of the pieces
+    alone: bool = False  # a batch it was in was too large, or damaged
+    tries: int = 0  # failed ones, for whatever reason
+    refusals: int = 0  # in a row, of a kind that is most likely repeated
+    missing_since: float | None = None  # answered "unknown topic or partition" ever since
+    doom: Exception | None = None  # once this is stored its ticket fails: why what follows can never be stored
+
+    # of the part as submitted
     reached: int | None = None  # source position that its stored pieces come to
     over: bool = False  # its ticket was told the end
     dropped: bool = False  # nothing of it is sent any more; what is in flight may still be stored, and its ticket told
 
     @property
+    def whole(self) -> Piece:
+        return self if self.split_from is None else self.split_from
+
+    @property
     def gone(self) -> bool:
-        return self.over or self.dropped
-
-
-@dataclass(eq=False, slots=True)
-class Piece:
-    """What travels: an item's part, or, once that had to be split, one of its pieces in order."""
-
-    part: Part
-    item: Item
-    last: bool = True  # of its item
-    alone: bool = False  # a batch it was in was too large, or damaged
-    tries: int = 0  # failed ones, for whatever reason
-    refusals: int = 0  # in a row, of a kind that is most likely repeated
-    missing_since: float | None = None  # answered "unknown topic or partition" ever since
-    doom: Exception | None = None  # once this is stored its item fails: why what follows it can never be stored
+        whole = self.whole
+        return whole.over or whole.dropped
 
     @property
     def size(self) -> int:
         return len(self.part.entries)
+
+    def cut(self, part: Part) -> Piece:
+        """One of several pieces that take this one's place."""
+        return Piece(part, self.ticket, self.added, split_from=self.whole, last=False, alone=True)
 
     def exceeds(self, limit: int, messages: ModuleType) -> bool:
         """Whether one of its entries is larger than that; messages: of the dialect."""
@@ -144,29 +153,31 @@ class Batch:
 
 def split_into(piece: Piece, halves: Sequence[Part]) -> list[Piece]:
     """The pieces that take one's place; what ends with it ends with the last of them."""
-    chain = [Piece(part, piece.item, last=False, alone=True) for part in halves]
+    chain = [piece.cut(part) for part in halves]
     chain[-1].last, chain[-1].doom = piece.last, piece.doom
     return chain
 
 
 def before(piece: Piece, damage: CorruptMessage, doom: Exception, messages: ModuleType) -> Piece | None:
-    """What precedes the damage, as a piece that ends its item once it is stored; None when nothing does.
+    """What precedes the damage, as a piece after which its ticket fails; None when nothing does.
 
     messages: the codec of its format (Dialect.messages).
     """
     part = piece.part
     if damage.position <= 0 or part.codec:
         return None
-    good = memoryview(part.entries)[: damage.position]
-    part = replace(part, entries=good, count=messages.count(good), resume_at=position(piece, damage))
-    return Piece(part, piece.item, last=False, alone=True, doom=doom)
+    entries = memoryview(part.entries)[: damage.position]
+    part = replace(part, entries=entries, count=messages.count(entries), resume_at=position(piece, damage))
+    good = piece.cut(part)
+    good.doom = doom
+    return good
 
 
 def position(piece: Piece, damage: CorruptMessage) -> int | None:
     """The source position just before the damage, where entries carry source offsets."""
-    if piece.item.part.resume_at is None:
+    if piece.whole.part.resume_at is None:
         return None
-    return piece.item.reached if piece.part.codec or damage.offset is None else damage.offset
+    return piece.whole.reached if piece.part.codec or damage.offset is None else damage.offset
 
 
 @dataclass(eq=False, slots=True)
@@ -187,7 +198,7 @@ class Batches:
         self.limits = limits
         self.bytes_pending = 0  # not yet settled, in flight included
         self.bytes_in_flight = 0
-        self.dropped = 0  # items whose ticket said no, or that drop() took
+        self.dropped = 0  # parts whose ticket said no, or that drop() took
         self._queues: dict[TopicPartition, _Queue] = {}
         self._hurry: float | None = None  # what was added until then does not linger
 
@@ -203,7 +214,7 @@ class Batches:
         queue = self._queues.get(part.tp)
         if queue is None:
             queue = self._queues[part.tp] = _Queue()
-        self._put(queue, Piece(part, Item(part, ticket, now)))
+        self._put(queue, Piece(part, ticket, now))
         self.bytes_pending += len(part.entries)
 
     def hurry(self, now: float) -> None:
@@ -258,7 +269,7 @@ class Batches:
     def next_due(self, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> float | None:
         """When the next idle partition becomes due by time alone; None: not before something happens."""
         idle = self._idle(mine, alone)
-        return min((max(q.not_before, q.pieces[0].item.added + self.limits.linger_s) for q in idle), default=None)
+        return min((max(q.not_before, q.pieces[0].whole.added + self.limits.linger_s) for q in idle), default=None)
 
     def _idle(self, mine: Callable[[TopicPartition], bool], alone: bool | None) -> Iterator[_Queue]:
         """Those that something may be sent of now.  A suspect that has to be alone, and is not, waits for what is on
@@ -277,32 +288,32 @@ class Batches:
     def put_back(self, batch: Batch, pieces: Sequence[Piece], not_before: float) -> None:
         """The batch is not stored: these pieces (its own, or what they were split into) go again, before all others."""
         queue = self._landed(batch)
-        kept = [piece for piece in pieces if not piece.item.gone]
+        kept = [piece for piece in pieces if not piece.gone]
         self.bytes_pending += sum(piece.size for piece in kept) - batch.size
         for piece in reversed(kept):
             self._put(queue, piece, first=True)
         queue.not_before = not_before
         self._forget_if_empty(batch.tp, queue)
 
-    def give_up(self, item: Item) -> None:
-        """The end of an item: its idle pieces are taken out, those in flight are not sent again."""
-        item.over = True
-        self._take_out(item)
+    def give_up(self, whole: Piece) -> None:
+        """The end of a part: its idle pieces are taken out, those in flight are not sent again."""
+        whole.over = True
+        self._take_out(whole)
 
-    def _take_out(self, item: Item) -> None:
-        queue = self._queues.get(item.part.tp)
+    def _take_out(self, whole: Piece) -> None:
+        queue = self._queues.get(whole.part.tp)
         if queue is not None:
-            self._remove(queue, [piece for piece in queue.pieces if piece.item is item])
-            self._forget_if_empty(item.part.tp, queue)
+            self._remove(queue, [piece for piece in queue.pieces if piece.whole is whole])
+            self._forget_if_empty(whole.part.tp, queue)
 
     def drop(self, unwanted: Callable[[Part, Ticket], bool]) -> int:
         """Take out what is unwanted, and tell how many; their tickets are told nothing.
 
         What is in flight is not sent again if it fails; if it is stored, its ticket hears of it.
         """
-        chosen = [item for item in self.items() if unwanted(item.part, item.ticket)]
-        for item in chosen:
-            self._drop(item)
+        chosen = [whole for whole in self.submitted() if unwanted(whole.part, whole.ticket)]
+        for whole in chosen:
+            self._drop(whole)
         return len(chosen)
 
     def move(self, old: TopicPartition, new: TopicPartition, chosen: Callable[[Ticket], bool]) -> list[Ticket]:
@@ -311,30 +322,30 @@ class Batches:
         queue = self._queues.get(old)
         if queue is None or queue.flying is not None:
             return []
-        items = list(dict.fromkeys(p.item for p in queue.pieces if not p.item.gone and chosen(p.item.ticket)))
-        moved = [piece for piece in queue.pieces if piece.item in items]
+        moved = [piece for piece in queue.pieces if not piece.gone and chosen(piece.ticket)]
+        wholes = list(dict.fromkeys(piece.whole for piece in moved))
         self._remove(queue, moved)
         self._forget_if_empty(old, queue)
-        for item in items:
-            item.part = replace(item.part, tp=new)
+        for whole in wholes:
+            whole.part = replace(whole.part, tp=new)
         for piece in moved:
             piece.part = replace(piece.part, tp=new)
             self._put(self._queues.setdefault(new, _Queue()), piece)
             self.bytes_pending += piece.size
-        return [item.ticket for item in items]
+        return [whole.ticket for whole in wholes]
 
-    def _drop(self, item: Item) -> None:
-        item.dropped = True
+    def _drop(self, whole: Piece) -> None:
+        whole.dropped = True
         self.dropped += 1
-        self._take_out(item)
+        self._take_out(whole)
 
     def sweep(self) -> None:
         """Take out whatever may not be sent any more, wherever it stands."""
         self.drop(lambda _, ticket: not ticket.may_send())
 
-    def items(self) -> list[Item]:
-        """Whatever is not settled, each once, oldest first within its partition."""
-        return list(dict.fromkeys(piece.item for piece in self._all() if not piece.item.gone))
+    def submitted(self) -> list[Piece]:
+        """The parts as submitted that are not settled, oldest first within their partition."""
+        return list(dict.fromkeys(piece.whole for piece in self._all() if not piece.gone))
 
     def _all(self) -> Iterable[Piece]:
         for queue in list(self._queues.values()):
@@ -369,14 +380,14 @@ class Batches:
 
     def _drop_unwanted(self, tp: TopicPartition, queue: _Queue) -> None:
         """Pieces from the head on whose ticket says no."""
-        while queue.pieces and not queue.pieces[0].item.ticket.may_send():
-            self._drop(queue.pieces[0].item)
+        while queue.pieces and not queue.pieces[0].ticket.may_send():
+            self._drop(queue.pieces[0].whole)
 
     def _is_due(self, queue: _Queue, now: float) -> bool:
         if now < queue.not_before:
             return False
         head, limits = queue.pieces[0], self.limits
-        oldest = head.item.added
+        oldest = head.whole.added
         hurried = self._hurry is not None and oldest <= self._hurry
         if head.tries or head.alone or hurried or now - oldest >= limits.linger_s:
             return True
@@ -406,7 +417,7 @@ class Batches:
             piece = queue.pieces[0]
             if taken and (size + piece.size > most or not self._goes_with(piece, head)):
                 break
-            if taken and not piece.item.ticket.may_send():
+            if taken and not piece.ticket.may_send():
                 break  # it is dropped when it comes to the head
             size += piece.size
             queue.pieces.popleft()

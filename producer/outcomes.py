@@ -21,7 +21,7 @@ from typing import Protocol, runtime_checkable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, error_info
 from kafkawire.model import Broker, TopicPartition
-from producer.batches import Batch, Batches, Item, Piece, before, position, split_into
+from producer.batches import Batch, Batches, Piece, before, position, split_into
 from producer.config import ProducerConfig
 from producer.errors import Doubtful, TooLarge, Undeliverable
 from producer.outages import Events, Troubles, away, waiting
@@ -144,10 +144,10 @@ class Outcomes:
         self._troubles.flows(batch.tp, now)
         exact = True
         for piece in batch.pieces:
-            ticket, offset = piece.item.ticket, base_offset if base_offset >= 0 else None
-            if isinstance(ticket, Counting) and not piece.item.over:
+            ticket, offset = piece.ticket, base_offset if base_offset >= 0 else None
+            if isinstance(ticket, Counting) and not piece.whole.over:
                 ticket.stored(piece.part.count, offset, sure)
-            elif isinstance(ticket, Placing) and not piece.item.over:
+            elif isinstance(ticket, Placing) and not piece.whole.over:
                 ticket.placed(piece.part.count, offset, exact)
             base_offset += piece.part.count if base_offset >= 0 else 0
             exact = exact and piece.part.counted
@@ -202,7 +202,7 @@ class Outcomes:
         self._fail(batch, Doubtful(said), now)
 
     def _split(self, batch: Batch, code: int, broker: Broker, now: float) -> None:
-        """Too large: apart, then in halves; the message that is too large by itself is the end of its item."""
+        """Too large: apart, then in halves; the message that is too large by itself is the end of its part."""
         if len(batch.pieces) > 1:
             for piece in batch.pieces:
                 piece.alone = True
@@ -217,24 +217,24 @@ class Outcomes:
         if len(halves) < 2:
             self._too_large(batch, TooLarge(_too_large(piece, code, broker), piece.size, broker), now)
             return
-        if piece.part is piece.item.part:
+        if piece.split_from is None:
             said = f"{piece.size} bytes are too large together; sending smaller pieces"
             self._events(logging.INFO, f"{batch.tp} on {broker}: {said}")
         self._batches.put_back(batch, split_into(piece, halves), now)
 
     def _too_large(self, batch: Batch, reason: Undeliverable, now: float) -> None:
-        """The end of its item; of this message only, where the ticket can do without one."""
+        """The end of its part; of this message only, where the ticket can do without one."""
         piece = batch.pieces[0]
-        if not isinstance(piece.item.ticket, Skipping):
+        if not isinstance(piece.ticket, Skipping):
             self._fail(batch, reason, now)
             return
         self.counters.failed += 1
         self._batches.settled(batch)
-        piece.item.ticket.skipped(reason)
+        piece.ticket.skipped(reason)
         self._piece_stored(piece)
 
     def _check(self, batch: Batch, reason: Exception, where: str, now: float) -> None:
-        """Damaged, says the broker: the first bad entry of ours ends its item, after what precedes it is stored."""
+        """Damaged, says the broker: the first bad entry of ours ends its part, after what precedes it is stored."""
         pieces: list[Piece] = []
         found: CorruptMessage | None = None
         for piece in batch.pieces:
@@ -246,7 +246,7 @@ class Outcomes:
             found = CorruptMessage(f"{damage.why} (on its way to {where})", damage.position, damage.offset)
             good = before(piece, damage, found, self._messages)
             if good is None:
-                self._end(piece.item, found, position(piece, damage))
+                self._end(piece, found, position(piece, damage))
             else:
                 pieces.append(good)
         if (
@@ -257,33 +257,34 @@ class Outcomes:
             self._batches.put_back(batch, pieces, now)
 
     def _piece_stored(self, piece: Piece) -> None:
-        item = piece.item
-        if item.over:
+        whole, ticket = piece.whole, piece.ticket
+        if whole.over:
             return
-        if item.part.resume_at is not None:
-            item.reached = piece.part.resume_at
+        if whole.part.resume_at is not None:
+            whole.reached = piece.part.resume_at
         if piece.doom is not None:
-            if item.reached is not None:
-                item.ticket.reached(item.reached)  # failed() only names the place; what precedes it is stored now
-            self._end(item, piece.doom, item.reached)
+            if whole.reached is not None:
+                ticket.reached(whole.reached)  # failed() only names the place; what precedes it is stored now
+            self._end(piece, piece.doom, whole.reached)
         elif piece.last:
-            item.over = True
-            item.ticket.done()
-        elif item.reached is not None:
-            item.ticket.reached(item.reached)
+            whole.over = True
+            ticket.done()
+        elif whole.reached is not None:
+            ticket.reached(whole.reached)
 
     def _fail(self, batch: Batch, reason: Exception, now: float) -> None:
-        """The end for every item in the batch."""
+        """The end for every part in the batch."""
         for piece in batch.pieces:
-            self._end(piece.item, reason, piece.item.reached)
+            self._end(piece, reason, piece.whole.reached)
         self._batches.put_back(batch, batch.pieces, now)  # nothing of it is left
 
-    def _end(self, item: Item, reason: Exception, resume_at: int | None) -> None:
-        if item.over:
+    def _end(self, piece: Piece, reason: Exception, resume_at: int | None) -> None:
+        """The end of its part: its ticket fails."""
+        if piece.whole.over:
             return
-        self._batches.give_up(item)
+        self._batches.give_up(piece.whole)
         self.counters.failed += 1
-        item.ticket.failed(reason, resume_at)
+        piece.ticket.failed(reason, resume_at)
 
     # what waits without being sent
 
@@ -295,7 +296,7 @@ class Outcomes:
         code = view.errors.get(tp.topic, 0)
         known = tp.partition in view.topics.get(tp.topic, {}) or away(tp, view)
         if code in NEVER:
-            self._end(head.item, BrokerError(code, str(tp)), head.item.reached)
+            self._end(head, BrokerError(code, str(tp)), head.whole.reached)
             return False
         if known:
             self._missing.pop(tp, None)
@@ -305,9 +306,9 @@ class Outcomes:
             head.missing_since = None
             return True
         waited = now - self._missing.setdefault(tp, now) if missing else 0.0
-        late = self._patience.retries >= 0 and now - head.item.added >= self._patience.delivery_s
+        late = self._patience.retries >= 0 and now - head.whole.added >= self._patience.delivery_s
         if (missing and waited >= self._patience.topic_wait_s) or late:
-            self._end(head.item, waiting(tp, view), head.item.reached)
+            self._end(head, waiting(tp, view), head.whole.reached)
         leaderless = view.leader(tp) is None
         if answered and leaderless and self._batches.head(tp) is not None:
             self._troubles.met(tp, waiting(tp, view), now)
@@ -315,7 +316,7 @@ class Outcomes:
 
 
 def _once(batch: Batch) -> bool:
-    return any(isinstance(piece.item.ticket, Once) and piece.item.ticket.once for piece in batch.pieces)
+    return any(isinstance(piece.ticket, Once) and piece.ticket.once for piece in batch.pieces)
 
 
 def _too_large(piece: Piece, code: int, broker: Broker) -> str:

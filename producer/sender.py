@@ -176,7 +176,7 @@ class Sender:
         for connection in self._connections.values():
             connection.close()
         self.close_links()
-        return len(self._batches.items())
+        return len(self._batches.submitted())
 
     @property
     def pool(self) -> dict[int, bool]:

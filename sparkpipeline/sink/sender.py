@@ -256,18 +256,18 @@ class TaskSender:
     def _too_old(self) -> None:
         """What was not delivered within delivery.timeout.ms fails, whatever the reason.
 
-        The time counts from an item's first turn: before it nobody tried, however long our caller took.
+        The time counts from a part's first turn: before it nobody tried, however long our caller took.
         """
         now, limit_s = self._now(), self._config.delivery_timeout_ms / 1000
-        for item in self._batches.items():
-            ticket = item.ticket
+        for part in self._batches.submitted():
+            ticket = part.ticket
             if isinstance(ticket, Sent) and not ticket.begun:
-                ticket.begun, item.added = True, now
-            if now - item.added < limit_s:
+                ticket.begun, part.added = True, now
+            if now - part.added < limit_s:
                 continue
             heard = f"; the last that was heard: {self._last_event}" if self._last_event else ""
             late = TimeoutError(f"not acknowledged within {limit_s * 1000:.0f} ms (delivery.timeout.ms){heard}")
-            ticket.failed(late, item.reached)
+            ticket.failed(late, part.reached)
             return
 
     def _event(self, sentence: str) -> None:

@@ -241,7 +241,7 @@ def test_what_waits_may_be_moved_to_another_partition_in_order_and_nothing_is_co
 
 def test_a_part_that_was_moved_can_still_be_given_up():
     batches = filled(Limits(), part("a"))
-    [item] = batches.items()
+    [whole] = batches.submitted()
     batches.move(T0, T1, lambda ticket: True)
-    batches.give_up(item)
+    batches.give_up(whole)
     assert (batches.bytes_pending, bool(batches)) == (0, False)
