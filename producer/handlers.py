@@ -106,16 +106,6 @@ class Sending(Protocol):
     def send(self, topic: str, value: Any, key: Any = None, partition: PartitionId | None = None) -> Delivery: ...
 
 
-class Way(Sending, Protocol):
-    """Where what leaves the queue of the handlers goes."""
-
-    def put_item(self, item: Item) -> None:
-        """Give one item to the producer, waiting for room as long as that takes.  Raises what send() does."""
-
-    def drain(self) -> None:
-        """A batch was given: it has waited for company in the queue, and does not wait again."""
-
-
 class EventHandler:
     """Sends batches itself: handle() is what kafka.producer.async.EventHandler is."""
 

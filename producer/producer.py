@@ -43,7 +43,7 @@ from producer.config import ProducerConfig
 from producer.delivery import Deliveries, Delivery, Flag, Listener
 from producer.dispatcher import Feeder
 from producer.errors import Closed, NotSent, SendFailed
-from producer.handlerqueue import Front, HandlerQueue, WaysOut, handlers_of
+from producer.handlerqueue import HandlerQueue, handlers_of
 from producer.handlers import CallbackHandler, EventHandler
 from producer.messages import Given, messages_of
 from producer.metrics import Look, ProducerMetrics, TopicSizes
@@ -106,10 +106,20 @@ class Producer:
             wait_room=lambda timeout_s: self._hub.call(self._feeder.wait_room, timeout_s),
         )
         handlers = handlers_of(config, callback_handler, event_handler)
-        out = WaysOut(putting, self._buckets, self._feeder, self._hub, self._callbacks)
-        front = Front(config, *handlers, self._plugins, out) if any(handlers) else None
-        self._way: Putting | Front = front or putting
-        self._queue = front.queue if front is not None else None
+        self._queue: HandlerQueue | None = None
+        if any(handlers):
+            self._queue = HandlerQueue(
+                config,
+                callbacks=handlers[0],
+                events=handlers[1],
+                plugins=self._plugins,
+                appender=putting,
+                buckets=self._buckets,
+                dispatcher=self._feeder,
+                hub=self._hub,
+                calls=self._callbacks,
+            )
+        self._way: Putting | HandlerQueue = self._queue or putting
         self._tally = Tally(self._buckets, self._feeder, self._queue)
         self._metrics = ProducerMetrics(config.client_id, self._look) if config.metrics_enable else None
         self._starting = threading.Lock()
@@ -251,7 +261,7 @@ class Producer:
             self._queue.close(timeout_s)
         self._buckets.close(Closed("the producer is closed"))
         if self._queue is not None:
-            self._queue.give_up(timeout_s)
+            self._queue.abandon(timeout_s)
         try:
             left = self._hub.call(self._feeder.end, max(0.0, until - now()))
             self._callbacks.close(max(CALLBACKS_S, until - now()))
