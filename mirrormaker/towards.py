@@ -70,18 +70,24 @@ class Towards:
         metadata = MetadataSource(target.brokers, speaks, self._links())
         self.topics = TargetTopics(metadata, speaks.znodes, self.zookeeper, target.replication)
         asked = MetadataSource(target.brokers, speaks, self._links())
-        self.sender = Sender(asked, target, crew, connect, events, created=self._created)
+        self.sender = Sender(asked, target, crew, events=events, created=self._created)
 
     def _by_zookeeper(self, crew: Crew, events: Events) -> None:
         target = replace(self._target, confirm=BY_OFFSETS)  # only what is confirmed may be committed
         self.topics = BrokerTopics(self._source(), self._links())
         source = self._source()
-        self.sender = Sender(source, target, crew, connect, events, by_name=True, live=lambda: source.brokers)
+        self.sender = Sender(source, target, crew, events=events, by_name=True, live=lambda: source.brokers)
         source.changed = self.sender.leaders.ask
 
     def _source(self) -> ZookeeperSource:
         target = self._target
-        times = target.zookeeper_session_ms, target.zookeeper_connection_ms
-        made = ZookeeperSource(target.zookeeper, *times, target.access, dialect(target.version), self._links())
+        made = ZookeeperSource(
+            target.zookeeper,
+            session_ms=target.zookeeper_session_ms,
+            connect_ms=target.zookeeper_connection_ms,
+            access=target.access,
+            dialect=dialect(target.version),
+            links=self._links(),
+        )
         self._sources.append(made)
         return made

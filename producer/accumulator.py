@@ -32,7 +32,7 @@ from producer.plugins import Plugins
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Route:
     """Where messages of one topic go, as the last look at the cluster said; the open buckets of the round."""
 
@@ -75,6 +75,7 @@ class Buckets:
         self,
         config: ProducerConfig,
         unkeyed: Unkeyed,
+        *,
         first: Callable[[], object],
         full: Callable[[], object],
         flag: Callable[[], Flag],
@@ -247,7 +248,13 @@ class Buckets:
     @property
     def counts(self) -> Counts:
         with self.lock:
-            return Counts(self._sent, self._acked, self._failed, self._bytes, self._unacknowledged)
+            return Counts(
+                sent=self._sent,
+                acked=self._acked,
+                failed=self._failed,
+                pending_bytes=self._bytes,
+                unacknowledged=self._unacknowledged,
+            )
 
     def failures(self) -> tuple[int, Exception | None]:
         """Messages not stored since this was asked last, and the first reason."""
@@ -274,6 +281,7 @@ class Putting:
     def __init__(
         self,
         config: ProducerConfig,
+        *,
         dialect: Dialect,
         plugins: Plugins,
         buckets: Buckets,

@@ -64,7 +64,7 @@ class Feeder:
         self._zookeeper = cast("ZookeeperSource", source) if config.zookeeper_connect else None
         live = None if self._zookeeper is None else self._live
         quick = replace(config, linger_ms=0)  # messages waited for company in their buckets
-        self._sender = Sender(source, quick, self._crew, connect, log.log, by_name=True, live=live)
+        self._sender = Sender(source, quick, self._crew, events=log.log, by_name=True, live=live)
         if self._zookeeper is not None:
             self._zookeeper.changed = self._sender.leaders.ask
         self._sender.looked = self._reroute
@@ -130,7 +130,7 @@ class Feeder:
         for part in parts(tp, rows, self._dialect, codec, limit, sizes):
             end = at + part.count
             mine = sizes[at:end]
-            ticket = _Ticket(self, bucket, at, end, sum(mine))
+            ticket = _Ticket(self, bucket, begin=at, end=end, size=sum(mine))
             self._tickets.add(ticket)
             self._sender.submit(part, ticket)
             self.sizes.note(tp.topic, mine, len(part.entries) if codec else 0)
@@ -166,7 +166,8 @@ class Feeder:
         ids = view.partitions(topic)
         led = [partition for partition in ids if view.topics[topic][partition].leader is not None]
         most = UNBOUNDED if codec_of(self._config, topic) else self._largest
-        return Route(topic, ids, led or ids, ENTRY_OVERHEAD[self._dialect.magic], most, {})
+        overhead = ENTRY_OVERHEAD[self._dialect.magic]
+        return Route(topic=topic, ids=ids, led=led or ids, overhead=overhead, most=most, buckets={})
 
     def _tried(self, tries: int) -> bool:
         return 0 <= self._config.retries < tries
@@ -250,7 +251,7 @@ class _Ticket:
 
     __slots__ = ("_feeder", "at", "bucket", "end", "size", "tp")
 
-    def __init__(self, feeder: Feeder, bucket: Bucket, begin: int, end: int, size: int) -> None:
+    def __init__(self, feeder: Feeder, bucket: Bucket, *, begin: int, end: int, size: int) -> None:
         self._feeder, self.bucket, self.at, self.end, self.size = feeder, bucket, begin, end, size
         self.tp: TopicPartition | None = None  # another one than its bucket's
 

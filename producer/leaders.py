@@ -49,6 +49,7 @@ class Leaders:
     def __init__(
         self,
         metadata: Metadata,
+        *,
         by_name: bool,
         refresh_ms: int,
         backoff_ms: int,
@@ -156,8 +157,14 @@ def source_of(config: ProducerConfig, dialect: Dialect, links: Links) -> Metadat
     if config.zookeeper_connect:
         from producer.zookeeper import ZookeeperSource  # here: who has a list of brokers needs no kazoo
 
-        times = config.zookeeper_session_ms, config.zookeeper_connection_ms
-        return ZookeeperSource(config.zookeeper_connect, *times, config.access, dialect, links)
+        return ZookeeperSource(
+            config.zookeeper_connect,
+            session_ms=config.zookeeper_session_ms,
+            connect_ms=config.zookeeper_connection_ms,
+            access=config.access,
+            dialect=dialect,
+            links=links,
+        )
     if dialect.describes_itself:
         return MetadataSource(config.brokers, dialect, links)
     return ListedSource({broker.id: broker for broker in config.listed}, dialect)

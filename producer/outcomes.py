@@ -79,6 +79,7 @@ class Outcomes:
         patience: Patience,
         messages: ModuleType,
         events: Events,
+        *,
         created: Callable[[str], bool] = lambda topic: False,
     ) -> None:
         self.counters = Counters()

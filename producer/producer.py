@@ -71,6 +71,7 @@ class Producer:
     def __init__(
         self,
         config: ProducerConfig | Mapping[str, object],
+        *,
         encoder: Encoder | None = None,
         key_encoder: Encoder | None = None,
         partitioner: Partitioner | None = None,
@@ -92,16 +93,16 @@ class Producer:
         self._buckets = Buckets(
             config,
             Unkeyed(config.unkeyed, config.refresh_ms / 1000),
-            lambda: self._hub.post(self._feeder.begin_round),
-            lambda: self._hub.post(self._feeder.drain),
-            self._flag,
+            first=lambda: self._hub.post(self._feeder.begin_round),
+            full=lambda: self._hub.post(self._feeder.drain),
+            flag=self._flag,
         )
         self._feeder = Feeder(config, self._dialect, self._buckets, self._callbacks.call)
         putting = Putting(
             config,
-            self._dialect,
-            self._plugins,
-            self._buckets,
+            dialect=self._dialect,
+            plugins=self._plugins,
+            buckets=self._buckets,
             find_route=lambda topic: self._hub.call(self._feeder.until_known, topic),
             wait_room=lambda timeout_s: self._hub.call(self._feeder.wait_room, timeout_s),
         )

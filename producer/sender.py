@@ -46,6 +46,7 @@ class Sender:
         metadata: Metadata,
         config: ProducerConfig,
         crew: Crew,
+        *,
         connect: Connect = connect,
         events: Events = nothing,
         by_name: bool = False,
@@ -56,10 +57,16 @@ class Sender:
         self._config = config
         self._crew = crew
         self._batches = Batches(Limits.of(config, dialect))
-        outcomes = Outcomes(self._batches, Patience.of(config), dialect.messages, events, created)
+        outcomes = Outcomes(self._batches, Patience.of(config), dialect.messages, events, created=created)
         outages = Outages(events)
         self.leaders = Leaders(
-            metadata, by_name, config.refresh_ms, config.retry_backoff_ms, self._after_look, outages, live is not None
+            metadata,
+            by_name=by_name,
+            refresh_ms=config.refresh_ms,
+            backoff_ms=config.retry_backoff_ms,
+            after_look=self._after_look,
+            outages=outages,
+            idle=live is not None,
         )
         links = Links(config.client_id, connect, config.answer_timeout_ms)
         self._s = Shared(

@@ -53,7 +53,7 @@ class ZookeeperSource:
     """
 
     def __init__(
-        self, connect: str, session_ms: int, connect_ms: int, access: Access, dialect: Dialect, links: Links
+        self, connect: str, *, session_ms: int, connect_ms: int, access: Access, dialect: Dialect, links: Links
     ) -> None:
         self.dialect = dialect
         self.brokers: frozenset[int] = frozenset()

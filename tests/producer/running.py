@@ -46,7 +46,7 @@ class Running:
         self.levels: list[int] = []
         self.links = Links("test", connect, 5000)
         source = MetadataSource(cluster.bootstrap, dialect("0.8.2"), self.links)
-        self.sender = Sender(source, config, self.crew, connect, self._event, by_name)
+        self.sender = Sender(source, config, self.crew, events=self._event, by_name=by_name)
 
     def _event(self, level: int, sentence: str) -> None:
         self.levels.append(level)

@@ -34,7 +34,14 @@ def looks_asked(monkeypatch: pytest.MonkeyPatch, step_s: float, *views: ClusterV
     """Whether each look asked for another one; step_s pass between them."""
     clock = [0.0]
     monkeypatch.setattr("producer.leaders.now", lambda: clock[0])
-    leaders = Leaders(Seen(*views), True, 600_000, 20, lambda old: None, Outages(lambda level, event: None))
+    leaders = Leaders(
+        Seen(*views),
+        by_name=True,
+        refresh_ms=600_000,
+        backoff_ms=20,
+        after_look=lambda old: None,
+        outages=Outages(lambda level, event: None),
+    )
     leaders.need("t")
     asked = []
     for _ in views:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.crew import Crew, connect, sleep
+from groundwork.crew import Crew, sleep
 from groundwork.options import OptionError, load
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
@@ -316,7 +316,7 @@ def sender_of(broker: Node07, topic: str, confirm: str) -> Iterator[Sender]:
         linger_ms=1,
     )
     crew = Crew()
-    sender = Sender(Fixed(broker, topic), config, crew, connect)
+    sender = Sender(Fixed(broker, topic), config, crew)
     try:
         yield sender
     finally:

@@ -89,7 +89,13 @@ def made(cluster: FakeCluster, hook: str, hanging: Hanging, **how: Any) -> Produ
     config = ProducerConfig(brokers=tuple(cluster.bootstrap), linger_ms=1, batch_messages=2)
     events = Events(hanging) if hook == "handle" else None
     return Producer(
-        config, encode, encode, partition, callback_handler=Hooks(hook, hanging), event_handler=events, **how
+        config,
+        encoder=encode,
+        key_encoder=encode,
+        partitioner=partition,
+        callback_handler=Hooks(hook, hanging),
+        event_handler=events,
+        **how,
     )
 
 
