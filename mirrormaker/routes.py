@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 from kafkawire.dialects import Dialect
 from mirrormaker.placing import Numbering
-from producer.conversion import HandlerFailed as HandlerFailed
+from producer.conversion import MessageHandlerFailed
 from producer.conversion import Output as Output
 from producer.conversion import Step as Step
 from producer.conversion import pass_through as pass_through
 from producer.conversion import reencode as reencode
+
+HandlerFailed = MessageHandlerFailed
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class Towards:
         self.topics = BrokerTopics(self._source(), self._links())
         source = self._source()
         self.sender = Sender(source, target, crew, events=events, by_name=True, live=lambda: source.brokers)
-        source.changed = self.sender.leaders.ask
+        source.changed = self.sender.leaders.refresh
 
     def _source(self) -> ZookeeperSource:
         target = self._target

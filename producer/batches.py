@@ -1,15 +1,15 @@
-"""Parts on their way to target partitions: what is due, in what company, what is in flight.  Pure: no clock, no socket.
+"""Queues of parts by target partition: which batches are due, and which are in flight.  Pure: no clock, no socket.
 
-A partition's pieces form one queue and at most one batch of them is unacknowledged (a later one could be stored before
-an earlier one is sent again).  A batch that failed goes back to the head of the queue.  A ticket is asked each time its
-piece is about to be sent: what may not be sent is dropped without a word.
+A partition has one queue of pieces, and at most one batch in flight (a later one could be stored before an earlier one
+is retried).  A batch that failed goes back to the head of the queue.  Before each send its tickets are asked: a part
+that may not be sent any more is dropped, and its ticket is not called.
 
 Plain parts of one format share a batch up to batch_bytes.  Wrappers: one alone where the target takes one in a set;
 where it merges them, several of one codec while their sum stays below 80 % of max_message_bytes, because merging
-compresses anew.  Never both in one set: the plain ones would be wrapped too.
+compresses again.  Never both in one set: the plain ones would be wrapped too.
 
 Part     what is submitted, with a ticket (kafkawire.model)
-Piece    a part that waits or is in flight; once it had to be split, one of its pieces
+Piece    a part in the queue or in flight; after a split, one of its pieces
 Batch    pieces of one partition in one request
 """
 
@@ -26,12 +26,12 @@ from kafkawire.model import Part, Run, Ticket, TopicPartition
 from producer.config import MESSAGE_MAX, ProducerConfig
 
 WRAPPERS_SHARE = 0.8
-PAYLOAD_MAX = 1000000  # max.message.size of 0.7, where nothing else is given
+PAYLOAD_MAX = 1000000  # max.message.size of 0.7, by default
 WHOLE_SET_SHARE = 0.95  # format v2 adds a header to the set it measures
 
 
 def largest_entry(message_max_bytes: int, dialect: Dialect) -> int:
-    """Most bytes of one entry.  Where just the payload is measured the head comes on top, and the default is 0.7's."""
+    """Largest entry in bytes.  0.7 measures the payload alone: its header comes on top, and the default is 0.7's."""
     if not dialect.measures_payload:
         return message_max_bytes
     payload = PAYLOAD_MAX if message_max_bytes == MESSAGE_MAX else message_max_bytes
@@ -40,10 +40,10 @@ def largest_entry(message_max_bytes: int, dialect: Dialect) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much travels together.  Sizes in bytes of entries, linger in seconds."""
+    """Limits of batches and requests.  Sizes in bytes of entries, linger in seconds."""
 
     batch_bytes: int = 1 << 20  # of one partition in one request
-    batch_count: int = 200  # so many messages go without waiting for company
+    batch_count: int = 200  # messages that are sent without lingering
     linger_s: float = 0.0
     request_bytes: int = 16 << 20  # of one request
     max_message_bytes: int = 1000012  # the target's message.max.bytes
@@ -52,7 +52,7 @@ class Limits:
 
     @classmethod
     def of(cls, config: ProducerConfig, dialect: Dialect) -> Limits:
-        """Those that the options say, for brokers of that dialect."""
+        """Limits by the options, for brokers of that dialect."""
         return cls(
             batch_bytes=config.batch_bytes,
             batch_count=config.batch_messages,
@@ -76,9 +76,9 @@ class Limits:
 
 @dataclass(eq=False, slots=True)
 class Piece:
-    """Entries of one partition that wait or are in flight: a part as it was submitted, or a piece of one.
+    """Entries of one partition, queued or in flight: a part as it was submitted, or a piece of one that was split.
 
-    The pieces of a part are sent in order; what became of all of them is in `whole`, the part as submitted.
+    The pieces of a part are sent in order; `whole`, the part as submitted, records what became of them together.
     """
 
     part: Part
@@ -87,15 +87,15 @@ class Piece:
     split_from: Piece | None = None  # the part as submitted; None: this is it
     last: bool = True  # of the pieces
     alone: bool = False  # a batch it was in was too large, or damaged
-    tries: int = 0  # failed ones, for whatever reason
+    tries: int = 0  # failed ones, whatever the reason
     refusals: int = 0  # in a row, of a kind that is most likely repeated
     missing_since: float | None = None  # answered "unknown topic or partition" ever since
-    doom: Exception | None = None  # once this is stored its ticket fails: why what follows can never be stored
+    fails_with: Exception | None = None  # once this is stored its ticket fails: why the rest can never be stored
 
     # of the part as submitted
     reached: int | None = None  # source position that its stored pieces come to
-    over: bool = False  # its ticket was told the end
-    dropped: bool = False  # nothing of it is sent any more; what is in flight may still be stored, and its ticket told
+    over: bool = False  # done() or failed() of its ticket was called
+    dropped: bool = False  # not sent again; what is in flight may still be stored, and its ticket is called then
 
     @property
     def whole(self) -> Piece:
@@ -115,7 +115,7 @@ class Piece:
         return Piece(part, self.ticket, self.added, split_from=self.whole, last=False, alone=True)
 
     def exceeds(self, limit: int, messages: ModuleType) -> bool:
-        """Whether one of its entries is larger than that; messages: of the dialect."""
+        """Whether one of its entries is larger than limit; messages: Dialect.messages."""
         if self.size <= limit:
             return False
         run = Run(0, self.size, self.part.codec, self.part.magic, self.part.count, self.size)
@@ -144,7 +144,7 @@ class Batch:
 
     @property
     def refused(self) -> bool:
-        """Whether anything in it was refused the last time."""
+        """Whether anything in it was refused by the last try."""
         return any(piece.refusals for piece in self.pieces)
 
     def buffers(self) -> list[bytes | memoryview]:
@@ -152,14 +152,14 @@ class Batch:
 
 
 def split_into(piece: Piece, halves: Sequence[Part]) -> list[Piece]:
-    """The pieces that take one's place; what ends with it ends with the last of them."""
+    """The pieces that replace one; what ended with it ends with the last of them."""
     chain = [piece.cut(part) for part in halves]
-    chain[-1].last, chain[-1].doom = piece.last, piece.doom
+    chain[-1].last, chain[-1].fails_with = piece.last, piece.fails_with
     return chain
 
 
-def before(piece: Piece, damage: CorruptMessage, doom: Exception, messages: ModuleType) -> Piece | None:
-    """What precedes the damage, as a piece after which its ticket fails; None when nothing does.
+def before(piece: Piece, damage: CorruptMessage, fails_with: Exception, messages: ModuleType) -> Piece | None:
+    """The entries before the damage, as a piece after which its ticket fails; None: there are none.
 
     messages: the codec of its format (Dialect.messages).
     """
@@ -169,7 +169,7 @@ def before(piece: Piece, damage: CorruptMessage, doom: Exception, messages: Modu
     entries = memoryview(part.entries)[: damage.position]
     part = replace(part, entries=entries, count=messages.count(entries), resume_at=position(piece, damage))
     good = piece.cut(part)
-    good.doom = doom
+    good.fails_with = fails_with
     return good
 
 
@@ -187,24 +187,24 @@ class _Queue:
     pieces: deque[Piece] = field(default_factory=deque)
     size: int = 0  # of pieces
     count: int = 0  # messages in them
-    flying: Batch | None = None
+    in_flight: Batch | None = None
     not_before: float = 0.0  # backing off until then
 
 
 class Batches:
-    """All partitions.  add() and what goes back are O(1); due() looks at the partitions that have something idle."""
+    """The queues of all partitions.  add() and put_back() are O(1); due() visits partitions with nothing in flight."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.bytes_pending = 0  # not yet settled, in flight included
+        self.bytes_pending = 0  # not completed, in flight included
         self.bytes_in_flight = 0
         self.dropped = 0  # parts whose ticket said no, or that drop() took
         self._queues: dict[TopicPartition, _Queue] = {}
-        self._hurry: float | None = None  # what was added until then does not linger
+        self._flushed_at: float | None = None  # what was added before does not linger
 
     def __len__(self) -> int:
-        """Pieces not yet settled."""
-        return sum(len(q.pieces) + (len(q.flying.pieces) if q.flying else 0) for q in self._queues.values())
+        """Pieces not completed."""
+        return sum(len(q.pieces) + (len(q.in_flight.pieces) if q.in_flight else 0) for q in self._queues.values())
 
     def __bool__(self) -> bool:
         return bool(self._queues)
@@ -217,77 +217,77 @@ class Batches:
         self._put(queue, Piece(part, ticket, now))
         self.bytes_pending += len(part.entries)
 
-    def hurry(self, now: float) -> None:
-        """What is here now does not wait for company any more."""
-        self._hurry = now
+    def flush(self, now: float) -> None:
+        """What is queued now does not linger any more."""
+        self._flushed_at = now
 
     def waiting(self) -> Iterator[TopicPartition]:
         """Partitions with pieces and nothing in flight, whether due or not."""
-        return (tp for tp, queue in list(self._queues.items()) if queue.flying is None and queue.pieces)
+        return (tp for tp, queue in list(self._queues.items()) if queue.in_flight is None and queue.pieces)
 
     def head(self, tp: TopicPartition) -> Piece | None:
-        """The piece that goes next; None when the partition is unknown, or waits for an answer."""
+        """The piece that is sent next; None: the partition has none, or a batch in flight."""
         queue = self._queues.get(tp)
-        return queue.pieces[0] if queue and queue.pieces and queue.flying is None else None
+        return queue.pieces[0] if queue and queue.pieces and queue.in_flight is None else None
 
     def due(self, now: float, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> list[Batch]:
-        """What one request carries now, of partitions that are `mine`: all of it counts as in flight from here on.
+        """The batches of one request, of partitions that are `mine`; they are in flight from here on.  Empty: none due.
 
-        alone: where only one suspect at a time can be told from others (a broker that does not answer), whether nothing
-        else is on its way: a piece that was refused then goes by itself, and else not at all.
+        alone: for brokers that never answer (0.7; None: for others), whether nothing else is in flight.  A refusal is
+        seen only by which request closed the connection, so a piece that was refused is sent alone, or not now.
 
-        Partitions take turns: who went goes to the end of the line.  Empty when nothing is due.
+        Partitions take turns: one that was served goes to the end of the line.
         """
         batches: list[Batch] = []
         room = self.limits.request_bytes
         for tp in list(self._queues):
             queue = self._queues[tp]
-            if queue.flying is not None or not mine(tp):
+            if queue.in_flight is not None or not mine(tp):
                 continue
             self._drop_unwanted(tp, queue)
             if not queue.pieces or not self._is_due(queue, now):
                 continue
-            suspect = alone is not None and queue.pieces[0].refusals > 0
-            if suspect and (batches or _waits(queue, alone)):
+            refused = alone is not None and queue.pieces[0].refusals > 0
+            if refused and (batches or _waits(queue, alone)):
                 continue
             batch = Batch(tp, self._take(queue, room if batches else self.limits.request_bytes))
             if not batch.pieces:
                 break  # no room left in this request; the others come with the next
-            queue.flying = batch
+            queue.in_flight = batch
             batches.append(batch)
             self.bytes_in_flight += batch.size
             room -= batch.size
             self._queues[tp] = self._queues.pop(tp)
-            if suspect:
+            if refused:
                 break
         return batches
 
     def is_due(self, now: float, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> bool:
-        """Whether due() would most likely give something: asked before a connection is made for it."""
+        """Whether due() would most likely give a batch: asked before a connection is opened for it."""
         return any(self._is_due(queue, now) for queue in self._idle(mine, alone))
 
     def next_due(self, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> float | None:
-        """When the next idle partition becomes due by time alone; None: not before something happens."""
+        """When the next partition becomes due by time alone; None: not before an event."""
         idle = self._idle(mine, alone)
         return min((max(q.not_before, q.pieces[0].whole.added + self.limits.linger_s) for q in idle), default=None)
 
     def _idle(self, mine: Callable[[TopicPartition], bool], alone: bool | None) -> Iterator[_Queue]:
-        """Those that something may be sent of now.  A suspect that has to be alone, and is not, waits for what is on
-        its way: were it due, the sender loop would spin and starve the receiver.
+        """Queues that a batch may be sent of now.  One that has to be alone waits for what is in flight: otherwise the
+        sender loop would spin and starve the receiver.
         """
         for tp, queue in self._queues.items():
-            if queue.pieces and queue.flying is None and not _waits(queue, alone) and mine(tp):
+            if queue.pieces and queue.in_flight is None and not _waits(queue, alone) and mine(tp):
                 yield queue
 
-    def settled(self, batch: Batch) -> None:
-        """Everything in the batch is stored, or given up."""
-        queue = self._landed(batch)
+    def complete(self, batch: Batch) -> None:
+        """Everything in the batch is stored, or has failed."""
+        queue = self._returned(batch)
         self.bytes_pending -= batch.size
         self._forget_if_empty(batch.tp, queue)
 
     def put_back(self, batch: Batch, pieces: Sequence[Piece], not_before: float) -> None:
-        """The batch is not stored: these pieces (its own, or what they were split into) go again, before all others."""
-        queue = self._landed(batch)
+        """The batch is not stored: these pieces (its own, or what they were split into) are sent next, in order."""
+        queue = self._returned(batch)
         kept = [piece for piece in pieces if not piece.gone]
         self.bytes_pending += sum(piece.size for piece in kept) - batch.size
         for piece in reversed(kept):
@@ -295,8 +295,8 @@ class Batches:
         queue.not_before = not_before
         self._forget_if_empty(batch.tp, queue)
 
-    def give_up(self, whole: Piece) -> None:
-        """The end of a part: its idle pieces are taken out, those in flight are not sent again."""
+    def end(self, whole: Piece) -> None:
+        """End a part: its queued pieces are removed, those in flight are not sent again."""
         whole.over = True
         self._take_out(whole)
 
@@ -307,9 +307,9 @@ class Batches:
             self._forget_if_empty(whole.part.tp, queue)
 
     def drop(self, unwanted: Callable[[Part, Ticket], bool]) -> int:
-        """Take out what is unwanted, and tell how many; their tickets are told nothing.
+        """Drop the parts that are unwanted; their number.  Their tickets are not called.
 
-        What is in flight is not sent again if it fails; if it is stored, its ticket hears of it.
+        What is in flight is not sent again if it fails; if it is stored, its ticket is called.
         """
         chosen = [whole for whole in self.submitted() if unwanted(whole.part, whole.ticket)]
         for whole in chosen:
@@ -317,10 +317,12 @@ class Batches:
         return len(chosen)
 
     def move(self, old: TopicPartition, new: TopicPartition, chosen: Callable[[Ticket], bool]) -> list[Ticket]:
-        """Idle pieces go to another partition instead, behind what is there, where their tickets are chosen: which
-        those are.  Nothing while something of the old partition is in flight."""
+        """Move queued pieces, where their ticket is chosen, to the end of another partition's queue; their tickets.
+
+        None while something of the old partition is in flight.
+        """
         queue = self._queues.get(old)
-        if queue is None or queue.flying is not None:
+        if queue is None or queue.in_flight is not None:
             return []
         moved = [piece for piece in queue.pieces if not piece.gone and chosen(piece.ticket)]
         wholes = list(dict.fromkeys(piece.whole for piece in moved))
@@ -340,16 +342,16 @@ class Batches:
         self._take_out(whole)
 
     def sweep(self) -> None:
-        """Take out whatever may not be sent any more, wherever it stands."""
+        """Drop whatever may not be sent any more, wherever it is queued."""
         self.drop(lambda _, ticket: not ticket.may_send())
 
     def submitted(self) -> list[Piece]:
-        """The parts as submitted that are not settled, oldest first within their partition."""
+        """The parts as submitted that are not over, oldest first within their partition."""
         return list(dict.fromkeys(piece.whole for piece in self._all() if not piece.gone))
 
     def _all(self) -> Iterable[Piece]:
         for queue in list(self._queues.values()):
-            yield from list(queue.flying.pieces) if queue.flying else []
+            yield from list(queue.in_flight.pieces) if queue.in_flight else []
             yield from list(queue.pieces)
 
     def _put(self, queue: _Queue, piece: Piece, first: bool = False) -> None:
@@ -360,26 +362,26 @@ class Batches:
     def _remove(self, queue: _Queue, gone: list[Piece]) -> None:
         if not gone:
             return
-        doomed = set(gone)
-        queue.pieces = deque(piece for piece in queue.pieces if piece not in doomed)
+        removed = set(gone)
+        queue.pieces = deque(piece for piece in queue.pieces if piece not in removed)
         for piece in gone:
             queue.size -= piece.size
             queue.count -= piece.part.count
             self.bytes_pending -= piece.size
 
-    def _landed(self, batch: Batch) -> _Queue:
+    def _returned(self, batch: Batch) -> _Queue:
         queue = self._queues[batch.tp]
-        assert queue.flying is batch, f"{batch.tp}: a batch came back that was not in flight"
-        queue.flying = None
+        assert queue.in_flight is batch, f"{batch.tp}: a batch came back that was not in flight"
+        queue.in_flight = None
         self.bytes_in_flight -= batch.size
         return queue
 
     def _forget_if_empty(self, tp: TopicPartition, queue: _Queue) -> None:
-        if not queue.pieces and queue.flying is None:
+        if not queue.pieces and queue.in_flight is None:
             self._queues.pop(tp, None)
 
     def _drop_unwanted(self, tp: TopicPartition, queue: _Queue) -> None:
-        """Pieces from the head on whose ticket says no."""
+        """Pieces at the head whose ticket refuses."""
         while queue.pieces and not queue.pieces[0].ticket.may_send():
             self._drop(queue.pieces[0].whole)
 
@@ -388,25 +390,25 @@ class Batches:
             return False
         head, limits = queue.pieces[0], self.limits
         oldest = head.whole.added
-        hurried = self._hurry is not None and oldest <= self._hurry
-        if head.tries or head.alone or hurried or now - oldest >= limits.linger_s:
+        flushed = self._flushed_at is not None and oldest <= self._flushed_at
+        if head.tries or head.alone or flushed or now - oldest >= limits.linger_s:
             return True
         return queue.count >= limits.batch_count or queue.size >= self._room(head) or not self._all_together(queue)
 
     def _all_together(self, queue: _Queue) -> bool:
-        """Whether the last could still travel with the first: if not, no company is worth waiting for."""
+        """Whether the last fits into a batch with the first: if not, lingering gains nothing."""
         return len(queue.pieces) == 1 or self._goes_with(queue.pieces[-1], queue.pieces[0])
 
     def _room(self, head: Piece) -> int:
         return self.limits.wrapped_bytes if head.part.codec else self.limits.plain_bytes
 
     def _goes_with(self, piece: Piece, head: Piece) -> bool:
-        if piece.alone or head.alone or piece.doom or (head.part.codec and self.limits.one_wrapper_per_set):
+        if piece.alone or head.alone or piece.fails_with or (head.part.codec and self.limits.one_wrapper_per_set):
             return False
         return piece.part.codec == head.part.codec and piece.part.magic == head.part.magic
 
     def _take(self, queue: _Queue, room: int) -> list[Piece]:
-        """The pieces from the head on that travel together; the first always does, unless the request has no room."""
+        """The pieces of the next batch; at least the first, unless the request has no room for it."""
         head = queue.pieces[0]
         most = min(self._room(head), room)
         size = 0
@@ -428,5 +430,5 @@ class Batches:
 
 
 def _waits(queue: _Queue, alone: bool | None) -> bool:
-    """Whether its head may not go now, though it is due: see Batches.due."""
+    """Whether its head has to be sent alone and cannot now: see Batches.due."""
     return alone is False and queue.pieces[0].refusals > 0

@@ -1,4 +1,4 @@
-"""Delivery callbacks: called one after the other, beside the hub, so that a slow one delays nothing but the next."""
+"""Delivery callbacks: called one after the other outside the event loop, so that a slow one delays only the next."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from typing import Any
 from groundwork.crew import Crew, Event, Queue
 from groundwork.failures import Failures
 from groundwork.hub import PlainQueue, start_plain_thread
-from producer.delivery import Called, Delivery, Listener
+from producer.delivery import Calls, Delivery, Listener, Promise
 from producer.errors import raised_by_users
-from producer.handlers import Promise
 
 log = logging.getLogger(__name__)
 
 
 class Callbacks:
-    """own: the hub has a thread of its own, and callbacks get another one; else they run in a greenlet of the hub.
+    """Queue of delivery callbacks, and the thread (own: the event loop has one of its own) or greenlet that calls them.
 
-    failed counts those that raised; the first such error is in .first.  One that never returns holds up all after it:
-    close() tells how many were not called.
+    failed: callbacks that raised; first: the first such error.  A callback that never returns blocks all after it:
+    close() logs how many were not called.
     """
 
     def __init__(self, own: bool) -> None:
@@ -34,21 +33,21 @@ class Callbacks:
         self._ended: Any = threading.Event() if own else Event()
         self._running = False
         self._waiting = 0  # callbacks not begun yet
-        self._here: Callable[[], bool] = lambda: False  # whether the caller is one of them
+        self._here: Callable[[], bool] = lambda: False  # whether the caller is a callback
         self._starting = threading.Lock()
 
-    def call(self, called: Called) -> None:
-        """Have them called.  Does not wait.  Promises are settled before it returns."""
-        called = [row for listener, delivery in called for row in _unfolded(listener, delivery)]
-        if not called:
+    def call(self, calls: Calls) -> None:
+        """Queue callbacks.  Does not wait.  Promises are completed before it returns."""
+        calls = [call for listener, delivery in calls for call in _unfolded(listener, delivery)]
+        if not calls:
             return
         with self._starting:
             self._start()
-            self._waiting += len(called)
-        self._jobs.put(called)
+            self._waiting += len(calls)
+        self._jobs.put(calls)
 
     def start(self) -> None:
-        """Be ready; call() does it when need be.  At the interpreter's end it is too late for a new thread."""
+        """Start the thread or greenlet; call() does it otherwise, but not at the interpreter's exit."""
         with self._starting:
             self._start()
 
@@ -61,7 +60,7 @@ class Callbacks:
                 self._here = Crew().spawn("deliveries", self._live).here
 
     def close(self, timeout_s: float) -> bool:
-        """Let those that wait be called, then end; False: not within the time, or it is one of them that asks."""
+        """Call those that wait, then end; False: not within the time, or close() was called by a callback."""
         if not self._running:
             return True
         self._jobs.put(None)
@@ -76,8 +75,8 @@ class Callbacks:
         if self._own:
             me = threading.get_ident()
             self._here = lambda: threading.get_ident() == me
-        while (called := self._jobs.get()) is not None:
-            for listener, delivery in called:
+        while (calls := self._jobs.get()) is not None:
+            for listener, delivery in calls:
                 with self._starting:
                     self._waiting -= 1
                 try:
@@ -90,5 +89,5 @@ class Callbacks:
         self._ended.set()
 
 
-def _unfolded(listener: Listener, delivery: Delivery) -> Called:
+def _unfolded(listener: Listener, delivery: Delivery) -> Calls:
     return listener(delivery) if isinstance(listener, Promise) else [(listener, delivery)]

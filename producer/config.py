@@ -1,4 +1,4 @@
-"""The options of a producer: the original's names (0.8 and 0.7), and ours."""
+"""Options of a producer: Kafka's names (0.8 and 0.7), and ours."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kafkawire import optionkinds
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import Broker
-from producer.partitioners import WAYS
+from producer.partitioners import UNKEYED
 
 NO_CONFIRM, BY_OFFSETS = "none", "offsets"  # confirm
-MESSAGE_MAX = 1000012  # of a broker that was told nothing else
-ANSWER_GRACE_MS = 5000
+MESSAGE_MAX = 1000012  # message.max.bytes of brokers, by default
+RESPONSE_GRACE_MS = 5000
 JVM_ENCODERS = {
     "kafka.serializer.DefaultEncoder": "producer.encoders:as_bytes",
     "kafka.serializer.StringEncoder": "producer.encoders:as_text",
@@ -25,7 +25,7 @@ JVM_ENCODERS = {
 
 
 class Addresses(tuple[tuple[str, int], ...]):
-    """Of brokers whose ids are known as well (0.7's broker.list)."""
+    """Addresses of brokers whose ids are known, too (0.7's broker.list)."""
 
     brokers: tuple[Broker, ...]
 
@@ -37,13 +37,13 @@ class Addresses(tuple[tuple[str, int], ...]):
 
 
 def brokers(raw: object) -> tuple[tuple[str, int], ...]:
-    """`host:port,…`, or 0.7's `id:host:port,…`: where a cluster is asked for its brokers."""
+    """Addresses of bootstrap brokers: `host:port,…`, or 0.7's `id:host:port,…`."""
     numbered = all(entry.count(":") == 2 and "[" not in entry for entry in str(raw).split(","))
     return Addresses(optionkinds.numbered_brokers(raw)) if numbered else optionkinds.brokers(raw)
 
 
 def codec(raw: object) -> str:
-    """A codec by name or number, as its name."""
+    """The name of a codec, given by name or number."""
     text = str(raw).strip().lower()
     numbers = {str(number): name for name, number in CODECS.items()}
     name = numbers.get(text, text)
@@ -53,7 +53,7 @@ def codec(raw: object) -> str:
 
 
 def properties_of(raw: object) -> dict[str, str]:
-    """`k=v,k=v` as the original reads it, or a mapping."""
+    """Properties: `k=v,k=v` as Kafka reads it, or a mapping."""
     if isinstance(raw, dict):
         return {str(name): str(value) for name, value in raw.items()}
     found: dict[str, str] = {}
@@ -67,13 +67,15 @@ def properties_of(raw: object) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig(AccessOptions):
+    """Configuration of a producer, or of a mirror's target: a field for each option."""
+
     JVM_ONLY: ClassVar = {
         "send.buffer.bytes": "the operating system sizes socket buffers",
         "buffer.size": "the operating system sizes socket buffers",
         "serializer.encoding": "text is always sent as UTF-8",
         "connect.timeout.ms": "request.timeout.ms bounds connecting too",
-        "zk.synctime.ms": "ZooKeeper's answers are taken as they come, and watched",
-        "zk.read.num.retries": "partitions are looked up again as often as message.send.max.retries says",
+        "zk.synctime.ms": "changes in ZooKeeper are watched",
+        "zk.read.num.retries": "message.send.max.retries bounds metadata requests, too",
     }
     JVM_CLASSES: ClassVar = {
         "partitioner.class": {
@@ -109,140 +111,154 @@ class ProducerConfig(AccessOptions):
     }
 
     brokers: tuple[tuple[str, int], ...] = option(
-        "metadata.broker.list", (), "brokers that are asked for all others: host:port,…; one may be a load balancer",
+        "metadata.broker.list", (), "bootstrap brokers, asked for all others: host:port,…; one may be a load balancer",
         old="broker.list", kind=brokers, required=True, instead="zookeeper.connect",
     )  # fmt: skip
     zookeeper_connect: str = option(
         "zookeeper.connect", "",
-        "in place of metadata.broker.list: host:port,host:port/chroot of a ZooKeeper that knows brokers and partitions",
+        "ZooKeeper of the brokers, in place of metadata.broker.list: host:port,host:port/chroot",
         old="zk.connect",
     )  # fmt: skip
     zookeeper_session_ms: int = option(
-        "zookeeper.session.timeout.ms", 6000, "how long that ZooKeeper may be silent", "ms",
+        "zookeeper.session.timeout.ms", 6000, "session timeout of that ZooKeeper", "ms",
         old="zk.sessiontimeout.ms", least=100,
     )  # fmt: skip
     zookeeper_connection_ms: int = option(
-        "zookeeper.connection.timeout.ms", 6000, "how long it may take to answer at first", "ms",
+        "zookeeper.connection.timeout.ms", 6000, "timeout of the first connection to it", "ms",
         old="zk.connectiontimeout.ms", least=1,
     )  # fmt: skip
     acks: int = option(
         "request.required.acks", -1,
-        "-1: all in-sync replicas have it; 1: the leader has it; 0: nobody says (the JVM's default)",
+        "acknowledgement by: -1 all in-sync replicas; 1 the leader; 0 none (the JVM's default)",
         choices=(-1, 0, 1), newer={"all": "-1"},
     )  # fmt: skip
     request_timeout_ms: int = option(
-        "request.timeout.ms", 10000, "how long a broker waits for its replicas, and a connection for its opening",
+        "request.timeout.ms", 10000, "how long a broker waits for its replicas; also the connect timeout",
         "ms", old="socket.timeout.ms", least=1,
     )  # fmt: skip
     retries: int = option(
-        "message.send.max.retries", 3, "further tries of a request that failed; negative: for ever", old="num.retries"
+        "message.send.max.retries", 3, "retries of a failed request; negative: for ever", old="num.retries"
     )
     retry_backoff_ms: int = option(
-        "retry.backoff.ms", 100, "pause before the second try; it doubles up to 2000", "ms", least=1
+        "retry.backoff.ms", 100, "backoff before the first retry; it doubles up to 2000", "ms", least=1
     )
     delivery_timeout_ms: int = option(
         "delivery.timeout.ms", 30000,
         "how long a message may wait for a leader or a connection, unless retries are for ever", "ms", least=1,
     )  # fmt: skip
     topic_wait_ms: int = option(
-        "topic.wait.ms", 60000, "how long a topic or partition that is missing is waited for", "ms", least=0
+        "topic.wait.ms", 60000, "how long to wait for a topic or partition that does not exist", "ms", least=0
     )
     refresh_ms: int = option(
         "topic.metadata.refresh.interval.ms",
         600000,
-        "time between two looks at leaders; negative: after errors only",
+        "interval of metadata refreshes; negative: after errors only",
         "ms",
     )
-    codec: str = option("compression.codec", "none", "none, gzip, snappy, lz4 (or 0 to 3)", kind=codec)
-    compressed_topics: tuple[str, ...] = option("compressed.topics", (), "topics that are compressed; none given: all")
+    codec: str = option(
+        "compression.codec", "none", "compression codec: none, gzip, snappy, lz4 (or 0 to 3)", kind=codec
+    )
+    compressed_topics: tuple[str, ...] = option("compressed.topics", (), "topics to compress (default: all)")
     linger_ms: int = option(
-        "queue.buffering.max.ms", 5, "how long a message waits for company (the JVM: 5000)", "ms",
+        "queue.buffering.max.ms", 5, "linger: how long a message waits for others of its batch (the JVM: 5000)", "ms",
         old="queue.time", least=0,
     )  # fmt: skip
     batch_messages: int = option(
-        "batch.num.messages", 200, "so many messages of a partition go without waiting", old="batch.size", least=1
+        "batch.num.messages", 200, "messages of a partition that are sent without lingering", old="batch.size", least=1
     )
-    batch_bytes: int = option("batch.bytes", 1 << 20, "most of one partition in a request", "bytes", least=1024)
+    batch_bytes: int = option(
+        "batch.bytes", 1 << 20, "largest batch: bytes of one partition in a request", "bytes", least=1024
+    )
     queue_messages: int = option(
-        "queue.buffering.max.messages", 10000, "most messages not yet acknowledged", old="queue.size", least=1
+        "queue.buffering.max.messages",
+        10000,
+        "largest number of messages not acknowledged yet",
+        old="queue.size",
+        least=1,
     )
     queue_bytes: int = option(
-        "queue.buffering.max.bytes", 32 << 20, "most bytes not yet acknowledged", "bytes", least=1024
+        "queue.buffering.max.bytes", 32 << 20, "largest number of bytes not acknowledged yet", "bytes", least=1024
     )
     enqueue_timeout_ms: int = option(
-        "queue.enqueue.timeout.ms", -1, "how long send() waits for room; negative: as long as it takes", "ms",
+        "queue.enqueue.timeout.ms", -1, "how long send() waits for room in the queue; negative: for ever", "ms",
         old="queue.enqueueTimeout.ms",
     )  # fmt: skip
     message_max_bytes: int = option(
-        "message.max.bytes", MESSAGE_MAX, "the brokers' message.max.bytes: no message may be larger", "bytes",
+        "message.max.bytes", MESSAGE_MAX, "largest message: the brokers' message.max.bytes", "bytes",
         old="max.message.size", least=1024,
     )  # fmt: skip
     confirm: str = option(
         "confirm", NO_CONFIRM,
-        "for Kafka 0.7, which acknowledges nothing. offsets: a message counts as stored once a request for offsets "
-        "behind it on the same connection was answered, and is sent again otherwise; none: once it is sent",
+        "acknowledgement by Kafka 0.7, which has none. offsets: a message counts as stored once an offset request "
+        "behind it on the same connection was answered, and is retried otherwise; none: once it is sent",
         choices=(NO_CONFIRM, BY_OFFSETS),
     )  # fmt: skip
     max_in_flight: int = option(
-        "max.in.flight", 5, "requests to one broker that wait for an answer, on different partitions", least=1
+        "max.in.flight", 5, "requests in flight to one broker, on different partitions", least=1
     )
-    request_bytes: int = option(
-        "request.max.bytes", 16 << 20, "most bytes of entries in a request", "bytes", least=1024
-    )
+    request_bytes: int = option("request.max.bytes", 16 << 20, "largest request: bytes of entries", "bytes", least=1024)
     reconnect_ms: int = option(
-        "reconnect.backoff.ms", 1000, "least time between two connects to a broker", "ms", least=0
+        "reconnect.backoff.ms", 1000, "backoff before connecting to a broker again", "ms", least=0
     )
     reconnect_sends: int = option(
-        "reconnect.interval", 0, "requests after which a connection is made anew, for load balancers; 0: never", least=0
+        "reconnect.interval", 0, "requests after which a connection is replaced, for load balancers; 0: never", least=0
     )
-    reconnect_time_ms: int = option("reconnect.time.interval.ms", 0, "time after which it is; 0 or below: never", "ms")
-    client_id: str = option("client.id", "", "what the brokers' logs call this producer")
+    reconnect_time_ms: int = option(
+        "reconnect.time.interval.ms", 0, "time after which a connection is replaced; 0 or below: never", "ms"
+    )
+    client_id: str = option("client.id", "", "name of this producer in requests, for the brokers' logs")
     type: str = option(
-        "producer.type", "async", "async: send() queues; sync: it returns once the message is stored",
+        "producer.type", "async", "async: send() queues a message; sync: send() returns once it is stored",
         choices=("async", "sync"),
     )  # fmt: skip
     unkeyed: str = option(
         "unkeyed.partitioner", "batch",
-        "where messages without a key go: batch (one random partition a batch), sticky (one for "
+        "partitioner of messages without a key: batch (a random partition each batch), sticky (one for "
         "topic.metadata.refresh.interval.ms, as 0.8), random (as 0.7), round-robin (as the Java producer)",
-        choices=WAYS,
+        choices=UNKEYED,
     )  # fmt: skip
     partitioner: str = option(
         "partitioner.class",
         "default",
-        "function of (key, partition count), for messages with a key; default: kafka.version's own DefaultPartitioner",
+        "partitioner of keys: function of (key, partition count); default: the DefaultPartitioner of kafka.version",
         kind=CLASS,
     )
     encoder: str = option(
-        "serializer.class", "producer.encoders:as_bytes", "function from a value to bytes", kind=CLASS
+        "serializer.class",
+        "producer.encoders:as_bytes",
+        "encoder of values: function from a value to bytes",
+        kind=CLASS,
     )
-    key_encoder: str = option("key.serializer.class", "", "the same for keys; none given: serializer.class", kind=CLASS)
+    key_encoder: str = option("key.serializer.class", "", "encoder of keys (default: serializer.class)", kind=CLASS)
     version: str = option("kafka.version", "0.8.2", "Kafka release of the brokers", kind=optionkinds.release)
 
     metrics_enable: bool = option(
-        "metrics.enable", False, "show counts and sizes of this producer through prometheus-client's default registry"
+        "metrics.enable", False, "export metrics of this producer through prometheus-client's default registry"
     )
     callback_handler: str = option(
-        "callback.handler", "", "producer.handlers.CallbackHandler with hooks around the queue", kind=CLASS
+        "callback.handler",
+        "",
+        "callback handler: a producer.handlers.CallbackHandler with hooks around the queue",
+        kind=CLASS,
     )
     callback_handler_props: Mapping[str, str] = option(
-        "callback.handler.props", {}, "what its init() gets: k=v,k=v", kind=properties_of
+        "callback.handler.props", {}, "properties for init() of callback.handler: k=v,k=v", kind=properties_of
     )
     event_handler: str = option(
-        "event.handler", "", "producer.handlers.EventHandler that sends the batches itself", kind=CLASS
+        "event.handler", "", "event handler: a producer.handlers.EventHandler that sends the batches itself", kind=CLASS
     )
     event_handler_props: Mapping[str, str] = option(
-        "event.handler.props", {}, "what its init() gets: k=v,k=v", kind=properties_of
+        "event.handler.props", {}, "properties for init() of event.handler: k=v,k=v", kind=properties_of
     )
 
     @property
-    def answer_timeout_ms(self) -> int:
-        """Silence after which a connection is given up: a broker answers error 7 after request.timeout.ms."""
-        return self.request_timeout_ms + ANSWER_GRACE_MS
+    def response_timeout_ms(self) -> int:
+        """Response timeout of a connection: longer than request.timeout.ms, when a broker answers error 7."""
+        return self.request_timeout_ms + RESPONSE_GRACE_MS
 
     @property
     def listed(self) -> tuple[Broker, ...]:
-        """The brokers of metadata.broker.list; those without an id are numbered by their place."""
+        """Brokers of metadata.broker.list; one without an id is numbered by its place."""
         if isinstance(self.brokers, Addresses):
             return self.brokers.brokers
         return tuple(Broker(number, host, port) for number, (host, port) in enumerate(self.brokers))
@@ -253,12 +269,11 @@ class ProducerConfig(AccessOptions):
 
     @property
     def knows_partitions(self) -> bool:
-        """Whether there are partitions to choose from.  A list of brokers that describe nothing (0.7) has none, and
-        keys are ignored."""
+        """Whether there are partitions to choose from.  A broker list of 0.7 has no metadata: keys are ignored."""
         return dialect(self.version).describes_itself or bool(self.zookeeper_connect)
 
     def _unanswered_problems(self, spoken: Dialect) -> Iterable[str]:
-        """What a release that answers no produce request cannot do, and what only such a one needs."""
+        """Options that a release without responses to produce requests (0.7) cannot have, or that only it has."""
         called = f"Kafka {spoken.release}"
         if spoken.answers_produce:
             if self.confirm != NO_CONFIRM:
@@ -275,7 +290,7 @@ class ProducerConfig(AccessOptions):
 
     @property
     def zookeeper_given(self) -> str:
-        """The ZooKeeper that access is for; empty: none."""
+        """The ZooKeeper that the access options are for; empty: none."""
         return self.zookeeper_connect
 
     def problems(self) -> Iterable[str]:

@@ -2,7 +2,7 @@
 
 Several requests may be in flight, never two with the same partition.  When the connection breaks, the outcome of those
 in flight is unknown: all their batches go back to their partitions, in order, and are sent again on a new connection or
-to a new leader.  Connecting again backs off, never in step with others.
+to a new leader.  Reconnects back off, with jitter.
 
 A broker of 0.7 never answers a produce request: its link is a BarrierLink (barrier.py), whose responses stand for them.
 """
@@ -37,9 +37,9 @@ PURPOSE = "produce"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What all connections of a sender work on.
+    """The parts of a sender that all its connections share.
 
-    settled is called when a batch is over, or free to be sent elsewhere.
+    completed is called when a batch is over, or free to be sent elsewhere.
     """
 
     dialect: Dialect
@@ -49,7 +49,7 @@ class Shared:
     leaders: Leaders
     links: Links
     outages: Outages
-    settled: Callable[[], object]
+    completed: Callable[[], object]
 
 
 @dataclass(eq=False, slots=True)
@@ -62,7 +62,7 @@ class InFlight:
 
 
 class BrokerConnection:
-    """run_sending and run_receiving are its two greenlets; close() lets both end."""
+    """The connection to one broker.  run_sending and run_receiving are its two greenlets; close() ends both."""
 
     def __init__(self, broker_id: int, shared: Shared) -> None:
         self.broker_id = broker_id
@@ -103,8 +103,8 @@ class BrokerConnection:
             self._kept_open = True
             self.wake.set()
 
-    def leave(self, why: str) -> None:
-        """Its broker is gone for good: what is in flight has an unknown outcome, and goes again elsewhere."""
+    def broker_left(self, why: str) -> None:
+        """Its broker has left: what is in flight has an unknown outcome, and is sent again elsewhere."""
         link = self._opener.begun
         if link is not None:
             self._lost(link, LinkLost(why))
@@ -153,12 +153,12 @@ class BrokerConnection:
         return not self._in_flight if self._silent else None
 
     def _send_one(self) -> bool:
-        """One request, if something is due and can go; False: wait."""
+        """Send one request, if something is due and may be sent; False: wait."""
         batches = self._s.batches
         if self._full() or not batches.is_due(now(), self._mine, self._alone()):
             return False
         link = self._open()
-        if link is None or self._closed:  # closed while it was opened: nobody would receive the response
+        if link is None or self._closed:  # closed while it was opened: no greenlet would receive the response
             return False
         due = batches.due(now(), self._mine, self._alone())
         fitting = self._fitting(due, link.broker) if self._silent else due
@@ -166,11 +166,11 @@ class BrokerConnection:
             self.wake.set()
         if fitting:
             self._send(link, fitting)
-        self._s.settled()  # what may not be sent any more is gone now
+        self._s.completed()  # what may not be sent any more was dropped
         return bool(fitting)
 
     def _fitting(self, due: list[Batch], broker: Broker) -> list[Batch]:
-        """What a broker that never answers would drop for its size, without a word, is split before."""
+        """Split what a broker that never answers would silently drop for its size."""
         limit, messages = self._s.batches.limits.max_message_bytes, self._s.dialect.messages
         too_large = [batch for batch in due if any(piece.exceeds(limit, messages) for piece in batch.pieces)]
         for batch in too_large:
@@ -198,13 +198,13 @@ class BrokerConnection:
             self._written(sent)
 
     def _written(self, sent: InFlight) -> None:
-        """No response will come: it counts as sent, unless the link is over already."""
+        """No response will come: it counts as sent, unless the connection is closed already."""
         link = sent.link
         if link.closed_by_peer():
             self._lost(link, LinkLost(f"{link.broker}: the other side closed the connection"))
             return
         self._in_flight.remove(sent)
-        if self._s.outages and not self._silent:  # acks 0: there will be no answer
+        if self._s.outages and not self._silent:  # acks 0: no response will come
             self._s.outages.over(self.broker_id, "is reached again", now())
         for batch in sent.batches:
             self._s.outcomes.stored(batch, now(), sure=False)
@@ -213,7 +213,7 @@ class BrokerConnection:
             self._send_barrier(link)
 
     def _send_barrier(self, link: Link | BarrierLink | None) -> None:
-        """If one is due."""
+        """Send a barrier, if one is due."""
         if not isinstance(link, BarrierLink) or not link.barrier_due:
             return
         try:
@@ -232,7 +232,7 @@ class BrokerConnection:
             assert isinstance(link, BarrierLink), "a response to another request than the oldest"
         if isinstance(link, BarrierLink) and link.barrier_due:
             self.wake.set()
-        self._s.settled()
+        self._s.completed()
 
     def _answered(self, sent: InFlight, answers: Any) -> None:
         """answers: by partition; None: a barrier says that the broker handled them."""
@@ -244,15 +244,15 @@ class BrokerConnection:
             answer = answers.get(batch.tp, UNANSWERED)
             refresh |= self._s.outcomes.answered(batch, answer.error, answer.base_offset, sent.link.broker, now())
         if refresh:
-            self._s.leaders.ask()
+            self._s.leaders.refresh()
 
     def _open(self) -> Link | BarrierLink | None:
-        """The connection, open; None: not now."""
+        """The link, open; None: not now."""
         if self._closed:
             return None
         broker = self._s.leaders.view.brokers.get(self.broker_id)
         if broker is None:
-            self._s.leaders.ask()
+            self._s.leaders.refresh()
             self._opener.throttle()
             return None
         return self._opener.open(broker, idle=not (self._in_flight or self.in_flight))
@@ -260,29 +260,29 @@ class BrokerConnection:
     def _cannot_connect(self, lost: LinkLost) -> None:
         if self._closed:
             return
-        self._out(lost, "tried again until it answers or others lead its partitions")
+        self._begin_outage(lost, "tried again until it answers or others lead its partitions")
         self._s.batches.sweep()
-        self._s.leaders.ask()
-        self._s.settled()
+        self._s.leaders.refresh()
+        self._s.completed()
 
-    def _out(self, lost: LinkLost, then: str) -> None:
+    def _begin_outage(self, lost: LinkLost, then: str) -> None:
         broker = self._s.leaders.view.brokers.get(self.broker_id)
         what = str(broker) if broker is not None else f"broker {self.broker_id}"
         self._s.outages.begin(self.broker_id, what, str(lost), then, now())
 
     def _reached_again(self, broker: Broker) -> None:
-        """The end of an outage where nothing waits to be sent; else its answer is: one that hangs connects, too."""
+        """The end of an outage where nothing waits to be sent; else a response ends it: one that hangs connects too."""
         if self.idle:
             self._s.outages.over(self.broker_id, "is reached again", now())
 
     @property
     def wanted(self) -> bool:
-        """Its broker has to be reached."""
+        """Whether something needs this connection."""
         return not self.idle or (self._kept_open and not self.connected)
 
     @property
     def idle(self) -> bool:
-        """Nothing is in flight, and nothing waits to be."""
+        """Nothing is in flight, and nothing waits to be sent."""
         return not (self._in_flight or self.in_flight) and self._s.batches.next_due(self._mine, None) is None
 
     def _barrier_link(self, link: Link) -> BarrierLink:
@@ -291,8 +291,8 @@ class BrokerConnection:
         return BarrierLink(link, lambda tp: dialect.requests.barrier(dialect, tp), confirm)
 
     def _replaced(self, link: Link | BarrierLink) -> None:
-        """Another link took the place of one that was never reported as lost."""
-        self._count_unconfirmed(link, LinkLost(f"{link.broker}: the connection was made anew"))
+        """Another link replaces one that was never reported as lost."""
+        self._count_unconfirmed(link, LinkLost(f"{link.broker}: the connection was replaced"))
 
     def _count_unconfirmed(self, link: Link | BarrierLink, lost: LinkLost) -> int:
         count = link.lose() if isinstance(link, BarrierLink) else 0
@@ -301,32 +301,32 @@ class BrokerConnection:
         return count
 
     def _lost(self, link: Link | BarrierLink, lost: LinkLost) -> None:
-        """A connection broke: everything in flight on it goes back, to be sent again."""
+        """The connection broke: everything in flight on it goes back, to be sent again."""
         self._opener.lost(link)
         gone = [sent for sent in self._in_flight if sent.link is link]
         proven = isinstance(link, BarrierLink) and link.proven
         unconfirmed = self._count_unconfirmed(link, lost)
         if not (gone or unconfirmed) or self._closed:
-            self._s.settled()
-            return  # after close() nothing is sent again, and whoever closed counts what is left
+            self._s.completed()
+            return  # after close() nothing is sent again, and the caller of close() counts what is left
         self._in_flight = deque(sent for sent in self._in_flight if sent.link is not link)
         if gone:
             then = "what was on the way is sent again and may be stored twice"
             if link.closed_here:
                 self._s.outages.closed(str(lost), then)
             else:
-                self._out(lost, then)
+                self._begin_outage(lost, then)
         for sent in gone:
             # A proven link is closed for what was the oldest on it.
             refused = proven and not unconfirmed and sent is gone[0]
-            outcome = self._s.outcomes.suspect if refused else self._s.outcomes.lost
+            outcome = self._s.outcomes.maybe_refused if refused else self._s.outcomes.lost
             for batch in sent.batches:
                 outcome(batch, lost, now())
-        self._s.leaders.ask()
-        self._s.settled()
+        self._s.leaders.refresh()
+        self._s.completed()
 
     def _pause(self) -> float | None:
-        """How long there is nothing to do, unless woken; None: until then."""
+        """Seconds until something is due, unless woken; None: nothing is due by time alone."""
         if self._full():
             return None
         due = self._s.batches.next_due(self._mine, self._alone())
@@ -354,10 +354,10 @@ def _produce(link: Link | BarrierLink, request: Request, tp: TopicPartition) -> 
 
 
 class Opener:
-    """The link of one connection: opened when it is needed, no oftener than reconnect.backoff.ms, replaced when worn.
+    """Opens the link of a connection when needed, at most once per reconnect.backoff.ms, and replaces it when worn.
 
-    wrap: makes of an open link what is sent over.  refused(lost): a connection could not be made.  back(broker): one
-    could, after some that could not.  replaced(link): it is not used any more, though it was not lost().
+    wrap: wraps an open link.  refused(lost): a connection could not be made.  back(broker): one could, after some that
+    could not.  replaced(link): it is not used any more, though it was not lost().
     """
 
     def __init__(
@@ -371,12 +371,12 @@ class Opener:
         replaced: Callable[[Link | BarrierLink], object],
     ) -> None:
         self.link: Link | BarrierLink | None = None  # the one that is open
-        self.sends = 0  # requests over it
+        self.sends = 0  # requests sent over it
         self.next_connect = 0.0
         self._links, self._config = links, config
         self._wrap, self._refused, self._back, self._replaced = wrap, refused, back, replaced
         self._raw: Link | None = None  # what self.link is, or is around
-        self._opening: Link | None = None  # the one that is being opened
+        self._opening: Link | None = None  # the one being opened
         self._opened_at = 0.0
         self._unreachable = False
         self._rng = random.Random()
@@ -387,7 +387,7 @@ class Opener:
 
     @property
     def begun(self) -> Link | BarrierLink | None:
-        """The one that is open, or being opened."""
+        """The link that is open, or being opened."""
         return self.link or self._opening
 
     def open(self, broker: Broker, idle: bool) -> Link | BarrierLink | None:
@@ -428,11 +428,11 @@ class Opener:
         self.sends, self._opened_at = 0, now()
 
     def throttle(self) -> None:
-        """The next connect is some time away, and never in step with those of others."""
+        """Back off: the next connect is reconnect.backoff.ms away, with jitter."""
         self.next_connect = now() + self._config.reconnect_ms / 1000 * self._rng.uniform(1.0, 1.3)
 
     def lost(self, link: Link | BarrierLink) -> None:
-        """That link is over."""
+        """A link broke."""
         link.close()
         if self.link is link:
             self.link = self._raw = None
@@ -441,7 +441,7 @@ class Opener:
         self._links.drop(broker, PURPOSE)
 
     def _worn(self) -> bool:
-        """Whether the connection is to be made anew (a load balancer may give another broker then)."""
+        """Whether to replace the link (a load balancer may give another broker then)."""
         if self.link is None:
             return False
         by_sends = 0 < self._config.reconnect_sends <= self.sends

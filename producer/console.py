@@ -1,6 +1,6 @@
-"""zkproducer: lines of standard input to a topic, one message a line.
+"""zkproducer: console producer, which sends each line of standard input to a topic.
 
-Exit codes: 0 all stored · 1 something was not, or no broker answers · 2 usage · 5 the topic does not exist.
+Exit codes: 0 all stored · 1 not all stored, or no broker answers · 2 usage · 5 the topic does not exist.
 """
 
 from __future__ import annotations
@@ -29,30 +29,40 @@ UNKNOWN_TOPIC = 3
 FLUSH_S = 60.0
 CLOSE_S = 30.0
 INTERRUPTED = "interrupted: sending what was read"
-OF_A_LINE = (Undeliverable, EncoderFailed, PartitionerFailed, QueueFull)  # the lines after it may do better
-PARSE_KEY, KEY_SEPARATOR = "parse.key", "key.separator"  # of the JVM's line reader, given by --property too
+OF_A_LINE = (Undeliverable, EncoderFailed, PartitionerFailed, QueueFull)  # the next lines may still be sent
+PARSE_KEY, KEY_SEPARATOR = "parse.key", "key.separator"  # of the JVM's line reader, by --property
 SHOWN_EVERY = 64  # lines
 
 
 @click.command(name="zkproducer", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--broker-list", metavar="HOST:PORT,…", help="Brokers that are asked for all others.")
-@click.option("--zookeeper", metavar="HOST:PORT,…/CHROOT", help="In place of --broker-list: it knows the brokers.")
+@click.option("--broker-list", metavar="HOST:PORT,…", help="Bootstrap brokers: asked for all others.")
+@click.option("--zookeeper", metavar="HOST:PORT,…/CHROOT", help="ZooKeeper of the brokers, in place of --broker-list.")
 @click.option("--topic", required=True, help="Topic to produce to.")
-@click.option("--compression-codec", help="none, gzip, snappy or lz4.  [default: none]")
-@click.option("--key-separator", help="Each line is KEY, this text, VALUE; without it lines have no key.")
-@click.option("--sync", is_flag=True, help="Wait for each line until it is stored.")
-@click.option("--partitioner", metavar="MODULE:FUNCTION", help="Partition of a key; else the default of the release.")
-@click.option("--request-required-acks", help="-1: all in-sync replicas, 1: the leader, 0.  [default: -1]")
-@click.option("--confirm", is_flag=True, help="Kafka 0.7: a line counts as sent once its broker answered behind it.")
-@click.option("--message-max-bytes", help="The brokers' message.max.bytes.  [default: 1000012]")
-@click.option("--kafka-version", help="Release of the brokers; 0.7 is one, too.  [default: 0.8.2]")
+@click.option("--compression-codec", help="Compression codec: none, gzip, snappy or lz4.  [default: none]")
+@click.option("--key-separator", help="Text between key and value of a line.  [default: lines have no key]")
+@click.option("--sync", is_flag=True, help="Wait after each line until it is stored.")
+@click.option(
+    "--partitioner",
+    metavar="MODULE:FUNCTION",
+    help="Partitioner of keys.  [default: the DefaultPartitioner of --kafka-version]",
+)
+@click.option(
+    "--request-required-acks", help="Acknowledgement: -1 all in-sync replicas, 1 the leader, 0 none.  [default: -1]"
+)
+@click.option(
+    "--confirm", is_flag=True, help="Kafka 0.7: confirm each line by a request behind it, which its broker answers."
+)
+@click.option(
+    "--message-max-bytes", help="Largest message in bytes: the brokers' message.max.bytes.  [default: 1000012]"
+)
+@click.option("--kafka-version", help="Kafka release of the brokers, from 0.7.0 on.  [default: 0.8.2]")
 @click.option(
     "--property",
     "--producer-property",
     "properties",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Any option of the producer by its name; may be given several times.",
+    help="Set any option of the producer; repeatable.",
 )
 @version_option("zkproducer")
 def main(
@@ -105,7 +115,7 @@ def main(
     for sentence in warnings_of(config):
         click.echo(f"zkproducer: {sentence}", err=True)
     interrupts = Interrupts()
-    interrupts.take()
+    interrupts.install()
     try:
         code = run(producer, topic, sys.stdin.buffer, separator, interrupts)
     except KeyboardInterrupt:  # the second one, between two steps of the end
@@ -114,7 +124,7 @@ def main(
 
 
 def _properties(entries: Iterable[str]) -> dict[str, str]:
-    """The pairs of --property.  UsageError for one that is none, or comes twice."""
+    """The pairs of --property.  UsageError for one without a name or given twice."""
     found: dict[str, str] = {}
     for entry in entries:
         name, equals, value = entry.partition("=")
@@ -128,7 +138,7 @@ def _properties(entries: Iterable[str]) -> dict[str, str]:
 
 
 def _separator(switch: str | None, given: dict[str, str]) -> bytes | None:
-    """The text between key and value; None: lines have no key.  Takes the line reader's own properties out."""
+    """The text between key and value; None: lines have no key.  Removes the line reader's own properties."""
     parse, between = given.pop(PARSE_KEY, None), given.pop(KEY_SEPARATOR, None)
     if switch is not None and (parse, between) != (None, None):
         raise click.UsageError(f"give either --key-separator or --property {PARSE_KEY} and {KEY_SEPARATOR}")
@@ -142,7 +152,7 @@ def _separator(switch: str | None, given: dict[str, str]) -> bytes | None:
 
 
 def _config(switches: Mapping[str, tuple[str, str | None]], given: dict[str, str]) -> ProducerConfig:
-    """Switches and properties together; UsageError or OptionError where they do not go together."""
+    """Configuration of switches and properties; UsageError or OptionError where they contradict each other."""
     if switches["--broker-list"][1] is not None and switches["--zookeeper"][1] is not None:
         raise click.UsageError("--broker-list and --zookeeper are two ways to find the brokers: give one of them")
     for switch, (name, value) in switches.items():
@@ -166,12 +176,12 @@ class Interrupts:
         self.code: int | None = None
         self._count = 0
 
-    def take(self) -> None:
+    def install(self) -> None:
         for number in STOPS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays what it is
-                signal.signal(number, self._came)
+                signal.signal(number, self._signalled)
 
-    def _came(self, number: int, frame: FrameType | None) -> None:
+    def _signalled(self, number: int, frame: FrameType | None) -> None:
         self._count += 1
         if self.code is not None:
             os._exit(self.code)
@@ -183,8 +193,8 @@ class Interrupts:
 def run(
     producer: Producer, topic: str, lines: BinaryIO, separator: bytes | None, interrupts: Interrupts | None = None
 ) -> int:
-    """Send every line; the exit code, after one sentence on stderr when it is not 0."""
-    sys.setswitchinterval(0.0005)  # this thread reads in a tight loop, the hub's must get its turns
+    """Send every line; the exit code, with a sentence on stderr when it is not 0."""
+    sys.setswitchinterval(0.0005)  # this thread reads in a tight loop, and the event loop's must run
     code, interrupted = 0, False
     with Progress("lines sent") as progress:
         shows = sys.stderr.isatty() and not lines.isatty()
@@ -194,14 +204,14 @@ def run(
         except KeyboardInterrupt:
             interrupted = True
             click.echo(INTERRUPTED, err=True)
-        except OSError as broken:  # the producer's own are WireErrors
+        except OSError as broken:  # the producer raises WireErrors
             click.echo(f"zkproducer: standard input: {broken}; sending what was read", err=True)
             code = FAILED
     return _finish(producer, interrupted, code, interrupts or Interrupts())
 
 
 def _shown(lines: Iterable[tuple[int, bytes]], producer: Producer, progress: Progress) -> Iterator[tuple[int, bytes]]:
-    """The lines as they are; how far it is on the terminal meanwhile."""
+    """The lines unchanged; shows progress on the terminal."""
     for number, line in lines:
         yield number, line
         if number % SHOWN_EVERY == 0:
@@ -209,10 +219,10 @@ def _shown(lines: Iterable[tuple[int, bytes]], producer: Producer, progress: Pro
 
 
 def _finish(producer: Producer, interrupted: bool, sent: int, interrupts: Interrupts) -> int:
-    """Wait until what was read is stored; the exit code.  The first ctrl-C asks for just that; the second gives up.
+    """Wait until what was read is stored; the exit code.  The first ctrl-C asks for that, the second gives up.
 
-    sent: the code of what came before; where it is not 0, a synchronous producer said line by line what it did not
-    store.
+    sent: the exit code of the sending before; where it is not 0, lines that a synchronous producer did not store were
+    reported one by one.
     """
     try:
         try:
@@ -235,14 +245,14 @@ def _finish(producer: Producer, interrupted: bool, sent: int, interrupts: Interr
     try:
         producer.close(0.0 if code else CLOSE_S)
     except SendFailed as failure:
-        if not code:  # else what it says has been said
+        if not code:  # else it is reported already
             click.echo(f"zkproducer: {failure}", err=True)
         interrupts.code = code = FAILED
     return code or sent
 
 
 def _send(producer: Producer, topic: str, lines: Iterable[tuple[int, bytes]], separator: bytes | None) -> int:
-    """A line that cannot be sent is told with its number, and the others go on; what would hit each line ends it."""
+    """Send the lines; the exit code.  A line that cannot be sent is reported by number; a failure of all ends it."""
     code = 0
     for number, line in lines:
         value: bytes = line.removesuffix(b"\n").removesuffix(b"\r")

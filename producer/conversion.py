@@ -1,11 +1,11 @@
-"""From one fetched set to the parts that go to target partitions.  Pure: bytes and counts, no socket, no clock.
+"""Conversion of one fetched set into parts for target partitions.  Pure: bytes and counts, no socket, no clock.
 
     pass_through(set)   its runs as they are: views, no copy, no message object
     reencode(set)       its messages decoded, turned into outputs, given a partition, encoded again
     transcode(set)      the same by columns, without an object a message, where all go to one partition as they are:
                         several times as quick
 
-All yield steps.  A step is what one ticket covers: once all its parts are stored, the source may go on at its
+All yield steps.  A step is what one ticket covers: once all its parts are stored, the source may resume at its
 resume_at.  Steps of a set ascend, and the last one ends where the set ends.
 
 What may be forwarded unchanged is the table of wire-protocol.md §4.3:
@@ -47,8 +47,8 @@ class Step:
     parts: tuple[Part, ...]
 
 
-class HandlerFailed(LocalError):
-    """message.handler raised, or gave back something that is no message; names topic, partition and offset."""
+class MessageHandlerFailed(LocalError):
+    """message.handler raised, or returned something that is no message; names topic, partition and offset."""
 
 
 # ---- as they are ----------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ class HandlerFailed(LocalError):
 def pass_through(
     fetched: MessageSet, target: TopicPartition, dialect: Dialect, message_max_bytes: int, aligned: bool = False
 ) -> Iterator[Step]:
-    """The runs of a set, on their way to one target partition.  dialect is the target's.
+    """The runs of a set, for one target partition.  dialect is the target's.
 
     aligned: start is where an earlier set of this partition ended, so no wrapper can begin before it; without it the
     first wrapper is opened to look.  Raises CorruptMessage where something has to be opened and cannot be.
@@ -118,7 +118,7 @@ def _rewritten(alone: MessageSet, target: TopicPartition, dialect: Dialect, mess
 
 
 class Output(NamedTuple):
-    """A message on its way: where to, and what."""
+    """A message to send, and its target partition."""
 
     tp: TopicPartition
     key: bytes | None
@@ -139,28 +139,28 @@ def reencode(
     Messages that share a position (those of a wrapper of 0.7) are in one step, or in none.
     A corrupt message or a failing handler raises only after everything before it was yielded.
     """
-    gathered = _Outputs(dialect, message_max_bytes)
+    builder = _Outputs(dialect, message_max_bytes)
     for alone, wanted in coded_runs(fetched, dialect, codec):
-        if wanted != gathered.codec:
-            yield from gathered.step()
-            gathered.codec = wanted
+        if wanted != builder.codec:
+            yield from builder.build()
+            builder.codec = wanted
         try:
             for message in alone.messages():
                 if message.resume_at <= message.offset:  # not the last at its position
-                    gathered.inside += outputs(message)
+                    builder.inside += outputs(message)
                     continue
-                gathered.border()
+                builder.border()
                 for output in outputs(message):
-                    gathered.add(output)
-                gathered.resume_at = message.resume_at
-                if gathered.full:
-                    yield from gathered.step()
-        except (RemoteError, HandlerFailed):
-            gathered.inside.clear()
-            yield from gathered.step()
+                    builder.add(output)
+                builder.resume_at = message.resume_at
+                if builder.full:
+                    yield from builder.build()
+        except (RemoteError, MessageHandlerFailed):
+            builder.inside.clear()
+            yield from builder.build()
             raise
-        gathered.resume_at = alone.resume_at
-    yield from gathered.step()
+        builder.resume_at = alone.resume_at
+    yield from builder.build()
 
 
 def coded_runs(fetched: MessageSet, dialect: Dialect, codec: int | None) -> Iterator[tuple[MessageSet, int]]:
@@ -184,8 +184,8 @@ def _part_limit(dialect: Dialect, codec: int, message_max_bytes: int) -> int:
 
 
 @dataclass(slots=True)
-class Gathered(ABC):
-    """Messages of one codec until they are worth a step."""
+class StepBuilder(ABC):
+    """Messages of one codec until they are worth a builder."""
 
     dialect: Dialect
     message_max_bytes: int
@@ -202,20 +202,20 @@ class Gathered(ABC):
     def full(self) -> bool:
         return self.size >= min(self.limit, STEP_BYTES)
 
-    def step(self) -> Iterator[Step]:
-        """What was gathered as one step, if there is anything; begins anew."""
+    def build(self) -> Iterator[Step]:
+        """What was gathered as one step, if there is anything; then starts over."""
         if self.resume_at is None or self.resume_at == self.reached:
             return
-        parts = tuple(self.taken())
+        parts = tuple(self.parts())
         self.size, self.reached = 0, self.resume_at
         yield Step(self.resume_at, parts)
 
     @abstractmethod
-    def taken(self) -> Iterator[Part]:
-        """All of it as parts; it is gathered no more."""
+    def parts(self) -> Iterator[Part]:
+        """What was gathered, as parts; then nothing is gathered any more."""
 
     def part(self, tp: TopicPartition, rows: Iterable[Row], count: int) -> Part:
-        """Of rows numbered from 0 on."""
+        """A part of rows that are numbered from 0 on."""
         magic = self.dialect.magic
         entries = self.dialect.messages.encode(rows, codec=self.codec, magic=magic)
         # The entries carry numbers of our own, not source offsets: halves of this part could not tell where they end.
@@ -223,14 +223,14 @@ class Gathered(ABC):
 
 
 @dataclass(slots=True)
-class _Outputs(Gathered):
+class _Outputs(StepBuilder):
     """Outputs by target partition."""
 
     by_partition: dict[TopicPartition, list[Output]] = field(default_factory=dict)
-    inside: list[Output] = field(default_factory=list)  # at the position that the last step comes to: not to be split
+    inside: list[Output] = field(default_factory=list)  # at the position of the message being read: not to be split
 
     def border(self) -> None:
-        """The last message at the position of `inside` is reached."""
+        """The last message at the position of `inside` was added."""
         for output in self.inside:
             self.add(output)
         self.inside.clear()
@@ -239,7 +239,7 @@ class _Outputs(Gathered):
         self.by_partition.setdefault(output.tp, []).append(output)
         self.size += _size(output)
 
-    def taken(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Part]:
         by_partition, self.by_partition = self.by_partition, {}
         for tp, outputs in by_partition.items():
             yield from self._parts(tp, outputs)
@@ -269,23 +269,23 @@ def transcode(
     Messages that share a position (those of a wrapper of 0.7) are in one step, or in none.
     Raises CorruptMessage only after everything before the damage was yielded.
     """
-    gathered = _Rows(dialect, message_max_bytes, reached=fetched.start, target=target)
+    builder = _Rows(dialect, message_max_bytes, reached=fetched.start, target=target)
     for alone, wanted in coded_runs(fetched, dialect, codec):
-        if wanted != gathered.codec:
-            yield from gathered.step()
-            gathered.codec = wanted
+        if wanted != builder.codec:
+            yield from builder.build()
+            builder.codec = wanted
         for columns in alone.pieces():
-            gathered.add(columns)
-            if gathered.full or columns.damage is not None:
-                yield from gathered.step()
+            builder.add(columns)
+            if builder.full or columns.damage is not None:
+                yield from builder.build()
             if columns.damage is not None:
                 raise columns.damage
-        gathered.resume_at = alone.resume_at
-    yield from gathered.step()
+        builder.resume_at = alone.resume_at
+    yield from builder.build()
 
 
 @dataclass(slots=True)
-class _Rows(Gathered):
+class _Rows(StepBuilder):
     """Rows for one target partition."""
 
     target: TopicPartition = field(kw_only=True)
@@ -295,7 +295,7 @@ class _Rows(Gathered):
     sizes: list[int] = field(default_factory=list)  # of the entries they will be
 
     def add(self, columns: Columns) -> None:
-        """Those of a piece that may be done; of an entry that is damaged inside none."""
+        """Add the rows of a piece; of an entry that is damaged inside none."""
         end = len(columns)
         if columns.damage is not None:
             end = bisect_left(as_list(columns.offsets), columns.resume_at)
@@ -309,7 +309,7 @@ class _Rows(Gathered):
         self.size += sum(sizes)
         self.resume_at = columns.resume_at
 
-    def taken(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Part]:
         ends, at, total = list(accumulate(self.sizes)), 0, len(self.sizes)
         while at < total:
             before = ends[at - 1] if at else 0

@@ -1,8 +1,8 @@
-"""What became of messages: deliveries (futures), and the buckets that know it.
+"""Deliveries: futures of messages, and the buckets of messages that complete them.
 
-A bucket is what was sent to one partition in one round.  It is filled by send(), emptied into parts by the hub, and
-then hears stretch by stretch what became of its messages.  A Delivery is a bucket and a number: cheap to make, and it
-costs nothing until somebody asks it.
+A bucket holds what was sent to one partition in one round.  send() fills it, the event loop drains it into parts, and
+completions record, range by range, what became of its messages.  A Delivery is a bucket and a number: cheap to make,
+and it costs nothing until it is asked.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kafkawire.model import PartitionId, TopicPartition
 Row = tuple[bytes | None, bytes | None, int | None]  # key, value, timestamp in ms
 Listener = Callable[["Delivery"], object]
 NOT_ACKNOWLEDGED = "sent, not acknowledged"
-Called = list[tuple[Listener, "Delivery"]]  # who is to be called, and with what
+Calls = list[tuple[Listener, "Delivery"]]  # delivery callbacks to call, and with what
 
 
 class Stored(NamedTuple):
     """Where a message is.  offset None: the broker did not say.
 
-    Not acknowledged: it was sent, and nobody tells what became of it (acks 0; Kafka 0.7 without confirm).
+    Not acknowledged: it was sent, and no broker reports what became of it (acks 0; Kafka 0.7 without confirm).
     """
 
     tp: TopicPartition
@@ -32,37 +32,49 @@ class Stored(NamedTuple):
 
 
 class Flag(Protocol):
-    """threading.Event, or an event of the caller's hub."""
+    """threading.Event, or an event of the caller's event loop."""
 
     def set(self) -> None: ...
     def clear(self) -> Any: ...
     def wait(self, timeout: float | None = None, /) -> Any: ...
 
 
-class Verdict(NamedTuple):
+class Completion(NamedTuple):
     """What became of the messages begin to end of a bucket."""
 
     begin: int
     end: int
     offset: int | None  # of the message at begin
     error: Exception | None
-    sure: bool = True  # False: sent, and not acknowledged by anybody
-    tp: TopicPartition | None = None  # where they went, if not where their bucket said
+    sure: bool = True  # False: sent, not acknowledged
+    tp: TopicPartition | None = None  # where they were stored, where that is not the bucket's
 
 
 class Bucket:
-    """lock is the one of all buckets of a producer; flag makes what a waiter waits on."""
+    """Messages of one partition and round.  lock: that of the accumulator; flag: makes what a waiter waits on."""
 
-    __slots__ = ("_flag", "_waiters", "free", "listeners", "lock", "rows", "settled", "size", "sizes", "tp", "verdicts")
+    __slots__ = (
+        "_flag",
+        "_waiters",
+        "completed",
+        "completions",
+        "free",
+        "listeners",
+        "lock",
+        "rows",
+        "size",
+        "sizes",
+        "tp",
+    )
 
     def __init__(self, tp: TopicPartition, lock: threading.Lock, flag: Callable[[], Flag]) -> None:
         self.tp = tp
         self.rows: list[Row] = []
         self.sizes: list[int] = []  # bytes of each one's entry before compression
         self.size = 0  # of all of them
-        self.free = False  # nothing in it has a key or a partition of its own
-        self.settled = 0  # messages that are over
-        self.verdicts: list[Verdict] = []
+        self.free = False  # no message in it has a key or was given a partition
+        self.completed = 0  # messages that are over
+        self.completions: list[Completion] = []
         self.listeners: dict[int, Listener] = {}
         self._waiters: list[tuple[int, Flag]] = []
         self.lock = lock
@@ -72,28 +84,28 @@ class Bucket:
     def of_one(
         cls, lock: threading.Lock, flag: Callable[[], Flag], topic: str, partition: PartitionId | None
     ) -> Bucket:
-        """Of a message whose partition is not chosen yet (-1), and which is not encoded."""
+        """A bucket of one message, not encoded yet, whose partition is not chosen yet (-1)."""
         bucket = cls(TopicPartition(topic, -1 if partition is None else partition), lock, flag)
         bucket.rows.append((None, None, None))
         return bucket
 
-    def settle(self, verdict: Verdict) -> Called:
-        """With the lock held: note it, wake who waits; who is to be called."""
-        self.verdicts.append(verdict)
-        self.settled += verdict.end - verdict.begin
+    def complete(self, completion: Completion) -> Calls:
+        """With the lock held: record a completion, wake its waiters; the callbacks to call."""
+        self.completions.append(completion)
+        self.completed += completion.end - completion.begin
         for number, flag in self._waiters:
-            if verdict.begin <= number < verdict.end:
+            if completion.begin <= number < completion.end:
                 flag.set()
-        mine = [n for n in self.listeners if verdict.begin <= n < verdict.end]
-        return [(self.listeners.pop(n), Delivery(self, n)) for n in mine]
+        heard = [n for n in self.listeners if completion.begin <= n < completion.end]
+        return [(self.listeners.pop(n), Delivery(self, n)) for n in heard]
 
-    def verdict(self, number: int) -> Verdict | None:
-        return next((v for v in self.verdicts if v.begin <= number < v.end), None)
+    def completion(self, number: int) -> Completion | None:
+        return next((c for c in self.completions if c.begin <= number < c.end), None)
 
-    def wait(self, number: int, timeout_s: float | None) -> Verdict | None:
-        """The verdict on a message, waited for; None: not within the time."""
+    def wait(self, number: int, timeout_s: float | None) -> Completion | None:
+        """Wait for the completion of a message; None: not within the time."""
         with self.lock:
-            found = self.verdict(number)
+            found = self.completion(number)
             if found is not None:
                 return found
             flag = self._flag()
@@ -101,12 +113,12 @@ class Bucket:
         flag.wait(timeout_s)
         with self.lock:
             self._waiters.remove((number, flag))
-            return self.verdict(number)
+            return self.completion(number)
 
     def listen(self, number: int, listener: Listener) -> bool:
-        """Have it called once the message is settled; False: it is already."""
+        """Call the listener once the message is completed; False: it is already."""
         with self.lock:
-            if self.verdict(number) is not None:
+            if self.completion(number) is not None:
                 return False
             before = self.listeners.get(number)
             self.listeners[number] = listener if before is None else _both(before, listener)
@@ -133,12 +145,12 @@ class Delivery:
     @property
     def tp(self) -> TopicPartition:
         """The partition it goes to."""
-        verdict = self._bucket.verdict(self._number)
-        return self._bucket.tp if verdict is None or verdict.tp is None else verdict.tp
+        completion = self._bucket.completion(self._number)
+        return self._bucket.tp if completion is None or completion.tp is None else completion.tp
 
     @property
     def place(self) -> tuple[Bucket, range]:
-        """As Deliveries.add() takes it."""
+        """Arguments of Deliveries.add()."""
         return self._bucket, range(self._number, self._number + 1)
 
     @property
@@ -154,43 +166,74 @@ class Delivery:
     @property
     def done(self) -> bool:
         """Whether it is over, stored or not."""
-        return self._bucket.verdict(self._number) is not None
+        return self._bucket.completion(self._number) is not None
 
     @property
     def error(self) -> Exception | None:
         """Why it was not stored; None while it is pending, and when it is stored."""
-        verdict = self._bucket.verdict(self._number)
-        return verdict.error if verdict is not None else None
+        completion = self._bucket.completion(self._number)
+        return completion.error if completion is not None else None
 
     def result(self, timeout_s: float | None = None) -> Stored:
-        """Where it is stored, waited for.  Raises why it is not; TimeoutError where it is pending after the time."""
-        verdict = self._bucket.wait(self._number, timeout_s)
-        if verdict is None:
+        """Wait for where it is stored.  Raises why it is not; TimeoutError where it is pending after the time."""
+        completion = self._bucket.wait(self._number, timeout_s)
+        if completion is None:
             raise TimeoutError(
                 f"{self.tp}: the message is not acknowledged after {timeout_s:g} s; it is still being sent"
             )
-        if verdict.error is not None:
-            raise verdict.error
-        offset = None if verdict.offset is None else verdict.offset + self._number - verdict.begin
-        return Stored(verdict.tp or self.tp, offset, verdict.sure)
+        if completion.error is not None:
+            raise completion.error
+        offset = None if completion.offset is None else completion.offset + self._number - completion.begin
+        return Stored(completion.tp or self.tp, offset, completion.sure)
 
     @property
     def state(self) -> str:
-        """pending; stored; failed; or "sent, not acknowledged", where nobody tells more."""
-        verdict = self._bucket.verdict(self._number)
-        if verdict is None:
+        """pending; stored; failed; or "sent, not acknowledged", where no broker reports more."""
+        completion = self._bucket.completion(self._number)
+        if completion is None:
             return "pending"
-        return "failed" if verdict.error is not None else "stored" if verdict.sure else NOT_ACKNOWLEDGED
+        return "failed" if completion.error is not None else "stored" if completion.sure else NOT_ACKNOWLEDGED
 
     def __repr__(self) -> str:
         return f"<Delivery to {self.tp}: {self.state}>"
 
 
+class Promise:
+    """Completes the Delivery of a message that goes through handlers: a bucket of one, its partition chosen late."""
+
+    __slots__ = ("_listener", "bucket")
+
+    def __init__(self, bucket: Bucket, listener: Listener | None) -> None:
+        self.bucket = bucket
+        self._listener = listener
+
+    @property
+    def delivery(self) -> Delivery:
+        return Delivery(self.bucket, 0)
+
+    def complete(
+        self, offset: int | None, error: Exception | None, tp: TopicPartition | None = None, sure: bool = True
+    ) -> Calls | None:
+        """The callbacks to call; None: it was completed before."""
+        with self.bucket.lock:
+            if self.bucket.completions:
+                return None
+            self.bucket.tp = tp or self.bucket.tp
+            calls = self.bucket.complete(Completion(0, 1, offset, error, sure))
+        return calls if self._listener is None else [(self._listener, self.delivery), *calls]
+
+    def __call__(self, delivery: Delivery) -> Calls:
+        """As the listener of the message that was made of an item: the callbacks to call."""
+        stored = None if delivery.error is not None else delivery.result(0)
+        offset, sure = (None, True) if stored is None else (stored.offset, stored.acknowledged)
+        return self.complete(offset, delivery.error, delivery.tp, sure) or []
+
+
 class Deliveries(Sequence[Delivery]):
-    """Those of one send_many(), in the order of what was given."""
+    """Deliveries of one send_many(), in the order of its values."""
 
     def __init__(self) -> None:
-        self._spans: list[tuple[int, Bucket, range]] = []  # what begins at, where, which of it
+        self._spans: list[tuple[int, Bucket, range]] = []  # number of the first message, its bucket, its range there
         self._count = 0
 
     def add(self, bucket: Bucket, numbers: range) -> None:
@@ -215,6 +258,6 @@ class Deliveries(Sequence[Delivery]):
                 yield Delivery(bucket, number)
 
     def result(self, timeout_s: float | None = None) -> list[Stored]:
-        """Where all of them are stored, waited for.  Raises as Delivery.result() does, for the first that was not."""
+        """Wait for where all of them are stored.  Raises as Delivery.result() does, for the first that is not."""
         until = None if timeout_s is None else monotonic() + timeout_s
         return [each.result(None if until is None else max(0.0, until - monotonic())) for each in self]

@@ -1,6 +1,6 @@
-"""The producer's side in the hub: turns buckets into parts, gives them to the sender, waits for what callers wait for.
+"""The producer's side in the event loop: drains the accumulator into the sender, and waits on behalf of callers.
 
-Made by the producer's thread; everything in here runs in the hub, from start() on.
+Made in the thread that makes the producer; from start() on everything here runs in the event loop.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import BrokerError
 from kafkawire.model import Ticket, TopicPartition
 from kafkawire.net.links import Links
-from producer.accumulator import Buckets, Route
+from producer.accumulator import Accumulator, TopicInfo
 from producer.batches import largest_entry
 from producer.config import ProducerConfig
-from producer.delivery import Bucket, Called, Verdict
+from producer.delivery import Bucket, Calls, Completion
 from producer.errors import Closed, Undeliverable
 from producer.leaders import source_of
 from producer.metrics import Sizes
 from producer.outcomes import NEVER, Counters
 from producer.rows import codec_of, limit_of, parts
-from producer.sender import SIGN_OF_LIFE_S, Sender
+from producer.sender import CONFIRM_S, Sender
 
 if TYPE_CHECKING:
     from producer.zookeeper import ZookeeperSource
@@ -34,40 +34,43 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BEING_CREATED = 5  # LeaderNotAvailable, which is also what naming a missing topic gets while it is created
-STEP_S = 0.25  # how often a wait looks whether the crew is dead
+STEP_S = 0.25  # how often a wait checks whether a greenlet has died
 UNBOUNDED = 1 << 62
 
 
-class Feeder:
-    """call(what) has listeners called, outside the hub's own greenlets.  Waits raise the crew's death, if any."""
+class Dispatcher:
+    """From the accumulator to the sender.
+
+    call(calls) has delivery callbacks called, outside the greenlets of this.  Waits raise what one of these died of.
+    """
 
     def __init__(
-        self, config: ProducerConfig, dialect: Dialect, buckets: Buckets, call: Callable[[Called], None]
+        self, config: ProducerConfig, dialect: Dialect, accumulator: Accumulator, call: Callable[[Calls], None]
     ) -> None:
         self._config = config
         self._dialect = dialect
-        self._buckets = buckets
+        self._accumulator = accumulator
         self._call = call
         self._tickets: set[_Ticket] = set()
-        self._view: ClusterView | None = None  # the one that routes were made from
+        self._view: ClusterView | None = None  # that the accumulator's topics are of
         self._largest = largest_entry(config.message_max_bytes, dialect)
         self.sizes = Sizes()
-        self.counters: Counters | None = None  # what the sender did, for any thread; None: not started
+        self.counters: Counters | None = None  # of the sender, for any thread; None: not started
 
     def start(self) -> None:
         config = self._config
         self._crew = Crew(on_death=self._died)
-        self._armed = Event()
+        self._round_begun = Event()
         self._room = Event()
         self._links = Links(config.client_id, connect, config.request_timeout_ms)
         source = source_of(config, self._dialect, self._links)
         self._zookeeper = cast("ZookeeperSource", source) if config.zookeeper_connect else None
         live = None if self._zookeeper is None else self._live
-        quick = replace(config, linger_ms=0)  # messages waited for company in their buckets
+        quick = replace(config, linger_ms=0)  # messages have lingered in their buckets
         self._sender = Sender(source, quick, self._crew, events=log.log, by_name=True, live=live)
         if self._zookeeper is not None:
-            self._zookeeper.changed = self._sender.leaders.ask
-        self._sender.looked = self._reroute
+            self._zookeeper.changed = self._sender.leaders.refresh
+        self._sender.on_refresh = self._metadata_refreshed
         self.counters = self._sender.counters
         self._sender.start()
         self._crew.spawn("linger", self._linger)
@@ -78,41 +81,41 @@ class Feeder:
 
     @property
     def pool(self) -> dict[int, bool]:
-        """Brokers that there is a way to, and whether it is connected."""
+        """Brokers by id that have a connection, and whether it is up."""
         return self._sender.pool
 
     # ---- rounds ----------------------------------------------------------------------------------------------------
 
     def begin_round(self) -> None:
         """The first message of a round is in its bucket."""
-        self._armed.set()
+        self._round_begun.set()
 
     def _linger(self) -> None:
-        """Some time after the first message of a round, all buckets go."""
+        """queue.buffering.max.ms after the first message of a round, all buckets are drained."""
         while True:
-            self._armed.wait()
+            self._round_begun.wait()
             sleep(self._config.linger_ms / 1000)
-            self._armed.clear()
+            self._round_begun.clear()
             self.drain()
 
     def drain(self) -> None:
-        """All buckets to the sender.  Nothing in here waits, so that rounds cannot overtake each other."""
-        for bucket in self._buckets.take():
+        """Submit all buckets to the sender.  Nothing here waits, so that rounds cannot overtake each other."""
+        for bucket in self._accumulator.take():
             self._submit(bucket)
 
-    def _reroute(self) -> None:
-        """The cluster was looked at: what is put from now on goes by that."""
+    def _metadata_refreshed(self) -> None:
+        """Messages put from now on go by the new view."""
         view = self._sender.leaders.view
         if view is not self._view:
             self._view = view
-            for route in self._buckets.routes():
-                if view.topics.get(route.topic):
-                    self._buckets.set_route(self._route(route.topic, view))
+            for info in self._accumulator.topics():
+                if view.topics.get(info.topic):
+                    self._accumulator.set_topic(self._topic_info(info.topic, view))
             if self._dialect.partitions_by_broker:
-                self._rehome(view)
+                self._move_unkeyed(view)
 
-    def _rehome(self, view: ClusterView) -> None:
-        """Messages without a key, on their way to a partition that went with its broker, go to another one."""
+    def _move_unkeyed(self, view: ClusterView) -> None:
+        """Messages without a key, queued for a partition that went with its broker, are moved to another one."""
         for tp in self._sender.waiting():
             there = view.topics.get(tp.topic, {})
             led = [partition for partition, seen in there.items() if seen.leader is not None]
@@ -129,73 +132,75 @@ class Feeder:
         at = 0
         for part in parts(tp, rows, self._dialect, codec, limit, sizes):
             end = at + part.count
-            mine = sizes[at:end]
-            ticket = _Ticket(self, bucket, begin=at, end=end, size=sum(mine))
+            its_sizes = sizes[at:end]
+            ticket = _Ticket(self, bucket, begin=at, end=end, size=sum(its_sizes))
             self._tickets.add(ticket)
             self._sender.submit(part, ticket)
-            self.sizes.note(tp.topic, mine, len(part.entries) if codec else 0)
+            self.sizes.record(tp.topic, its_sizes, len(part.entries) if codec else 0)
             at = end
 
-    # ---- where messages go -----------------------------------------------------------------------------------------
+    # ---- partitions of topics --------------------------------------------------------------------------------------
 
     def need(self, topic: str) -> None:
-        """Have its partitions looked up, unless they are known; by name, which may create the topic."""
+        """Look up the topic's partitions, unless they are known; by name, which may create the topic."""
         self._sender.leaders.need(topic)
 
-    def until_known(self, topic: str) -> Route:
-        """The route of a topic; asking for it by name may create it.  Raises why there is none."""
+    def wait_topic(self, topic: str) -> TopicInfo:
+        """The partitions of a topic, waited for; asking by name may create it.  Raises why there are none."""
         leaders = self._sender.leaders
         deadline = now() + self._config.delivery_timeout_ms / 1000
         tries = 0
         while topic not in leaders.view.topics:
             leaders.need(topic)
-            leaders.ask()
-            looked = leaders.wait_look(max(0.0, min(STEP_S, deadline - now())))
-            self._alive()
+            leaders.refresh()
+            refreshed = leaders.wait_refresh(max(0.0, min(STEP_S, deadline - now())))
+            self._check_alive()
             code = leaders.view.errors.get(topic, 0) if leaders.failure is None else 0
-            tries += looked and code != BEING_CREATED
+            tries += refreshed and code != BEING_CREATED
             if code in NEVER or (code and now() >= deadline) or (code and self._tried(tries)):
                 raise BrokerError(code, f"topic {topic}")
             if leaders.failure is not None and self._tried(tries):
                 raise leaders.failure
             if now() >= deadline and self._config.retries >= 0:
                 raise Undeliverable(f"topic {topic} has no partitions after {self._config.delivery_timeout_ms} ms")
-        return self._buckets.set_route(self._route(topic, leaders.view))
+        return self._accumulator.set_topic(self._topic_info(topic, leaders.view))
 
-    def _route(self, topic: str, view: ClusterView) -> Route:
+    def _topic_info(self, topic: str, view: ClusterView) -> TopicInfo:
         ids = view.partitions(topic)
         led = [partition for partition in ids if view.topics[topic][partition].leader is not None]
         most = UNBOUNDED if codec_of(self._config, topic) else self._largest
         overhead = ENTRY_OVERHEAD[self._dialect.magic]
-        return Route(topic=topic, ids=ids, led=led or ids, overhead=overhead, most=most, buckets={})
+        return TopicInfo(
+            topic=topic, partitions=ids, with_leader=led or ids, overhead=overhead, max_entry_bytes=most, buckets={}
+        )
 
     def _tried(self, tries: int) -> bool:
         return 0 <= self._config.retries < tries
 
-    # ---- waiting, and the end --------------------------------------------------------------------------------------
+    # ---- waits, and the end -----------------------------------------------------------------------------------------
 
     def wait_room(self, timeout_s: float | None) -> None:
-        """Until something is settled, STEP_S at most; back at once when there is room."""
-        self._alive()
+        """Wait until some messages are over, STEP_S at most; returns at once when there is room."""
+        self._check_alive()
         self.drain()
         self._room.clear()
-        if not self._buckets.has_room():
+        if not self._accumulator.has_room():
             self._room.wait(STEP_S if timeout_s is None else min(timeout_s, STEP_S))
 
     def flush(self, timeout_s: float) -> int:
-        """Messages that are still not settled when the time is over."""
+        """Send everything and wait for it; the number of messages still pending after the time."""
         deadline = now() + timeout_s
         self.drain()
         while not self._sender.flush(max(0.0, min(STEP_S, deadline - now()))):
-            self._alive()
+            self._check_alive()
             if now() >= deadline:
-                return self._buckets.counts.pending
-        self._sender.proven(max(0.0, min(SIGN_OF_LIFE_S, deadline - now())))
-        self._alive()
+                return self._accumulator.counts.pending
+        self._sender.wait_confirmed(max(0.0, min(CONFIRM_S, deadline - now())))
+        self._check_alive()
         return 0
 
     def end(self, timeout_s: float) -> int:
-        """Flush within the time, then end all of it; messages that are left, whose deliveries fail then."""
+        """Flush within the time, then end; the number of messages left, whose deliveries fail then."""
         left = 0
         try:
             left = self.flush(timeout_s)
@@ -210,14 +215,14 @@ class Feeder:
             self._crew.stop(1.0)
         return left
 
-    def settled(self, ticket: _Ticket, verdict: Verdict) -> None:
-        """Of a ticket: some of its messages are over."""
-        called = self._buckets.settle(ticket.bucket, verdict)
-        if called:
-            self._call(called)
+    def completed(self, ticket: _Ticket, completion: Completion) -> None:
+        """Some messages of a ticket are over."""
+        calls = self._accumulator.complete(ticket.bucket, completion)
+        if calls:
+            self._call(calls)
         if ticket.at == ticket.end:
             self._tickets.discard(ticket)
-            self._buckets.freed(ticket.size)
+            self._accumulator.release(ticket.size)
             self._room.set()
 
     def _died(self, name: str, exc: BaseException) -> None:
@@ -225,16 +230,16 @@ class Feeder:
         self._fail_all(reason)
 
     def _fail_all(self, reason: Exception) -> None:
-        """Whatever is not settled fails: nobody waits for ever."""
-        self._buckets.close(reason)
+        """Fail whatever is pending, so that no caller waits for ever."""
+        self._accumulator.close(reason)
         for ticket in list(self._tickets):
             ticket.failed(reason, None)
-        for bucket in self._buckets.take():
-            called = self._buckets.settle(bucket, Verdict(0, len(bucket.rows), None, reason))
-            self._buckets.freed(bucket.size)
-            self._call(called)
+        for bucket in self._accumulator.take():
+            calls = self._accumulator.complete(bucket, Completion(0, len(bucket.rows), None, reason))
+            self._accumulator.release(bucket.size)
+            self._call(calls)
 
-    def _alive(self) -> None:
+    def _check_alive(self) -> None:
         if self._crew.death is not None:
             raise self._crew.death
 
@@ -244,16 +249,16 @@ def _is_free(ticket: Ticket) -> bool:
 
 
 class _Ticket:
-    """Of one part: the messages begin to end of a bucket, settled in this order.
+    """Ticket of one part: the messages begin to end of a bucket, completed in this order.
 
-    A message of it that is too large is left out, and its neighbours go on.
+    A message that is too large fails alone; its neighbours are sent.
     """
 
-    __slots__ = ("_feeder", "at", "bucket", "end", "size", "tp")
+    __slots__ = ("_dispatcher", "at", "bucket", "end", "size", "tp")
 
-    def __init__(self, feeder: Feeder, bucket: Bucket, *, begin: int, end: int, size: int) -> None:
-        self._feeder, self.bucket, self.at, self.end, self.size = feeder, bucket, begin, end, size
-        self.tp: TopicPartition | None = None  # another one than its bucket's
+    def __init__(self, dispatcher: Dispatcher, bucket: Bucket, *, begin: int, end: int, size: int) -> None:
+        self._dispatcher, self.bucket, self.at, self.end, self.size = dispatcher, bucket, begin, end, size
+        self.tp: TopicPartition | None = None  # where it was moved; None: its bucket's
 
     def may_send(self) -> bool:
         return True
@@ -262,18 +267,18 @@ class _Ticket:
         raise AssertionError(f"a part without source positions cannot have reached {resume_at}")
 
     def stored(self, count: int, offset: int | None, sure: bool) -> None:
-        self._settle(count, offset, None, sure)
+        self._complete(count, offset, None, sure)
 
     def skipped(self, reason: Exception) -> None:
-        self._settle(1, None, reason)
+        self._complete(1, None, reason)
 
     def done(self) -> None:
-        """All of it was told by stored() and skipped()."""
+        """stored() and skipped() have completed all of it."""
 
     def failed(self, reason: Exception, resume_at: int | None) -> None:
-        self._settle(self.end - self.at, None, reason)
+        self._complete(self.end - self.at, None, reason)
 
-    def _settle(self, count: int, offset: int | None, error: Exception | None, sure: bool = True) -> None:
+    def _complete(self, count: int, offset: int | None, error: Exception | None, sure: bool = True) -> None:
         begin, self.at = self.at, min(self.at + count, self.end)
         if begin < self.at:
-            self._feeder.settled(self, Verdict(begin, self.at, offset, error, sure, self.tp))
+            self._dispatcher.completed(self, Completion(begin, self.at, offset, error, sure, self.tp))

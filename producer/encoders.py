@@ -1,4 +1,4 @@
-"""From what a program sends to bytes.  None stays null."""
+"""Encoders: from a value that a program sends to bytes.  None stays null."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def as_text(value: object) -> bytes | None:
 
 
 def as_null(value: object) -> bytes | None:
-    """Nothing, whatever it is given (NullEncoder)."""
+    """Null, whatever the value is (NullEncoder)."""
     return None

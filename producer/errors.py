@@ -1,4 +1,4 @@
-"""What a producer tells its user.  Each message names topic, partition and broker, and what helps."""
+"""Errors of a producer.  Each sentence names topic, partition and broker, and what helps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from kafkawire.model import Broker
 
 
 class Undeliverable(WireError):
-    """The target can never store this; sending it again would not help."""
+    """The target can never store this; a retry would not help."""
 
 
-class Doubtful(Undeliverable):
-    """Whether it is stored is not known, and it must not be stored twice."""
+class UnknownOutcome(Undeliverable):
+    """Whether it is stored is not known, and it may not be retried because it must not be stored twice."""
 
 
 class TooLarge(Undeliverable):
@@ -36,7 +36,7 @@ class SendFailed(WireError):
 
 
 class NotSent(LocalError):
-    """Refused before it was queued: nothing of the message is on its way.  The sentence names topic and option."""
+    """Refused before it was queued: nothing of the message was sent.  The sentence names topic and option."""
 
 
 class InvalidTopic(NotSent):
@@ -44,15 +44,15 @@ class InvalidTopic(NotSent):
 
 
 class EncoderFailed(NotSent):
-    """serializer.class or key.serializer.class raised, or gave back no bytes."""
+    """serializer.class or key.serializer.class raised, or returned no bytes."""
 
 
 class PartitionerFailed(NotSent):
-    """partitioner.class raised, or gave back no partition of the topic."""
+    """partitioner.class raised, or returned no partition of the topic."""
 
 
 class HandlerFailed(WireError):
-    """callback.handler or event.handler raised, gave back nonsense, or took a message out of its batch."""
+    """callback.handler or event.handler raised, returned nonsense, or left a message out of its batch."""
 
 
 class Closed(WireError):
@@ -60,6 +60,6 @@ class Closed(WireError):
 
 
 def raised_by_users(own: bool) -> tuple[type[BaseException], ...]:
-    """What a program's own code may raise in a thread of ours: sys.exit() there would end just that thread, without a
-    word.  Not own: in a greenlet of the program's hub, where it ends the program, as it is meant to."""
+    """What to catch of a program's own code.  own: in a thread of ours, where sys.exit() would silently end just that
+    thread.  Not own: in a greenlet of the program's event loop, where it ends the program, as intended."""
     return (Exception, SystemExit) if own else (Exception,)

@@ -27,13 +27,13 @@ from groundwork.failures import Failures
 from groundwork.hub import Hub, HubStopped, OwnThread, start_plain_thread
 from kafkawire.errors import LocalError
 from kafkawire.model import PartitionId
-from producer.accumulator import Buckets, Putting
+from producer.accumulator import Accumulator, Appender
 from producer.callbacks import Callbacks
 from producer.config import ProducerConfig
-from producer.delivery import Bucket, Deliveries, Delivery, Flag, Listener
-from producer.dispatcher import Feeder
+from producer.delivery import Bucket, Deliveries, Delivery, Flag, Listener, Promise
+from producer.dispatcher import Dispatcher
 from producer.errors import Closed, HandlerFailed, QueueFull, raised_by_users
-from producer.handlers import CallbackHandler, EventHandler, Item, Promise
+from producer.handlers import CallbackHandler, EventHandler, Item
 from producer.plugins import Plugins, loaded_handler
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class End(Enum):
 
 
 class _Mark:
-    """In the queue: what came before it is to be sent at once; last: and nothing comes after it."""
+    """In the queue: what came before it is sent at once; last: nothing is queued after it."""
 
     def __init__(self, passed: Flag, last: bool) -> None:
         self.passed, self.last = passed, last
@@ -67,13 +67,12 @@ class _Mark:
 class QueueState:
     """The state of a queue, what is in it, and how many items ended how.  Each method is one step under one lock.
 
-    waiting items are in the queue or in a batch.  at: whose code the worker is in; empty: in nobody's.
+    waiting items are in the queue or in a batch.  at: the user's code that the worker is in; empty: in none.
     """
 
     def __init__(self, max_items: int, flag: Callable[[], Flag]) -> None:
         self.state = State.OPEN
-        self.waiting = 0
-        self.ended = dict.fromkeys(End, 0)
+        self.waiting = self.handled = self.dropped = 0
         self.at = ""
         self._max_items = max_items
         self._lock = threading.Lock()
@@ -107,7 +106,7 @@ class QueueState:
             self._entries.append(mark)
         self._came.set()
         if mark.last:
-            self._room.set()  # who waits for room is refused now
+            self._room.set()  # a put() that waits for room is refused now
 
     def take(self, due: float) -> Item | _Mark | None:
         """The next entry, waited for; None: nothing came before `due`, or the queue is abandoned."""
@@ -146,13 +145,16 @@ class QueueState:
             if self.state is State.ABANDONED:
                 return False
             self.waiting -= len(items)
-            self.ended[how] += len(items)
+            if how is End.HANDLED:
+                self.handled += len(items)
+            elif how is End.DROPPED:
+                self.dropped += len(items)
             self._promises.difference_update(item.promise for item in items if item.promise is not None)
         self._room.set()
         return True
 
     def abandon(self) -> tuple[list[Promise], int, str]:
-        """What is left is dropped: whose promises, how many, and whose code the worker is in."""
+        """Drop what is left: its promises, how many items, and the user's code that the worker is in."""
         until = monotonic() + APPEND_S
         while self.at == APPENDING and monotonic() < until:
             self._room.clear()
@@ -162,7 +164,7 @@ class QueueState:
             self.state = State.ABANDONED
             self._entries.clear()
             self._promises.clear()
-            self.ended[End.DROPPED] += self.waiting
+            self.dropped += self.waiting
             self.waiting = 0
         self._came.set()
         self._room.set()
@@ -170,10 +172,9 @@ class QueueState:
 
 
 class HandlerQueue:
-    """What send() is where there are handlers: the methods of Putting, and the way from there to Putting.
+    """In place of an Appender where there are handlers: the queue in front of it, and the worker.
 
-    callbacks and events: the handlers; at least one.  Behind the queue: appender, buckets, dispatcher, hub; calls: has
-    delivery callbacks called.
+    callbacks and events: the handlers; at least one.  calls: has delivery callbacks called.
     """
 
     def __init__(
@@ -183,9 +184,9 @@ class HandlerQueue:
         callbacks: CallbackHandler | None,
         events: EventHandler | None,
         plugins: Plugins,
-        appender: Putting,
-        buckets: Buckets,
-        dispatcher: Feeder,
+        appender: Appender,
+        accumulator: Accumulator,
+        dispatcher: Dispatcher,
         hub: Hub,
         calls: Callbacks,
     ) -> None:
@@ -194,9 +195,9 @@ class HandlerQueue:
         self._theirs = raised_by_users(self._own)
         self._hooks = Hooks(callbacks or CallbackHandler(), self._theirs)
         self._events, self._encode = events, plugins.encode
-        self._appender, self._buckets, self._calls = appender, buckets, calls
+        self._appender, self._accumulator, self._calls = appender, accumulator, calls
         self._direct = Direct(appender, lambda: hub.post(dispatcher.drain))
-        self._state = QueueState(config.queue_messages, buckets.flag)
+        self._state = QueueState(config.queue_messages, accumulator.flag)
         self._starting = threading.Lock()
         self._running = False
 
@@ -208,12 +209,12 @@ class HandlerQueue:
     @property
     def handled(self) -> int:
         """Items that an event handler dealt with."""
-        return self._state.ended[End.HANDLED]
+        return self._state.handled
 
     @property
     def dropped(self) -> int:
         """Items that failed before the producer had them."""
-        return self._state.ended[End.DROPPED]
+        return self._state.dropped
 
     # ---- the side that sends ---------------------------------------------------------------------------------------
 
@@ -241,7 +242,7 @@ class HandlerQueue:
             deliveries.add(*self._queued(Item(topic, value, key), listener).place)
 
     def _queued(self, item: Item, listener: Listener | None) -> Delivery:
-        bucket = Bucket.of_one(self._buckets.lock, self._buckets.flag, item.topic, item.partition)
+        bucket = Bucket.of_one(self._accumulator.lock, self._accumulator.flag, item.topic, item.partition)
         item.promise = Promise(bucket, listener)
         delivery = item.promise.delivery
         queued = self._hooks.before(item)
@@ -268,7 +269,7 @@ class HandlerQueue:
     def close(self, timeout_s: float) -> bool:
         """Close the handlers, then send what is queued; False: not within the time."""
         until = monotonic() + timeout_s
-        closed = self._buckets.flag()
+        closed = self._accumulator.flag()
         try:
             self._beside("closing handlers", lambda: self._close_handlers(closed))
         except RuntimeError:  # the interpreter ends, and starts no thread any more
@@ -280,16 +281,16 @@ class HandlerQueue:
     def abandon(self, timeout_s: float) -> None:
         """What the producer does not have yet fails; after close(timeout_s), and once the producer takes no more.
 
-        That includes what a hook has that does not return: what it does later, no Delivery hears.
+        That includes the items of a hook that does not return; what it does with them later reaches no Delivery.
         """
         promises, count, at = self._state.abandon()
         if not count and not promises:
             return
         stuck = f"; {at} had not returned" if at else ""
         reason = Closed(f"the producer was closed, after {timeout_s:g} s, before this message left its queue{stuck}")
-        self._buckets.not_put(count, reason)
+        self._accumulator.count_failed(count, reason)
         for promise in promises:
-            self._calls.call(promise.settle(None, reason) or [])
+            self._calls.call(promise.complete(None, reason) or [])
 
     def _close_handlers(self, closed: Flag) -> None:
         for handler in (self._hooks.handler, self._events):
@@ -301,7 +302,7 @@ class HandlerQueue:
         closed.set()
 
     def _marked(self, last: bool, timeout_s: float) -> bool:
-        mark = _Mark(self._buckets.flag(), last)
+        mark = _Mark(self._accumulator.flag(), last)
         self._state.mark(mark)
         self._start()
         return bool(mark.passed.wait(timeout_s))
@@ -315,7 +316,7 @@ class HandlerQueue:
                     self._beside("handlers", self._work)
 
     def _beside(self, name: str, run: Callable[[], None]) -> None:
-        """In a thread, or greenlet, of its own: a handler that never returns must not hold up who closes."""
+        """In a thread, or greenlet, of its own: a handler that never returns must not block close()."""
         if self._own:
             start_plain_thread(run)
         else:
@@ -348,7 +349,7 @@ class HandlerQueue:
         return self._hooked("after_dequeuing", lambda: self._hooks.handler.after_dequeuing(item), given)
 
     def _go(self, batch: list[Item], last: bool) -> None:
-        """A batch, through the rest of the hooks and out."""
+        """Pass a batch through the rest of the hooks, and send it."""
         if last:
             batch = batch + self._hooked("last_batch_before_close", self._hooks.handler.last_batch_before_close, [])
         if not batch:
@@ -365,7 +366,7 @@ class HandlerQueue:
             pass  # the producer was closed, and has failed what it was not given in time
 
     def _hooked(self, name: str, call: Callable[[], list[Item]], given: list[Item]) -> list[Item]:
-        """What a hook makes of the items it is given; what it takes out, or raises for, fails."""
+        """What a hook makes of the items it is given; what it leaves out, or raises for, fails."""
         self._state.at = f"callback.handler: {name}"
         try:
             made = self._hooks.made(name, call, given)
@@ -387,10 +388,10 @@ class HandlerQueue:
         self._state.end(items, End.HANDLED)
         for item in items:
             if item.promise is not None:
-                self._calls.call(item.promise.settle(None, None) or [])
+                self._calls.call(item.promise.complete(None, None) or [])
 
     def _append(self, item: Item) -> None:
-        """To the producer, waiting for room as long as that takes."""
+        """Give an item to the appender, waiting for room as long as that takes."""
         if not self._state.append():
             return
         try:
@@ -406,19 +407,19 @@ class HandlerQueue:
         failed = list(items)
         if not failed or not self._state.end(failed, End.DROPPED):
             return
-        self._buckets.not_put(len(failed), reason)
+        self._accumulator.count_failed(len(failed), reason)
         for item in failed:
-            called = item.promise.settle(None, reason) if item.promise is not None else None
+            called = item.promise.complete(None, reason) if item.promise is not None else None
             if called is None:
-                log.error("a message for topic %s that nobody waits for failed: %s", item.topic, reason)
+                log.error("a message for topic %s that has no Delivery failed: %s", item.topic, reason)
             else:
                 self._calls.call(called)
 
 
 class Direct:
-    """Past the queue, for an event handler (handlers.Sending)."""
+    """What an event handler sends with, past the queue (handlers.Sending)."""
 
-    def __init__(self, appender: Putting, drain: Callable[[], object]) -> None:
+    def __init__(self, appender: Appender, drain: Callable[[], object]) -> None:
         self._appender, self.drain = appender, drain
 
     def send(self, topic: str, value: Any, key: Any = None, partition: PartitionId | None = None) -> Delivery:
@@ -430,7 +431,7 @@ class Direct:
 
 
 class Made(NamedTuple):
-    """What a hook made: items go on; out are those of the given ones that do not, for that reason."""
+    """What a hook made: items go on; out: items it was given that do not, for that reason."""
 
     items: list[Item]
     out: list[Item]
@@ -438,7 +439,7 @@ class Made(NamedTuple):
 
 
 class Hooks:
-    """The hooks of a callback handler, and what is wrong with what they give back.  theirs: what they may raise."""
+    """Calls the hooks of a callback handler and checks what they return.  theirs: what they may raise."""
 
     def __init__(self, handler: CallbackHandler, theirs: tuple[type[BaseException], ...]) -> None:
         self.handler = handler
@@ -446,7 +447,7 @@ class Hooks:
         self._failures = Failures(log, "callback.handler: after_enqueue")
 
     def before(self, item: Item) -> Item:
-        """What is queued in place of item.  Raises HandlerFailed."""
+        """before_enqueue: what is queued in place of item.  Raises HandlerFailed."""
         try:
             queued = self.handler.before_enqueue(item)
         except Exception as exc:  # a user's code may raise anything
@@ -456,7 +457,7 @@ class Hooks:
         return queued
 
     def after(self, item: Item, added: bool) -> None:
-        """What it raises changes nothing: the item is in the queue, or its sender gets QueueFull."""
+        """after_enqueue.  What it raises changes nothing: the item is in the queue, or its sender gets QueueFull."""
         try:
             self.handler.after_enqueue(item, added)
         except Exception as exc:  # a user's code may raise anything
@@ -487,7 +488,7 @@ def _failed(hook: str, exc: BaseException) -> HandlerFailed:
 def handlers_of(
     config: ProducerConfig, callbacks: CallbackHandler | None, events: EventHandler | None
 ) -> tuple[CallbackHandler | None, EventHandler | None]:
-    """Those given, else those that the options name, told their properties.  LocalError for what cannot be."""
+    """The handlers given, else those that the options name, after init().  LocalError for what cannot be used."""
     callbacks = callbacks or loaded_handler("callback.handler", config.callback_handler, CallbackHandler)
     events = events or loaded_handler("event.handler", config.event_handler, EventHandler)
     if config.sync and (callbacks is not None or events is not None):

@@ -1,6 +1,6 @@
-"""What a program may put into the asynchronous path, as 0.7 had it: a callback handler, and an event handler.
+"""Handlers of 0.7 that a program may put into the asynchronous path: a callback handler, and an event handler.
 
-    callback.handler    seven hooks around the queue: look at messages, change them, take them out, add others
+    callback.handler    seven hooks around the queue: read messages, change them, leave them out, add others
     event.handler       sends the batches itself, in place of this producer
 
 Names are package.module:Class, or an entry point of the group "producer.handlers"; callback.handler.props and
@@ -14,17 +14,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kafkawire.model import PartitionId, TopicPartition
-from producer.delivery import Bucket, Called, Delivery, Listener, Verdict
+from kafkawire.model import PartitionId
+from producer.delivery import Delivery, Promise
 
 HANDLERS = "producer.handlers"
 
 
 @dataclass(slots=True)
 class Item:
-    """A message on its way through the queue, not yet encoded; hooks may change it, copy it, or make new ones.
+    """A message in the queue, not encoded yet; hooks may change it, copy it, or create new ones.
 
-    promise is who is told at the end: copies keep it (dataclasses.replace), and the first that is settled counts.
+    promise completes the sender's Delivery: copies keep it (dataclasses.replace), and the first that ends counts.
     """
 
     topic: str
@@ -35,42 +35,11 @@ class Item:
     promise: Promise | None = field(default=None, repr=False, compare=False)
 
 
-class Promise:
-    """What became of an item, for the Delivery that its sender holds: a bucket of one, whose partition comes late."""
-
-    __slots__ = ("_listener", "bucket")
-
-    def __init__(self, bucket: Bucket, listener: Listener | None) -> None:
-        self.bucket = bucket
-        self._listener = listener
-
-    @property
-    def delivery(self) -> Delivery:
-        return Delivery(self.bucket, 0)
-
-    def settle(
-        self, offset: int | None, error: Exception | None, tp: TopicPartition | None = None, sure: bool = True
-    ) -> Called | None:
-        """Who is to be called; None: it was settled before."""
-        with self.bucket.lock:
-            if self.bucket.verdicts:
-                return None
-            self.bucket.tp = tp or self.bucket.tp
-            called = self.bucket.settle(Verdict(0, 1, offset, error, sure))
-        return called if self._listener is None else [(self._listener, self.delivery), *called]
-
-    def __call__(self, delivery: Delivery) -> Called:
-        """As the listener of the message that was made of the item, in the hub: who is to be called."""
-        stored = None if delivery.error is not None else delivery.result(0)
-        offset, sure = (None, True) if stored is None else (stored.offset, stored.acknowledged)
-        return self.settle(offset, delivery.error, delivery.tp, sure) or []
-
-
 class CallbackHandler:
-    """Each hook does nothing here: override those that are wanted.
+    """Hooks that change nothing: override what you need.
 
     before_enqueue and after_enqueue run in the thread that sends, the others in one of the producer's own.  What a
-    hook raises fails the messages it was given, with the reason; before_enqueue raises it to the sender.
+    hook raises fails the messages it was given, with that reason; what before_enqueue raises, send() raises.
     """
 
     def init(self, properties: Mapping[str, str]) -> None:
@@ -81,11 +50,11 @@ class CallbackHandler:
         return item
 
     def after_enqueue(self, item: Item, added: bool) -> None:
-        """It is in the queue, or, not added, the queue was full and the sender gets QueueFull."""
+        """The item was queued; not added: the queue was full, and send() raises QueueFull."""
 
     def after_dequeuing(self, item: Item | None) -> list[Item]:
-        """What joins the batch for an item of the queue; for None, which comes each time queue.buffering.max.ms (100 at
-        least) pass without one, whatever is to be sent besides."""
+        """Items for the batch in place of the one that left the queue.  None: no item for queue.buffering.max.ms (at
+        least 100); what is returned is sent all the same."""
         return [] if item is None else [item]
 
     def before_sending(self, items: list[Item]) -> list[Item]:
@@ -93,31 +62,31 @@ class CallbackHandler:
         return items
 
     def last_batch_before_close(self) -> list[Item]:
-        """What is added to the last batch."""
+        """Items that are added to the last batch."""
         return []
 
     def close(self) -> None:
-        """At the beginning of the producer's close(): the queue is emptied after it, through the hooks above."""
+        """Called first by the producer's close(); the queue is emptied after it, through the hooks above."""
 
 
 class Sending(Protocol):
-    """What an event handler sends with: each call returns once the message is stored, or raises why it is not."""
+    """How an event handler sends by this producer: send() returns once the message is stored, or raises why not."""
 
     def send(self, topic: str, value: Any, key: Any = None, partition: PartitionId | None = None) -> Delivery: ...
 
 
 class EventHandler:
-    """Sends batches itself: handle() is what kafka.producer.async.EventHandler is."""
+    """Sends batches itself, as kafka.producer.async.EventHandler of 0.7."""
 
     def init(self, properties: Mapping[str, str]) -> None:
         """Once; properties: event.handler.props."""
 
     def handle(self, items: list[Item], sending: Sending, encoder: Callable[[Any], bytes | None]) -> None:
-        """Deal with a batch.  Once it returns, the messages count as acknowledged; what it raises fails all of them.
+        """Send a batch.  Once it returns, the messages count as acknowledged; what it raises fails all of them.
 
-        encoder is serializer.class's; sending encodes by itself.
+        encoder: serializer.class; sending encodes by itself.
         """
         raise TypeError(f"{type(self).__name__} has no handle()")
 
     def close(self) -> None:
-        """At the beginning of the producer's close()."""
+        """Called first by the producer's close()."""

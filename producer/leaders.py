@@ -1,13 +1,11 @@
-"""Who leads what at the target: one greenlet that reads metadata when asked, and every now and then.
+"""Leaders of partitions: metadata, refreshed on request and every topic.metadata.refresh.interval.ms.
 
-A read by name may create the topic (auto.create.topics.enable): a plain producer's user expects that.  A mirror reads
-all topics at a time, which never creates one.
+A refresh by name may create the topic (auto.create.topics.enable): the user of a plain producer expects that.  A mirror
+reads all topics, which never creates one.
 
-Where a producer looks up brokers and partitions: ZooKeeper, the brokers, or only the list that it was given.
-
-zookeeper.connect       ZooKeeper, with watches
-metadata.broker.list    the brokers of the list are asked (Metadata), where brokers describe themselves; else
-                        (0.7) the list is all there is: each broker picks partitions itself
+zookeeper.connect       metadata from ZooKeeper, with watches
+metadata.broker.list    metadata from the brokers of the list; from 0.7's, which have none, the list is all there is:
+                        each broker picks partitions itself
 """
 
 from __future__ import annotations
@@ -26,9 +24,9 @@ from kafkawire.net.links import Links
 from producer.config import ProducerConfig
 from producer.outages import CLUSTER, Outages
 
-LONGEST_S = 1.0  # between two looks while something waits for a leader: an election takes a few of them
-NEW_S = 30.0  # a partition that appears without a leader is waited for so long: its state is written behind its topic
-QUIET_S = 3.0  # without a look for so long, the next one comes at once again
+MAX_BACKOFF_S = 1.0  # between two refreshes while something waits for a leader: an election takes a few of them
+NEW_PARTITION_S = 30.0  # how long a new partition may lack a leader: its state is written after its topic
+QUIET_S = 3.0  # after so long without a refresh, the next one is made at once
 
 
 class Metadata(Protocol):
@@ -41,9 +39,10 @@ class Metadata(Protocol):
 
 
 class Leaders:
-    """.view is the newest known.  after_look(old view) is called after each try to read, also one that failed.
+    """The newest view of the target, and the greenlet that refreshes it.
 
-    idle: look also while no topic is named: the brokers are wanted.
+    after_refresh(old view) is called after each refresh, also one that failed.  idle: refresh also while no topic is
+    named, for the brokers' sake.
     """
 
     def __init__(
@@ -53,62 +52,62 @@ class Leaders:
         by_name: bool,
         refresh_ms: int,
         backoff_ms: int,
-        after_look: Callable[[ClusterView], object],
+        after_refresh: Callable[[ClusterView], object],
         outages: Outages,
         idle: bool = False,
     ) -> None:
         self.view = ClusterView()
-        self.failure: WireError | None = None  # of the newest look; None: it worked
-        self.looks = 0
+        self.failure: WireError | None = None  # of the newest refresh; None: it worked
+        self.refreshes = 0
         self._metadata = metadata
         self._names: set[str] | None = set() if by_name else None
         self._refresh_s = refresh_ms / 1000 if refresh_ms >= 0 else None
         self._first_s = backoff_ms / 1000
-        self._after_look = after_look
+        self._after_refresh = after_refresh
         self._outages = outages
-        self._asked = Event()
-        self._looked = Event()
-        self._new: dict[TopicPartition, float] = {}  # appeared without a leader; until when that is waited for
+        self._requested = Event()
+        self._refreshed = Event()
+        self._new: dict[TopicPartition, float] = {}  # new, without a leader; until when one is waited for
         self._closed = False
         self._idle = idle
         self._rng = random.Random()
 
-    def ask(self) -> None:
-        """Look again soon; asking often does not make it more often."""
-        self._asked.set()
+    def refresh(self) -> None:
+        """Request a refresh; many requests make one."""
+        self._requested.set()
 
     def need(self, topic: str) -> None:
-        """This topic is produced to: look it up, if that was not done yet."""
+        """Have a topic in the view, if it is not there yet."""
         if self._names is not None:
             self._names.add(topic)
         if topic not in self.view.topics:
-            self.ask()
+            self.refresh()
 
-    def wait_look(self, timeout_s: float) -> bool:
-        """Until the next look is over; False: not within the time."""
-        self._looked.clear()
-        return bool(self._looked.wait(timeout_s))
+    def wait_refresh(self, timeout_s: float) -> bool:
+        """Wait for the next refresh; False: not within the time."""
+        self._refreshed.clear()
+        return bool(self._refreshed.wait(timeout_s))
 
     def close(self) -> None:
         self._closed = True
-        self._asked.set()
+        self._requested.set()
 
     def run(self) -> None:
         """The greenlet: until close()."""
         pause_s, last = 0.0, float("-inf")
         while not self._closed:
-            self._asked.wait(self._refresh_s)
+            self._requested.wait(self._refresh_s)
             if self._closed:
                 return
-            pause_s = 0.0 if now() - last > QUIET_S else min(LONGEST_S, max(self._first_s, 2 * pause_s))
+            pause_s = 0.0 if now() - last > QUIET_S else min(MAX_BACKOFF_S, max(self._first_s, 2 * pause_s))
             sleep(pause_s * self._rng.uniform(0.8, 1.2))
-            self._asked.clear()
+            self._requested.clear()
             if self._closed:
                 return
-            self._look()
+            self._read()
             last = now()
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         names = None if self._names is None else sorted(self._names)
         old = self.view
         if names == [] and not self._idle:
@@ -118,28 +117,28 @@ class Leaders:
         except WireError as failure:
             self._outages.begin(CLUSTER, "the cluster", str(failure), "asked again until one answers", now())
             self.failure = failure
-            self.ask()
+            self.refresh()
         else:
             self._outages.over(CLUSTER, "answers again", now(), f": brokers {sorted(found.brokers)}")
             self.failure = None
             self.view = found if names is None else old.merged(found)
             self._wait_for_new(old)
-        self.looks += 1
-        self._after_look(old)
-        self._looked.set()
+        self.refreshes += 1
+        self._after_refresh(old)
+        self._refreshed.set()
 
     def _wait_for_new(self, old: ClusterView) -> None:
-        """Look again while a partition that appeared has no leader: nothing is sent to it that would ask for one."""
+        """Refresh again while a new partition has no leader: no message is sent to it that would request that."""
         at = now()
         unled = {TopicPartition(t, p) for t, seen in self.view.topics.items() for p in seen if seen[p].leader is None}
-        new = {tp: at + NEW_S for tp in unled if tp.partition not in old.topics.get(tp.topic, {})}
+        new = {tp: at + NEW_PARTITION_S for tp in unled if tp.partition not in old.topics.get(tp.topic, {})}
         self._new = new | {tp: until for tp, until in self._new.items() if tp in unled and until > at}
         if self._new:
-            self.ask()
+            self.refresh()
 
 
 class ListedSource:
-    """Brokers that are written down.  Any topic has one partition on each of them: the one that the broker picks."""
+    """Metadata of a fixed list of brokers.  Any topic has one partition on each of them, which the broker picks."""
 
     def __init__(self, brokers: Mapping[int, Broker], dialect: Dialect) -> None:
         self.dialect = dialect
@@ -153,9 +152,9 @@ class ListedSource:
 
 
 def source_of(config: ProducerConfig, dialect: Dialect, links: Links) -> Metadata:
-    """The one that the options name.  Asks nobody yet.  LocalError for options of ZooKeeper that cannot be used."""
+    """The metadata source that the options name.  Connects to nothing yet.  LocalError: unusable ZooKeeper options."""
     if config.zookeeper_connect:
-        from producer.zookeeper import ZookeeperSource  # here: who has a list of brokers needs no kazoo
+        from producer.zookeeper import ZookeeperSource  # here: a list of brokers needs no kazoo
 
         return ZookeeperSource(
             config.zookeeper_connect,

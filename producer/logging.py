@@ -1,13 +1,13 @@
-"""Python's logging into a topic.
+"""KafkaHandler: Python's logging into a topic.
 
     handler = KafkaHandler({"metadata.broker.list": "broker1:9092"}, "logs")
     logging.getLogger().addHandler(handler)
     ...
-    handler.close()                     # the end of the program does it, too
+    handler.close()                     # also called at the end of the program
 
 emit() never waits and never raises: a log line must not stop the program, whatever the brokers do.  What cannot be
-queued is counted and told to logging's own handleError; what the brokers refuse is counted.  Records of this package
-and of what it stands on do not go to the topic: a producer that logs about its brokers would send that to its brokers.
+queued is counted and given to logging's own handleError; what the brokers refuse is counted.  Records of this package
+and of the libraries below it are not sent: a producer that logs about its brokers would send that to its brokers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CLOSE_S = 5.0
 
 
 class KafkaHandler(logging.Handler):
-    """Each record, formatted, is one message, as UTF-8.
+    """Logging handler that sends each record, formatted, as one message in UTF-8.
 
     config is a ProducerConfig or a mapping of option names; the queue never waits for room (queue.enqueue.timeout.ms
     is 0).  key(record) chooses the key: by default the name of the logger, so that its lines keep their order.
@@ -55,23 +55,23 @@ class KafkaHandler(logging.Handler):
             raise LocalError("KafkaHandler never waits until a line is stored: its producer.type must be async")
         self.topic = topic
         self.dropped = self.failed = 0
-        self._most = config.queue_messages
+        self._max_lines = config.queue_messages
         self._begun = False
         self._key = key or (lambda record: record.name)
         # With a handler send() only queues; without one it waits until the topic's partitions are known.
         behind = {} if config.callback_handler else {"callback_handler": CallbackHandler()}
         quick = replace(config, enqueue_timeout_ms=0)
-        self._producer = Producer(quick, on_delivery=self._settled, **{**behind, **producer})
-        super().__init__(level)  # last: logging knows us from here on
-        # A filter is asked before the handler's lock is taken, which a thread holds that waits in emit() for the hub.
+        self._producer = Producer(quick, on_delivery=self._completed, **{**behind, **producer})
+        super().__init__(level)  # last: logging knows the handler from here on
+        # A filter runs before the handler's lock is taken, which a thread holds that waits for the hub in emit().
         self.addFilter(_is_of_others)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             if not self._begun:
                 self._begin()
-            if self._producer.pending >= self._most:  # in the queue of the handler and behind it, together
-                text = f"{self.topic}: {self._most} lines wait to be stored; raise queue.buffering.max.messages"
+            if self._producer.pending >= self._max_lines:  # in the queue of the handler and behind it, together
+                text = f"{self.topic}: {self._max_lines} lines wait to be stored; raise queue.buffering.max.messages"
                 raise QueueFull(text)
             self._producer.send(self.topic, self.format(record), key=self._key(record))
         except Exception:  # a formatter may raise anything, too
@@ -84,12 +84,12 @@ class KafkaHandler(logging.Handler):
         atexit.register(self.close)
         self._begun = True
 
-    def _settled(self, delivery: Delivery) -> None:
+    def _completed(self, delivery: Delivery) -> None:
         if delivery.error is not None:
             self.failed += 1
 
     def flush(self) -> None:
-        """Wait until what was logged is stored, for a while."""
+        """Wait until what was logged is stored, five seconds at most."""
         try:
             self._producer.flush(CLOSE_S)
         except WireError:

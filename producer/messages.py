@@ -1,4 +1,4 @@
-"""What may be given to send() besides topic and value: the message classes of both generations."""
+"""Message classes of both generations, which send() takes in place of topic and value; rules of topic names."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LONGEST_TOPIC = 249  # 255 until 0.9; longer ones cannot have a log folder every
 class KeyedMessage:
     """One message, as 0.8 has it (kafka.producer.KeyedMessage).
 
-    partition_key is what the partitioner gets instead of the key; it is not stored.  partition: this one, whatever the
-    key is.
+    partition_key is what the partitioner gets instead of the key; it is not stored.  partition: to this one,
+    whatever the key is.
     """
 
     topic: str
@@ -48,7 +48,7 @@ Given = KeyedMessage | ProducerData | Sequence[KeyedMessage | ProducerData]
 
 
 def messages_of(given: Given) -> list[KeyedMessage]:
-    """The single messages of what send() was given, in order.  Raises NotSent for what is none of these classes."""
+    """Single messages, in order, of what send() was given.  Raises NotSent for anything else."""
     listed = [given] if isinstance(given, KeyedMessage | ProducerData) else given
     if not isinstance(listed, list | tuple):
         raise NotSent(
@@ -63,7 +63,7 @@ def messages_of(given: Given) -> list[KeyedMessage]:
 
 
 def check_topic(topic: str) -> None:
-    """Raise InvalidTopic for a name no broker takes (kafka.common.Topic.validate)."""
+    """Raise InvalidTopic for a name that no broker takes (kafka.common.Topic.validate)."""
     if len(topic) > LONGEST_TOPIC:
         raise InvalidTopic(f"topic {topic[:40]}..: {len(topic)} characters, and at most {LONGEST_TOPIC} are allowed")
     if topic in ("", ".", "..") or _LEGAL.fullmatch(topic) is None:

@@ -4,14 +4,12 @@
     producer_messages_unacknowledged_total, _maybe_lost_total       of acked: only sent; and what may be lost of that
     producer_messages_pending, producer_bytes_pending
     producer_requests_total, producer_retries_total
-    producer_unknown_outcomes_total         batches whose answer never came: sent again, and perhaps stored twice
-    producer_errors_total                   answers with an error, by code
+    producer_unknown_outcomes_total         batches without a response: sent again, and perhaps stored twice
+    producer_errors_total                   responses with an error, by code
     producer_message_size_bytes             histogram of entries before compression, by topic
     producer_fetch_message_max_bytes        what consumers of a topic need
 
 Each has the label client (client.id, or a number where that is empty).  Needs prometheus-client (the extra `metrics`).
-
-How large the messages of each topic are, and what a consumer must be able to fetch.
 """
 
 from __future__ import annotations
@@ -33,8 +31,8 @@ _numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What is read of a producer at a scrape.  counters: None before it has started."""
+class Snapshot:
+    """Numbers of a producer at one scrape.  counters: None before it has started."""
 
     counts: Counts
     counters: Counters | None
@@ -42,35 +40,37 @@ class Look:
 
 
 class ProducerMetrics:
-    """The numbers of one producer, from the making of it to close().  look() is called at a scrape.
+    """The metrics of one producer until close().  snapshot() is called at each scrape.
 
     Raises OptionError when prometheus-client is not installed.
     """
 
-    def __init__(self, client_id: str, look: Callable[[], Look], registry: CollectorRegistry | None = None) -> None:
+    def __init__(
+        self, client_id: str, snapshot: Callable[[], Snapshot], registry: CollectorRegistry | None = None
+    ) -> None:
         self._client = client_id or f"producer-{next(_numbers)}"
-        self._look = look
+        self._snapshot = snapshot
         self._shown_by = collector(registry, _families)
         self._shown_by.add(self)
 
     def close(self) -> None:
-        """Show nothing of it any more; a second call changes nothing."""
+        """Remove its metrics; a second call changes nothing."""
         self._shown_by.remove(self)
 
     def add_to(self, families: Families) -> None:
-        """What a scrape gets of it."""
-        look, client = self._look(), [self._client]
-        counts = look.counts
+        """Add its samples to a scrape."""
+        now, client = self._snapshot(), [self._client]
+        counts = now.counts
         for name in ("sent", "acked", "failed", "pending", "unacknowledged", "maybe_lost"):
             families[f"producer_messages_{name}"].add_metric(client, getattr(counts, name))
         families["producer_bytes_pending"].add_metric(client, counts.pending_bytes)
-        if look.counters is not None:
-            families["producer_requests"].add_metric(client, look.counters.requests)
-            families["producer_retries"].add_metric(client, look.counters.retries)
-            families["producer_unknown_outcomes"].add_metric(client, look.counters.unknown)
-            for code, times in sorted(look.counters.errors.items()):
+        if now.counters is not None:
+            families["producer_requests"].add_metric(client, now.counters.requests)
+            families["producer_retries"].add_metric(client, now.counters.retries)
+            families["producer_unknown_outcomes"].add_metric(client, now.counters.unknown)
+            for code, times in sorted(now.counters.errors.items()):
                 families["producer_errors"].add_metric([*client, str(code)], times)
-        for topic, sizes in look.sizes.items():
+        for topic, sizes in now.sizes.items():
             where, so_far, buckets = [*client, topic], 0, []
             for bound, number in sizes.histogram.items():
                 so_far += number
@@ -89,15 +89,15 @@ def _families() -> Families:
             core.CounterMetricFamily("producer_messages_acked", "Messages stored.", labels=client),
             core.CounterMetricFamily("producer_messages_failed", "Messages not stored.", labels=client),
             core.CounterMetricFamily("producer_messages_unacknowledged", "Of acked: only sent.", labels=client),
-            core.CounterMetricFamily("producer_messages_maybe_lost", "Sent; then the link broke.", labels=client),
-            core.GaugeMetricFamily("producer_messages_pending", "Messages not settled yet.", labels=client),
-            core.GaugeMetricFamily("producer_bytes_pending", "Bytes not settled yet.", labels=client),
+            core.CounterMetricFamily("producer_messages_maybe_lost", "Sent; then the connection broke.", labels=client),
+            core.GaugeMetricFamily("producer_messages_pending", "Messages pending.", labels=client),
+            core.GaugeMetricFamily("producer_bytes_pending", "Bytes pending.", labels=client),
             core.CounterMetricFamily("producer_requests", "Requests sent.", labels=client),
             core.CounterMetricFamily("producer_retries", "Batches sent again.", labels=client),
-            core.CounterMetricFamily("producer_unknown_outcomes", "Batches whose answer never came.", labels=client),
-            core.CounterMetricFamily("producer_errors", "Answers with an error.", labels=(*client, "code")),
+            core.CounterMetricFamily("producer_unknown_outcomes", "Batches without a response.", labels=client),
+            core.CounterMetricFamily("producer_errors", "Responses with an error.", labels=(*client, "code")),
             core.HistogramMetricFamily("producer_message_size_bytes", "Entries before compression.", labels=topic),
-            core.GaugeMetricFamily("producer_fetch_message_max_bytes", "What consumers need.", labels=topic),
+            core.GaugeMetricFamily("producer_fetch_message_max_bytes", "Fetch size that consumers need.", labels=topic),
         )
     )
 
@@ -107,7 +107,7 @@ FETCH_DEFAULT = 1 << 20  # fetch.message.max.bytes of the JVM's consumer
 
 @dataclass(slots=True)
 class TopicSizes:
-    """by_bits: messages by the bit length of their entry's size: 7 counts those of 64 to 127 bytes."""
+    """Message sizes of one topic.  by_bits: messages by the bit length of their entry's size: 7 is 64 to 127 bytes."""
 
     messages: int = 0
     bytes: int = 0  # of entries, before compression
@@ -121,19 +121,18 @@ class TopicSizes:
 
     @property
     def fetch_message_max_bytes(self) -> int:
-        """What consumers need at least: a power of two, and not below the JVM's default."""
+        """The least that consumers need: a power of two, not below the JVM's default."""
         return max(FETCH_DEFAULT, 1 << (self.largest - 1).bit_length()) if self.largest else FETCH_DEFAULT
 
 
 class Sizes:
-    """Of all topics of a producer.  Noted in the hub; read from anywhere."""
+    """Sizes by topic.  Recorded in the event loop; read from anywhere."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicSizes] = {}
 
-    def note(self, topic: str, sizes: Sequence[int], wrapper: int) -> None:
-        """Messages that are sent as one part, by the sizes of their entries.  wrapper: bytes of the wrapper that holds
-        them, 0: there is none."""
+    def record(self, topic: str, sizes: Sequence[int], wrapper: int) -> None:
+        """Record messages sent as one part, by the sizes of their entries.  wrapper: bytes of theirs; 0: none."""
         found = self.topics.setdefault(topic, TopicSizes())
         found.messages += len(sizes)
         found.bytes += sum(sizes)

@@ -1,7 +1,6 @@
-"""What does not flow: brokers out of reach, and partitions; told when that begins, changes its reason, and is over.  No
-clock.
+"""Outages: brokers out of reach, and partitions that store nothing; reported when they begin and end.  No clock.
 
-A warning when it begins, information when it is over, and nothing of the tries in between.  A broker that leads a
+A warning at the beginning, information at the end, and nothing of the retries in between.  A broker that leads a
 hundred partitions is one outage.  What an election or a topic that was just created brings along for a moment is
 information, and a warning only once it lasts GRACE_S.
 """
@@ -81,8 +80,8 @@ class Outages:
 
 
 @dataclass(slots=True)
-class _Trouble:
-    """A partition that does not flow, from its first failure until something of it is stored.
+class _Stall:
+    """A partition that stores nothing, from its first failure until something is stored.
 
     group: partitions of one group are warned of once.
     """
@@ -91,55 +90,55 @@ class _Trouble:
     reason: str
     group: object
     tries: int = 0
-    told: bool = False
+    reported: bool = False
     warned: bool = False
 
 
-class Troubles:
-    """events gets the sentences."""
+class Stalls:
+    """Partitions that store nothing: events gets a sentence when that begins, when the reason changes, when it ends."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
-        self._troubles: dict[TopicPartition, _Trouble] = {}
+        self._stalls: dict[TopicPartition, _Stall] = {}
 
-    def met(self, tp: TopicPartition, reason: Exception, now: float) -> None:
-        """Something of tp was not stored, and is tried again."""
-        trouble = self._troubles.get(tp)
+    def failed_again(self, tp: TopicPartition, reason: Exception, now: float) -> None:
+        """Something of tp was not stored, and is retried."""
+        stall = self._stalls.get(tp)
         said = reason.info.name if isinstance(reason, BrokerError) else type(reason).__name__
         group = reason.group if isinstance(reason, Waiting) else said
-        if trouble is None or trouble.group != group:
-            since, tries, told = (trouble.since, trouble.tries, trouble.told) if trouble else (now, 0, False)
-            self._troubles[tp] = trouble = _Trouble(since, said, group, tries, told)
+        if stall is None or stall.group != group:
+            since, tries, reported = (stall.since, stall.tries, stall.reported) if stall else (now, 0, False)
+            self._stalls[tp] = stall = _Stall(since, said, group, tries, reported)
             if isinstance(reason, BrokerError):
-                trouble.told = True
-                self._tell(trouble, f"{reason}; it is sent again", at_once=not _may_pass(reason))
-        trouble.tries += 1
-        if not trouble.warned and not isinstance(reason, LinkLost) and now - trouble.since >= GRACE_S:
-            self._warn_late(trouble, f"{reason}; it is sent again, for {now - trouble.since:.0f} s now")
+                stall.reported = True
+                self._report(stall, f"{reason}; it is sent again", at_once=not _may_pass(reason))
+        stall.tries += 1
+        if not stall.warned and not isinstance(reason, LinkLost) and now - stall.since >= GRACE_S:
+            self._warn_if_it_lasts(stall, f"{reason}; it is sent again, for {now - stall.since:.0f} s now")
 
-    def flows(self, tp: TopicPartition, now: float) -> None:
+    def recovered(self, tp: TopicPartition, now: float) -> None:
         """Something of tp was stored."""
-        trouble = self._troubles.pop(tp, None)
-        if trouble is not None and trouble.told:
-            what = f"{trouble.reason}, {trouble.tries} times"
-            self._events(logging.INFO, f"{tp}: flows again after {now - trouble.since:.1f} s ({what})")
+        stall = self._stalls.pop(tp, None)
+        if stall is not None and stall.reported:
+            what = f"{stall.reason}, {stall.tries} times"
+            self._events(logging.INFO, f"{tp}: flows again after {now - stall.since:.1f} s ({what})")
 
-    def _tell(self, trouble: _Trouble, sentence: str, at_once: bool) -> None:
+    def _report(self, stall: _Stall, sentence: str, at_once: bool) -> None:
         """A warning for the first partition of a group."""
-        first = at_once and not self._warned(trouble)
-        trouble.warned = at_once
+        first = at_once and not self._warned(stall)
+        stall.warned = at_once
         self._events(logging.WARNING if first else logging.INFO, sentence)
 
-    def _warn_late(self, trouble: _Trouble, sentence: str) -> None:
-        """It did not pass; what another partition of its group was told of is not said again."""
-        first = not self._warned(trouble)
-        trouble.warned = True
+    def _warn_if_it_lasts(self, stall: _Stall, sentence: str) -> None:
+        """It did not pass.  A group whose first partition was warned of gets no second warning."""
+        first = not self._warned(stall)
+        stall.warned = True
         if first:
-            trouble.told = True
+            stall.reported = True
             self._events(logging.WARNING, sentence)
 
-    def _warned(self, trouble: _Trouble) -> bool:
-        return any(other.warned and other.group == trouble.group for other in self._troubles.values())
+    def _warned(self, stall: _Stall) -> bool:
+        return any(other.warned and other.group == stall.group for other in self._stalls.values())
 
 
 def _may_pass(reason: BrokerError) -> bool:
@@ -148,7 +147,7 @@ def _may_pass(reason: BrokerError) -> bool:
 
 
 def away(tp: TopicPartition, view: ClusterView) -> bool:
-    """Whether tp belongs to a broker that is not there now: its partitions come back with it."""
+    """Whether tp belongs to a broker that is down now (0.7): its partitions come back with it."""
     if not isinstance(tp.partition, BrokerPartition):
         return False
     there = view.topics.get(tp.topic, {})
@@ -156,7 +155,7 @@ def away(tp: TopicPartition, view: ClusterView) -> bool:
 
 
 def waiting(tp: TopicPartition, view: ClusterView) -> Waiting:
-    """What the target lacks, by its view, for tp to flow; and what helps."""
+    """What the target lacks for tp, by its metadata; and what helps."""
     if tp.topic not in view.topics:
         code = view.errors.get(tp.topic, 0)
         said = f" ({error_info(code).name})" if code else ""

@@ -1,11 +1,12 @@
-"""What becomes of batches: each answer, or its absence, turned into stored, sent again, split, or given up.  No socket.
+"""Outcomes of batches: each response, or its absence, becomes stored, retried, split, or failed.  No clock, no socket.
 
-Tickets hear of it here and nowhere else: reached() after each stored piece of a part that was split, done() with its
+Tickets are called here and nowhere else: reached() after each stored piece of a part that was split, done() with its
 last piece, failed() when something of it can never be stored.  The order within a partition is kept throughout.
 
-What a ticket may be besides kafkawire.model.Ticket: whoever gives one to a sender hears more, or decides something.
+A ticket that implements one of these protocols is called more often, or decides more, than kafkawire.model.Ticket:
 
-Each is a Protocol that is looked for on the ticket itself.
+    SkippedListener   goes on without messages that are too large    StoredListener   is called as messages are stored
+    OffsetListener    is called with where they were stored          AtMostOnce       no retry after an unknown outcome
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError,
 from kafkawire.model import Broker, TopicPartition
 from producer.batches import Batch, Batches, Piece, before, position, split_into
 from producer.config import ProducerConfig
-from producer.errors import Doubtful, TooLarge, Undeliverable
-from producer.outages import Events, Troubles, away, waiting
+from producer.errors import TooLarge, Undeliverable, UnknownOutcome
+from producer.outages import Events, Stalls, away, waiting
 from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes
 
 TOO_LARGE = 10  # MessageSizeTooLarge
-DOUBTFUL = frozenset({-1, 7, 20})  # unknown, time-out, too few replicas after the append: it may be stored
+UNKNOWN_OUTCOME = frozenset({-1, 7, 20})  # unknown, time-out, too few replicas after the append: it may be stored
 NEVER = frozenset({17, 29})  # metadata errors of a topic that waiting does not cure
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long what fails is tried again.  retries < 0: for ever (topic_wait_s bounds unknown topics all the same)."""
+    """Bounds of retries.  retries < 0: for ever (topic_wait_s bounds unknown topics all the same)."""
 
     retries: int = -1
     backoff_s: float = 0.1
     topic_wait_s: float = 60.0
-    delivery_s: float = 30.0  # with bounded retries: how old a part may get that cannot even be sent
+    delivery_s: float = 30.0  # with bounded retries: how long a part may wait that cannot even be sent
 
     @classmethod
     def of(cls, config: ProducerConfig) -> Patience:
-        """That which the options say."""
+        """Bounds by the options."""
         return cls(
             retries=config.retries,
             backoff_s=config.retry_backoff_ms / 1000,
@@ -54,7 +55,7 @@ class Patience:
 
 @dataclass(slots=True)
 class Counters:
-    """What a sender did since it began.  errors by the protocol's code; unknown: batches whose outcome nobody knows."""
+    """Counters of a sender since it began.  errors: by protocol code; unknown: batches with an unknown outcome."""
 
     messages: int = 0
     bytes: int = 0
@@ -62,7 +63,7 @@ class Counters:
     retries: int = 0
     unknown: int = 0
     failed: int = 0
-    maybe_lost: int = 0  # messages that count as sent, and whose link broke before it gave another sign of life
+    maybe_lost: int = 0  # sent; then their connection broke before a barrier behind them was answered
     errors: Counter[int] = field(default_factory=Counter)
 
 
@@ -88,12 +89,12 @@ class Outcomes:
         self._messages = messages
         self._events = events
         self._created = created
-        self._troubles = Troubles(events)
+        self._stalls = Stalls(events)
         self._missing: dict[TopicPartition, float] = {}  # since when the cluster does not know them
         self._rng = random.Random()
 
     def answered(self, batch: Batch, code: int, base_offset: int, broker: Broker, now: float) -> bool:
-        """A broker's answer on one batch.  True: leaders should be looked up again."""
+        """A broker answered a batch.  True: leaders should be refreshed."""
         where = f"{batch.tp} on {broker}"
         verdict = judge(code, base_offset)
         if verdict is Verdict.STORED:
@@ -101,8 +102,8 @@ class Outcomes:
             return False
         self.counters.errors[code] += 1
         reason = Undeliverable(f"{where}: {NOTHING_STORED}") if code == 0 else BrokerError(code, where)
-        if code in DOUBTFUL and _once(batch):
-            self._doubt(batch, reason, now)
+        if code in UNKNOWN_OUTCOME and _once(batch):
+            self._fail_unknown(batch, reason, now)
         elif verdict is Verdict.SPLIT:
             self._split(batch, code, broker, now)
         elif verdict is Verdict.CHECK:
@@ -112,53 +113,53 @@ class Outcomes:
         return refreshes(code)
 
     def lost(self, batch: Batch, reason: LinkLost, now: float) -> None:
-        """No answer will come: stored or not, nobody knows, so it is sent again and may be there twice."""
+        """No response will come: the outcome is unknown, so the batch is sent again and may be stored twice."""
         self.counters.unknown += 1
         if _once(batch):
-            self._doubt(batch, reason, now)
+            self._fail_unknown(batch, reason, now)
         else:
             self._again(batch, reason, now, Verdict.AGAIN)
 
-    def suspect(self, batch: Batch, reason: LinkLost, now: float) -> None:
-        """The link was closed when it was this one's turn: a broker that does not answer refuses in this way.
+    def maybe_refused(self, batch: Batch, reason: LinkLost, now: float) -> None:
+        """The connection was closed while this was the oldest in flight: so refuses a broker that never answers (0.7).
 
-        Or it died just then: it takes several times in a row until the batch is given up.
+        Or it died just then: the batch fails only when that happens several times in a row.
         """
         self.counters.unknown += 1
         said = f"{batch.tp}: its broker closed the link when this was sent, as it does with what it refuses ({reason})"
         self._check(batch, Undeliverable(said), str(batch.tp), now)
 
     def oversize(self, batch: Batch, broker: Broker, now: float) -> None:
-        """It was not sent, because the broker would drop it without a word."""
+        """It was not sent, because the broker would drop it silently."""
         self._split(batch, TOO_LARGE, broker, now)
 
     def maybe_lost(self, count: int, reason: LinkLost) -> None:
-        """So many messages were sent and are not acknowledged by anybody; then their link broke."""
+        """Messages were sent, and their connection broke before a barrier behind them was answered."""
         self.counters.maybe_lost += count
         self._events(logging.WARNING, f"{reason}; {count} messages that were sent over it before may be lost")
 
     def stored(self, batch: Batch, now: float, base_offset: int = -1, sure: bool = True) -> None:
-        """base_offset: of its first message; negative: nobody said.  Not sure: nobody acknowledges it."""
-        self._batches.settled(batch)
+        """The batch is stored.  base_offset: of its first message; -1: unknown.  Not sure: sent, not acknowledged."""
+        self._batches.complete(batch)
         self.counters.messages += batch.count
         self.counters.bytes += batch.size
-        self._troubles.flows(batch.tp, now)
+        self._stalls.recovered(batch.tp, now)
         exact = True
         for piece in batch.pieces:
             ticket, offset = piece.ticket, base_offset if base_offset >= 0 else None
-            if isinstance(ticket, Counting) and not piece.whole.over:
+            if isinstance(ticket, StoredListener) and not piece.whole.over:
                 ticket.stored(piece.part.count, offset, sure)
-            elif isinstance(ticket, Placing) and not piece.whole.over:
+            elif isinstance(ticket, OffsetListener) and not piece.whole.over:
                 ticket.placed(piece.part.count, offset, exact)
             base_offset += piece.part.count if base_offset >= 0 else 0
             exact = exact and piece.part.counted
             self._piece_stored(piece)
 
-    def hopeless(self, view: ClusterView, now: float, answered: bool) -> bool:
-        """Give up what has waited long enough for a topic, a leader or a connection.
+    def expire(self, view: ClusterView, now: float, answered: bool) -> bool:
+        """Fail what has waited long enough for a topic, a leader or a connection.
 
-        answered: the cluster just gave this view; else it could not be asked, and no topic counts as missing.
-        True: something still waits for a topic or a leader, so the view should be read again.
+        answered: the view was just read; else the cluster could not be asked, and no topic counts as missing.
+        True: something still waits for a topic or a leader, so metadata should be refreshed.
         """
         if not answered:
             self._missing.clear()
@@ -172,11 +173,11 @@ class Outcomes:
     # one verdict each
 
     def _again(self, batch: Batch, reason: Exception, now: float, verdict: Verdict) -> None:
-        """The same once more, after a pause; or the end, when that was tried long enough."""
+        """Retry after a backoff; or fail, after enough tries."""
         single = len(batch.pieces) == 1
         for piece in batch.pieces:
             piece.tries += 1
-            # Of one kind, in a row: what went through an outage is not given up by the first odd answer after it.
+            # In a row: what survived an outage does not fail by the first odd response after it.
             piece.refusals = piece.refusals + 1 if verdict is Verdict.BOUNDED else 0
             since = now if piece.missing_since is None else piece.missing_since
             piece.missing_since = since if verdict is Verdict.WAIT else None
@@ -185,7 +186,7 @@ class Outcomes:
             self._fail(batch, reason, now)
             return
         self.counters.retries += 1
-        self._troubles.met(batch.tp, reason, now)
+        self._stalls.failed_again(batch.tp, reason, now)
         pause = backoff_s(batch.tries, self._patience.backoff_s, self._rng)
         self._batches.put_back(batch, batch.pieces, now + pause)
 
@@ -198,12 +199,12 @@ class Outcomes:
             return any(now - (piece.missing_since or now) >= longest for piece in batch.pieces)
         return patience.retries >= 0 and batch.tries > patience.retries
 
-    def _doubt(self, batch: Batch, reason: Exception, now: float) -> None:
+    def _fail_unknown(self, batch: Batch, reason: Exception, now: float) -> None:
         said = f"{batch.tp}: {reason}; whether it is stored is not known, so it is not sent again"
-        self._fail(batch, Doubtful(said), now)
+        self._fail(batch, UnknownOutcome(said), now)
 
     def _split(self, batch: Batch, code: int, broker: Broker, now: float) -> None:
-        """Too large: apart, then in halves; the message that is too large by itself is the end of its part."""
+        """Too large: each piece alone, then in halves; a message that is too large by itself fails its part."""
         if len(batch.pieces) > 1:
             for piece in batch.pieces:
                 piece.alone = True
@@ -224,18 +225,18 @@ class Outcomes:
         self._batches.put_back(batch, split_into(piece, halves), now)
 
     def _too_large(self, batch: Batch, reason: Undeliverable, now: float) -> None:
-        """The end of its part; of this message only, where the ticket can do without one."""
+        """Fail its part; only this message, where the ticket goes on without one."""
         piece = batch.pieces[0]
-        if not isinstance(piece.ticket, Skipping):
+        if not isinstance(piece.ticket, SkippedListener):
             self._fail(batch, reason, now)
             return
         self.counters.failed += 1
-        self._batches.settled(batch)
+        self._batches.complete(batch)
         piece.ticket.skipped(reason)
         self._piece_stored(piece)
 
     def _check(self, batch: Batch, reason: Exception, where: str, now: float) -> None:
-        """Damaged, says the broker: the first bad entry of ours ends its part, after what precedes it is stored."""
+        """The broker found damage: the first damaged entry of ours fails its part, after what precedes it is stored."""
         pieces: list[Piece] = []
         found: CorruptMessage | None = None
         for piece in batch.pieces:
@@ -244,15 +245,14 @@ class Outcomes:
                 piece.alone = True
                 pieces.append(piece)
                 continue
-            found = CorruptMessage(f"{damage.why} (on its way to {where})", damage.position, damage.offset)
+            found = CorruptMessage(f"{damage.why} (sent to {where})", damage.position, damage.offset)
             good = before(piece, damage, found, self._messages)
             if good is None:
                 self._end(piece, found, position(piece, damage))
             else:
                 pieces.append(good)
-        if (
-            found is None
-        ):  # good when it left us: damaged on the way, or refused for another reason (null key, compaction)
+        if found is None:
+            # Undamaged here: damaged in transit, or refused for another reason (null key, compaction).
             self._again(batch, reason, now, Verdict.BOUNDED)
         else:
             self._batches.put_back(batch, pieces, now)
@@ -263,10 +263,10 @@ class Outcomes:
             return
         if whole.part.resume_at is not None:
             whole.reached = piece.part.resume_at
-        if piece.doom is not None:
+        if piece.fails_with is not None:
             if whole.reached is not None:
-                ticket.reached(whole.reached)  # failed() only names the place; what precedes it is stored now
-            self._end(piece, piece.doom, whole.reached)
+                ticket.reached(whole.reached)  # failed() only names the position; what precedes it is stored now
+            self._end(piece, piece.fails_with, whole.reached)
         elif piece.last:
             whole.over = True
             ticket.done()
@@ -274,23 +274,23 @@ class Outcomes:
             ticket.reached(whole.reached)
 
     def _fail(self, batch: Batch, reason: Exception, now: float) -> None:
-        """The end for every part in the batch."""
+        """Fail every part of the batch."""
         for piece in batch.pieces:
             self._end(piece, reason, piece.whole.reached)
-        self._batches.put_back(batch, batch.pieces, now)  # nothing of it is left
+        self._batches.put_back(batch, batch.pieces, now)  # none of its pieces is kept
 
     def _end(self, piece: Piece, reason: Exception, resume_at: int | None) -> None:
-        """The end of its part: its ticket fails."""
+        """Fail its part."""
         if piece.whole.over:
             return
-        self._batches.give_up(piece.whole)
+        self._batches.end(piece.whole)
         self.counters.failed += 1
         piece.ticket.failed(reason, resume_at)
 
-    # what waits without being sent
+    # what waits for a topic or a leader
 
     def _waits(self, tp: TopicPartition, view: ClusterView, now: float, answered: bool) -> bool:
-        """Whether tp waits for a topic or a leader; its head may be given up on the way."""
+        """Whether tp waits for a topic or a leader; its head fails where it has waited too long."""
         head = self._batches.head(tp)
         if head is None:
             return False
@@ -312,12 +312,12 @@ class Outcomes:
             self._end(head, waiting(tp, view), head.whole.reached)
         leaderless = view.leader(tp) is None
         if answered and leaderless and self._batches.head(tp) is not None:
-            self._troubles.met(tp, waiting(tp, view), now)
+            self._stalls.failed_again(tp, waiting(tp, view), now)
         return leaderless
 
 
 def _once(batch: Batch) -> bool:
-    return any(isinstance(piece.ticket, Once) and piece.ticket.once for piece in batch.pieces)
+    return any(isinstance(piece.ticket, AtMostOnce) and piece.ticket.once for piece in batch.pieces)
 
 
 def _too_large(piece: Piece, code: int, broker: Broker) -> str:
@@ -330,41 +330,39 @@ def _too_large(piece: Piece, code: int, broker: Broker) -> str:
 
 
 @runtime_checkable
-class Skipping(Protocol):
-    """A ticket that goes on without a message that is too large: it hears of each, and of the rest as usual."""
+class SkippedListener(Protocol):
+    """A ticket that goes on without a message that is too large: called with each, and for the rest as usual."""
 
     def skipped(self, reason: Exception) -> None: ...
 
 
 @runtime_checkable
-class Counting(Protocol):
-    """A ticket that hears of its messages as they are stored, in order; done() or failed() comes after."""
+class StoredListener(Protocol):
+    """A ticket that is called as its messages are stored, in order; done() or failed() comes after."""
 
     def stored(self, count: int, offset: int | None, sure: bool) -> None:
         """The next `count` messages; offset: of the first of them, None where the broker did not say.
 
-        Not sure: they were sent, and nobody acknowledges them.
+        Not sure: they were sent, and no broker acknowledges them.
         """
         ...
 
 
 @runtime_checkable
-class Placing(Protocol):
-    """A ticket that hears where its messages were stored; done() or failed() comes after."""
+class OffsetListener(Protocol):
+    """A ticket that is called with where its messages were stored; done() or failed() comes after."""
 
     def placed(self, count: int, offset: int | None, exact: bool) -> None:
         """The next messages.  offset: of the first of them, or less; None where the broker did not say.
 
-        exact: it is just that; not where a wrapper stands before it in the same request, which may hold more messages
-        than are counted.
+        exact: not where a wrapper precedes them in the same request, which may hold more messages than are counted.
         """
         ...
 
 
 @runtime_checkable
-class Once(Protocol):
-    """A ticket whose part, where once is true, fails by Doubtful rather than to be sent again and perhaps stored
-    twice."""
+class AtMostOnce(Protocol):
+    """A ticket whose part, where once is true, is not retried after an unknown outcome: it fails by UnknownOutcome."""
 
     @property
     def once(self) -> bool: ...

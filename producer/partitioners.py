@@ -1,4 +1,4 @@
-"""Which partition a message goes to: functions of (key, number of partitions).  Messages without key: Unkeyed.
+"""Partitioners: functions of (key, number of partitions); UnkeyedPartitioner for messages without a key.
 
     default_partitioner      the 0.8.2 Scala producer's: |hashCode| mod n, of text, bytes or a number
     masking_partitioner      that of 0.8.0 and 0.8.1: (hashCode & 0x7fffffff) mod n; negative hashes go elsewhere
@@ -9,14 +9,14 @@
 |hash| of the smallest int32 is 0 in 0.8.2 (KAFKA-1469).  A number is an Integer where it fits, else a Long; Long(7)
 says that it is one all the same: the hashes of negative numbers differ.
 
-Where messages without a key go: four ways to choose among the partitions that have a leader.
+unkeyed.partitioner, among the partitions that have a leader:
 
-batch         one random partition a round (queue.buffering.max.ms, or a full batch): requests are large, and all
-              partitions get their share within seconds; never the last one again, which may wait for its answer
-sticky        one random partition until topic.metadata.refresh.interval.ms is over or it has no leader any more,
-              as 0.8's producer (DefaultEventHandler.getPartition; KAFKA-1017 is why)
-random        each message, as 0.7's
-round-robin   each message the next one, as the Java producer's of 0.8.1 and later
+batch         one random partition a round (queue.buffering.max.ms, or a full batch): requests are large, and within
+              seconds all partitions get as much; never the last one again, which may have a request in flight
+sticky        one random partition until topic.metadata.refresh.interval.ms is over or it has lost its leader, as
+              0.8's producer (DefaultEventHandler.getPartition; KAFKA-1017 is why)
+random        a random partition each message, as 0.7's
+round-robin   the next partition each message, as the Java producer of 0.8.1 and later
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def default_partitioner_07(key: object, partitions: int) -> int:
 
 
 def default_of(dialect: Dialect) -> Callable[[object, int], int]:
-    """What kafka.producer.DefaultPartitioner is in that release."""
+    """The partitioner that kafka.producer.DefaultPartitioner is in that release."""
     if dialect.negates_hashes:
         return default_partitioner_07
     return masking_partitioner if dialect.masks_hashes else default_partitioner
@@ -133,23 +133,23 @@ class Sticky:
         return chosen
 
     def forget(self, topic: str | None = None) -> None:
-        """Choose anew, for one topic or for all."""
+        """Choose again, for one topic or for all."""
         if topic is None:
             self._chosen.clear()
         else:
             self._chosen.pop(topic, None)
 
 
-WAYS = ("batch", "sticky", "random", "round-robin")
+UNKEYED = ("batch", "sticky", "random", "round-robin")
 
 
-class Unkeyed:
-    """way: one of WAYS; refresh_s: how long a choice of `sticky` lasts, negative: until its leader is gone."""
+class UnkeyedPartitioner:
+    """way: one of UNKEYED; refresh_s: how long a choice of `sticky` lasts, negative: until it has no leader."""
 
     def __init__(
         self, way: str, refresh_s: float, rng: random.Random | None = None, now: Callable[[], float] = monotonic
     ) -> None:
-        self.whole_rounds = way in ("batch", "sticky")  # a choice stands until the round is over
+        self.whole_rounds = way in ("batch", "sticky")  # a choice lasts until the round is over
         self._way = way
         self._refresh_s = refresh_s
         self._rng = rng or random.Random()

@@ -1,10 +1,10 @@
-"""The user's own code in a producer: encoders and the partitioner, by object, by name, or by entry point.
+"""Plug-ins: a program's own encoders, partitioner and handlers, by object, by name, or by entry point.
 
     encoder         fn(value) -> bytes | None, or an object with to_bytes(value)
     partitioner     fn(key, partitions) -> index, or an object with partition(key, partitions)
 
 A name is package.module:function, package.module:Class (made without arguments), or one of the entry points that an
-installed package declares in the group "producer.encoders" or "producer.partitioners".
+installed package declares in the group "producer.encoders", "producer.partitioners" or "producer.handlers".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENCODERS, PARTITIONERS = "producer.encoders", "producer.partitioners"
 
 
 class Plugins:
-    """Those of one producer.  LocalError, naming the option, for one that cannot be had."""
+    """Plug-ins of one producer.  LocalError, naming the option, for one that cannot be loaded."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Plugins:
 
     @property
     def encode(self) -> Encoder:
-        """serializer.class."""
+        """The encoder of values (serializer.class)."""
         return self._encode
 
     def encoded(self, topic: str, value: Any) -> bytes | None:
@@ -70,13 +70,13 @@ class Plugins:
         return self._encoded(self._encode_key, "key.serializer.class", "key", topic, key)
 
     def encoded_all(self, topic: str, values: Sequence[Any]) -> Sequence[bytes | None]:
-        """The values of a list, where all are bytes already: the list itself."""
+        """The values encoded; the list itself, where all are bytes already."""
         if self.takes_bytes and set(map(type, values)) <= {bytes}:
             return values
         return [self.encoded(topic, value) for value in values]
 
     def partition_of(self, topic: str, key: Any, partitions: int) -> int:
-        """The index of the partition a key goes to.  Raises PartitionerFailed."""
+        """The index of the partition of a key.  Raises PartitionerFailed."""
         try:
             index = self._partition(key, partitions)
         except Exception as exc:  # a user's code may raise anything
@@ -108,7 +108,7 @@ class Plugins:
 
 
 def loaded_handler(option: str, named: str, kind: type[T]) -> T | None:
-    """A handler by its name; None for no name.  LocalError where it is not of that kind."""
+    """A handler by its name; None for no name.  LocalError: it is not of that class."""
     if not named:
         return None
     found = _made(option, named, _found(option, named, HANDLERS))
@@ -118,7 +118,7 @@ def loaded_handler(option: str, named: str, kind: type[T]) -> T | None:
 
 
 def loaded(option: str, named: str, group: str, method: str) -> Callable[..., Any]:
-    """What an option names: a function, or the method of an object or class.  LocalError saying what is missing."""
+    """The function, or method of an object or class, that an option names.  LocalError says what is missing."""
     found = _made(option, named, _found(option, named, group))
     bound = getattr(found, method, found)
     if not callable(bound):

@@ -1,4 +1,4 @@
-"""Messages of a program: how large each is, and how a partition's are encoded into parts.  No clock, no socket."""
+"""Rows: messages of a program, their sizes, and their encoding into parts of one partition.  No clock, no socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkawire.model import Part, TopicPartition
 from producer.batches import WHOLE_SET_SHARE
 from producer.config import ProducerConfig
 
-WRAPPED_SHARE = 0.9  # what does not compress may grow a little, here and when the broker compresses anew
+WRAPPED_SHARE = 0.9  # what does not compress may grow a little, here and when the broker compresses again
 
 
 class Row(NamedTuple):
@@ -28,7 +28,7 @@ def size_of(row: Row, magic: int) -> int:
 
 
 def sizes_of(rows: Sequence[Row | tuple[bytes | None, bytes | None, int | None]], magic: int) -> list[int]:
-    """Bytes of each one's entry."""
+    """Bytes of the entry of each row."""
     overhead = ENTRY_OVERHEAD[magic]
     return [overhead + (len(key) if key else 0) + (len(value) if value else 0) for key, value, _ in rows]
 
@@ -40,7 +40,7 @@ def codec_of(config: ProducerConfig, topic: str) -> int:
 
 
 def limit_of(dialect: Dialect, codec: int, batch_bytes: int, message_max_bytes: int) -> int:
-    """Most bytes of entries in one part.  A wrapper must fit message.max.bytes even where nothing compresses."""
+    """Largest part in bytes of entries.  A wrapper must fit message.max.bytes even where nothing compresses."""
     if codec:
         return min(batch_bytes, int(message_max_bytes * WRAPPED_SHARE))
     if dialect.measures_whole_set:

@@ -1,12 +1,12 @@
-"""Parts to their target partitions, and back to their tickets: what a mirror and a plain producer both end in.
+"""The sender of parts to target partitions, which calls their tickets: under a mirror and a plain producer alike.
 
-    submit      never waits; memory is bounded by who holds the tickets
-    flush       until nothing is pending
-    drop        what became unwanted (a partition was released, or parked)
-    close_links the fence: nothing that was sent before can be acknowledged after; what may still be sent is sent anew
+    submit      queues a part and never waits; memory is bounded by the owner of the tickets
+    flush       waits until nothing is pending
+    drop        drops parts that became unwanted (a partition was revoked, or parked)
+    close_links the fence: nothing that was sent before is acknowledged after; what may still be sent is sent again
 
-At least once: a batch whose outcome nobody knows is sent again.  In order: per partition, across retries.  Everything
-here belongs to one hub; `connect` must be that hub's.
+At least once: a batch with an unknown outcome is sent again.  In order within a partition, across retries.  Everything
+here belongs to one event loop; `connect` must be of it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from producer.leaders import Leaders, Metadata
 from producer.outages import CLUSTER, Events, Outages
 from producer.outcomes import Counters, Outcomes, Patience
 
-SIGN_OF_LIFE_S = 1.0  # at the end, for brokers that never answer
+CONFIRM_S = 1.0  # how long close() waits for barriers of brokers that never answer
 
 
-def nothing(level: int, sentence: str) -> None:
-    """Events nobody wants to hear of."""
+def ignore(level: int, sentence: str) -> None:
+    """No log of events."""
 
 
 class Sender:
-    """metadata must be this sender's own.  by_name: leaders are looked up by the names of the topics submitted (and may
-    be created by that); else all topics are read.  events gets a level of `logging` and a sentence each time the state
-    of something changes: a warning where that is an outage.  created: see Outcomes.
-    live: which brokers there are, where somebody knows: then each of them has its connection, and no other.
+    """metadata must be this sender's own.  by_name: metadata is read by the names of the topics submitted (which may
+    create them); else of all topics.  events gets a level of `logging` and a sentence each time the state of something
+    changes: a warning where that is an outage.  created: see Outcomes.  live: ids of the brokers that live, where
+    ZooKeeper tells: then each of these has a connection, and no other broker.
 
-    Tickets are told from the greenlets of `crew`; they must neither wait nor raise.
+    Tickets are called from the greenlets of `crew`; they must neither wait nor raise.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Sender:
         crew: Crew,
         *,
         connect: Connect = connect,
-        events: Events = nothing,
+        events: Events = ignore,
         by_name: bool = False,
         live: Callable[[], frozenset[int]] | None = None,
         created: Callable[[str], bool] = lambda topic: False,
@@ -64,11 +64,11 @@ class Sender:
             by_name=by_name,
             refresh_ms=config.refresh_ms,
             backoff_ms=config.retry_backoff_ms,
-            after_look=self._after_look,
+            after_refresh=self._after_refresh,
             outages=outages,
             idle=live is not None,
         )
-        links = Links(config.client_id, connect, config.answer_timeout_ms)
+        links = Links(config.client_id, connect, config.response_timeout_ms)
         self._s = Shared(
             dialect=dialect,
             config=config,
@@ -77,14 +77,14 @@ class Sender:
             leaders=self.leaders,
             links=links,
             outages=outages,
-            settled=self._settled,
+            completed=self._completed,
         )
         self._connections: dict[int, BrokerConnection] = {}
         self._live = live
-        self.looked: Callable[[], object] = lambda: None  # called after each look at the leaders
+        self.on_refresh: Callable[[], object] = lambda: None  # called after each refresh of metadata
         self._empty = Event()
         self._empty.set()
-        self._moved = Event()
+        self._progress = Event()
         self._started = self._closed = False
 
     @property
@@ -93,7 +93,7 @@ class Sender:
 
     @property
     def bytes_pending(self) -> int:
-        """Bytes of entries submitted and not yet settled, those in flight included."""
+        """Bytes of entries submitted and not completed, those in flight included."""
         return self._batches.bytes_pending
 
     @property
@@ -102,24 +102,24 @@ class Sender:
 
     @property
     def dropped(self) -> int:
-        """Parts that were not sent because their ticket said no, or drop() took them."""
+        """Parts that were not sent because their ticket refused, or drop() took them."""
         return self._batches.dropped
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait for an answer."""
+        """Requests that wait for a response."""
         return sum(connection.in_flight for connection in self._connections.values())
 
     def start(self) -> None:
-        """Start the greenlet that looks up leaders; submit() does it when need be."""
+        """Start the greenlet that refreshes metadata; submit() does it otherwise."""
         if not self._started and not self._closed:
             self._started = True
             self._crew.spawn("leaders", self.leaders.run)
             if self._live is not None:
-                self.leaders.ask()
+                self.leaders.refresh()
 
     def submit(self, part: Part, ticket: Ticket) -> None:
-        """Have a part sent behind all others of its partition.  Never waits.  After close() nothing is sent."""
+        """Queue a part behind all others of its partition.  Never waits.  After close() nothing is sent."""
         if self._closed:
             self._batches.dropped += 1
             return
@@ -127,57 +127,57 @@ class Sender:
         self._empty.clear()
         self._batches.add(part, ticket, now())
         partition = self.leaders.view.topics.get(part.tp.topic, {}).get(part.tp.partition)
-        if partition is None or partition.leader is None or not self._lives(partition.leader):
+        if partition is None or partition.leader is None or not self._is_live(partition.leader):
             self.leaders.need(part.tp.topic)
-            self.leaders.ask()
+            self.leaders.refresh()
         else:
             self._connection(partition.leader).wake.set()
 
     def flush(self, timeout_s: float) -> bool:
-        """Send without waiting for company, until nothing is pending; False: not within the time."""
-        self._batches.hurry(now())
+        """Send without lingering, and wait until nothing is pending; False: not within the time."""
+        self._batches.flush(now())
         self._wake_all()
-        self._settled()
+        self._completed()
         return bool(self._empty.wait(timeout_s))
 
-    def proven(self, timeout_s: float) -> bool:
-        """Until each broker that never answers has shown a sign of life after all that was sent to it, or its link is
-        over and what may be lost is counted; False: not within the time."""
+    def wait_confirmed(self, timeout_s: float) -> bool:
+        """Wait until each broker that never answers (0.7) has answered a barrier behind all that was sent to it, or its
+        connection is lost and what may be lost is counted; False: not within the time."""
         until = now() + timeout_s
         while any(connection.unconfirmed for connection in self._connections.values()):
-            self._moved.clear()
+            self._progress.clear()
             if now() >= until:
                 return False
-            self._moved.wait(until - now())
+            self._progress.wait(until - now())
         return True
 
     def drop(self, unwanted: Callable[[Part, Ticket], bool]) -> int:
-        """Forget the parts that are unwanted, and tell how many; their tickets are told nothing.
+        """Drop the parts that are unwanted; their number.  Their tickets are not called.
 
-        Those in flight may still be stored, which their tickets hear of, but are not sent again.
+        Those in flight may still be stored, and their tickets called, but are not sent again.
         """
         count = self._batches.drop(unwanted)
-        self._settled()
+        self._completed()
         return count
 
     def waiting(self) -> list[TopicPartition]:
-        """Partitions that something waits for, with nothing of it in flight."""
+        """Partitions with something queued and nothing in flight."""
         return list(self._batches.waiting())
 
     def move(self, old: TopicPartition, new: TopicPartition, chosen: Callable[[Ticket], bool]) -> list[Ticket]:
-        """What waits for one partition is sent to another instead, where its ticket is chosen; their tickets."""
+        """Move what is queued for one partition, where its ticket is chosen, to another; their tickets."""
         moved = self._batches.move(old, new, chosen)
         self._wake_all()
         return moved
 
     def close_links(self) -> None:
-        """Break every connection at once: what is in flight has an unknown outcome, and goes again if it may."""
+        """Close every connection at once: what is in flight has an unknown outcome, and is sent again if it may."""
         self._s.links.close()
 
     def close(self, timeout_s: float) -> int:
-        """Flush within the time, then end; how many parts are left.  Their tickets are told nothing."""
+        """Flush within the time, then end; the number of parts left.  Their tickets are not called."""
         self.flush(timeout_s)
-        self.proven(SIGN_OF_LIFE_S)
+        self.wait_confirmed(CONFIRM_S)
         self._closed = True
         self.leaders.close()
         for connection in self._connections.values():
@@ -195,14 +195,14 @@ class Sender:
         """The brokers that are out of reach and waited for, why, and since when; "": none."""
         return self._s.outages.summary(now())
 
-    def _lives(self, broker_id: int) -> bool:
-        """As far as anybody knows."""
+    def _is_live(self, broker_id: int) -> bool:
+        """As far as is known."""
         return self._live is None or broker_id in self._live()
 
-    def _fit_pool(self, live: frozenset[int]) -> None:
-        """A connection for each live broker; what was on its way to one that left is sent again, elsewhere."""
+    def _connect_live(self, live: frozenset[int]) -> None:
+        """A connection for each live broker; what was in flight to one that left is sent again elsewhere."""
         for broker in [broker for broker in self._connections if broker not in live]:
-            self._connections.pop(broker).leave(f"broker {broker} has left the cluster")
+            self._connections.pop(broker).broker_left(f"broker {broker} has left the cluster")
         for broker in live:
             self._connection(broker).keep_open()
 
@@ -214,24 +214,24 @@ class Sender:
             self._crew.spawn(f"acks-{broker_id}", connection.run_receiving)
         return connection
 
-    def _after_look(self, old: ClusterView) -> None:
-        """A look at the leaders is over: send on to those that are new, give up what has waited too long."""
+    def _after_refresh(self, old: ClusterView) -> None:
+        """Metadata is refreshed: send to new leaders, fail what has waited too long."""
         if self._closed:
             return
         view = self.leaders.view
         live = self._live() if self._live is not None and self.leaders.failure is None else None
         if live is not None:
-            self._fit_pool(live)
-        self.looked()  # nothing is in flight any more to a broker that has left
+            self._connect_live(live)
+        self.on_refresh()  # nothing is in flight any more to a broker that has left
         for tp in list(self._batches.waiting()):
             leader = view.leader(tp)
-            if leader is not None and self._lives(leader.id):
+            if leader is not None and self._is_live(leader.id):
                 self._connection(leader.id).wake.set()
-        if self._s.outcomes.hopeless(view, now(), self.leaders.failure is None):
-            self.leaders.ask()
+        if self._s.outcomes.expire(view, now(), self.leaders.failure is None):
+            self.leaders.refresh()
         if self._s.outages:
             self._end_outages()
-        self._settled()
+        self._completed()
 
     def _end_outages(self) -> None:
         """Of brokers that nothing waits for any more: others lead what they led."""
@@ -245,9 +245,9 @@ class Sender:
         """Brokers that lead what waits."""
         return {leader.id for tp in self._batches.waiting() if (leader := self.leaders.view.leader(tp)) is not None}
 
-    def _settled(self) -> None:
-        """Something is over: others may go, or all of it is done."""
-        self._moved.set()
+    def _completed(self) -> None:
+        """A batch is completed: others may be sent, or nothing is pending."""
+        self._progress.set()
         if self._batches:
             self._wake_all()
         else:

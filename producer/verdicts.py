@@ -1,11 +1,11 @@
-"""What to do about each answer to a produce request: a table, and the bounds of trying again.  Pure.
+"""Verdicts on responses to produce requests: a table, and the bounds of retries.  Pure.
 
 STORED    done
-AGAIN     not stored, or nobody knows: send it again, for ever or up to message.send.max.retries
-BOUNDED   the broker would most likely say the same again: a few tries, then give up
-WAIT      the topic or partition is unknown there: it may just be coming up; wait a bounded time, then give up
-SPLIT     too large together: each part alone, then halves, down to the message that is too large
-CHECK     the broker saw damage: look at our own bytes; when they are good, it happened on the way
+AGAIN     not stored, or an unknown outcome: retry, for ever or up to message.send.max.retries
+BOUNDED   the broker would most likely answer the same again: retry a few times, then fail
+WAIT      the topic or partition is unknown there: it may be about to come up; retry for a bounded time, then fail
+SPLIT     too large together: retry each part alone, then halves, down to the message that is too large
+CHECK     the broker found damage: check our own bytes; if they are undamaged it happened in transit
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafkawire.requests import ProducedPartition
 
 BOUNDED_TRIES = 5
 BACKOFF_MAX_S = 2.0
-UNANSWERED = ProducedPartition(error=-1, base_offset=-1)  # what an answer says of a partition that it leaves out
+UNANSWERED = ProducedPartition(error=-1, base_offset=-1)  # of a partition that a response leaves out
 NOTHING_STORED = "error 0 with base offset -1: the broker stored nothing (an empty or incomplete set)"
 
 
@@ -35,7 +35,7 @@ SPECIAL = {2: Verdict.CHECK, 3: Verdict.WAIT, 10: Verdict.SPLIT, 18: Verdict.SPL
 
 
 def judge(code: int, base_offset: int) -> Verdict:
-    """The verdict on one partition's answer."""
+    """The verdict on the response for one partition."""
     if code == 0:
         return Verdict.STORED if base_offset >= 0 else Verdict.BOUNDED
     if code in SPECIAL:
@@ -44,11 +44,11 @@ def judge(code: int, base_offset: int) -> Verdict:
 
 
 def refreshes(code: int) -> bool:
-    """Whether leaders have to be looked up again: what the table says, and 8 (the broker itself is not available)."""
+    """Whether leaders have to be refreshed: by the table of errors, and for 8 (the broker itself is not available)."""
     return code == 8 or error_info(code).refresh
 
 
 def backoff_s(tries: int, first_s: float, rng: random.Random) -> float:
-    """How long to wait after so many failed tries in a row: it doubles, and is never in step with others."""
+    """Backoff after so many failed tries in a row: it doubles, with jitter."""
     longest = max(first_s, BACKOFF_MAX_S)
     return min(longest, first_s * 2.0 ** min(tries - 1, 16)) * rng.uniform(0.8, 1.2)

@@ -1,13 +1,13 @@
-"""Brokers and partitions by ZooKeeper (zk.connect), as 0.7's producer found them: they come and go by watch.
+"""Metadata from ZooKeeper (zookeeper.connect), kept current by watches, as 0.7's producer had it.
 
-    a broker registers or leaves      watched at /brokers/ids: the pool of connections follows
-    a topic, or partitions, appear    watched at /brokers/topics and at each topic that is produced to
-    a leader changes                  the next answer says so, and the states are read anew
+    a broker registers or leaves      watch on /brokers/ids: the pool of connections follows
+    a topic, or partitions, appear    watch on /brokers/topics and on each topic that is produced to
+    a leader changes                  the next response says so, and the partition states are read again
 
-A topic that ZooKeeper does not know is asked for by name at a broker, which creates it where brokers do that.  Where
-partitions belong to brokers (0.7), such a topic has partition 0 of each live broker: they create it when something
-comes.  What was begun so is kept beside what the brokers then register, as the original's running producer keeps it.
-Everything here belongs to one hub.
+For a topic that ZooKeeper does not have a broker is asked by name, which creates it where brokers do that.  Where
+partitions belong to brokers (0.7), such a topic has partition 0 of each live broker: a broker creates it with the first
+message.  Those partitions are kept beside what brokers register later, as the original's running producer keeps them.
+Everything here belongs to one event loop.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
     from kafkawire.dialects import Dialect
 
 log = logging.getLogger(__name__)
-GOODBYE_S = 3.0
+CLOSE_S = 3.0
 OPTION = "zookeeper.connect"
 
 
 class ZookeeperAway(WireError):
-    """ZooKeeper cannot be asked now; what is known of the cluster is used on."""
+    """ZooKeeper does not answer now; the newest metadata stays in use."""
 
 
 class ZookeeperSource:
-    """What producer.leaders.Metadata is, out of ZooKeeper.  changed() is called in the hub when something moved.
+    """Metadata source (producer.leaders.Metadata) that reads ZooKeeper.  changed() is called when a watch fires.
 
-    access: who we are there, and TLS.  LocalError for files of it, or a connect string, that cannot be used.
-    brokers: ids of those that live, as last read; what they are is in the views.
+    access: ZooKeeper credentials and TLS.  LocalError: a file of these, or the connect string, cannot be used.
+    brokers: ids of the live brokers, as last read.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class ZookeeperSource:
         except TlsUnusable as exc:
             raise LocalError(str(exc)) from None
         self._links = links
-        self._trouble = ""  # why the last connection was not made
+        self._trouble = ""  # why the newest connection failed
         self._zk: Any = None
         self._watched: set[str] = set()
-        self._listed: set[str] = set()  # those whose children are watched
-        self._new: dict[str, frozenset[int]] = {}  # topics and the brokers that had not registered them
+        self._listed: set[str] = set()  # paths whose children are watched
+        self._new: dict[str, frozenset[int]] = {}  # topics, and brokers that had not registered them
         self._closed = False
         self._found = False  # brokers have registered where we look
 
     def read(self, topics: Sequence[str] | None) -> ClusterView:
-        """A view of the topics named, or of all with None; a topic's own error is in it.  Raises ZookeeperAway."""
+        """A view of the topics named (None: of all); errors of single topics are in it.  Raises ZookeeperAway."""
         zk = self._started()
         try:
             with deadline(self._session_ms / 1000, "reading ZooKeeper"):
@@ -108,7 +108,7 @@ class ZookeeperSource:
         self._found = True
 
     def _with_new(self, topics: Sequence[str], view: ClusterView) -> ClusterView:
-        """The view, and in it partition 0 of live brokers for topics that no broker has registered, or had not."""
+        """The view with partition 0 of live brokers added for topics that no broker has registered, or had not."""
         if not view.brokers:
             raise Unreachable(f"no broker is registered in ZooKeeper at {self._connect}")
         for topic in topics:
@@ -123,7 +123,7 @@ class ZookeeperSource:
         return ClusterView(view.brokers, {**view.topics, **kept}, view.errors)
 
     def _named(self, topics: Sequence[str], view: ClusterView) -> ClusterView:
-        """What a broker says of topics that ZooKeeper does not have: naming them may create them."""
+        """Metadata from a broker of topics that ZooKeeper does not have: asking by name may create them."""
         if not view.brokers:
             raise Unreachable(f"no broker is registered in ZooKeeper at {self._connect}")
         bootstrap = [(broker.host, broker.port) for broker in view.brokers.values()]
@@ -154,7 +154,7 @@ class ZookeeperSource:
         return client
 
     def _client(self) -> Any:
-        """A new one, that remembers why it could not connect."""
+        """A client that records why it could not connect."""
         handler = kazoo_handler(self._tls)
         made = handler.create_connection
 
@@ -170,7 +170,7 @@ class ZookeeperSource:
         return KazooClient(hosts=self._connect, timeout=self._session_ms / 1000, handler=handler, **who)
 
     def _watch(self, zk: Any, topics: Sequence[str]) -> None:
-        """A watch on each list and topic, set again by itself; the first call of each is this read's own business."""
+        """Set a watch on each list and topic, which renews itself; its first call reports what this read has seen."""
         for path in (BROKERS, TOPICS):
             self._watch_children(zk, path)
         for topic in topics:
@@ -183,7 +183,7 @@ class ZookeeperSource:
         if path in self._listed:
             return
         if zk.exists(path) is None:
-            self._watch_node(zk, path)  # tells when it is made
+            self._watch_node(zk, path)  # fires when it is created
             if zk.exists(path) is None:
                 return
         self._listed.add(path)
@@ -197,14 +197,14 @@ class ZookeeperSource:
     def _listener(self) -> Callable[..., bool]:
         calls = 0
 
-        def moved(*_: object) -> bool:
+        def fired(*_: object) -> bool:
             nonlocal calls
             calls += 1
             if calls > 1:
                 self.changed()
             return not self._closed
 
-        return moved
+        return fired
 
     def close(self) -> None:
         self._closed = True
@@ -215,8 +215,8 @@ class ZookeeperSource:
 
 def _stop(client: Any) -> None:
     try:
-        with deadline(GOODBYE_S, "closing a ZooKeeper session"):
+        with deadline(CLOSE_S, "closing a ZooKeeper session"):
             client.stop()
             client.close()
     except TimeoutError:
-        log.warning("ZooKeeper did not hear the producer's goodbye; its session ends by its time-out")
+        log.warning("ZooKeeper did not answer the close of the producer's session, which ends by its time-out")

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from kafkawire.model import Part, Ticket, TopicPartition
 from mirrormaker.offsetmap.recording import Following
-from producer.errors import Doubtful
+from producer.errors import UnknownOutcome
 
 
 class MappedTicket:
-    """One part of `ticket`, which may have others (kafkawire.model.Ticket, producer.outcomes.Placing).
+    """One part of `ticket`, which may have others (kafkawire.model.Ticket, producer.outcomes.OffsetListener).
 
     position: of the source, where the part ends; None: others for its partition lie before the same position.
     counted: the part's count is exact.  doubtful(): it failed, since nobody knows whether it is stored; None: then it
@@ -40,7 +40,7 @@ class MappedTicket:
 
     @property
     def once(self) -> bool:
-        """It must not be stored twice (producer.outcomes.Once)."""
+        """It must not be stored twice (producer.outcomes.AtMostOnce)."""
         return self._doubtful is not None
 
     def may_send(self) -> bool:
@@ -68,7 +68,7 @@ class MappedTicket:
     def failed(self, reason: Exception, resume_at: int | None) -> None:
         self._following.failed()
         self._ticket.failed(reason, resume_at)
-        if self._doubtful is not None and isinstance(reason, Doubtful):
+        if self._doubtful is not None and isinstance(reason, UnknownOutcome):
             self._doubtful()
 
 

@@ -83,7 +83,7 @@ class Leaders:
             answered, self._away = False, str(away)
             self._tell(self._away)
         self._at = self._now() + self._pause_s * self._rng.uniform(0.8, 1.2)
-        if self._outcomes.hopeless(self.view or ClusterView(), self._now(), answered) or not answered:
+        if self._outcomes.expire(self.view or ClusterView(), self._now(), answered) or not answered:
             self.ask()
 
     def _unknown(self, topic: str) -> PipelineError:

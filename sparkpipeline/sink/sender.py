@@ -89,7 +89,7 @@ class TaskSender:
         self._dialect = dialect(access.release)
         self._config = config
         self._tell, self._watch, self._now, self._sleep = tell, watch, now, sleep
-        self._links = Links(access.client_id, timeout_ms=config.answer_timeout_ms)
+        self._links = Links(access.client_id, timeout_ms=config.response_timeout_ms)
         config = replace(config, linger_ms=0, retries=config.retries if config.retries >= 0 else FOR_EVER)
         self._batches = Batches(Limits.of(config, self._dialect))
         self._outcomes = Outcomes(

@@ -67,7 +67,7 @@ def test_what_the_broker_makes_of_a_compressed_set_stays_below_its_limit(small, 
     with Producer(options, hub="own") as producer:
         deliveries = producer.send_many(topic, sent)
         producer.flush(WAIT_S)
-        counters = producer._feeder.counters
+        counters = producer._dispatcher.counters
         assert (counters.errors, counters.retries) == ({}, 0)  # no set was refused and split
     there = stored_values(small, topic)
     assert there == sent

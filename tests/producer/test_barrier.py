@@ -131,7 +131,7 @@ class Outcomes:
     def maybe_lost(self, count: int, reason: LinkLost) -> None:
         self.maybe.append(count)
 
-    def suspect(self, batch: object, reason: LinkLost, now: float) -> None:
+    def maybe_refused(self, batch: object, reason: LinkLost, now: float) -> None:
         self.suspects.append(batch)
 
     def lost(self, batch: object, reason: LinkLost, now: float) -> None:
@@ -141,7 +141,7 @@ class Outcomes:
 class Leaders:
     view = ClusterView()
 
-    def ask(self) -> None: ...
+    def refresh(self) -> None: ...
 
 
 def connection(confirm: bool) -> tuple[BrokerConnection, Outcomes]:
@@ -155,7 +155,7 @@ def connection(confirm: bool) -> tuple[BrokerConnection, Outcomes]:
         leaders=cast(Any, Leaders()),
         links=none,
         outages=Outages(lambda level, event: None),
-        settled=lambda: None,
+        completed=lambda: None,
     )
     return BrokerConnection(3, shared), outcomes
 

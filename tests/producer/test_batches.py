@@ -46,7 +46,7 @@ def test_a_partition_has_at_most_one_batch_in_flight():
     (first,) = batches.due(0.0, everybody)
     batches.add(part("b"), Ticket(), 0.0)
     assert due(batches) == []
-    batches.settled(first)
+    batches.complete(first)
     assert due(batches) == [["b"]]
 
 
@@ -60,7 +60,7 @@ def test_a_batch_ends_at_batch_bytes_but_always_carries_one_part():
     seen = []
     while found := batches.due(0.0, everybody):
         seen += [texts(b) for b in found]
-        batches.settled(found[0])
+        batches.complete(found[0])
     assert seen == [["aaa", "b"], ["c"], ["dddddd"]]
 
 
@@ -69,7 +69,7 @@ def test_formats_and_codecs_are_never_mixed_in_a_set():
     seen = []
     while found := batches.due(0.0, everybody):
         seen += [texts(b) for b in found]
-        batches.settled(found[0])
+        batches.complete(found[0])
     assert seen == [["a"], ["b"], ["c"], ["d"], ["e"]]
 
 
@@ -121,7 +121,7 @@ def test_enough_company_ends_the_lingering(company: list[Part]):
 
 def test_a_flush_ends_the_lingering_of_what_is_there():
     batches = filled(Limits(linger_s=5.0), part("a"))
-    batches.hurry(1.0)
+    batches.flush(1.0)
     batches.add(part("x", T1), Ticket(), 2.0)
     assert due(batches, 3.0) == [["a"]]
 
@@ -154,7 +154,7 @@ def test_what_may_not_be_sent_is_dropped_without_a_word():
     seen = []
     while found := batches.due(0.0, everybody):
         seen += [texts(b) for b in found]
-        batches.settled(found[0])
+        batches.complete(found[0])
     assert seen == [["b"], ["d"]]
     assert lost.told == []
     assert batches.dropped == 2
@@ -202,7 +202,7 @@ def test_whatever_happens_each_partition_keeps_its_order_and_the_bytes_add_up(sc
             fate = next(fates, "ok")
             if fate == "ok":
                 stored[batch.tp.partition] += texts(batch)  # type: ignore[index]
-                batches.settled(batch)
+                batches.complete(batch)
                 continue
             for piece in batch.pieces:
                 piece.alone |= fate == "alone"
@@ -243,5 +243,5 @@ def test_a_part_that_was_moved_can_still_be_given_up():
     batches = filled(Limits(), part("a"))
     [whole] = batches.submitted()
     batches.move(T0, T1, lambda ticket: True)
-    batches.give_up(whole)
+    batches.end(whole)
     assert (batches.bytes_pending, bool(batches)) == (0, False)

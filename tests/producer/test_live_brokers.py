@@ -16,9 +16,9 @@ def follow(run: Running, live: set[int]) -> None:
 
 
 def look(run: Running) -> None:
-    looks = run.sender.leaders.looks
-    run.sender.leaders.ask()
-    until(lambda: run.sender.leaders.looks > looks)
+    looks = run.sender.leaders.refreshes
+    run.sender.leaders.refresh()
+    until(lambda: run.sender.leaders.refreshes > looks)
 
 
 def test_each_live_broker_has_a_connection_and_no_other():

@@ -39,15 +39,15 @@ def looks_asked(monkeypatch: pytest.MonkeyPatch, step_s: float, *views: ClusterV
         by_name=True,
         refresh_ms=600_000,
         backoff_ms=20,
-        after_look=lambda old: None,
+        after_refresh=lambda old: None,
         outages=Outages(lambda level, event: None),
     )
     leaders.need("t")
     asked = []
     for _ in views:
-        leaders._asked.clear()
-        leaders._look()
-        asked.append(leaders._asked.is_set())
+        leaders._requested.clear()
+        leaders._read()
+        asked.append(leaders._requested.is_set())
         clock[0] += step_s
     return asked
 

@@ -10,7 +10,7 @@ from groundwork.crew import sleep
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import Broker, TopicPartition
-from producer.outages import CLUSTER, GRACE_S, Outages, Troubles, waiting
+from producer.outages import CLUSTER, GRACE_S, Outages, Stalls, waiting
 from tests.fakes.broker import Close, Fail, FakeCluster
 from tests.producer.running import part, running, until
 
@@ -22,7 +22,7 @@ TPS = [TopicPartition("orders", n) for n in range(100)]
 class Told:
     def __init__(self) -> None:
         self.lines: list[tuple[int, str]] = []
-        self.troubles = Troubles(self._take)
+        self.stalls = Stalls(self._take)
         self.outages = Outages(self._take)
 
     def _take(self, level: int, sentence: str) -> None:
@@ -61,10 +61,10 @@ def test_a_refusal_of_a_hundred_partitions_is_one_warning() -> None:
     told = Told()
     for now in (0.0, 1.0, 3.0, 10.0):
         for tp in TPS:
-            told.troubles.met(tp, BrokerError(19, f"{tp} on {HERE}"), now)
+            told.stalls.failed_again(tp, BrokerError(19, f"{tp} on {HERE}"), now)
     lines = told.taken()
     assert [level for level, _ in lines] == [WARNING] + [INFO] * 99
-    told.troubles.flows(TPS[7], 12.0)
+    told.stalls.recovered(TPS[7], 12.0)
     assert told.taken() == [(INFO, "orders/7: flows again after 12.0 s (NotEnoughReplicas, 4 times)")]
 
 
@@ -72,10 +72,10 @@ def test_a_refusal_of_a_hundred_partitions_is_one_warning() -> None:
 def test_an_election_is_a_warning_only_once_it_lasts(code: int) -> None:
     told = Told()
     for tp in TPS[:3]:
-        told.troubles.met(tp, BrokerError(code, f"{tp} on {HERE}"), 0.0)
+        told.stalls.failed_again(tp, BrokerError(code, f"{tp} on {HERE}"), 0.0)
     assert [level for level, _ in told.taken()] == [INFO] * 3
     for tp in TPS[:3]:
-        told.troubles.met(tp, BrokerError(code, f"{tp} on {HERE}"), GRACE_S)
+        told.stalls.failed_again(tp, BrokerError(code, f"{tp} on {HERE}"), GRACE_S)
     [(level, said)] = told.taken()
     assert level == WARNING
     assert said.endswith("it is sent again, for 2 s now")
@@ -86,28 +86,28 @@ def test_a_missing_topic_is_said_once_for_all_its_partitions_and_not_at_all_when
     quick = Told()
     for now in (0.0, 0.5, 1.0):
         for tp in TPS:
-            quick.troubles.met(tp, waiting(tp, ClusterView()), now)
+            quick.stalls.failed_again(tp, waiting(tp, ClusterView()), now)
     for tp in TPS:
-        quick.troubles.flows(tp, 1.5)
+        quick.stalls.recovered(tp, 1.5)
     assert quick.taken() == []
     for now in (0.0, 1.0, 2.0, 3.0, 60.0):
         for tp in TPS:
-            told.troubles.met(tp, waiting(tp, ClusterView()), now)
+            told.stalls.failed_again(tp, waiting(tp, ClusterView()), now)
     [(level, said)] = told.taken()
     assert (level, said) == (
         WARNING, "orders/0: the target has no topic orders; create it there; it is sent again, for 2 s now"
     )  # fmt: skip
     for tp in TPS:
-        told.troubles.flows(tp, 61.0)
+        told.stalls.recovered(tp, 61.0)
     assert [said.partition(" ")[0] for _, said in told.taken()] == ["orders/0:"]
 
 
 def test_a_lost_link_is_its_broker_s_outage_and_no_trouble_of_each_partition() -> None:
     told = Told()
     for tp in TPS:
-        told.troubles.met(tp, LinkLost(f"{HERE}: gone"), 0.0)
-        told.troubles.met(tp, LinkLost(f"{HERE}: gone"), 100.0)
-        told.troubles.flows(tp, 101.0)
+        told.stalls.failed_again(tp, LinkLost(f"{HERE}: gone"), 0.0)
+        told.stalls.failed_again(tp, LinkLost(f"{HERE}: gone"), 100.0)
+        told.stalls.recovered(tp, 101.0)
     assert told.taken() == []
 
 
@@ -116,7 +116,7 @@ def test_no_leader_at_the_target_is_said_once() -> None:
     view = ClusterView({0: HERE}, {"orders": {n: PartitionView(None) for n in range(100)}})
     for now in (0.0, 3.0):
         for tp in TPS:
-            told.troubles.met(tp, waiting(tp, view), now)
+            told.stalls.failed_again(tp, waiting(tp, view), now)
     assert [said for _, said in told.taken()] == ["orders/0: no leader at the target; it is sent again, for 3 s now"]
 
 

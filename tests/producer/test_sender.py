@@ -44,7 +44,7 @@ def test_while_no_broker_answers_no_topic_counts_as_missing():
         source = run.sender.leaders._metadata
         cluster.stop(1)
         (ticket,) = run.submit(part(b"v"))
-        until(lambda: run.sender.leaders.looks >= 5)
+        until(lambda: run.sender.leaders.refreshes >= 5)
         assert ticket.told == []
         cluster.start(1)
         source._bootstrap[0] = source._bootstrap[0]._replace(port=cluster.ports[1])  # type: ignore[attr-defined]

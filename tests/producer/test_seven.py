@@ -229,7 +229,9 @@ def test_what_is_written_to_a_broker_that_dies_is_counted_as_perhaps_lost(own_br
     assert producer.counts.maybe_lost == 0
     broker.kill()
     wait_until(lambda: producer.counts.maybe_lost == 7, WAIT_S, lambda: str(producer.counts))
-    with pytest.raises(SendFailed, match="7 messages may be lost: they were sent, nobody acknowledges them, and their"):
+    with pytest.raises(
+        SendFailed, match="7 messages may be lost: they were sent, no broker acknowledges them, and their"
+    ):
         producer.flush(WAIT_S)
     producer.flush(WAIT_S)  # it is said once
     broker.restart()
@@ -455,5 +457,5 @@ def test_zkproducer_sends_to_0_7_and_says_what_may_be_lost(own_broker07, unique)
     pause(broker)
     done = console(*where, lines=b"a line\n")
     assert done.returncode == 1
-    assert b"1 messages may be lost: they were sent, nobody acknowledges them" in done.stderr
+    assert b"1 messages may be lost: they were sent, no broker acknowledges them" in done.stderr
     broker.resume()
