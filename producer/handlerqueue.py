@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from time import monotonic
 from typing import Any, NamedTuple
@@ -372,7 +372,8 @@ class HandlerQueue:
             made = self._hooks.made(name, call, given)
         finally:
             self._state.at = ""
-        self._fail(made.out, made.reason)
+        if made.reason is not None:
+            self._fail(made.out, made.reason)
         return made.items if self._state.changed(len(made.items) - (len(given) - len(made.out))) else []
 
     def _handle(self, events: EventHandler, items: list[Item]) -> None:
@@ -403,12 +404,11 @@ class HandlerQueue:
         else:
             self._state.end([item], End.APPENDED)
 
-    def _fail(self, items: Iterable[Item], reason: Exception) -> None:
-        failed = list(items)
-        if not failed or not self._state.end(failed, End.DROPPED):
+    def _fail(self, items: Sequence[Item], reason: Exception) -> None:
+        if not items or not self._state.end(items, End.DROPPED):
             return
-        self._accumulator.count_failed(len(failed), reason)
-        for item in failed:
+        self._accumulator.count_failed(len(items), reason)
+        for item in items:
             called = item.promise.complete(None, reason) if item.promise is not None else None
             if called is None:
                 log.error("a message for topic %s that has no Delivery failed: %s", item.topic, reason)
@@ -435,7 +435,7 @@ class Made(NamedTuple):
 
     items: list[Item]
     out: list[Item]
-    reason: HandlerFailed
+    reason: HandlerFailed | None  # None: out is empty
 
 
 class Hooks:
@@ -476,7 +476,7 @@ class Hooks:
             return Made([], given, HandlerFailed(f"callback.handler: {name} gave back no list of Item"))
         kept = {id(item.promise) for item in items}
         out = [item for item in given if id(item.promise) not in kept]
-        return Made(items, out, HandlerFailed(f"callback.handler: {name} took it out"))
+        return Made(items, out, HandlerFailed(f"callback.handler: {name} took it out") if out else None)
 
 
 def _failed(hook: str, exc: BaseException) -> HandlerFailed:
