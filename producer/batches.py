@@ -23,9 +23,9 @@ from types import ModuleType
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Part, Run, Ticket, TopicPartition
-from producer.config import MESSAGE_MAX, ProducerConfig
 
 WRAPPERS_SHARE = 0.8
+MESSAGE_MAX = 1000012  # message.max.bytes of brokers, by default
 PAYLOAD_MAX = 1000000  # max.message.size of 0.7, by default
 WHOLE_SET_SHARE = 0.95  # format v2 adds a header to the set it measures
 
@@ -46,22 +46,9 @@ class Limits:
     batch_count: int = 200  # messages that are sent without lingering
     linger_s: float = 0.0
     request_bytes: int = 16 << 20  # of one request
-    max_message_bytes: int = 1000012  # the target's message.max.bytes
+    max_message_bytes: int = MESSAGE_MAX  # the target's message.max.bytes
     one_wrapper_per_set: bool = False
     measures_whole_set: bool = False
-
-    @classmethod
-    def of(cls, config: ProducerConfig, dialect: Dialect) -> Limits:
-        """Limits by the options, for brokers of that dialect."""
-        return cls(
-            batch_bytes=config.batch_bytes,
-            batch_count=config.batch_messages,
-            linger_s=config.linger_ms / 1000,
-            request_bytes=config.request_bytes,
-            max_message_bytes=largest_entry(config.message_max_bytes, dialect),
-            one_wrapper_per_set=dialect.one_wrapper_per_set,
-            measures_whole_set=dialect.measures_whole_set,
-        )
 
     @property
     def plain_bytes(self) -> int:

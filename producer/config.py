@@ -12,10 +12,11 @@ from kafkawire import optionkinds
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import Broker
+from producer.batches import MESSAGE_MAX, Limits, largest_entry
+from producer.outcomes import Patience
 from producer.partitioners import UNKEYED
 
 NO_CONFIRM, BY_OFFSETS = "none", "offsets"  # confirm
-MESSAGE_MAX = 1000012  # message.max.bytes of brokers, by default
 RESPONSE_GRACE_MS = 5000
 JVM_ENCODERS = {
     "kafka.serializer.DefaultEncoder": "producer.encoders:as_bytes",
@@ -255,6 +256,33 @@ class ProducerConfig(AccessOptions):
     def response_timeout_ms(self) -> int:
         """Response timeout of a connection: longer than request.timeout.ms, when a broker answers error 7."""
         return self.request_timeout_ms + RESPONSE_GRACE_MS
+
+    @property
+    def patience(self) -> Patience:
+        """Bounds of retries."""
+        return Patience(
+            retries=self.retries,
+            backoff_s=self.retry_backoff_ms / 1000,
+            topic_wait_s=self.topic_wait_ms / 1000,
+            delivery_s=self.delivery_timeout_ms / 1000,
+        )
+
+    def limits(self, dialect: Dialect) -> Limits:
+        """Limits of batches and requests, for brokers of that dialect."""
+        return Limits(
+            batch_bytes=self.batch_bytes,
+            batch_count=self.batch_messages,
+            linger_s=self.linger_ms / 1000,
+            request_bytes=self.request_bytes,
+            max_message_bytes=largest_entry(self.message_max_bytes, dialect),
+            one_wrapper_per_set=dialect.one_wrapper_per_set,
+            measures_whole_set=dialect.measures_whole_set,
+        )
+
+    def codec_of(self, topic: str) -> int:
+        """The codec of a topic's messages: compression.codec, or none where compressed.topics leaves the topic out."""
+        named = self.compressed_topics
+        return CODECS[self.codec] if not named or topic in named else 0
 
     @property
     def listed(self) -> tuple[Broker, ...]:

@@ -25,7 +25,7 @@ from producer.errors import Closed, Undeliverable
 from producer.leaders import source_of
 from producer.metrics import Sizes
 from producer.outcomes import NEVER, Counters
-from producer.rows import codec_of, limit_of, parts
+from producer.rows import limit_of, parts
 from producer.sender import CONFIRM_S, Sender
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Dispatcher:
 
     def _submit(self, bucket: Bucket) -> None:
         config, tp = self._config, bucket.tp
-        codec = codec_of(config, tp.topic)
+        codec = config.codec_of(tp.topic)
         limit = limit_of(self._dialect, codec, config.batch_bytes, self._largest)
         rows, sizes = bucket.rows, bucket.sizes
         at = 0
@@ -168,7 +168,7 @@ class Dispatcher:
     def _topic_info(self, topic: str, view: ClusterView) -> TopicInfo:
         ids = view.partitions(topic)
         led = [partition for partition in ids if view.topics[topic][partition].leader is not None]
-        most = UNBOUNDED if codec_of(self._config, topic) else self._largest
+        most = UNBOUNDED if self._config.codec_of(topic) else self._largest
         overhead = ENTRY_OVERHEAD[self._dialect.magic]
         return TopicInfo(
             topic=topic, partitions=ids, with_leader=led or ids, overhead=overhead, max_entry_bytes=most, buckets={}

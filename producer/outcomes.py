@@ -23,7 +23,6 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, error_info
 from kafkawire.model import Broker, TopicPartition
 from producer.batches import Batch, Batches, Piece, before, position, split_into
-from producer.config import ProducerConfig
 from producer.errors import TooLarge, Undeliverable, UnknownOutcome
 from producer.outages import Events, Stalls, away, waiting
 from producer.verdicts import BOUNDED_TRIES, NOTHING_STORED, Verdict, backoff_s, judge, refreshes
@@ -41,16 +40,6 @@ class Patience:
     backoff_s: float = 0.1
     topic_wait_s: float = 60.0
     delivery_s: float = 30.0  # with bounded retries: how long a part may wait that cannot even be sent
-
-    @classmethod
-    def of(cls, config: ProducerConfig) -> Patience:
-        """Bounds by the options."""
-        return cls(
-            retries=config.retries,
-            backoff_s=config.retry_backoff_ms / 1000,
-            topic_wait_s=config.topic_wait_ms / 1000,
-            delivery_s=config.delivery_timeout_ms / 1000,
-        )
 
 
 @dataclass(slots=True)

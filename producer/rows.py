@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from kafkawire.compression import CODECS
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.model import Part, TopicPartition
 from producer.batches import WHOLE_SET_SHARE
-from producer.config import ProducerConfig
 
 WRAPPED_SHARE = 0.9  # what does not compress may grow a little, here and when the broker compresses again
 
@@ -31,12 +29,6 @@ def sizes_of(rows: Sequence[Row | tuple[bytes | None, bytes | None, int | None]]
     """Bytes of the entry of each row."""
     overhead = ENTRY_OVERHEAD[magic]
     return [overhead + (len(key) if key else 0) + (len(value) if value else 0) for key, value, _ in rows]
-
-
-def codec_of(config: ProducerConfig, topic: str) -> int:
-    """The codec a topic's messages are sent with: compression.codec, or none where compressed.topics leaves it out."""
-    named = config.compressed_topics
-    return CODECS[config.codec] if not named or topic in named else 0
 
 
 def limit_of(dialect: Dialect, codec: int, batch_bytes: int, message_max_bytes: int) -> int:

@@ -18,12 +18,12 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Part, Ticket, TopicPartition
 from kafkawire.net.link import Connect
 from kafkawire.net.links import Links
-from producer.batches import Batches, Limits
+from producer.batches import Batches
 from producer.config import ProducerConfig
 from producer.connection import BrokerConnection, Shared
 from producer.leaders import Leaders, Metadata
 from producer.outages import CLUSTER, Events, Outages
-from producer.outcomes import Counters, Outcomes, Patience
+from producer.outcomes import Counters, Outcomes
 
 CONFIRM_S = 1.0  # how long close() waits for barriers of brokers that never answer
 
@@ -56,8 +56,8 @@ class Sender:
         dialect = metadata.dialect
         self._config = config
         self._crew = crew
-        self._batches = Batches(Limits.of(config, dialect))
-        outcomes = Outcomes(self._batches, Patience.of(config), dialect.messages, events, created=created)
+        self._batches = Batches(config.limits(dialect))
+        outcomes = Outcomes(self._batches, config.patience, dialect.messages, events, created=created)
         outages = Outages(events)
         self.leaders = Leaders(
             metadata,

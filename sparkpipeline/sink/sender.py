@@ -28,10 +28,10 @@ from kafkawire.model import Broker, Part, PartitionId, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
 from kafkawire.requests import ProducedPartition
-from producer.batches import Batch, Batches, Limits
+from producer.batches import Batch, Batches
 from producer.config import ProducerConfig
-from producer.outcomes import Outcomes, Patience
-from producer.rows import Row, codec_of, limit_of, parts
+from producer.outcomes import Outcomes
+from producer.rows import Row, limit_of, parts
 from producer.verdicts import UNANSWERED, Verdict, judge
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.errors import NotDelivered, OptionRefused
@@ -91,9 +91,9 @@ class TaskSender:
         self._tell, self._watch, self._now, self._sleep = tell, watch, now, sleep
         self._links = Links(access.client_id, timeout_ms=config.response_timeout_ms)
         config = replace(config, linger_ms=0, retries=config.retries if config.retries >= 0 else FOR_EVER)
-        self._batches = Batches(Limits.of(config, self._dialect))
+        self._batches = Batches(config.limits(self._dialect))
         self._outcomes = Outcomes(
-            self._batches, Patience.of(config), self._dialect.messages, lambda level, sentence: self._event(sentence)
+            self._batches, config.patience, self._dialect.messages, lambda level, sentence: self._event(sentence)
         )
         self._leaders = Leaders(access, config, self._outcomes, self._event, now, sleep)
         self._flights: dict[int, _Flight] = {}  # by broker id
@@ -115,7 +115,7 @@ class TaskSender:
 
         Waits while too much is under way.  Raises NotDelivered.
         """
-        codec = codec_of(self._config, tp.topic)
+        codec = self._config.codec_of(tp.topic)
         limit = limit_of(self._dialect, codec, self._config.batch_bytes, self._config.message_max_bytes)
         at = 0
         for part in parts(tp, rows, self._dialect, codec, limit):

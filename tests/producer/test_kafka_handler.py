@@ -130,7 +130,7 @@ def test_what_is_not_stored_is_counted(logger: logging.Logger):
 def test_lines_about_the_producer_itself_do_not_go_through_it(logger: logging.Logger):
     with FakeCluster({"logs": 1}) as cluster:
         handler = KafkaHandler(ProducerConfig(brokers=tuple(cluster.bootstrap)), "logs")
-        for name in ("producer.lane", "kazoo.client", "producers", "mine"):
+        for name in ("producer.connection", "kazoo.client", "producers", "mine"):
             handler.handle(logging.LogRecord(name, logging.INFO, "f", 1, "%s", (name,), None))
         handler.close()
         assert cluster.values("logs", 0) == [b"producers", b"mine"]
