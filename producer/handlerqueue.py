@@ -57,6 +57,11 @@ class End(Enum):
     DROPPED = "dropped"  # it failed before that
 
 
+# By name: to find a member in its class takes as long as all the rest of a step.
+OPEN, CLOSING, ABANDONED = State
+HANDLED, APPENDED, DROPPED = End
+
+
 class _Mark:
     """In the queue: what came before it is sent at once; last: nothing is queued after it."""
 
@@ -71,7 +76,7 @@ class QueueState:
     """
 
     def __init__(self, max_items: int, flag: Callable[[], Flag]) -> None:
-        self.state = State.OPEN
+        self.state = OPEN
         self.waiting = self.handled = self.dropped = 0
         self.at = ""
         self._max_items = max_items
@@ -83,7 +88,7 @@ class QueueState:
     def put(self, item: Item) -> bool:
         """Queue an item; False: no room.  Raises Closed."""
         with self._lock:
-            if self.state is not State.OPEN:
+            if self.state is not OPEN:
                 raise Closed("the producer is closed")
             if self.waiting >= self._max_items:
                 self._room.clear()
@@ -101,8 +106,8 @@ class QueueState:
     def mark(self, mark: _Mark) -> None:
         """Queue a mark; behind the last one nothing is queued."""
         with self._lock:
-            if mark.last and self.state is State.OPEN:
-                self.state = State.CLOSING
+            if mark.last and self.state is OPEN:
+                self.state = CLOSING
             self._entries.append(mark)
         self._came.set()
         if mark.last:
@@ -114,7 +119,7 @@ class QueueState:
             with self._lock:
                 if self._entries:
                     return self._entries.popleft()
-                if self.state is State.ABANDONED:
+                if self.state is ABANDONED:
                     return None
                 self._came.clear()
             left = due - monotonic()
@@ -125,7 +130,7 @@ class QueueState:
     def changed(self, more: int) -> bool:
         """A hook made so many more items than it was given, or fewer.  False: the queue is abandoned."""
         with self._lock:
-            if self.state is State.ABANDONED:
+            if self.state is ABANDONED:
                 return False
             self.waiting += more
             return True
@@ -133,7 +138,7 @@ class QueueState:
     def append(self) -> bool:
         """The producer is given an item from here on, until end().  False: the queue is abandoned."""
         with self._lock:
-            if self.state is State.ABANDONED:
+            if self.state is ABANDONED:
                 return False
             self.at = APPENDING
             return True
@@ -142,12 +147,12 @@ class QueueState:
         """They are not waiting any more.  False: the queue is abandoned, and has counted them already."""
         with self._lock:
             self.at = ""
-            if self.state is State.ABANDONED:
+            if self.state is ABANDONED:
                 return False
             self.waiting -= len(items)
-            if how is End.HANDLED:
+            if how is HANDLED:
                 self.handled += len(items)
-            elif how is End.DROPPED:
+            elif how is DROPPED:
                 self.dropped += len(items)
             self._promises.difference_update(item.promise for item in items if item.promise is not None)
         self._room.set()
@@ -161,7 +166,7 @@ class QueueState:
             self._room.wait(0.01)
         with self._lock:
             left = list(self._promises), self.waiting, self.at
-            self.state = State.ABANDONED
+            self.state = ABANDONED
             self._entries.clear()
             self._promises.clear()
             self.dropped += self.waiting
@@ -329,7 +334,7 @@ class HandlerQueue:
         last = False
         linger_s = self._config.linger_ms / 1000
         due = monotonic() + max(linger_s, IDLE_S)
-        while not last and self._state.state is not State.ABANDONED:
+        while not last and self._state.state is not ABANDONED:
             entry = self._state.take(due)
             if isinstance(entry, _Mark):
                 last = entry.last
@@ -386,7 +391,7 @@ class HandlerQueue:
             reason.__cause__ = exc
             self._fail(items, reason)
             return
-        self._state.end(items, End.HANDLED)
+        self._state.end(items, HANDLED)
         for item in items:
             if item.promise is not None:
                 self._calls.call(item.promise.complete(None, None) or [])
@@ -402,10 +407,10 @@ class HandlerQueue:
         except self._theirs as exc:  # what send() would have raised to its caller
             self._fail([item], exc if isinstance(exc, Exception) else HandlerFailed(f"an encoder raised {exc!r}"))
         else:
-            self._state.end([item], End.APPENDED)
+            self._state.end([item], APPENDED)
 
     def _fail(self, items: Sequence[Item], reason: Exception) -> None:
-        if not items or not self._state.end(items, End.DROPPED):
+        if not items or not self._state.end(items, DROPPED):
             return
         self._accumulator.count_failed(len(items), reason)
         for item in items:
