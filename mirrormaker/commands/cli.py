@@ -20,6 +20,7 @@ import click
 from groundwork.logs import set_up_logging
 from groundwork.openfiles import too_many
 from groundwork.options import ERROR, WARN
+from groundwork.plural import counted
 from mirrormaker import exits
 from mirrormaker.commands.flags import original_flags
 from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml
@@ -146,7 +147,7 @@ def check(
 
         set_up_logging("error")  # the ZooKeeper client would tell each failed connect; our one sentence says it
         return check_online(configured)
-    click.echo(f"ok: {len(configured.sources)} source(s), {topics(configured.mirror)}")
+    click.echo(f"ok: {counted(len(configured.sources), 'source')}, {topics(configured.mirror)}")
     return exits.CLEAN
 
 

@@ -21,7 +21,7 @@ EXAMPLE = str(ROOT / "conf" / "mirror.yaml")
 
 def test_a_right_file_is_checked_without_a_connection(capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["check", EXAMPLE]) == 0
-    assert capsys.readouterr() == ("ok: 1 source(s), topics orders|payments.*\n", "")
+    assert capsys.readouterr() == ("ok: 1 source, topics orders|payments.*\n", "")
 
 
 def test_the_flags_of_the_original_are_checked_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,7 +29,7 @@ def test_the_flags_of_the_original_are_checked_the_same_way(capsys: pytest.Captu
     files = ["--consumer.config", f"{conf}/consumer.properties", "--producer.config", f"{conf}/producer.properties"]
     assert outcome(["check", *files, "--whitelist", "a,b"]) == 0
     said = capsys.readouterr()
-    assert said.out == "ok: 1 source(s), topics a|b\n"
+    assert said.out == "ok: 1 source, topics a|b\n"
     assert [line.split(":")[0] for line in said.err.splitlines()] == ["warning", "warning"]
 
 
@@ -39,7 +39,7 @@ def test_several_sources_are_several_consumer_configs(tmp_path: Path, capsys: py
     other.write_text("zookeeper.connect=zk1.dc3:2181\ngroup.id=g\n")
     consumers = ["--consumer.config", f"{conf}/consumer.properties", "--consumer.config", str(other)]
     assert outcome(["check", *consumers, "--producer.config", f"{conf}/producer.properties", "--whitelist", "a"]) == 0
-    assert capsys.readouterr().out == "ok: 2 source(s), topics a\n"
+    assert capsys.readouterr().out == "ok: 2 sources, topics a\n"
 
 
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused.flag)
@@ -118,7 +118,7 @@ def test_a_file_that_is_missing_is_exit_78_and_one_that_is_forbidden_77(
 
 def test_a_blacklist_is_not_told_as_the_topics(capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["check", str(ROOT / "conf" / "wan.yaml")]) == 0
-    assert capsys.readouterr().out == "ok: 2 source(s), all topics but test.*|tmp.*\n"
+    assert capsys.readouterr().out == "ok: 2 sources, all topics but test.*|tmp.*\n"
 
 
 @pytest.mark.parametrize("at", ["click", "mirrormaker.config", "gevent"])
