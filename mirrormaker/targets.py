@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from kazoo.exceptions import KazooException
 
 from groundwork.crew import Lock, now, sleep
+from groundwork.plural import counted
 from kafkawire.cluster import topics
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_partitions
@@ -115,7 +116,7 @@ class TargetTopics:
         except LocalError as exc:
             raise TopicMissing(f"target topic {topic} does not exist and cannot be created: {exc}") from exc
         if created:
-            counts = f"{source.partitions} partitions, replication {replication}"
+            counts = f"{counted(source.partitions, 'partition')}, replication {replication}"
             log.info("target topic %s created: %s (other settings are the target's own)", topic, counts)
         self._wait_for_leaders(topic, len(assignment))
         return len(read_partitions(zk, self._znodes, [topic]).get(topic) or assignment)

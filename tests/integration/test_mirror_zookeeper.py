@@ -52,7 +52,7 @@ def test_a_silent_zookeeper_is_told_with_its_seconds_and_never_reads_healthy(
             mirror.wait_all_committed([topic])
             mirror.wait_said('lag 0, in flight 0.0 MB, 8 partitions"\n')
             after = mirror.said()[len(outage) :]
-            for line in ("session: the session with ZooKeeper at", "rebalance: reading 8 partitions of 1 topics"):
+            for line in ("session: the session with ZooKeeper at", "rebalance: reading 8 partitions of 1 topic"):
                 assert line in after
             last = max(m.end() for m in SILENT.finditer(mirror.said()))
             assert "0 partitions" not in re.sub(r"lag unknown.*", "", mirror.said()[last:])

@@ -8,6 +8,7 @@ events on the queue, and mark what must not be believed for one more message.
 from __future__ import annotations
 
 from groundwork.crew import Crew, Event, Queue, Worker, now
+from groundwork.plural import counted
 from kafkawire.model import TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.events import ConsumerEvent, OnEvent
@@ -132,7 +133,8 @@ class Member:
 
     def _summary(self, state: State) -> str:
         topics = len({tp.topic for tp in state.owned})
-        return f"reading {len(state.owned)} partitions of {topics} topics; {self._group.members} members in the group"
+        read = f"{counted(len(state.owned), 'partition')} of {counted(topics, 'topic')}"
+        return f"reading {read}; {counted(self._group.members, 'member')} in the group"
 
     def _begin(self, action: Action) -> None:
         """Start the action the machine asked for; one that is still at work is of an older turn and ends first."""
