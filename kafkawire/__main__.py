@@ -1,7 +1,7 @@
-"""`python -m kafkawire decode …`: any frame, message set or segment file as one JSON document; `encode`: the way back;
-`--version -v`: what runs here.
+"""`python -m kafkawire decode …`: any frame, message set or segment file as one JSON document;
+`--version -v`: which kernels run here.
 
-Exit codes: 0 done; 1 the bytes, or the document, make no sense (stderr says where); 2 the command line does not.
+Exit codes: 0 done; 1 the bytes make no sense (stderr says where); 2 the command line does not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import click
 
@@ -86,41 +86,11 @@ def decode(
         _usage(lambda: spoken.asked(decoded[0], api, version))
     else:
         answer, octets = _usage(lambda: spoken.answer(api, version)), _octets(data)
-        decoded = _guarded(lambda: answer.decode(octets, framed, start))
+        decoded = _guarded(lambda: answer(octets, framed, start))
     document, damage = decoded
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     if damage is not None:
         _fail(damage)
-
-
-@main.command()
-@_protocol
-@_kind
-@_api
-@_version
-@click.option("--framed", is_flag=True, help="Put the size of the frame in front.")
-@click.option("--raw", is_flag=True, help="Write the bytes themselves, not hex.")
-@click.argument("source", metavar="FILE|-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-def encode(
-    protocol: str, kind: str, api: str | None, version: int | None, framed: bool, raw: bool, source: str
-) -> None:
-    """Print the bytes of a document that decode printed, or that was written like one, as hex.
-
-    What follows from the rest is computed and may be left out: sizes, counts, positions, checksums (where one is given
-    it has to be right).  Compressed messages are compressed anew.
-    """
-    spoken = _usage(lambda: generations.generation(protocol))
-    _fits(kind, framed, api, version)
-    if kind in ("message-set", "log"):
-        made = _guarded(lambda: spoken.set_bytes(_document(source)))
-    elif kind == "request":
-        document = _guarded(lambda: _document(source))
-        made = _guarded(lambda: spoken.request_bytes(document, framed))
-        _usage(lambda: spoken.asked(document, api, version))
-    else:
-        answer = _usage(lambda: spoken.answer(api, version))
-        made = _guarded(lambda: answer.encode(_document(source), framed))
-    click.echo(made if raw else made.hex(), nl=not raw)
 
 
 def _print_version(verbose: bool) -> None:
@@ -178,28 +148,6 @@ def _log(spoken: Generation, name: str, start_offset: int | None) -> Decoded:
     start = _usage(lambda: spoken.log_start(base, start_offset))
     first = start if base is None else base
     return log_document(lambda data: spoken.message_set(data, start), octets, first)
-
-
-def _document(source: str) -> Any:
-    """JSON, strictly: a name given twice is a mistake, not the last of them.  LocalError, one sentence."""
-    octets = sys.stdin.buffer.read() if source == "-" else _file(Path(source))
-    name = "standard input" if source == "-" else source
-    try:
-        return json.loads(octets, object_pairs_hook=_once, parse_constant=_no_number)
-    except (ValueError, RecursionError) as exc:
-        raise LocalError(f"{name} is no JSON document: {exc}") from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} is given twice")
-    return made
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
 
 
 def _octets(data: str) -> bytes:

@@ -1,36 +1,28 @@
-"""What the commands ask of the generation of a release: its documents and the way back, one object each.
+"""What `decode` asks of the generation of a release: its frames and sets as documents.
 
-request, response, message_set      bytes -> (document, damage)
-request_bytes, response_bytes, …    document -> bytes
+request, message_set, and what answer() gives   bytes -> (document, damage)
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable
+from typing import ClassVar, Protocol
 
 from kafkawire.dialects import DIALECTS
 from kafkawire.documents import Document
 from kafkawire.errors import LocalError, WireError
 from kafkawire.v07 import document as document07
 from kafkawire.v07 import layout
-from kafkawire.v07 import writedocument as write07
 from kafkawire.v08 import document as document08
 from kafkawire.v08 import messages as messages08
-from kafkawire.v08 import writedocument as write08
 from kafkawire.v08.apis import APIS, Api
 
 Decoded = tuple[Document, WireError | None]
+Answer = Callable[
+    [bytes, bool, int], Decoded
+]  # (data, framed, start): of responses to one request, which they do not name
 LINES = ("0.7", "0.8", "0.10")  # release lines named without their third number
-
-
-class Answer(Protocol):
-    """Responses to one request, which they do not name."""
-
-    def decode(self, data: bytes, framed: bool, start: int) -> Decoded: ...
-
-    def encode(self, document: Any, framed: bool) -> bytes: ...
 
 
 class Generation(Protocol):
@@ -45,10 +37,6 @@ class Generation(Protocol):
 
     def log_start(self, base: int | None, start: int | None) -> int:
         """Where a segment's set begins, by the number in its name and by what was asked.  LocalError: unknown."""
-
-    def request_bytes(self, document: Any, framed: bool) -> bytes: ...
-
-    def set_bytes(self, document: Any) -> bytes: ...
 
     def answer(self, api: str | None, version: int | None) -> Answer:
         """To what is asked by --api and --version.  LocalError, in words of the options."""
@@ -90,12 +78,6 @@ class _V07:
             raise LocalError("a segment of 0.7 is named by its first position (20 digits): --start-offset gives it")
         return found
 
-    def request_bytes(self, document: Any, framed: bool) -> bytes:
-        return write07.request_bytes(document, framed)
-
-    def set_bytes(self, document: Any) -> bytes:
-        return write07.set_bytes(document)
-
     def answer(self, api: str | None, version: int | None) -> Answer:
         if version is not None:
             raise LocalError("--version: requests and responses of Kafka 0.7 have none")
@@ -103,7 +85,8 @@ class _V07:
             raise LocalError("a response does not say what it answers: give --api")
         if plain(api) not in document07.RESPONSES:
             raise LocalError(f"--api {api}: answered in Kafka 0.7 are {', '.join(document07.RESPONSES)}")
-        return _Answer07(plain(api))
+        name = plain(api)
+        return lambda data, framed, start: document07.response_document(data, framed, name, start)
 
     def asked(self, document: Document, api: str | None, version: int | None) -> None:
         if version is not None:
@@ -111,17 +94,6 @@ class _V07:
         name = document07.REQUESTS[document["request_id"]]
         if api is not None and plain(api) != name:
             raise LocalError(f"--api {api}: the request says it is {name}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer07:
-    api: str
-
-    def decode(self, data: bytes, framed: bool, start: int) -> Decoded:
-        return document07.response_document(data, framed, self.api, start)
-
-    def encode(self, document: Any, framed: bool) -> bytes:
-        return write07.response_bytes(document, framed, self.api)
 
 
 class _V08:
@@ -137,19 +109,13 @@ class _V08:
     def log_start(self, base: int | None, start: int | None) -> int:
         return self.lowest if start is None else start
 
-    def request_bytes(self, document: Any, framed: bool) -> bytes:
-        return write08.request_bytes(document, framed)
-
-    def set_bytes(self, document: Any) -> bytes:
-        return write08.set_bytes(document)
-
     def answer(self, api: str | None, version: int | None) -> Answer:
         found = _api(api)
         if found is None or version is None:
             raise LocalError("a response does not say what it answers: give --api and --version")
         if version > found.newest:
             raise LocalError(f"--version {version}: {found.name} is known in versions 0 to {found.newest}")
-        return _Answer08(found, version)
+        return lambda data, framed, start: document08.response_document(data, framed, found, version, start)
 
     def asked(self, document: Document, api: str | None, version: int | None) -> None:
         found = _api(api)
@@ -157,18 +123,6 @@ class _V08:
             raise LocalError(f"--api {found.name}: the request says it is {APIS[document['api_key']].name}")
         if version is not None and version != document["api_version"]:
             raise LocalError(f"--version {version}: the request says it is {document['api_version']}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer08:
-    api: Api
-    version: int
-
-    def decode(self, data: bytes, framed: bool, start: int) -> Decoded:
-        return document08.response_document(data, framed, self.api, self.version, start)
-
-    def encode(self, document: Any, framed: bool) -> bytes:
-        return write08.response_bytes(document, framed, self.api, self.version)
 
 
 def _api(name: str | None) -> Api | None:

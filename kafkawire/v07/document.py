@@ -1,4 +1,4 @@
-"""Frames and message sets of 0.7 as plain values for JSON, and the way back is writedocument.py.
+"""Frames and message sets of 0.7 as plain values for JSON.
 
 A message says where its entry starts, and safe_commit: what may be committed once it is done.  The other names are
 those of the protocol guide.
