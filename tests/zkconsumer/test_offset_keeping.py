@@ -66,10 +66,11 @@ def test_a_row_without_a_position_takes_nothing_away(cluster: Start, text: str, 
     assert "1 row has no position, the first t/0" in c.err
 
 
-def test_a_list_of_partitions_to_delete_takes_them_away(cluster: Start):
+def test_a_row_of_ours_that_says_there_was_none_takes_the_position_away(cluster: Start):
     c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"50", f"{G}/offsets/t/1": b"60"})
-    Path("in").write_text("t 0\n")
-    assert c.run("import", "in", "--group", "g", "-z", "zk", "--execute") == 0
+    row = '{"topic": "t", "partition": 0, "position": null, "zk": {"offset": null}}'
+    Path("in").write_text(f'{{"format": "zkconsumer.offsets/1", "group": "g", "partitions": [{row}]}}')
+    assert c.run("import", "in", "-z", "zk", "--execute") == 0
     assert (c.node(0), c.node(1)) == (None, "60")
 
 

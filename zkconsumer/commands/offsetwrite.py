@@ -101,7 +101,7 @@ def reset_command(
 @zookeeper_option(required=False)
 @brokers_option(BROKERS)
 @group_option(required=False, help="The group of rows that name none; of a file with several, this one only.")
-@click.option("--topic", metavar="TOPIC", help="The topic, for files that name none (kaf, one-node).")
+@click.option("--topic", metavar="TOPIC", help="The topic, for a file that names none (the data of a one-node topic).")
 @click.option("--zero-means-missing", is_flag=True, help="Take each 0 of the file as no position (kafka-utils).")
 @click.option("--keep-out-of-range", is_flag=True, help="Write positions outside the log as they are: for undoing.")
 @kafka_version_option

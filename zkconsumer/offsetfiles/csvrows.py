@@ -1,6 +1,6 @@
-"""CSV: of kafka-consumer-groups --export (no header), of Mirus (the same columns), and with a header of any order.
+"""CSV: of kafka-consumer-groups --export (no header), and with a header of any order.
 
-topic,partition,offset          group,topic,partition,offset        Mirus leaves the offset empty for none
+topic,partition,offset          group,topic,partition,offset
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from zkconsumer.offsetfiles.reading import Reading, shown
 from zkconsumer.offsetfiles.text import COMMENT, SKIPPED, is_comment, is_said, rows_of
 
 _PLAIN = {
-    3: Columns(0, 1, 2, group=None, log_start=None, log_end=None, count=3),
-    4: Columns(1, 2, 3, group=0, log_start=None, log_end=None, count=4),
+    3: Columns(0, 1, 2, group=None, log_end=None, count=3),
+    4: Columns(1, 2, 3, group=0, log_end=None, count=4),
 }
 _HELP = "a line is topic,partition,offset or group,topic,partition,offset"
 
@@ -69,17 +69,13 @@ def _records(lines: Sequence[str], first: int, reading: Reading) -> Iterator[tup
 
 
 def _row(cells: Sequence[str], at: Columns, number: int, reading: Reading) -> SavedRow:
-    topic, position = cells[at.topic].strip(), cells[at.position]
-    if position == "" and at.group is not None:
-        reading.tell(number, "an empty offset is taken as none, as Mirus writes it")
-        position = "-"
+    topic = cells[at.topic].strip()
     if not topic or len(topic.split()) > 1:
         raise reading.unclear(number, f"{shown(cells[at.topic])} is no topic", _HELP)
     return SavedRow(
         None if at.group is None else reading.name(cells[at.group], number, "group"),
         reading.name(topic, number, "topic"),
         reading.partition(cells[at.partition], number),
-        reading.position(position, number),
-        log_start=None if at.log_start is None else reading.optional(cells[at.log_start], number, "log start"),
+        reading.position(cells[at.position], number),
         log_end=None if at.log_end is None else reading.optional(cells[at.log_end], number, "log end"),
     )

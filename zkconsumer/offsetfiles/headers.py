@@ -4,7 +4,6 @@ kafka-consumer-groups   0.9   GROUP, TOPIC, PARTITION, CURRENT OFFSET, LOG END O
                         0.10.1 TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID ...
                         2.0   GROUP in front; NEW-OFFSET in place of CURRENT-OFFSET after a reset
 ConsumerOffsetChecker         Group Topic Pid Offset logSize Lag Owner
-rpk, kafkactl                 LOG-START-OFFSET; CONSUMER_OFFSET OLDEST_OFFSET NEWEST_OFFSET
 """
 
 from __future__ import annotations
@@ -13,12 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _MEANS = {
-    "group": ("GROUP", "GROUP-ID", "CONSUMER-GROUP", "CONNECTOR-ID", "CONNECTORID"),
+    "group": ("GROUP", "GROUP-ID", "CONSUMER-GROUP"),
     "topic": ("TOPIC",),
     "partition": ("PARTITION", "PID"),
-    "position": ("CURRENT-OFFSET", "NEW-OFFSET", "CONSUMER-OFFSET", "OFFSET"),
-    "log_start": ("LOG-START-OFFSET", "OLDEST-OFFSET"),
-    "log_end": ("LOG-END-OFFSET", "NEWEST-OFFSET", "LOGSIZE"),
+    "position": ("CURRENT-OFFSET", "NEW-OFFSET", "OFFSET"),
+    "log_end": ("LOG-END-OFFSET", "LOGSIZE"),
 }
 
 
@@ -30,7 +28,6 @@ class Columns:
     partition: int
     position: int
     group: int | None
-    log_start: int | None
     log_end: int | None
     count: int
     checker: bool = False  # ConsumerOffsetChecker's
@@ -43,6 +40,4 @@ def columns_of(names: Sequence[str]) -> Columns | None:
     topic, partition, position = at["topic"], at["partition"], at["position"]
     if topic is None or partition is None or position is None:
         return None
-    return Columns(
-        topic, partition, position, at["group"], at["log_start"], at["log_end"], len(plain), checker="PID" in plain
-    )
+    return Columns(topic, partition, position, at["group"], at["log_end"], len(plain), checker="PID" in plain)

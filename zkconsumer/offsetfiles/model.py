@@ -16,17 +16,11 @@ from zkconsumer.errors import ConsumerError
 
 Kind = Literal[
     "json",  # ours, zkconsumer.offsets/1
-    "csv",  # kafka-consumer-groups --export; Mirus has the same columns
+    "csv",  # kafka-consumer-groups --export
     "zk-export",  # ExportZkOffsets
-    "describe",  # the table of kafka-consumer-groups --describe, and of rpk group describe
+    "describe",  # the table of kafka-consumer-groups --describe
     "checker",  # the table of ConsumerOffsetChecker
     "yelp",  # offset_save of kafka-utils
-    "kaf",  # a map of partitions for kaf group commit
-    "kafkactl",  # describe consumer-group -o json or yaml
-    "mirus",  # the JSON of its offset tool
-    "storm",  # the nodes of a storm-kafka spout
-    "rpk",  # the text of rpk group seek --to-file
-    "rpk-delete",  # the text of rpk group offset-delete --from-file
     "one-node",  # the data of a topic's only node
 ]
 WrittenKind = Literal["json", "csv", "zk-export"]

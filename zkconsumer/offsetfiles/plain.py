@@ -2,8 +2,6 @@
 
 ExportZkOffsets     /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET     0.7's partition is BROKER-INDEX
                     a chroot may stand in front, and Kafka 1.1.0 wrote below /offset
-rpk group seek      TOPIC PARTITION OFFSET          blanks or a tab between
-rpk offset-delete   TOPIC PARTITION
 one-node            PARTITION:OFFSET,PARTITION:OFFSET...        the data of /consumers/GROUP/offsets/TOPIC, as Spark
                     jobs keep it; TOPIC comes from the caller, or from the path in front: PATH DATA
 """
@@ -20,10 +18,6 @@ from zkconsumer.offsetfiles.text import rows_of
 _EXPORTED = re.compile(r"(?:/.*)?/consumers/([^/]+)/offsets?/([^/]+)/([^/:]+)\s*:\s*(\S+)\s*")  # the last colon cuts
 _ONE_NODE = re.compile(
     r"(?:(?:/.*)?/consumers/([^/]+)/offsets?/([^/\s]+)\s+)?\"?([0-9]+(?:-[0-9]+)?:-?[0-9]+(?:\s*,\s*[0-9-]+:-?[0-9]+)*)\"?\s*"
-)
-_KNOWN = (
-    "known are our JSON, CSV, the tables of kafka-consumer-groups, ConsumerOffsetChecker and rpk with their headers, "
-    "lines of ExportZkOffsets, lines TOPIC PARTITION OFFSET, and the JSON of kafka-utils, kaf, kafkactl and Mirus"
 )
 _ONE_NODE_HELP = "name the topic beside the file (--topic), since the node's data does not"
 
@@ -66,21 +60,3 @@ def read_one_node(lines: Sequence[str], reading: Reading) -> OffsetsFile:
             at = reading.partition(partition, number)
             reading.add(SavedRow(group, topic, at, reading.position(offset, number)), number)
     return reading.file("one-node")
-
-
-def read_words(lines: Sequence[str], reading: Reading) -> OffsetsFile:
-    """The text of rpk: three words a line, or two where the offsets are to be deleted (position None)."""
-    width = 0
-    for number, line in rows_of(lines, reading, lambda line: len(line.split()) in (2, 3)):
-        words = line.split()
-        if len(words) not in (2, 3):
-            raise reading.unclear(number, f"{shown(line)} is no row of any known form", _KNOWN)
-        if width and len(words) != width:
-            raise reading.unclear(
-                number, f"{len(words)} words where the lines before have {width}", "write TOPIC PARTITION OFFSET"
-            )
-        width = len(words)
-        topic, partition = reading.name(words[0], number, "topic"), reading.partition(words[1], number)
-        position = reading.position(words[2], number) if width == 3 else None
-        reading.add(SavedRow(None, topic, partition, position), number)
-    return reading.file("rpk" if width == 3 else "rpk-delete")

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from zkconsumer.offsetfiles import csvrows, plain, tables
-from zkconsumer.offsetfiles.documents import Json, read_json
-from zkconsumer.offsetfiles.model import FileUnclear, OffsetsFile
-from zkconsumer.offsetfiles.ours import read_ours
-from zkconsumer.offsetfiles.reading import Reading
-from zkconsumer.offsetfiles.shapes import read_shape
+from zkconsumer.offsetfiles.documents import Path, read_json
+from zkconsumer.offsetfiles.model import FileUnclear, OffsetsFile, SavedRow
+from zkconsumer.offsetfiles.ours import FORMAT, read_ours
+from zkconsumer.offsetfiles.reading import Reading, shown
 from zkconsumer.offsetfiles.text import SKIPPED, is_comment, is_prose, is_said, lines_of
-from zkconsumer.offsetfiles.yamltext import Yaml, read_yaml
 
-_YAML = re.compile(r"---\s*|(?:- +)?(?:group|topics|name|protocol|state|members)\s*:(?:\s.*)?", re.IGNORECASE)
+_KNOWN_JSON = f"known are {FORMAT} and the offset_save of kafka-utils"
+_KNOWN_LINES = (
+    "known are our JSON, CSV, the tables of kafka-consumer-groups and ConsumerOffsetChecker with their headers, "
+    "lines of ExportZkOffsets, a node's PARTITION:OFFSET list, and the JSON of kafka-utils"
+)
+_ZERO = (
+    "a position of 0, which kafka-utils also writes for a partition that was never committed; "
+    "with zero_means_missing (--zero-means-missing) it is taken as none"
+)
 LinesReader = Callable[[Sequence[str], Reading], OffsetsFile]
 _LINES: tuple[tuple[Callable[[str], bool], LinesReader], ...] = (  # the first whose form a line has
     (lambda line: tables.header_of(line) is not None, tables.read_tables),
@@ -28,7 +33,7 @@ _LINES: tuple[tuple[Callable[[str], bool], LinesReader], ...] = (  # the first w
 def read_offsets(text: str, topic: str | None = None, zero_means_missing: bool = False) -> OffsetsFile:
     """The rows of a file of any kind (model.Kind), told apart by the text itself.
 
-    topic: for the kinds that name none (kaf's map, the data of a one-node topic); the others do not look at it.
+    topic: for the kind that names none (the data of a one-node topic); the others do not look at it.
     zero_means_missing: take each position of 0 as none.  CRLF, empty lines, a byte order mark, comments (#) and what
     tools print beside their data are no obstacles; .warnings tells what was left out.
 
@@ -44,8 +49,8 @@ def read_offsets(text: str, topic: str | None = None, zero_means_missing: bool =
         raise FileUnclear(None, problem, "give the file that a tool exported")
     first = lines[start].removesuffix("\r")
     if _reader_of(first) is None and _begins_document(first):
-        return _document(lines, start, reading, read_json if first.strip()[0] in "{[" else read_yaml)
-    return _lines_reader(lines, start)(lines, reading)
+        return _document(lines, start, reading)
+    return _lines_reader(lines, start, reading)(lines, reading)
 
 
 def _data_begins(lines: Sequence[str]) -> int | None:
@@ -60,30 +65,60 @@ def _data_begins(lines: Sequence[str]) -> int | None:
 
 
 def _begins_document(line: str) -> bool:
-    first = line.strip()
-    return first[0] in "{[" or _YAML.fullmatch(first) is not None
+    return line.strip()[0] in "{["
 
 
-def _lines_reader(lines: Sequence[str], start: int) -> LinesReader:
-    """By the first line whose form is sure; commas, and then two or three words, are the weakest signs."""
-    found = (_reader_of(line.removesuffix("\r")) for line in lines[start:])
-    weak = csvrows.read_csv if lines[start].count(",") > 1 else plain.read_words
-    return next((reader for reader in found if reader is not None), weak)
+def _lines_reader(lines: Sequence[str], start: int, reading: Reading) -> LinesReader:
+    """By the first line whose form is sure; commas are the weakest sign."""
+    found = next((reader for line in lines[start:] if (reader := _reader_of(line.removesuffix("\r")))), None)
+    if found is None and lines[start].count(",") > 1:
+        found = csvrows.read_csv
+    if found is None:
+        first = lines[start].removesuffix("\r")
+        raise reading.unclear(start + 1, f"{shown(first)} is no row of any known form", _KNOWN_LINES)
+    return found
 
 
 def _reader_of(line: str) -> LinesReader | None:
     return next((reader for has_form, reader in _LINES if has_form(line)), None)
 
 
-def _document(lines: Sequence[str], start: int, reading: Reading, read: Callable[[str], Json | Yaml]) -> OffsetsFile:
-    """JSON or YAML; lines in front stay as empty ones, so that the numbers of the others are right."""
-    document = read("\n" * start + "\n".join(lines[start:]))
+def _document(lines: Sequence[str], start: int, reading: Reading) -> OffsetsFile:
+    """JSON; lines in front stay as empty ones, so that the numbers of the others are right."""
+    document = read_json("\n" * start + "\n".join(lines[start:]))
     reading.line_of = document.line
-    values: Sequence[Any] = document.values
-    for path in document.repeated if isinstance(document, Json) else ():
+    values = document.values
+    for path in document.repeated:
         reading.tell(path, "says again what an earlier line says; it counts once")
     if start and any(line.strip() and not is_comment(line) for line in lines[:start]):
         reading.warn(f"the lines before line {start + 1}: {SKIPPED}")
-    if len(values) == 1 and isinstance(values[0], dict) and "format" in values[0]:
-        return read_ours(values[0], reading)
-    return read_shape(values, reading)
+    whole = values[0] if len(values) == 1 else None
+    if isinstance(whole, dict) and "format" in whole:
+        return read_ours(whole, reading)
+    if isinstance(whole, dict) and ("groupid" in whole or isinstance(whole.get("offsets"), dict)):
+        return _kafka_utils(whole, reading)
+    raise reading.unclear((0,), "this JSON is of no known form", _KNOWN_JSON)
+
+
+def _kafka_utils(whole: Mapping[str, Any], reading: Reading) -> OffsetsFile:
+    """Of kafka-utils (Yelp): {"groupid": "G", "offsets": {"T": {"0": 123}}}; 0 is also what it writes for "never
+    committed"."""
+    group = reading.group(whole.get("groupid"), (0, "groupid"))
+    for topic, partitions in _object(whole.get("offsets"), (0, "offsets"), reading).items():
+        for partition, offset in _object(partitions, (0, "offsets", topic), reading).items():
+            path: Path = (0, "offsets", topic, partition)
+            position = reading.position("null" if offset is None else offset, path)
+            row = SavedRow(group, reading.name(topic, path, "topic"), reading.partition(partition, path), position)
+            if position == 0:
+                reading.tell(path, _ZERO)
+            reading.add(row, path)
+    if not reading.rows():
+        reading.warn("the file names no partition")
+    return reading.file("yelp", empty=True)
+
+
+def _object(value: object, path: Path, reading: Reading) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        problem = f"{shown(value)} stands where an object is expected"
+        raise reading.unclear(path, problem, "export it again, or correct it")
+    return value

@@ -1,4 +1,4 @@
-"""Tables that people paste: of kafka-consumer-groups --describe, ConsumerOffsetChecker, and rpk group describe.
+"""Tables that people paste: of kafka-consumer-groups --describe and ConsumerOffsetChecker.
 
 Several tables may follow each other, one a group, each with its header.  A row of a member without partitions (- for
 topic or partition) is no row of ours.  Rows are cut at their blanks; where a name holds blanks, too, where the header's
@@ -16,9 +16,6 @@ from zkconsumer.offsetfiles.model import Kind, OffsetsFile, SavedRow
 from zkconsumer.offsetfiles.reading import NONE_WORDS, Reading, shown
 from zkconsumer.offsetfiles.text import rows_of
 
-_ABOUT = re.compile(  # what rpk prints above its table
-    r"(GROUP|COORDINATOR(?:-PARTITION)?|STATE|BALANCER|MEMBERS|TOTAL-LAG|ERROR)(?:\s+(\S.*))?\s*"
-)
 _WORDS = re.compile(r"\S+")
 _PARTITION = re.compile(r"-?[0-9]+(-[0-9]+)?")  # of 0.7: broker-index
 _HINT = re.compile(r"\b(?:partition|pid)\b", re.IGNORECASE)
@@ -89,7 +86,6 @@ class _Tables:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._header: Header | None = None
-        self._group: str | None = None  # of rpk's lines above its table
         self._kind: Kind = "describe"
 
     def read(self, lines: Sequence[str]) -> OffsetsFile:
@@ -99,12 +95,10 @@ class _Tables:
                     raise self._reading.unclear(number, "rows stand on the header's line", _HELP)
                 self._header = found
                 self._kind = "checker" if found.columns.checker else self._kind
-            elif (about := _ABOUT.fullmatch(line)) is not None and not self._fits(line):
-                self._group = about[2].strip() if about[1] == "GROUP" and about[2] else self._group
             elif self._header is None:
                 raise self._reading.unclear(number, f"{shown(line)} stands before any header", _HELP)
             else:
-                _row(self._header, self._group, number, line, self._reading)
+                _row(self._header, number, line, self._reading)
         return self._reading.file(self._kind)
 
     def _fits(self, line: str) -> bool:
@@ -115,7 +109,7 @@ class _Tables:
         return True
 
 
-def _row(header: Header, group: str | None, number: int, line: str, reading: Reading) -> None:
+def _row(header: Header, number: int, line: str, reading: Reading) -> None:
     cells, at = header.cells(line), header.columns
     if cells is None:
         raise reading.unclear(number, f"{shown(line)} does not fit the header's {at.count} columns", _HELP)
@@ -123,11 +117,10 @@ def _row(header: Header, group: str | None, number: int, line: str, reading: Rea
     if topic == "-" or partition.lower() in NONE_WORDS:
         return  # a member without partitions
     row = SavedRow(
-        reading.name(cells[at.group], number, "group") if at.group is not None else group,
+        reading.name(cells[at.group], number, "group") if at.group is not None else None,
         reading.name(topic, number, "topic"),
         reading.partition(partition, number),
         reading.position(cells[at.position], number, "own"),
-        log_start=None if at.log_start is None else reading.optional(cells[at.log_start], number, "log start"),
         log_end=None if at.log_end is None else reading.optional(cells[at.log_end], number, "log end"),
     )
     reading.add(row, number)

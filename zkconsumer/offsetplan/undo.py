@@ -108,11 +108,11 @@ def says_what(file: OffsetsFile, row: SavedRow, by_store: bool) -> bool:
     position out where nobody had committed when it was made, and our own where a store could not be read.  What was
     committed since is not to be taken away by it.
 
-    It says that there is to be none in a list of partitions to delete, and in our own form where each store that was
-    looked at held none.  by_store: the states of the stores are put back one by one, whatever the position is.
+    Only our own form can say that there is to be none: where each store that was looked at held none.  by_store: the
+    states of the stores are put back one by one, whatever the position is.
     """
     states = _states(row)
-    if row.position is not None or file.kind == "rpk-delete" or (by_store and states):
+    if row.position is not None or (by_store and states):
         return True
     looked_at = 2 if states and file.source == "dual" else 0
     return file.kind == "json" and len(states) >= looked_at and not any(at is not None for at in states.values())

@@ -77,8 +77,10 @@ def test_an_export_of_zookeeper_is_written_byte_for_byte_as_the_jvm_does():
 
 
 def test_a_form_that_cannot_say_none_leaves_those_rows_out_and_names_them():
-    file = read("kafkactl.json")
-    assert write_offsets(file, "csv") == "orders,0,1200\n\n"
-    assert write_offsets(file, "zk-export") == "/consumers/billing/offsets/orders/0:1200\n"
-    assert [str(row.tp) for row in unsayable(file, "csv")] == ["orders/1"]
+    file = read("checker-0.8.2.2.txt")
+    long = "a-topic-whose-name-is-longer-than-24"
+    assert write_offsets(file, "csv") == f'"{long}",0,12345\norders,0,3\norders,1,0\n\n'
+    lines = [f"{long}/0:12345", "orders/0:3", "orders/1:0"]
+    assert write_offsets(file, "zk-export") == "".join(f"/consumers/billing/offsets/{line}\n" for line in lines)
+    assert [str(row.tp) for row in unsayable(file, "csv")] == ["orders/2"]
     assert unsayable(file, "json") == []

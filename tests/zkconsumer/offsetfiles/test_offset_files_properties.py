@@ -15,9 +15,7 @@ from zkconsumer.offsetfiles.read import read_offsets
 from zkconsumer.offsetfiles.write import write_offsets
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "offsetfiles"
-TEXTS = [
-    path.read_bytes().decode() for path in sorted(FOLDER.iterdir()) if path.suffix in (".txt", ".csv", ".json", ".yaml")
-]
+TEXTS = [path.read_bytes().decode() for path in sorted(FOLDER.iterdir()) if path.suffix in (".txt", ".csv", ".json")]
 MANY = 100_000
 
 offsets = st.integers(0, (1 << 63) - 1) | st.integers(0, 3)
@@ -103,9 +101,7 @@ def torn(draw: st.DrawFn) -> str:
 @given(torn() | st.text(), st.none() | st.just("t"), st.booleans())
 @example("[" * 100_000, None, False)
 @example('{"a":' * 100_000, None, False)
-@example('{"0":' + "9" * 5000 + "}", "t", False)
-@example("group: " + "[" * 100_000, None, False)
-@example("group:\n" + "".join(" " * depth + "a:\n" for depth in range(1000)), None, False)
+@example('{"groupid": "g", "offsets": {"t": {"0":' + "9" * 5000 + "}}}", "t", False)
 @example("topics: \ud800", None, False)
 @example('"' * 200_001, None, False)
 def test_any_text_is_read_or_unclear_and_never_a_negative_position(text, topic, zero_means_missing):
