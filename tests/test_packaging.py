@@ -1,5 +1,7 @@
 """What `pip install .` takes along is what the checkout has; what a program imports and starts is there."""
 
+import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,6 +12,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+IMPORT_NAMES = {"PyYAML": "yaml", "prometheus-client": "prometheus_client"}
+BROUGHT = {
+    "gevent": {"greenlet"},
+    "numba": {"numpy", "llvmlite"},
+    "pyspark": {"py4j"},
+}  # in the version it asks for itself
 
 
 def test_every_package_of_the_checkout_is_installed():
@@ -106,3 +114,29 @@ def test_an_editable_install_is_found_by_whoever_lists_modules_by_path(tmp_path:
     """Spark does, for modules named pyspark_*: a finder of setuptools is not asked."""
     program = "import pkgutil; print([m.name for m in pkgutil.iter_modules() if m.name.startswith('pyspark_')])"
     assert python("-c", program, cwd=tmp_path).stdout == "['pyspark_kafka08']\n"
+
+
+def test_what_is_declared_is_what_is_imported() -> None:
+    """Of dependencies and of the users' extras; the standard library and our own packages aside."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    wanted = [*PROJECT["project"]["dependencies"], *(one for name in extras.keys() - {"dev"} for one in extras[name])]
+    names = [re.split(r"[<>=!\[; ]", one, maxsplit=1)[0] for one in wanted]
+    declared = {IMPORT_NAMES.get(name, name) for name in names}
+    brought = {each for name in names for each in BROUGHT.get(name, ())}
+    assert _imported() - brought == declared
+
+
+def _imported() -> set[str]:
+    """Top-level names that our files import, at whatever place."""
+    setup = PROJECT["tool"]["setuptools"]
+    ours = {name.split(".")[0] for name in (*setup["packages"], *setup["py-modules"])}
+    files = [path for name in ours for path in (ROOT / name).rglob("*.py")]
+    files += [ROOT / f"{name}.py" for name in setup["py-modules"]]
+    found: set[str] = set()
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                found.add(node.module.split(".")[0])
+    return found - ours - sys.stdlib_module_names
