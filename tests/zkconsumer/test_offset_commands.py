@@ -256,6 +256,17 @@ def test_reset_kinds(cluster: Start, kind: tuple[str, ...], after: tuple[str, st
     assert (c.node(0), c.node(1)) == after
 
 
+def test_a_file_with_two_positions_for_a_partition_resets_nothing(cluster: Start):
+    """One row that names the group, one that names none: both are the group's."""
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"5"})
+    row = '{"topic": "t", "partition": 0, "position": %d%s}'
+    rows = ", ".join((row % (7, ', "group": "g"'), row % (8, "")))
+    Path("f.json").write_text(f'{{"format": "zkconsumer.offsets/1", "partitions": [{rows}]}}')
+    assert c.run("reset", "-z", "zk", "--group", "g", "--from-file", "f.json", "--execute") == EXIT["usage"]
+    assert "the file has two positions for t/0 of group g: name the group of each row" in c.err
+    assert c.node(0) == "5"
+
+
 def test_a_shift_moves_what_is_committed_and_refuses_what_is_not(cluster: Start):
     c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"50"})
     reset = ("reset", "-z", "zk", "--group", "g", "--shift-by", "-20", "--execute")

@@ -18,12 +18,12 @@ from zkconsumer.offsetplan.wanted import (
     ByDuration,
     Current,
     Earliest,
-    FromRows,
     Latest,
     Reset,
     ShiftBy,
     ToDatetime,
     ToOffset,
+    from_rows,
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,8 +83,7 @@ class ResetAsked:
         if self.by_duration is not None:
             yield ByDuration(parse_duration(self.by_duration))
         if self.from_file is not None:
-            rows = rows_of(rows_to_write(self.from_file, None).rows, group)
-            yield FromRows({row.tp: row.position for row in rows})
+            yield from_rows(rows_of(rows_to_write(self.from_file, None).rows, group), group)
 
 
 def reset_options(command: F) -> F:
