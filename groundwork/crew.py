@@ -4,7 +4,7 @@
              is kept, and whoever waits for the crew gets it.
     Worker   one greenlet: its name, and how to ask it to end
 
-    sleep, Event, Queue (with Empty and Full), Lock, RLock, AsyncResult, Timeout, wait_any, deadline, now, connect,
+    sleep, Event, Queue (with Empty), Lock, Timeout, wait_any, deadline, now, connect,
     in_greenlet, threads_are_greenlets, stacks, kazoo_handler, tls_context
 
 Nothing here patches a module.  All of it belongs to the hub of the thread that uses it: another thread goes through
@@ -50,12 +50,9 @@ log = logging.getLogger(__name__)
 NEEDED_LATER = (encodings.idna, pickle, gevent.resolver.thread)
 
 Event = gevent.event.Event
-AsyncResult = gevent.event.AsyncResult
 Queue = gevent.queue.Queue
 Empty = gevent.queue.Empty  # the standard library's own queue.Empty
-Full = gevent.queue.Full
 Lock = gevent.lock.BoundedSemaphore
-RLock = gevent.lock.RLock
 Timeout = gevent.Timeout  # a BaseException: `deadline` is the one that an `except Exception` sees
 GreenletExit = gevent.GreenletExit
 now = time.monotonic

@@ -78,11 +78,6 @@ def broker(broker_id: int, text: str | bytes) -> Broker:
     return Broker(broker_id, parts[1], int(parts[2]))
 
 
-def broker_text(broker: Broker, epoch_ms: int) -> str:
-    """What a broker of 0.7 registers; the creator's id is its host and the time of its start."""
-    return f"{broker.host}-{epoch_ms}:{broker.host}:{broker.port}"
-
-
 def broker_id(name: str, where: str = "topic") -> int:
     """The broker of a child of a topic's node.  Raises NodeError: 0.8 and later have "partitions" there."""
     if not re.fullmatch("[0-9]{1,10}", name):

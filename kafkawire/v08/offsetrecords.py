@@ -1,4 +1,4 @@
-"""The records of __consumer_offsets, where brokers keep committed offsets.  Pure: bytes in, values out, and back.
+"""The records of __consumer_offsets, where brokers keep committed offsets.  Pure: bytes in, values out.
 
     key     version:int16   0, 1: group topic partition:int32      an offset
                             2: group                               what the coordinator knows of a group (0.9 on)
@@ -20,12 +20,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from groundwork.java import string_hash
-from kafkawire.errors import WireError
-from kafkawire.primitives import INT16, Bytes, Reader, Writer
-from kafkawire.v08.records import Record
+from kafkawire.errors import RemoteError, WireError
+from kafkawire.primitives import INT16, Bytes, Reader
 from kafkawire.v08.schema import Array, Struct, between, blob, int32, int64, nullable_string, since, string, until
 
 OFFSETS_TOPIC = "__consumer_offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Bytes that begin with a version of their own, an int16, which picks the fields of the table."""
+
+    name: str
+    newest: int
+    table: Struct
+
+    def decode(self, data: Bytes) -> dict[str, Any]:
+        """Its fields, `version` among them.  RemoteError for a version with no table."""
+        reader = Reader(data, self.name)
+        version = reader.integer(INT16)
+        if not 0 <= version <= self.newest:
+            raise RemoteError(f"{self.name} of version {version}: known are 0 to {self.newest}")
+        fields = self.table.read(reader, version)
+        reader.finish()
+        return {"version": version, **fields}
+
 
 OFFSET_KEY = Record("offset key", 1, Struct(group=string, topic=string, partition=int32))  # 0.8.2 writes version 0
 GROUP_KEY, GROUP_KEY_VERSION = Struct(group=string), 2
@@ -139,44 +158,6 @@ def group_partition(group: str, partitions: int) -> int:
     """Which of so many partitions keeps a group; its leader is the coordinator.  Java's abs, where abs(MIN) is 0."""
     hashed = string_hash(group)
     return 0 if hashed == -(2**31) else abs(hashed) % partitions
-
-
-def offset_key(group: str, topic: str, partition: int, version: int = 1) -> bytes:
-    """The key of an offset as 0.8.2 (version 0) or 0.9 and later (1) write it.  LocalError for another version."""
-    return OFFSET_KEY.encode({"version": version, "group": group, "topic": topic, "partition": partition})
-
-
-def group_key(group: str) -> bytes:
-    writer = Writer()
-    writer.integer(INT16, GROUP_KEY_VERSION)
-    GROUP_KEY.write(writer, {"group": group}, GROUP_KEY_VERSION)
-    return writer.done()
-
-
-def offset_value(value: StoredOffset, version: int) -> bytes:
-    """An offset in version 0 to 3.  LocalError when the version has no place for what is in it, or needs more."""
-    fields: dict[str, Any] = {"version": version, "offset": value.offset, "metadata": value.metadata}
-    fields["timestamp" if version == 0 else "commit_timestamp"] = value.commit_ms
-    if value.expire_ms is not None:
-        fields["expire_timestamp"] = value.expire_ms
-    if value.leader_epoch is not None or version >= 3:
-        fields["leader_epoch"] = -1 if value.leader_epoch is None else value.leader_epoch
-    return OFFSET_VALUE.encode(fields)
-
-
-def group_value(value: StoredGroup, version: int) -> bytes:
-    """A group in version 0 to 3; what we do not decode is written empty."""
-    members = []
-    for member_id, client_id, host in value.members:
-        row: dict[str, Any] = {"member_id": member_id, "client_id": client_id, "client_host": host}
-        row |= {"session_timeout": 0, "subscription": b"", "assignment": b""}
-        row |= {"rebalance_timeout": 0} if version >= 1 else {}
-        row |= {"instance_id": None} if version >= 3 else {}
-        members.append(row)
-    fields: dict[str, Any] = {"version": version, "protocol_type": value.protocol_type, "generation": value.generation}
-    fields |= {"protocol": value.protocol, "leader": value.leader, "members": members}
-    fields |= {"changed_timestamp": -1} if version >= 2 else {}
-    return GROUP_VALUE.encode(fields)
 
 
 def _key(data: Bytes) -> dict[str, Any]:

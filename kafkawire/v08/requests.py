@@ -185,46 +185,6 @@ def offset_fetch(d: Dialect, group: str, tps: Iterable[TopicPartition], store: S
     return _request(d, apis.OFFSET_FETCH, fields, d.speaks(apis.OFFSET_FETCH.key, store))
 
 
-def join_group(
-    d: Dialect,
-    group: str,
-    session_timeout: int,
-    member_id: str,
-    protocol_type: str,
-    protocols: Sequence[tuple[str, bytes]],
-    rebalance_timeout: int | None = None,
-) -> Request:
-    """Join (member_id "" the first time).  Times in ms; protocols are (name, metadata) in order of preference."""
-    version = d.speaks(apis.JOIN_GROUP.key)
-    fields: dict[str, Any] = {
-        "group": group,
-        "session_timeout": session_timeout,
-        "member_id": member_id,
-        "protocol_type": protocol_type,
-        "protocols": [{"name": name, "metadata": data} for name, data in protocols],
-    }
-    if version >= 1:
-        fields["rebalance_timeout"] = session_timeout if rebalance_timeout is None else rebalance_timeout
-    return _request(d, apis.JOIN_GROUP, fields, version)
-
-
-def sync_group(
-    d: Dialect, group: str, generation: int, member_id: str, assignments: Mapping[str, bytes] | None = None
-) -> Request:
-    """Hand out {member id: assignment} as the leader, or nothing as another member, and get one's own."""
-    rows = [{"member_id": member, "assignment": data} for member, data in (assignments or {}).items()]
-    fields = {"group": group, "generation": generation, "member_id": member_id, "assignments": rows}
-    return _request(d, apis.SYNC_GROUP, fields)
-
-
-def heartbeat(d: Dialect, group: str, generation: int, member_id: str) -> Request:
-    return _request(d, apis.HEARTBEAT, {"group": group, "generation": generation, "member_id": member_id})
-
-
-def leave_group(d: Dialect, group: str, member_id: str) -> Request:
-    return _request(d, apis.LEAVE_GROUP, {"group": group, "member_id": member_id})
-
-
 def describe_groups(d: Dialect, groups: Sequence[str]) -> Request:
     return _request(d, apis.DESCRIBE_GROUPS, {"groups": groups})
 

@@ -35,7 +35,7 @@ from kafkawire.groupnodes import offsets as offsets
 from kafkawire.groupnodes import owner as owner
 from kafkawire.groupnodes import owners as owners
 from kafkawire.groupnodes import thread_ids as thread_ids
-from kafkawire.model import Broker, TopicPartition
+from kafkawire.model import Broker
 from kafkawire.nodetext import document, is_int, json_object, of_counting_broker, text_of
 
 PARTITIONS_BY_BROKER = False  # a topic has a list of its own
@@ -52,10 +52,6 @@ def broker_path(broker_id: int) -> str:
 
 def topic_path(topic: str) -> str:
     return f"{TOPICS}/{topic}"
-
-
-def state_path(tp: TopicPartition) -> str:
-    return f"{TOPICS}/{tp.topic}/partitions/{tp.partition}/state"
 
 
 _OLDER = "is this a cluster of 0.7? Then name that release."  # the option that does has several names

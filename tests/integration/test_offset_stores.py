@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from kafkawire.cluster.fixed import parse_addresses
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.v08.apis import JOIN_GROUP, SYNC_GROUP, Api
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from kafkawire.v08.requests import Request
 from localkafka import ports, tools
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
@@ -194,10 +197,17 @@ def test_from_0_9_on_retention_has_a_field_and_an_active_group_refuses(
 
 def _joined(coordinator: Coordinator, links: Links, release: str, group: str) -> None:
     """A member of the new consumer protocol, on its way into the group."""
-    spoken = dialect(release)
     link = links.link(coordinator.find(group), "member")
-    request = spoken.requests.join_group(spoken, group, 30_000, "", "consumer", [("range", b"")])
-    joined = link.call(request)
+
+    def call(api: Api, **fields: Any) -> Any:
+        version = dialect(release).speaks(api.key)
+        more = {"rebalance_timeout": 30_000} if api is JOIN_GROUP and version else {}
+        return link.call(Request(api, version, [api.encode_request(version, fields | more)]))
+
+    protocols = [{"name": "range", "metadata": b""}]
+    joined = call(
+        JOIN_GROUP, group=group, session_timeout=30_000, member_id="", protocol_type="consumer", protocols=protocols
+    )
     assert joined["error"] == 0
-    synced = spoken.requests.sync_group(spoken, group, joined["generation"], joined["member_id"], {})
-    assert link.call(synced)["error"] == 0
+    member = {"generation": joined["generation"], "member_id": joined["member_id"]}
+    assert call(SYNC_GROUP, group=group, assignments=[], **member)["error"] == 0

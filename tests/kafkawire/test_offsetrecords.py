@@ -15,13 +15,10 @@ from kafkawire.v08.offsetrecords import (
     StoredGroup,
     StoredOffset,
     UnknownRecord,
-    group_key,
     group_partition,
-    group_value,
-    offset_key,
-    offset_value,
     read_record,
 )
+from tests.fakes.offsetrecords import group_key, group_value, offset_key, offset_value
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 int64 = st.integers(-1, 2**63 - 1)

@@ -170,8 +170,8 @@ def test_what_is_used_of_a_generation_is_there_in_the_other(what: str) -> None:
     shared = {
         "messages": "message_set encode wrap check split count cut_short entry_at index pieces pieces_by READER "
         "ENTRY_OVERHEAD LOG_OVERHEAD LOWEST CODEC scan wrapper MAX_DEPTH OPEN_LIMIT",
-        "requests": "fetch produce list_offsets metadata group_coordinator offset_commit offset_fetch join_group "
-        "sync_group heartbeat leave_group describe_groups list_groups api_versions CONSUMER FetchedPartition",
+        "requests": "fetch produce list_offsets metadata group_coordinator offset_commit offset_fetch "
+        "describe_groups list_groups api_versions CONSUMER FetchedPartition",
         "znodes": "PARTITIONS_BY_BROKER BROKERS TOPICS CONSUMERS broker broker_path topic_path registration "
         "registration_text ids member owners owner offsets offset consumer_id named_consumer_id thread_ids",
     }[what].split()

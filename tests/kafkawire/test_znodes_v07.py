@@ -18,8 +18,7 @@ RECORDED = wire_vectors07.live()
 def test_a_broker_is_creator_host_and_port() -> None:
     assert znodes.broker(1, "10.0.0.5-1315436360737:10.0.0.5:9092") == Broker(1, "10.0.0.5", 9092)
     assert znodes.broker(0, b"127.0.0.1-1795247002403:127.0.0.1:17092") == Broker(0, "127.0.0.1", 17092)
-    assert znodes.broker_text(Broker(1, "h", 9092), 5) == "h-5:h:9092"
-    assert znodes.broker(1, znodes.broker_text(Broker(1, "h", 9092), 5)) == Broker(1, "h", 9092)
+    assert znodes.broker(1, "h-5:h:9092") == Broker(1, "h", 9092)
 
 
 @pytest.mark.parametrize(

@@ -253,4 +253,3 @@ def test_paths_are_those_of_the_jvm():
     assert znodes.offset("g", ORDERS_3) == "/consumers/g/offsets/orders/3"
     assert znodes.broker_path(7) == "/brokers/ids/7"
     assert znodes.topic_path("orders") == "/brokers/topics/orders"
-    assert znodes.state_path(ORDERS_3) == "/brokers/topics/orders/partitions/3/state"

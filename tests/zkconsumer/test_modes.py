@@ -19,7 +19,6 @@ from zkconsumer.offsets.modes import (
     behind,
     check_beside,
     check_step,
-    group_modes,
     mode_of,
     mode_path,
     mode_text,
@@ -141,8 +140,3 @@ def test_the_node_as_it_is():
 def test_a_node_nobody_of_ours_wrote_is_an_error_that_says_where(text: bytes):
     with pytest.raises(ModeUnreadable, match="/consumers/g/modes/x"):
         read_mode(text, "/consumers/g/modes/x")
-
-
-def test_a_member_without_a_node_has_no_known_mode():
-    nodes = {"g_a": MemberMode("dual"), "g_gone": MemberMode("kafka")}
-    assert group_modes(["g_a", "g_jvm"], nodes) == {"g_a": "dual", "g_jvm": None}

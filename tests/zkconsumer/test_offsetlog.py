@@ -12,13 +12,10 @@ from kafkawire.v08.offsetrecords import (
     OFFSETS_TOPIC,
     StoredGroup,
     StoredOffset,
-    group_key,
     group_partition,
-    group_value,
-    offset_key,
-    offset_value,
 )
 from tests.fakes.broker import Fail, FakeCluster, entry, gzipped
+from tests.fakes.offsetrecords import group_key, group_value, offset_key, offset_value
 from zkconsumer import offsetlog
 from zkconsumer.offsetlog import read_offset_log
 

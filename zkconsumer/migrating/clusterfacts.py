@@ -12,7 +12,6 @@ from zkconsumer.groupworld.world import Cluster, World
 from zkconsumer.groupworld.write import coordinator
 from zkconsumer.migration.checks import HOUR_MS, ClusterFacts, OffsetsTopic
 from zkconsumer.migration.snapshot import GroupSnapshot
-from zkconsumer.offsets.store import Unknown
 
 RECENT_MS = 120_000  # an offset node that is younger was written by a member that commits each minute, or oftener
 NOT_ALLOWED = (29, 30, 31)
@@ -99,8 +98,3 @@ def _coordinator(world: World, cluster: Cluster, groups: Sequence[str], refused:
     except WireError as why:
         return str(why)
     return ""
-
-
-def unread(snapshots: Iterable[GroupSnapshot]) -> bool:
-    """Whether a position in Kafka could not be read: then less is known than there is."""
-    return any(isinstance(row.position, Unknown) for each in snapshots for row in each.kafka.values())

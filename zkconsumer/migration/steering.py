@@ -49,12 +49,3 @@ def _step(asked: Asked, phase: Phase, somebody: bool) -> StepName:
             return StepName.RETURN_DUAL if somebody else StepName.RETURN_COPY
         return StepName.RETURN_VERIFY if phase is Phase.COPIED_BACK else StepName.ROLL_BACK
     return StepName(asked)
-
-
-def way_back(phase: Phase, facts: Facts) -> list[StepName]:
-    """All steps of the way back from a phase while nobody comes or goes; for a preview."""
-    steps: list[StepName] = []
-    while phase is not Phase.ROLLED_BACK:
-        steps.append(step_asked("rollback", phase, facts))
-        phase = step_from(phase, steps[-1]).after
-    return steps

@@ -85,15 +85,6 @@ def refused(changes: Iterable[Change]) -> list[Change]:
     return [change for change in changes if change.action == "refused"]
 
 
-def writes(changes: Iterable[Change]) -> dict[StoreName, dict[TopicPartition, int | None]]:
-    """What each store is to be given; None: delete."""
-    found: dict[StoreName, dict[TopicPartition, int | None]] = {}
-    for change in changes:
-        for store in change.stores:
-            found.setdefault(store, {})[change.tp] = change.after
-    return found
-
-
 def _usable(
     group: str, wanted: Mapping[TopicPartition, Wanted | Problem], existing: Collection[TopicPartition]
 ) -> None:

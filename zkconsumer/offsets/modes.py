@@ -21,7 +21,7 @@ A store that was not committed to yet is left out.  JVM members have no such nod
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -151,11 +151,6 @@ def read_mode(text: str | bytes, where: str = "mode node") -> MemberMode:
         raise ModeUnreadable(f"{where}: version {document.get('version')!r} and mode {mode!r} are none we know")
     stores = {name: _commit(document.get(name), where) for name in ("zookeeper", "kafka")}
     return MemberMode(mode, stores["zookeeper"], stores["kafka"])
-
-
-def group_modes(members: Iterable[str], nodes: Mapping[str, MemberMode]) -> dict[str, Mode | None]:
-    """Each member's mode; None where it shows none (a JVM's: ask whoever runs it)."""
-    return {member: nodes[member].mode if member in nodes else None for member in members}
 
 
 def _commit(row: object, where: str) -> StoreCommit | None:

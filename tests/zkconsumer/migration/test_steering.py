@@ -6,10 +6,19 @@ import pytest
 
 from zkconsumer.migration.needs import Facts
 from zkconsumer.migration.states import MigrationRefused, Phase, StepName, step_from
-from zkconsumer.migration.steering import step_asked, way_back
+from zkconsumer.migration.steering import step_asked
 
 P, S = Phase, StepName
 STOPPED, DUAL, JVM = Facts(), Facts(modes={"a": "dual"}), Facts(modes_unknown=("jvm",))
+
+
+def way_back(phase: Phase, facts: Facts) -> list[StepName]:
+    """All steps of a rollback from a phase while no member comes or goes."""
+    steps: list[StepName] = []
+    while phase is not Phase.ROLLED_BACK:
+        steps.append(step_asked("rollback", phase, facts))
+        phase = step_from(phase, steps[-1]).after
+    return steps
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from kafkawire.model import TopicPartition
 from zkconsumer.offsetfiles.model import KafkaState, SavedRow, ZnodeState
 from zkconsumer.offsetfiles.read import read_offsets
 from zkconsumer.offsetfiles.write import write_offsets
-from zkconsumer.offsetplan.changes import Change, plan_changes, refused, writes
+from zkconsumer.offsetplan.changes import Change, plan_changes, refused
 from zkconsumer.offsetplan.spelling import WrongUsage
 from zkconsumer.offsetplan.undo import by_store, same, texts, undo_file
 from zkconsumer.offsetplan.wanted import Problem, Wanted
@@ -112,6 +112,15 @@ def test_negative_and_unknown_partitions_are_wrong_before_anything_is_planned_an
 def test_a_position_of_a_deleted_topic_can_be_deleted():
     (change,) = plan_changes("g", {B: Wanted(None)}, {B: {"zookeeper": 5}}, {}, [], ["zookeeper"])
     assert (change.action, change.after) == ("write", None)
+
+
+def writes(changes):
+    """What each store is given; None: delete."""
+    found = {}
+    for change in changes:
+        for store in change.stores:
+            found.setdefault(store, {})[change.tp] = change.after
+    return found
 
 
 def test_writes_by_store():
