@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from types import ModuleType
 from typing import Literal
 
 from kafkawire.errors import LocalError
+from kafkawire.interfaces import MessageFormats, RequestBuilders, Znodes
 from kafkawire.model import BrokerPartition, PartitionId
 from kafkawire.requests import Store as Store
 from kafkawire.v07 import messages as messages_v07
@@ -60,9 +60,9 @@ class Dialect:
     position_unit: Literal["messages", "bytes"]  # what positions count; only entry borders are positions where bytes
     drops_silently: bool  # what is too large is dropped without a word, the link stays open
     refuses_by_closing: bool  # asked for offsets of a partition it has not, a broker closes the connection
-    messages: ModuleType  # kafkawire.v08.messages, or its namesake of another generation
-    requests: ModuleType
-    znodes: ModuleType
+    messages: MessageFormats
+    requests: RequestBuilders
+    znodes: Znodes
 
     def speaks(self, api_key: int, store: Store = "kafka") -> int:
         """The version to use.  LocalError when the release has none; store matters for offsets only."""

@@ -1,7 +1,7 @@
 """What a request and its reply are, whatever the generation: what links carry and callers annotate with.
 
-The builders are in the dialect's own module (`d.requests`: kafkawire.v07.requests, kafkawire.v08.requests), under the
-same names and signatures in each.  A generation lacks what its brokers do not speak: asking for it is a LocalError.
+The builders are in the dialect's own module (`d.requests`: kafkawire.v07.requests, kafkawire.v08.requests), which are
+kafkawire.interfaces.RequestBuilders.
 """
 
 from __future__ import annotations
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 
 CONSUMER = -1  # replica_id of everybody who is no broker: a real id would move that follower's high watermark
 Store = Literal["kafka", "zookeeper"]  # where a group's offsets are kept
+
+
+class ApiVersions(Protocol):
+    """What a builder asks of a dialect: the versions of a release."""
+
+    @property
+    def release(self) -> str: ...
+
+    def speaks(self, api_key: int, store: Store = "kafka") -> int:
+        """The version to use.  LocalError when the release has none; store matters for offsets only."""
 
 
 class Asked(Protocol):

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from types import ModuleType
 
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import CorruptMessage
+from kafkawire.interfaces import MessageFormats
 from kafkawire.model import Part, Run, Ticket, TopicPartition
 
 WRAPPERS_SHARE = 0.8
@@ -101,7 +101,7 @@ class Piece:
         """One of several pieces that take this one's place."""
         return Piece(part, self.ticket, self.added, split_from=self.whole, last=False, alone=True)
 
-    def exceeds(self, limit: int, messages: ModuleType) -> bool:
+    def exceeds(self, limit: int, messages: MessageFormats) -> bool:
         """Whether one of its entries is larger than limit; messages: Dialect.messages."""
         if self.size <= limit:
             return False
@@ -145,7 +145,7 @@ def split_into(piece: Piece, halves: Sequence[Part]) -> list[Piece]:
     return chain
 
 
-def before(piece: Piece, damage: CorruptMessage, fails_with: Exception, messages: ModuleType) -> Piece | None:
+def before(piece: Piece, damage: CorruptMessage, fails_with: Exception, messages: MessageFormats) -> Piece | None:
     """The entries before the damage, as a piece after which its ticket fails; None: there are none.
 
     messages: the codec of its format (Dialect.messages).

@@ -16,11 +16,11 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Protocol, runtime_checkable
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, error_info
+from kafkawire.interfaces import MessageFormats
 from kafkawire.model import Broker, TopicPartition
 from producer.batches import Batch, Batches, Piece, before, position, split_into
 from producer.errors import TooLarge, Undeliverable, UnknownOutcome
@@ -67,7 +67,7 @@ class Outcomes:
         self,
         batches: Batches,
         patience: Patience,
-        messages: ModuleType,
+        messages: MessageFormats,
         events: Events,
         *,
         created: Callable[[str], bool] = lambda topic: False,

@@ -62,7 +62,7 @@ class Borders:
         size = LOOK_BYTES
         while True:
             buffer = self._fetched(tp, at, size).buffer
-            found: int | None = self._brokers.dialect.messages.next_border(buffer)
+            found = self._brokers.dialect.messages.next_border(buffer)
             if found == 0 or found is not None or len(buffer) < size or size >= MOST_BYTES:
                 return found == 0
             size *= 4
@@ -110,7 +110,7 @@ class Borders:
         """The first border that can be trusted in these bytes."""
         since: int | None = 0
         while since is not None:
-            begin: int | None = self._brokers.dialect.messages.next_border(row.buffer, since)
+            begin = self._brokers.dialect.messages.next_border(row.buffer, since)
             if begin is None:
                 return None
             found, _ = self._set(tp, at + begin, row.buffer[begin:])
@@ -146,10 +146,7 @@ class Borders:
         return row
 
     def _set(self, tp: TopicPartition, position: int, buffer: memoryview) -> tuple[MessageSet, Scan]:
-        found: tuple[MessageSet, Scan] = self._brokers.dialect.messages.message_set(
-            tp.topic, tp.partition, position, buffer, None
-        )
-        return found
+        return self._brokers.dialect.messages.message_set(tp.topic, tp.partition, position, buffer, None)
 
 
 def _first_at(found: MessageSet, position: int, at: int) -> int:

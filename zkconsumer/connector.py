@@ -245,6 +245,6 @@ def _dialect(config: ConsumerConfig, release: str | None) -> Dialect:
 
 def _consumer_id(config: ConsumerConfig, dialect: Dialect) -> str:
     if config.consumer_id:
-        return str(dialect.znodes.named_consumer_id(config.group_id, config.consumer_id))
+        return dialect.znodes.named_consumer_id(config.group_id, config.consumer_id)
     host, stamp = socket.gethostname(), int(time.time() * 1000)
-    return str(dialect.znodes.consumer_id(config.group_id, host, stamp, random.SystemRandom().getrandbits(32)))
+    return dialect.znodes.consumer_id(config.group_id, host, stamp, random.SystemRandom().getrandbits(32))

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkawire.dialects import Dialect, Store
 from kafkawire.errors import LinkLost, LocalError, RemoteError, WireError
@@ -128,15 +128,16 @@ class Coordinator:
         return self._commit(group, positions, store, self._retention(retention_ms), before_send)
 
     def _commit(
-        self, group: str, positions: Positions, store: Store, kept: Mapping[str, int], before_send: Callable[[], object]
+        self, group: str, positions: Positions, store: Store, kept: _Retention, before_send: Callable[[], object]
     ) -> dict[TopicPartition, WireError | None]:
-        """kept: how long, as arguments of offset_commit."""
         too_long = self._too_long(group, positions) if store == "kafka" else {}  # brokers drop what is for ZooKeeper
 
         def request(left: Sequence[TopicPartition]) -> Request:
             before_send()
             rows = {tp: positions[tp] for tp in left}
-            return self._dialect.requests.offset_commit(self._dialect, group, rows, store, **kept)  # type: ignore[no-any-return]
+            return self._dialect.requests.offset_commit(
+                self._dialect, group, rows, store, retention_ms=kept.retention_ms, timestamp_ms=kept.timestamp_ms
+            )
 
         answers = self._asking.ask(group, store, [tp for tp in positions if tp not in too_long], request)
         return {tp: too_long.get(tp) or _failure(group, tp, positions[tp][0], answers[tp]) for tp in positions}
@@ -150,7 +151,8 @@ class Coordinator:
         """
         held = self.fetch_rows(group, tps, "kafka")
         rows = {tp: (row.at, row.metadata) for tp, row in held.items() if isinstance(row.at, int)}
-        oldest = {"retention_ms": 1} if self._dialect.speaks(apis.OFFSET_COMMIT.key) >= 2 else {"timestamp_ms": 1}
+        has_retention = self._dialect.speaks(apis.OFFSET_COMMIT.key) >= 2
+        oldest = _Retention(retention_ms=1) if has_retention else _Retention(timestamp_ms=1)
         results = self._commit(group, rows, "kafka", oldest, lambda: None)
         unread = {tp: RemoteError(row.at.reason) for tp, row in held.items() if isinstance(row.at, Unknown)}
         return {tp: unread.get(tp) or results.get(tp) for tp in tps}
@@ -165,7 +167,7 @@ class Coordinator:
         requests = self._dialect.requests
 
         def request(left: Sequence[TopicPartition]) -> Request:
-            return requests.offset_fetch(self._dialect, group, left, store)  # type: ignore[no-any-return]
+            return requests.offset_fetch(self._dialect, group, left, store)
 
         answers = self._asking.ask(group, store, tps, request)
         for answer in answers.values():
@@ -191,13 +193,22 @@ class Coordinator:
         sizes = {tp: len(text.encode("utf-16-le", "surrogatepass")) // 2 for tp, (_, text) in positions.items()}
         return {tp: MetadataTooLong(group, tp, positions[tp][0], n, most) for tp, n in sizes.items() if n > most}
 
-    def _retention(self, wanted_ms: int | None) -> dict[str, int]:
-        """Arguments of offset_commit."""
+    def _retention(self, wanted_ms: int | None) -> _Retention:
         if wanted_ms is None:
-            return {}
+            return _Retention()
         if self._dialect.speaks(apis.OFFSET_COMMIT.key) >= 2:
-            return {"retention_ms": wanted_ms}
-        return {"timestamp_ms": self._clock_ms() + wanted_ms - self._broker_retention_ms}
+            return _Retention(retention_ms=wanted_ms)
+        return _Retention(timestamp_ms=self._clock_ms() + wanted_ms - self._broker_retention_ms)
+
+
+class _Retention(NamedTuple):
+    """How long Kafka keeps an offset, as OffsetCommit says it: v2 and later by a retention, v1 by a commit time.
+
+    -1: the broker's own.
+    """
+
+    retention_ms: int = -1
+    timestamp_ms: int = -1
 
 
 def _failure(group: str, tp: TopicPartition, position: int, answer: Answer) -> WireError | None:

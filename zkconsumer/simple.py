@@ -145,7 +145,7 @@ class SimpleConsumer:
             tp.topic, tp.partition, position, row.buffer, row.high_watermark
         )
         if scan.runs or scan.left_out or len(row.buffer) == scan.end:
-            return message_set  # type: ignore[no-any-return]
+            return message_set
         damage = scan.damage or self._dialect.messages.cut_short(row.buffer, scan, position, max_bytes)
         helps = INSIDE if self._dialect.position_unit == "bytes" else ""
         if damage is not None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from kafkawire.dialects import Dialect
+from kafkawire.interfaces import CountedZnodes, ListedZnodes
 from kafkawire.model import PartitionId
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.session.zkcalls import Watch, ZkCalls
@@ -38,9 +39,13 @@ def read_topics(
     session: ZkCalls, dialect: Dialect, topics: Iterable[str], watch: Watch | None = None, session_id: int | None = None
 ) -> tuple[Partitions, Creations]:
     """The same, and when each topic was created."""
-    if dialect.partitions_by_broker:
-        return _counted(session, dialect, list(topics), watch, session_id), {}
-    return _listed(session, dialect, list(topics), watch, session_id)
+    znodes, names = dialect.znodes, list(topics)
+    created: Creations = {}
+    if znodes.PARTITIONS_BY_BROKER:
+        found = _counted(session, znodes, names, watch, session_id)
+    else:
+        found, created = _listed(session, znodes, names, watch, session_id)
+    return {topic: dialect.in_order(ids) for topic, ids in found.items()}, created
 
 
 def read_creations(session: ZkCalls, dialect: Dialect, topics: Iterable[str]) -> Creations:
@@ -66,22 +71,20 @@ def _watched(
 
 
 def _listed(
-    session: ZkCalls, dialect: Dialect, topics: list[str], watch: Watch | None, session_id: int | None
+    session: ZkCalls, znodes: ListedZnodes, topics: list[str], watch: Watch | None, session_id: int | None
 ) -> tuple[Partitions, Creations]:
-    znodes = dialect.znodes
     paths = {znodes.topic_path(topic): topic for topic in topics}
     found = _watched(session, session.read, paths, watch, session_id)
     there = {paths[path]: node for path, node in found.items() if node is not None}
     return (
-        {topic: dialect.in_order(znodes.topic(node.data, topic)) for topic, node in there.items()},
+        {topic: list(znodes.topic(node.data, topic)) for topic, node in there.items()},
         {topic: TopicCreation(node.czxid, node.ctime_ms) for topic, node in there.items()},
     )
 
 
 def _counted(
-    session: ZkCalls, dialect: Dialect, topics: list[str], watch: Watch | None, session_id: int | None
+    session: ZkCalls, znodes: CountedZnodes, topics: list[str], watch: Watch | None, session_id: int | None
 ) -> Partitions:
-    znodes = dialect.znodes
     paths = {znodes.topic_path(topic): topic for topic in topics}
     found = _watched(session, session.lists, paths, watch, session_id)
     brokers = {
@@ -94,4 +97,4 @@ def _counted(
         if node is not None:  # else the broker went after it was listed, and the watch says so too
             topic, broker = brokers[path]
             partitions[topic] += znodes.partitions(broker, znodes.count(node.data, f"topic {topic} on broker {broker}"))
-    return {topic: dialect.in_order(ids) for topic, ids in partitions.items()}
+    return partitions

@@ -6,23 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from kafkawire.cluster.noderead import children, children_of, read
 from kafkawire.cluster.view import ClusterView, PartitionView
+from kafkawire.interfaces import CountedZnodes
 from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
-
-
-class CountedZnodes(Protocol):
-    """The module kafkawire.v07.znodes."""
-
-    BROKERS: str
-
-    def topic_path(self, topic: str, /) -> str: ...
-    def broker_id(self, name: str, where: str, /) -> int: ...
-    def count_path(self, topic: str, broker_id: int, /) -> str: ...
-    def count(self, text: str | bytes, where: str, /) -> int: ...
-    def partitions(self, broker_id: int, count: int, /) -> list[BrokerPartition]: ...
 
 
 def read_partitions(zk: Any, znodes: CountedZnodes, topics: Iterable[str]) -> dict[str, dict[PartitionId, list[int]]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from kafkawire.errors import NoPlainListener, RemoteError
+from kafkawire.interfaces import Znodes
 from kafkawire.nodetext import of_counting_broker
 
 
@@ -21,7 +21,7 @@ def partitions_by_broker(nodes: Iterable[bytes]) -> bool | None:
     return found.pop() if len(found) == 1 else None
 
 
-def secured_brokers(nodes: Mapping[int, bytes], znodes: Any) -> dict[int, tuple[str, ...]]:
+def secured_brokers(nodes: Mapping[int, bytes], znodes: Znodes) -> dict[int, tuple[str, ...]]:
     """The endpoints of those brokers whose listeners all want TLS or SASL, by id."""
     found = {}
     for broker, data in sorted(nodes.items()):

@@ -10,8 +10,8 @@ are: who holds the session decides about them.  A node that vanished in between 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from kafkawire.cluster import counted
@@ -20,6 +20,7 @@ from kafkawire.cluster.noderead import children, read
 from kafkawire.cluster.registered import all_secured, secured_brokers
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import NoPlainListener, OtherGeneration, RemoteError
+from kafkawire.interfaces import ListedZnodes, Znodes
 from kafkawire.model import Broker, PartitionId, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -27,21 +28,6 @@ log = logging.getLogger(__name__)
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 _told: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # warnings by client
-
-
-class Znodes(Protocol):
-    """The node formats of one generation: its module znodes.  What makes no sense is a NodeError."""
-
-    PARTITIONS_BY_BROKER: bool
-
-    def broker(self, broker_id: int, text: str | bytes, /) -> Broker: ...
-
-
-class ListedZnodes(Znodes, Protocol):
-    """Those of a generation whose topics list their partitions."""
-
-    def topic(self, text: str | bytes, where: str, /) -> Mapping[int, Sequence[int]]: ...
-    def state(self, text: str | bytes, where: str, /) -> tuple[int | None, Sequence[int]]: ...
 
 
 def missing_chroot(zk: Any, connect: str, option: str) -> str | None:
@@ -134,7 +120,7 @@ def read_topics(zk: Any, znodes: Znodes) -> list[str]:
     return sorted(children(zk, TOPICS))
 
 
-def read_partitions(zk: Any, znodes: Any, topics: Iterable[str]) -> dict[str, dict[PartitionId, list[int]]]:
+def read_partitions(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str, dict[PartitionId, list[int]]]:
     """Replicas by partition for each of the topics that exists."""
     if znodes.PARTITIONS_BY_BROKER:
         return counted.read_partitions(zk, znodes, topics)
@@ -144,7 +130,7 @@ def read_partitions(zk: Any, znodes: Any, topics: Iterable[str]) -> dict[str, di
     return {topic: {p: list(r) for p, r in partitions.items()} for topic, partitions in found.items()}
 
 
-def read_leaders(zk: Any, znodes: Any, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+def read_leaders(zk: Any, znodes: Znodes, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
     """Leader's id of each partition; None: no leader now, or no such node (the controller has yet to write it)."""
     wanted = list(tps)
     if znodes.PARTITIONS_BY_BROKER:
@@ -153,7 +139,7 @@ def read_leaders(zk: Any, znodes: Any, tps: Iterable[TopicPartition]) -> dict[To
     return {tp: states[tp][0] if tp in states else None for tp in wanted}
 
 
-def read_view(zk: Any, znodes: Any, topics: Iterable[str]) -> ClusterView:
+def read_view(zk: Any, znodes: Znodes, topics: Iterable[str]) -> ClusterView:
     """Brokers, and the given topics with replicas, leaders and in-sync replicas."""
     if znodes.PARTITIONS_BY_BROKER:
         return counted.view(read_brokers(zk, znodes), counted.read_partitions(zk, znodes, topics))

@@ -23,13 +23,13 @@ from kafkawire.model import ANY as ANY
 from kafkawire.model import BrokerPartition, TopicPartition
 from kafkawire.primitives import utf8
 from kafkawire.requests import CONSUMER as CONSUMER
+from kafkawire.requests import ApiVersions
 from kafkawire.requests import FetchedPartition as FetchedPartition
 from kafkawire.requests import ProducedPartition as ProducedPartition
 from kafkawire.v07.framing import HEAD_BYTES, FetchBody, OffsetsBody, framed, reply_size
 
 if TYPE_CHECKING:
     from kafkawire.buffers import Buffers
-    from kafkawire.dialects import Dialect
 
 MOST_PARTS = 0x7FFF  # partitions in one request: the count is an int16
 
@@ -84,7 +84,7 @@ class Request:
 
 
 def fetch(
-    d: Dialect,
+    d: ApiVersions,
     max_wait_ms: int,
     min_bytes: int,
     wanted: Sequence[tuple[TopicPartition, int, int]],
@@ -106,7 +106,7 @@ def fetch(
 
 
 def produce(
-    d: Dialect, acks: int, timeout_ms: int, sets: Mapping[TopicPartition, Sequence[bytes | memoryview]]
+    d: ApiVersions, acks: int, timeout_ms: int, sets: Mapping[TopicPartition, Sequence[bytes | memoryview]]
 ) -> Request:
     """Send each partition's set, given in pieces that are not copied.  Never answered, whatever acks says.
 
@@ -125,7 +125,7 @@ def produce(
 
 
 def list_offsets(
-    d: Dialect, times: Mapping[TopicPartition, int], max_offsets: int = 1, replica_id: int = CONSUMER
+    d: ApiVersions, times: Mapping[TopicPartition, int], max_offsets: int = 1, replica_id: int = CONSUMER
 ) -> Request:
     """Positions by time: -1 the end of what is flushed, -2 the beginning, else ms since the epoch: where segments begin
     that were last written to before.
@@ -143,7 +143,7 @@ def list_offsets(
     return Request(OFFSETS, bodies, list(times))
 
 
-def barrier(d: Dialect, tp: TopicPartition) -> Request:
+def barrier(d: ApiVersions, tp: TopicPartition) -> Request:
     """What tp's broker answers only once it has handled everything before it on this link without closing it.
 
     A broker handles the requests of a connection strictly in order, and closes it on a produce request that it refuses.
@@ -160,7 +160,7 @@ _PRODUCE_KEY, _FETCH_KEY, _LIST_OFFSETS_KEY = 0, 1, 2
 def _lacking(api_key: int) -> Callable[..., Request]:
     """A builder of what 0.7 has no request for: raises the LocalError of d.speaks."""
 
-    def refuse(d: Dialect, *args: object, **named: object) -> Request:
+    def refuse(d: ApiVersions, *args: object, **named: object) -> Request:
         d.speaks(api_key)
         raise LocalError(f"Kafka {d.release} has no request for api key {api_key}")
 

@@ -15,6 +15,7 @@ What makes no sense is a NodeError.  Writers give what the original gives.
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from kafkawire.errors import NodeError as NodeError
 from kafkawire.errors import OtherGeneration
@@ -36,7 +37,9 @@ from kafkawire.groupnodes import thread_ids as thread_ids
 from kafkawire.model import Broker, BrokerPartition
 from kafkawire.nodetext import is_int, json_object, text_of
 
-PARTITIONS_BY_BROKER = True  # a topic's partitions are those that its brokers count, not a list of its own
+PARTITIONS_BY_BROKER: Literal[True] = (
+    True  # a topic's partitions are those that its brokers count, not a list of its own
+)
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 MARKERS = {WHITE_LIST: "*", BLACK_LIST: "!"}

@@ -17,7 +17,7 @@ import zlib
 from bisect import bisect_right
 from dataclasses import replace
 
-from kafkawire.errors import CorruptMessage
+from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Reader, Run
 from kafkawire.planning import MAX_DEPTH as MAX_DEPTH
 from kafkawire.planning import OPEN_LIMIT as OPEN_LIMIT
@@ -54,6 +54,11 @@ def message_set(
     found = scan(buffer, start)
     view = buffer[: found.end]
     return MessageSet(topic, partition, start, found.resume_at, view, high_watermark, found.runs, READER), found
+
+
+def next_border(data: Bytes, start: int = 0) -> int | None:
+    """LocalError: offsets count messages, so brokers look up where entries begin (interfaces.MessageFormats)."""
+    raise LocalError("Kafka 0.8 and later look up where an entry begins by its offset, not by its bytes")
 
 
 READER = Reader(messages, index, pieces, hopping.cut, hopping.before, hopping.stamped)

@@ -15,9 +15,9 @@ from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import TopicPartition
 from kafkawire.primitives import INT32, Writer
 from kafkawire.requests import CONSUMER as CONSUMER
+from kafkawire.requests import ApiVersions, Store
 from kafkawire.requests import FetchedPartition as FetchedPartition
 from kafkawire.requests import ProducedPartition as ProducedPartition
-from kafkawire.requests import Store
 from kafkawire.v08 import apis
 from kafkawire.v08.apis import Api
 from kafkawire.v08.framing import HEADER_BYTES, FetchReplyParser, reply_header, request_header
@@ -25,7 +25,6 @@ from kafkawire.v08.schema import string
 
 if TYPE_CHECKING:
     from kafkawire.buffers import Buffers
-    from kafkawire.dialects import Dialect
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class Request:
 
 
 def fetch(
-    d: Dialect,
+    d: ApiVersions,
     max_wait_ms: int,
     min_bytes: int,
     wanted: Sequence[tuple[TopicPartition, int, int]],
@@ -86,7 +85,7 @@ def fetch(
 
 
 def produce(
-    d: Dialect, acks: int, timeout_ms: int, sets: Mapping[TopicPartition, Sequence[bytes | memoryview]]
+    d: ApiVersions, acks: int, timeout_ms: int, sets: Mapping[TopicPartition, Sequence[bytes | memoryview]]
 ) -> Request:
     """Send each partition's set, given in pieces that are not copied.
 
@@ -114,7 +113,7 @@ def produce(
     return Request(apis.PRODUCE, version, buffers, expects_reply=acks != 0, finish=_produced)
 
 
-def metadata(d: Dialect, topics: Sequence[str] | None) -> Request:
+def metadata(d: ApiVersions, topics: Sequence[str] | None) -> Request:
     """Ask about topics by name (which creates missing ones where brokers auto-create!), or all with None."""
     version = d.speaks(apis.METADATA.key)
     if topics is not None and not topics and version == 0:
@@ -123,7 +122,7 @@ def metadata(d: Dialect, topics: Sequence[str] | None) -> Request:
 
 
 def list_offsets(
-    d: Dialect, times: Mapping[TopicPartition, int], max_offsets: int = 1, replica_id: int = CONSUMER
+    d: ApiVersions, times: Mapping[TopicPartition, int], max_offsets: int = 1, replica_id: int = CONSUMER
 ) -> Request:
     """Offsets by time: -1 the next to be written, -2 the earliest, else ms since the epoch.
 
@@ -136,13 +135,18 @@ def list_offsets(
     return _request(d, apis.LIST_OFFSETS, {"replica_id": replica_id, "topics": topics})
 
 
-def group_coordinator(d: Dialect, group: str) -> Request:
+def barrier(d: ApiVersions, tp: TopicPartition) -> Request:
+    """LocalError: from 0.8 on a broker answers Produce itself (interfaces.RequestBuilders)."""
+    raise LocalError(f"Kafka {d.release} acknowledges Produce: {tp} needs no other request to wait for")
+
+
+def group_coordinator(d: ApiVersions, group: str) -> Request:
     """Ask who coordinates a group.  The first such request ever creates __consumer_offsets: a dry run does not ask."""
     return _request(d, apis.GROUP_COORDINATOR, {"group": group})
 
 
 def offset_commit(
-    d: Dialect,
+    d: ApiVersions,
     group: str,
     offsets: Mapping[TopicPartition, tuple[int, str]],
     store: Store = "kafka",
@@ -174,7 +178,7 @@ def offset_commit(
     return _request(d, apis.OFFSET_COMMIT, fields, version)
 
 
-def offset_fetch(d: Dialect, group: str, tps: Iterable[TopicPartition], store: Store = "kafka") -> Request:
+def offset_fetch(d: ApiVersions, group: str, tps: Iterable[TopicPartition], store: Store = "kafka") -> Request:
     """Read committed offsets.  Nothing committed is offset -1, with error 3 from zookeeper and 0 from kafka."""
     asked = list(tps)
     _no_twice(asked)
@@ -185,22 +189,22 @@ def offset_fetch(d: Dialect, group: str, tps: Iterable[TopicPartition], store: S
     return _request(d, apis.OFFSET_FETCH, fields, d.speaks(apis.OFFSET_FETCH.key, store))
 
 
-def describe_groups(d: Dialect, groups: Sequence[str]) -> Request:
+def describe_groups(d: ApiVersions, groups: Sequence[str]) -> Request:
     return _request(d, apis.DESCRIBE_GROUPS, {"groups": groups})
 
 
-def list_groups(d: Dialect) -> Request:
+def list_groups(d: ApiVersions) -> Request:
     """The groups of the asked broker only: ask every one."""
     return _request(d, apis.LIST_GROUPS, {})
 
 
-def api_versions(d: Dialect) -> Request:
+def api_versions(d: ApiVersions) -> Request:
     """A broker older than 0.10 closes the connection."""
     return _request(d, apis.API_VERSIONS, {})
 
 
 def _request(
-    d: Dialect,
+    d: ApiVersions,
     api: Api,
     fields: Mapping[str, Any],
     version: int | None = None,

@@ -17,6 +17,7 @@ are the same in every generation (kafkawire.groupnodes).
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from kafkawire.errors import NodeError as NodeError
 from kafkawire.errors import NoPlainListener, OtherGeneration
@@ -38,7 +39,7 @@ from kafkawire.groupnodes import thread_ids as thread_ids
 from kafkawire.model import Broker
 from kafkawire.nodetext import document, is_int, json_object, of_counting_broker, text_of
 
-PARTITIONS_BY_BROKER = False  # a topic has a list of its own
+PARTITIONS_BY_BROKER: Literal[False] = False  # a topic has a list of its own
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"

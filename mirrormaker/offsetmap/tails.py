@@ -131,7 +131,7 @@ class TargetTails:
                 row.high_watermark or 0
             ) > position and size < LARGEST_FETCH  # 3.x sends nothing of a larger batch
             if found.runs or not (len(row.buffer) or larger):
-                return found  # type: ignore[no-any-return]
+                return found
             if scan.damage is not None:
                 raise TailRefused(f"its log is damaged at {position}: {scan.damage}")
             size *= 4  # a message that is larger than the fetch

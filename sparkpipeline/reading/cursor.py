@@ -87,7 +87,6 @@ class Cursor:
         Raises MessageTooLarge, CorruptData and DataLoss.
         """
         tp = self.range.tp
-        found: MessageSet
         found, scan = self._messages.message_set(
             tp.topic, tp.partition, self.position, answer.buffer, answer.high_watermark
         )

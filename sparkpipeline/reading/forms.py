@@ -28,8 +28,7 @@ class _Process:
         self.bytes += len(message_set.buffer)
         wanted = self.bytes > LOAD_AFTER_BYTES or os.environ.get("KAFKAWIRE_KERNELS") == "numba"
         kernels = columns.compiled() if wanted else columns.ready()
-        found: Iterator[Columns] = spoken.messages.pieces_by(kernels, message_set, check_crcs, most_bytes)
-        return found
+        return spoken.messages.pieces_by(kernels, message_set, check_crcs, most_bytes)
 
 
 _PROCESS = _Process()

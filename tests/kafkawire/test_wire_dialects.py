@@ -6,7 +6,7 @@ import pytest
 
 from kafkawire.dialects import DIALECTS, ENTRY_OVERHEAD, dialect
 from kafkawire.errors import LocalError
-from kafkawire.model import BrokerPartition, partition_named
+from kafkawire.model import BrokerPartition, TopicPartition, partition_named
 from kafkawire.v07 import messages as messages_v07
 from kafkawire.v07 import requests as requests_v07
 from kafkawire.v07 import znodes as znodes_v07
@@ -206,6 +206,14 @@ def test_what_0_7_cannot_is_our_fault_and_named() -> None:
     ):
         with pytest.raises(LocalError, match=r"Kafka 0\.7\.2 has no "):
             ask()
+
+
+def test_what_only_0_7_needs_is_refused_later_and_named() -> None:
+    new = dialect("0.8.2")
+    with pytest.raises(LocalError, match=r"Kafka 0\.8\.2 acknowledges Produce: t/3 "):
+        new.requests.barrier(new, TopicPartition("t", 3))
+    with pytest.raises(LocalError, match=r"look up where an entry begins by its offset"):
+        new.messages.next_border(b"\0" * 100)
 
 
 def test_partitions_of_0_7_are_pairs_and_sort_as_text() -> None:

@@ -16,7 +16,8 @@ from typing import Protocol
 from groundwork.crew import Lock
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView, PartitionView
-from kafkawire.cluster.zookeeper import BROKERS, Znodes, read_brokers, read_leaders
+from kafkawire.cluster.zookeeper import BROKERS, read_brokers, read_leaders
+from kafkawire.interfaces import Znodes
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.logends import no_leader

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
 
 from groundwork.crew import Lock
 from groundwork.failpoints import failpoint
+from kafkawire.interfaces import Znodes
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.session.zkcalls import Node, Outcome
@@ -33,7 +33,7 @@ class Claims:
     def __init__(
         self,
         session: ZkSession,
-        znodes: ModuleType,
+        znodes: Znodes,
         group: str,
         on_lost: Callable[[TopicPartition], None],
         on_free: Callable[[], None],

@@ -150,7 +150,8 @@ def brokers_of(world: World, cluster: Cluster) -> list[Broker]:
 def _topics(world: World, session: ZkSession) -> dict[str, TopicRow]:
     names = sorted(session.children(TOPICS) or ())
     nodes = read_nodes(session, [f"{TOPICS}/{name}" for name in names])
-    if world.dialect.partitions_by_broker:
+    znodes = world.dialect.znodes
+    if znodes.PARTITIONS_BY_BROKER:
         counted = read_topic_nodes(session, world.dialect, names)
         return {name: TopicRow(tuple(ids)) for name, ids in counted.items() if nodes[f"{TOPICS}/{name}"] is not None}
     found = {}
@@ -159,7 +160,7 @@ def _topics(world: World, session: ZkSession) -> dict[str, TopicRow]:
         if node is None:
             continue  # deleted after it was listed
         try:
-            ids = world.dialect.in_order(world.dialect.znodes.topic(node.data, f"topic {name}"))
+            ids = world.dialect.in_order(znodes.topic(node.data, f"topic {name}"))
         except RemoteError as senseless:
             world.tell(str(senseless))
             continue

@@ -8,9 +8,9 @@ unless it is a FormerOffset: the same number written now is a position of the to
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from types import ModuleType
 
 from groundwork.crew import now
+from kafkawire.interfaces import Znodes
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite, TopicGone
 from zkconsumer.offsets.former import TopicCreation, former_node, written_before
@@ -26,7 +26,7 @@ class ZookeeperOffsets:
     def __init__(
         self,
         session: ZkSession,
-        znodes: ModuleType,
+        znodes: Znodes,
         creations: Callable[[Collection[str]], Mapping[str, TopicCreation]] = lambda topics: {},
         read_from: Callable[[TopicPartition], TopicCreation | None] = lambda tp: None,
         may_be_recreated: Callable[[str], bool] = lambda topic: False,

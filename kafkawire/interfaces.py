@@ -1,0 +1,210 @@
+"""What a generation of Kafka (0.7; 0.8 and later) provides, as Protocols.  A Dialect names one module for each.
+
+MessageFormats   the bytes of message sets       kafkawire.v07.messages, kafkawire.v08.messages
+RequestBuilders  requests, and their responses   kafkawire.v07.requests, kafkawire.v08.requests
+Znodes           nodes in ZooKeeper              kafkawire.v07.znodes, kafkawire.v08.znodes
+
+What a generation does not have raises LocalError when it is asked for.  Znodes are a union instead, since callers read
+the two kinds of topic nodes in different ways: PARTITIONS_BY_BROKER says which kind it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from kafkawire.errors import CorruptMessage
+from kafkawire.groupnodes import Registration
+from kafkawire.model import Broker, BrokerPartition, Entry, MessageSet, Part, PartitionId, Reader, Scan, TopicPartition
+from kafkawire.primitives import Bytes
+from kafkawire.requests import ApiVersions, Request, Store
+
+if TYPE_CHECKING:
+    from kafkawire.columns import Columns
+    from kafkawire.kernels import Kernels
+
+Row = tuple[int, Bytes | None, Bytes | None, int | None]  # offset, key, value, timestamp in ms
+
+
+class MessageFormats(Protocol):
+    """Reads and writes message sets in the formats of a generation.  Pure; offsets of 0.7 are bytes of the log."""
+
+    @property
+    def READER(self) -> Reader: ...
+
+    # ---- read
+
+    def message_set(
+        self, topic: str, partition: PartitionId, start: int, buffer: memoryview, high_watermark: int | None
+    ) -> tuple[MessageSet, Scan]:
+        """The complete entries of a buffer fetched at offset `start`, and the scan that found them.  Raises nothing."""
+
+    def pieces_by(
+        self, kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, most_bytes: int = ..., /
+    ) -> Iterator[Columns]:
+        """The set's columns in pieces of about most_bytes, by compiled kernels, or in pure Python where None."""
+
+    def cut_short(self, buffer: Bytes, scan: Scan, position: int, asked: int) -> CorruptMessage | None:
+        """The damage of a response that ends inside its first entry though `asked` bytes were asked for; else None."""
+
+    def entry_at(self, buffer: Bytes, begin: int, position: int) -> Entry | None:
+        """The entry at byte `begin` of a buffer fetched at `position`, by its own fields; None where there is none."""
+
+    def next_border(self, data: Bytes, start: int = 0) -> int | None:
+        """Where the next entry begins at or behind byte `start`, found by its checksum.
+
+        Only where offsets are bytes (0.7); else LocalError: message offsets are looked up by the broker.
+        """
+
+    # ---- write, and inspect what is to be written
+
+    def encode(self, messages: Iterable[Row], codec: int = 0, magic: int = ...) -> bytes:
+        """Plain entries in format `magic`, or one wrapper.  LocalError for what the format does not have."""
+
+    def check(self, entries: Bytes) -> CorruptMessage | None:
+        """The first damage in complete entries: a wrong checksum, or bytes that are no entry; None: they are whole."""
+
+    def count(self, entries: Bytes) -> int:
+        """Complete entries; a wrapper counts as one."""
+
+    def split(self, part: Part) -> list[Part]:
+        """A part as two of about the same size; [part] where it is one message.  CorruptMessage for a bad wrapper."""
+
+
+class RequestBuilders(Protocol):
+    """Builds requests in the versions that a release speaks: every builder takes its dialect first.
+
+    What Link.call returns for each is named as Response.
+    """
+
+    def fetch(
+        self,
+        d: ApiVersions,
+        max_wait_ms: int,
+        min_bytes: int,
+        wanted: Sequence[tuple[TopicPartition, int, int]],
+        replica_id: int = ...,
+    ) -> Request:
+        """Fetch from (partition, offset, max_bytes) each.  Response: list[FetchedPartition]."""
+
+    def produce(
+        self, d: ApiVersions, acks: int, timeout_ms: int, sets: Mapping[TopicPartition, Sequence[bytes | memoryview]]
+    ) -> Request:
+        """Append each partition's set.  Response: dict[TopicPartition, ProducedPartition], or none (acks 0; 0.7)."""
+
+    def list_offsets(
+        self, d: ApiVersions, times: Mapping[TopicPartition, int], max_offsets: int = 1, replica_id: int = ...
+    ) -> Request:
+        """Offsets by time: -1 log end, -2 log start, else ms since 1970.  Response: the decoded fields."""
+
+    def barrier(self, d: ApiVersions, tp: TopicPartition) -> Request:
+        """What is answered only after every earlier request of this connection was handled.  Response: to be ignored.
+
+        0.7 only, where Produce is never answered.
+        """
+
+    def metadata(self, d: ApiVersions, topics: Sequence[str] | None) -> Request:
+        """Brokers and partitions, of all topics with None.  Response: the decoded fields.  Not in 0.7."""
+
+    def api_versions(self, d: ApiVersions) -> Request:
+        """The apis that a broker knows.  Response: the decoded fields.  From 0.10 on."""
+
+    def group_coordinator(self, d: ApiVersions, group: str) -> Request:
+        """The broker that keeps a group's offsets in Kafka.  Response: the decoded fields.  From 0.8.2 on."""
+
+    def offset_commit(
+        self,
+        d: ApiVersions,
+        group: str,
+        offsets: Mapping[TopicPartition, tuple[int, str]],
+        store: Store = "kafka",
+        generation: int = -1,
+        member_id: str = "",
+        retention_ms: int = -1,
+        timestamp_ms: int = -1,
+    ) -> Request:
+        """Commit (offset, metadata) each.  Response: the decoded fields.  From 0.8.1 on."""
+
+    def offset_fetch(
+        self, d: ApiVersions, group: str, tps: Iterable[TopicPartition], store: Store = "kafka"
+    ) -> Request:
+        """Read committed offsets.  Response: the decoded fields.  From 0.8.1 on."""
+
+    def describe_groups(self, d: ApiVersions, groups: Sequence[str]) -> Request:
+        """Members and state of groups in Kafka.  Response: the decoded fields.  From 0.9 on."""
+
+    def list_groups(self, d: ApiVersions) -> Request:
+        """Groups that the asked broker coordinates.  Response: the decoded fields.  From 0.9 on."""
+
+
+class CommonZnodes(Protocol):
+    """Paths and texts of nodes that both generations have.  Unreadable text raises NodeError.
+
+    The paths of a group are those of kafkawire.groupnodes in each generation.
+    """
+
+    @property
+    def BROKERS(self) -> str:
+        """The parent of the brokers' nodes."""
+
+    def topic_path(self, topic: str) -> str: ...
+
+    def broker(self, broker_id: int, text: str | bytes) -> Broker:
+        """A registered broker's address.  OtherGeneration for a text of the other generation."""
+
+    def registration(self, text: str | bytes) -> Registration:
+        """A member's subscription.  RegistrationError where the original consumer fails too."""
+
+    def registration_text(self, registration: Registration, timestamp_ms: int) -> str:
+        """The member node's text as the original consumer writes it."""
+
+    def ids(self, group: str) -> str: ...
+
+    def member(self, group: str, consumer_id: str) -> str: ...
+
+    def owners(self, group: str, topic: str) -> str: ...
+
+    def owner(self, group: str, tp: TopicPartition) -> str: ...
+
+    def offsets(self, group: str, topic: str) -> str: ...
+
+    def offset(self, group: str, tp: TopicPartition) -> str: ...
+
+    def consumer_id(self, group: str, host: str, epoch_ms: int, random: int) -> str: ...
+
+    def named_consumer_id(self, group: str, name: str) -> str: ...
+
+    def thread_ids(self, consumer: str, count: int) -> list[str]: ...
+
+
+class ListedZnodes(CommonZnodes, Protocol):
+    """0.8 and later: a topic's node lists its partitions and their replicas."""
+
+    @property
+    def PARTITIONS_BY_BROKER(self) -> Literal[False]: ...
+
+    def topic(self, text: str | bytes, where: str = ...) -> Mapping[int, Sequence[int]]:
+        """Replicas by partition."""
+
+    def state(self, text: str | bytes, where: str = ...) -> tuple[int | None, Sequence[int]]:
+        """A partition's leader (None: none now) and in-sync replicas."""
+
+
+class CountedZnodes(CommonZnodes, Protocol):
+    """0.7: each broker's node below a topic says how many partitions it has."""
+
+    @property
+    def PARTITIONS_BY_BROKER(self) -> Literal[True]: ...
+
+    def broker_id(self, name: str, where: str = ...) -> int:
+        """The broker of a node below a topic.  OtherGeneration where 0.8 or later made it."""
+
+    def count_path(self, topic: str, broker_id: int) -> str: ...
+
+    def count(self, text: str | bytes, where: str = ...) -> int:
+        """Partitions of the topic on the broker."""
+
+    def partitions(self, broker_id: int, count: int) -> list[BrokerPartition]: ...
+
+
+Znodes = ListedZnodes | CountedZnodes
