@@ -39,7 +39,7 @@ import click
 from common import PARTITIONS, VERSION, Peers, Watch, checked, last_line, leave, seconds_between, told
 
 from groundwork import output
-from kafkawire import columns
+from kafkawire import kernels
 from localkafka import tools
 from localkafka.cluster import Cluster
 from localkafka.load import Load, Mixture
@@ -135,9 +135,9 @@ OURS = {
 
 
 def read_ours(way: Way, zookeeper: str, task: Task) -> dict[str, float]:
-    if not columns.kernels().startswith(way.kernels):
-        raise SystemExit(f"kernels of {way.kernels} asked for, but {columns.kernels()} runs")
-    columns.prepare()
+    if not kernels.name().startswith(way.kernels):
+        raise SystemExit(f"kernels of {way.kernels} asked for, but {kernels.name()} runs")
+    kernels.prepare()
     options = {
         "zookeeper.connect": zookeeper,
         "group.id": f"bench-{os.getpid()}",

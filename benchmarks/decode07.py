@@ -30,7 +30,7 @@ import click
 from common import checked, last_line, tell
 
 from groundwork import output
-from kafkawire import columns
+from kafkawire import kernels
 from kafkawire.dialects import dialect
 from kafkawire.model import BrokerPartition, MessageSet
 from localkafka.seven import original
@@ -99,7 +99,7 @@ WAYS = {"batches": by_batches, "messages": one_by_one}
 
 def read_ours(release: str, way: str, path: Path, rounds: int) -> dict[str, float]:
     """What the best of the rounds took."""
-    columns.prepare()
+    kernels.prepare()
     spoken, read, sets = dialect(release), WAYS[way], read_sets(path)
     partition = BrokerPartition(0, 0) if spoken.partitions_by_broker else 0
     best = float("inf")

@@ -24,7 +24,7 @@ import pyarrow as pa
 from common import TICKS, confluent_consumer
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from kafkawire import columns
+from kafkawire import kernels
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.batches import read_ranges
@@ -251,7 +251,7 @@ def _eat(connection: socket.socket) -> None:
 
 
 def main(task: dict[str, Any]) -> None:
-    columns.prepare()
+    kernels.prepare()
     for topic in task["split"]:
         print(json.dumps({"split": split(task["broker"], topic), "topic": topic["name"]}), flush=True)
     ways = Ways(task)

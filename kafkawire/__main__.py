@@ -16,7 +16,7 @@ from typing import NoReturn, TypeVar
 
 import click
 
-from kafkawire import columns, generations
+from kafkawire import generations, kernels
 from kafkawire.documents import log_document
 from kafkawire.errors import LocalError, WireError
 from kafkawire.generations import Decoded, Generation
@@ -97,7 +97,7 @@ def _print_version(verbose: bool) -> None:
     click.echo(f"kafkawire {version('kafka-legacy-mirror')}")
     if verbose:
         try:
-            click.echo(f"column kernels {columns.kernels()}")
+            click.echo(f"column kernels {kernels.name()}")
         except WireError as exc:  # KAFKAWIRE_KERNELS says what is not there
             raise click.UsageError(str(exc)) from None
 

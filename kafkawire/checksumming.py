@@ -1,4 +1,4 @@
-"""CRC-32 for the compiled loops (kernels.py): what numba makes machine code of.  Imported only where numba is.
+"""CRC-32 for the compiled loops (compiled.py): what numba makes machine code of.  Imported only where numba is.
 
     _crc32_tables    sixteen bytes a step by sixteen tables: 1 GB/s, everywhere
     _crc32_folded    carry-less multiplication, where the processor has it (pclmulqdq): 64 bytes a step, then 16, and

@@ -5,40 +5,20 @@
     columns.data[columns.value_at[n] :][: columns.value_size[n]]    its value; a size of -1 is null
     columns.values()                                            all of them as bytes
 
-There are two forms of what finds them, with the same results (tests hold them equal).  The pure Python form always
-works; the compiled one comes with the extra `fast` (numba), is 10 to 60 times as quick and holds no GIL.
-
-    KAFKAWIRE_KERNELS   auto (default): compiled where numba is installed | python | numba: an error where it is not
-    KAFKAWIRE_CACHE     folder for what was compiled; default NUMBA_CACHE_DIR, else kafkawire in the user's cache folder
-
-Compiling takes a second or a few, once a machine.  auto does it in a thread of its own at the first index(), and the
-pure form runs until it is done: nobody who holds a session waits for a compiler.  prepare() waits.
+Two forms find them, with the same results (tests hold them equal): pure Python, and compiled.  kernels.py chooses.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import logging
-import os
-import stat
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from kafkawire.errors import CorruptMessage, LocalError
+from kafkawire.errors import CorruptMessage
+from kafkawire.kernels import ready
 from kafkawire.neighbours import column
 from kafkawire.primitives import Bytes
 
-if TYPE_CHECKING:
-    from kafkawire.kernels import Kernels
-
-log = logging.getLogger(__name__)
-
 Column = Sequence[int]
-CHOICES = ("auto", "python", "numba")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,109 +82,3 @@ def as_list(column: Column) -> list[int]:
     if isinstance(column, memoryview):
         return column.tolist()
     return column if isinstance(column, list) else list(column)
-
-
-# ---- which form runs -------------------------------------------------------------------------------------------
-
-
-def kernels() -> str:
-    """Which form runs: "python", or "numba" and its version.  LocalError as compiled() has it.  Compiles nothing."""
-    return f"numba {version('numba')}" if _CHOICE.wanted() and _CHOICE.failed is None else "python"
-
-
-def compiled() -> Kernels | None:
-    """The compiled form, or None where the pure one is to run, for now or for good.
-
-    LocalError when KAFKAWIRE_KERNELS is none of its values, or asks for numba and there is none that works.
-    """
-    return _CHOICE.kernels if _CHOICE.settled else _CHOICE.choose()
-
-
-def ready() -> Kernels | None:
-    """The compiled form if it is loaded already; loads nothing and raises nothing."""
-    return _CHOICE.kernels
-
-
-def prepare() -> None:
-    """Load or compile now, where that is wanted; waits for it (0.3 s to a few seconds).  LocalError as compiled()."""
-    _CHOICE.choose()
-    _CHOICE.wait()
-
-
-class _Choice:
-    """Made once a process, by the environment as it is at the first use.
-
-    settled moves to True once and for all: kernels is then what runs.
-    """
-
-    def __init__(self) -> None:
-        self.kernels: Kernels | None = None
-        self.settled = False
-        self.failed: str | None = None  # why the compiled form does not work here
-        self._lock = threading.Lock()
-        self._loader: threading.Thread | None = None
-
-    def wanted(self) -> bool:
-        """Whether the compiled form is to run."""
-        name = os.environ.get("KAFKAWIRE_KERNELS", "") or "auto"
-        if name not in CHOICES:
-            raise LocalError(f"KAFKAWIRE_KERNELS={name}: known are {', '.join(CHOICES)}")
-        there = name != "python" and importlib.util.find_spec("numba") is not None
-        if name == "numba" and not there:
-            raise LocalError(
-                "KAFKAWIRE_KERNELS=numba: numba is not installed; the extra kafka-legacy-mirror[fast] has it"
-            )
-        return there
-
-    def choose(self) -> Kernels | None:
-        insists = os.environ.get("KAFKAWIRE_KERNELS") == "numba"
-        with self._lock:
-            if self._loader is None and not self.settled:
-                if not self.wanted():
-                    self.settled = True
-                    return None
-                # No daemon: the interpreter must not go away under a compiler at work.
-                self._loader = threading.Thread(target=self._load, name="kafkawire-kernels", daemon=False)
-                self._loader.start()
-        if insists:
-            self.wait()
-            if self.failed is not None:
-                raise LocalError(f"KAFKAWIRE_KERNELS=numba: {self.failed}")
-        return self.kernels
-
-    def wait(self) -> None:
-        if self._loader is not None:
-            self._loader.join()
-
-    def _load(self) -> None:
-        insists = os.environ.get("KAFKAWIRE_KERNELS") == "numba"
-        try:
-            from kafkawire.kernels import load  # here: importing numba takes 0.4 s and 100 MB
-
-            self.kernels = load(cache_folder())
-        except Exception as exc:
-            self.failed = f"numba {version('numba')} does not work here: {type(exc).__name__}: {exc}"
-            log.warning("%s; columns are read in pure Python", self.failed)
-        self.settled = self.failed is None or not insists
-
-
-def cache_folder() -> Path | None:
-    """The folder for what was compiled, made where it is missing; None when we cannot write there, or everybody can."""
-    named = os.environ.get("KAFKAWIRE_CACHE") or os.environ.get("NUMBA_CACHE_DIR")
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(named or os.path.join(base, "kafkawire"))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if folder.stat().st_mode & stat.S_IWOTH:
-            why: object = "anybody may write there, and what is kept there is run"
-        elif os.access(folder, os.W_OK | os.X_OK):
-            return folder
-        else:
-            why = "it is not writable"
-    except OSError as exc:
-        why = exc
-    log.warning("compiled kernels are not kept in %s: %s; KAFKAWIRE_CACHE names another folder", folder, why)
-    return None
-
-
-_CHOICE = _Choice()

@@ -16,8 +16,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from kafkawire.columns import ready
 from kafkawire.errors import LibraryMissing, LocalError, RemoteError
+from kafkawire.kernels import ready
 from kafkawire.primitives import Bytes
 
 NONE, GZIP, SNAPPY, LZ4 = range(4)

@@ -1,4 +1,4 @@
-"""Keys and values copied side by side, for the compiled form (kernels.py).  Imported only where numba is.
+"""Keys and values copied side by side, for the compiled form (compiled.py).  Imported only where numba is.
 
 starts, sizes   of one column of kafkawire.columns, from row `since` to `until`; a size of -1 is null
 out             bytes, filled from `at` on

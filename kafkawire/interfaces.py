@@ -21,7 +21,7 @@ from kafkawire.requests import ApiVersions, Request, Store
 
 if TYPE_CHECKING:
     from kafkawire.columns import Columns
-    from kafkawire.kernels import Kernels
+    from kafkawire.compiled import Kernels
 
 Row = tuple[int, Bytes | None, Bytes | None, int | None]  # offset, key, value, timestamp in ms
 

@@ -1,249 +1,134 @@
-"""The compiled form (numba, extra `fast`) of what goes over every message.  Imported only where numba is.
+"""Which form of the loops over messages runs in this process: pure Python, or compiled (numba), and loading the latter.
 
-The loops hold no GIL.  Each generation has its own over its entries (v07/kernels.py, v08/kernels.py); CRC-32 is in
-checksumming.py, what puts keys and values side by side in copying.py.
+The pure Python form always works; the compiled one comes with the extra `fast` (numba), is 10 to 60 times as quick and
+holds no GIL.
+
+    KAFKAWIRE_KERNELS   auto (default): compiled where numba is installed | python | numba: an error where it is not
+    KAFKAWIRE_CACHE     folder for what was compiled; default NUMBA_CACHE_DIR, else kafkawire in the user's cache folder
+
+Compiling takes a second or a few, once a machine.  auto does it in a thread of its own at the first index(), and the
+pure form runs until it is done: nobody who holds a session waits for a compiler.  prepare() waits.
 """
 
 from __future__ import annotations
 
-import hashlib
+import importlib.util
 import logging
-import zlib
-from collections.abc import Callable, Sequence
+import os
+import stat
+import threading
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
-import numba
-import numpy as np
-from numba import types
+from kafkawire.errors import LocalError
 
-from kafkawire import checksumming, copying
-from kafkawire.checksumming import best, tables
-from kafkawire.columns import Column
-from kafkawire.gathering import MOST_BYTES, Checksums, Field, Gathered, Part, too_many
-from kafkawire.primitives import Bytes
-from kafkawire.v07 import kernels as v07
-from kafkawire.v08 import kernels as v08
-from kafkawire.v08.kernels import DAMAGED, FIELDS, TIMED, TOO_LARGE, UNTIMED
+if TYPE_CHECKING:
+    from kafkawire.compiled import Kernels
 
 log = logging.getLogger(__name__)
 
-_SMALL = 512  # bytes of a slice at any place; larger ones are copied twice for nothing
-_TABLES = tables()
+CHOICES = ("auto", "python", "numba")
 
 
-def _sums(data: Any, starts: Any, sizes: Any, since: Any, until: Any, out: Any, row: Any, bits: Any, table: Any) -> Any:
-    """Checksums of values into out from `row` on, and bits of those that are there; how many are null."""
-    nulls = 0
-    for n in range(since, until):
-        if sizes[n] >= 0:
-            out[row] = np.int64(_crc(data, starts[n], starts[n] + sizes[n], table))
-            bits[row >> 3] |= np.uint8(1 << (row & 7))
-        else:
-            out[row] = 0
-            nulls += 1
-        row += 1
-    return nulls
+def name() -> str:
+    """Which form runs: "python", or "numba" and its version.  LocalError as compiled() has it.  Compiles nothing."""
+    return f"numba {version('numba')}" if _CHOICE.wanted() and _CHOICE.failed is None else "python"
 
 
-class Loops(NamedTuple):
-    """What is compiled."""
+def compiled() -> Kernels | None:
+    """The compiled form, or None where the pure one is to run, for now or for good.
 
-    entries: Callable[[Any, Any, Any, bool, Any], tuple[int, int, int, int]]
-    hop: Callable[[Any, int, int, int, int, bool], tuple[int, int, int]]
-    gather: Callable[[Any, Any, Any, int, int, Any, int, Any, int, Any], tuple[int, int]]
-    total: Callable[[Any, int, int], int]
-    alike: Callable[[Any, Any], tuple[int, int]]
-    ascends: Callable[[Any, int, int], bool]
-    sums: Callable[[Any, Any, Any, int, int, Any, int, Any, Any], int]
-    entries07: Callable[[Any, Any, Any, bool, Any], tuple[int, int, int]]
-    hop07: Callable[[Any, int, int, int], tuple[int, int]]
-
-
-class Kernels:
-    """The compiled loops, called with what Python has."""
-
-    def __init__(self, loops: Loops) -> None:
-        self._loops = loops
-
-    def hop(self, buffer: Bytes, at: int, kind: int, least: int, last: int | None = None) -> tuple[int, int, int]:
-        """Past complete entries of one kind (magic and attributes) of a size from least on: see v08.kernels.
-
-        last: only as far as their offsets ascend from it on; None: whatever they are.
-        """
-        return self._loops.hop(_octets(buffer), at, kind, least, last or 0, last is not None)
-
-    def room(self, size: int) -> memoryview:
-        """So many bytes of no particular content: a bytearray would be filled with zeros first."""
-        return np.empty(size, np.uint8).data
-
-    def cut(self, data: Bytes, starts: memoryview, sizes: memoryview) -> list[bytes | None] | None:
-        """Slices of one size, in a third of the time slices take; None where that does not help, or sizes differ."""
-        if not len(sizes):
-            return None
-        places = np.asarray(starts)
-        size, step = self._loops.alike(places, np.asarray(sizes))
-        if size == -1:
-            return [None] * len(places)
-        if size <= 0:
-            return None
-        if step:
-            evenly: list[bytes | None] = np.ndarray((len(places),), f"V{size}", data, starts[0], (step,)).tolist()
-            return evenly
-        if size > _SMALL:
-            return None
-        # An item of `size` bytes at every byte: taking some of them copies each at once.
-        windows = np.ndarray((len(data) - size + 1,), f"V{size}", data, 0, (1,))
-        taken: list[bytes | None] = windows[places].tolist()
-        return taken
-
-    def index(self, data: Bytes, rows: list[tuple[int, ...]], most: int, check: bool, timed: bool) -> Found | None:
-        """The messages of segments, of which there are `most` at most; None: an offset does not fit int64.
-
-        timed: any of the segments has format v1.
-        """
-        try:
-            segments = np.array(rows, dtype=np.int64).reshape(len(rows), FIELDS)
-        except OverflowError:
-            return None
-        out = np.empty((TIMED if timed else UNTIMED, most), dtype=np.int64)
-        count, outcome, segment, at = self._loops.entries(_octets(data), segments, out, check, _TABLES)
-        if outcome == TOO_LARGE:
-            return None
-        columns = [row[:count].data for row in out]
-        return Found(columns, (segment, at) if outcome == DAMAGED else None)
-
-    def hop07(self, buffer: Bytes, at: int, magic: int, limit: int) -> tuple[int, int]:
-        """Past complete plain entries of 0.7 of one format that begin before `limit`: see v07.kernels."""
-        return self._loops.hop07(_octets(buffer), at, magic, limit)
-
-    def index07(self, data: Bytes, rows: list[tuple[int, ...]], most: int, check: bool) -> Found | None:
-        """The same for segments of 0.7, of which all are wanted; None: a position does not fit int64."""
-        try:
-            segments = np.array(rows, dtype=np.int64).reshape(len(rows), v07.FIELDS)
-        except OverflowError:
-            return None
-        out = np.empty((v07.COLUMNS, most), dtype=np.int64)
-        count, segment, at = self._loops.entries07(_octets(data), segments, out, check, _TABLES)
-        return Found([row[:count].data for row in out], None if segment < 0 else (segment, at))
-
-    def gather(self, parts: Sequence[Part], field: Field, room: Callable[[int], memoryview]) -> Gathered:
-        """What kafkawire.gathering promises."""
-        found = [(part, *map(_numbers, part.places(field))) for part in parts]
-        rows = sum(part.until - part.since for part in parts)
-        size = sum(self._loops.total(sizes, part.since, part.until) for part, _, sizes in found)
-        if size > MOST_BYTES:
-            raise too_many(size)
-        data = room(size) if size else memoryview(b"")
-        out = np.frombuffer(data, np.uint8) if size else np.empty(0, np.uint8)
-        ends, bits = np.zeros(rows + 1, np.int32), np.zeros(-(-rows // 8), np.uint8)
-        at = row = nulls = 0
-        for part, starts, sizes in found:
-            octets = _octets(part.columns.data)
-            at, more = self._loops.gather(octets, starts, sizes, part.since, part.until, out, at, ends, row, bits)
-            row += part.until - part.since
-            nulls += more
-        return Gathered(data, ends.data, bits.data if nulls else None, nulls)
-
-    def checksums(self, parts: Sequence[Part], field: Field) -> Checksums:
-        """What kafkawire.gathering promises."""
-        rows = sum(part.until - part.since for part in parts)
-        out, bits = np.empty(rows, np.int64), np.zeros(-(-rows // 8), np.uint8)
-        row = nulls = 0
-        for part in parts:
-            octets, (starts, sizes) = _octets(part.columns.data), map(_numbers, part.places(field))
-            nulls += self._loops.sums(octets, starts, sizes, part.since, part.until, out, row, bits, _TABLES)
-            row += part.until - part.since
-        return Checksums(out.data, bits.data if nulls else None, nulls)
-
-    def ascending(self, offsets: Column, since: int, until: int) -> bool:
-        """Whether none of these is smaller than the one before it."""
-        return self._loops.ascends(_numbers(offsets), since, until)
-
-
-class Found(NamedTuple):
-    columns: list[memoryview]
-    damaged: tuple[int, int] | None  # segment and position of the first damage
-
-
-def _octets(buffer: Bytes) -> Any:
-    """A buffer as the kernels were compiled for: read only."""
-    octets = np.frombuffer(buffer, np.uint8)
-    octets.flags.writeable = False
-    return octets
-
-
-def _numbers(column: Column) -> Any:
-    return np.asarray(column, dtype=np.int64)
-
-
-def load(cache: Path | None) -> Kernels:
-    """Compile (a second or a few), or load what was compiled (0.2 s); it is kept in the folder `cache`, if any.
-
-    Raises RuntimeError when what comes out is wrong.
+    LocalError when KAFKAWIRE_KERNELS is none of its values, or asks for numba and there is none that works.
     """
-    if cache is not None:
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(cache / _sources())
+    return _CHOICE.kernels if _CHOICE.settled else _CHOICE.choose()
+
+
+def ready() -> Kernels | None:
+    """The compiled form if it is loaded already; loads nothing and raises nothing."""
+    return _CHOICE.kernels
+
+
+def prepare() -> None:
+    """Load or compile now, where that is wanted; waits for it (0.3 s to a few seconds).  LocalError as compiled()."""
+    _CHOICE.choose()
+    _CHOICE.wait()
+
+
+class _Choice:
+    """Made once a process, by the environment as it is at the first use.
+
+    settled moves to True once and for all: kernels is then what runs.
+    """
+
+    def __init__(self) -> None:
+        self.kernels: Kernels | None = None
+        self.settled = False
+        self.failed: str | None = None  # why the compiled form does not work here
+        self._lock = threading.Lock()
+        self._loader: threading.Thread | None = None
+
+    def wanted(self) -> bool:
+        """Whether the compiled form is to run."""
+        name = os.environ.get("KAFKAWIRE_KERNELS", "") or "auto"
+        if name not in CHOICES:
+            raise LocalError(f"KAFKAWIRE_KERNELS={name}: known are {', '.join(CHOICES)}")
+        there = name != "python" and importlib.util.find_spec("numba") is not None
+        if name == "numba" and not there:
+            raise LocalError(
+                "KAFKAWIRE_KERNELS=numba: numba is not installed; the extra kafka-legacy-mirror[fast] has it"
+            )
+        return there
+
+    def choose(self) -> Kernels | None:
+        insists = os.environ.get("KAFKAWIRE_KERNELS") == "numba"
+        with self._lock:
+            if self._loader is None and not self.settled:
+                if not self.wanted():
+                    self.settled = True
+                    return None
+                # No daemon: the interpreter must not go away under a compiler at work.
+                self._loader = threading.Thread(target=self._load, name="kafkawire-kernels", daemon=False)
+                self._loader.start()
+        if insists:
+            self.wait()
+            if self.failed is not None:
+                raise LocalError(f"KAFKAWIRE_KERNELS=numba: {self.failed}")
+        return self.kernels
+
+    def wait(self) -> None:
+        if self._loader is not None:
+            self._loader.join()
+
+    def _load(self) -> None:
+        insists = os.environ.get("KAFKAWIRE_KERNELS") == "numba"
         try:
-            return _checked(_build(cache=True))
-        except Exception as exc:  # a full disk, a file cut by a crash: numba raises whatever it meets
-            log.warning("compiled kernels in %s are of no use: %s; compiling for this process only", cache, exc)
-        finally:
-            numba.config.CACHE_DIR = before
-    return _checked(_build(cache=False))
+            from kafkawire.compiled import load  # here: importing numba takes 0.4 s and 100 MB
+
+            self.kernels = load(cache_folder())
+        except Exception as exc:
+            self.failed = f"numba {version('numba')} does not work here: {type(exc).__name__}: {exc}"
+            log.warning("%s; columns are read in pure Python", self.failed)
+        self.settled = self.failed is None or not insists
 
 
-def _sources() -> str:
-    """Names what is compiled.  numba looks at the file of a function, not at those of the functions it calls."""
-    files = [__file__, *(str(module.__file__) for module in (checksumming, copying, v07, v08))]
-    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
+def cache_folder() -> Path | None:
+    """The folder for what was compiled, made where it is missing; None when we cannot write there, or everybody can."""
+    named = os.environ.get("KAFKAWIRE_CACHE") or os.environ.get("NUMBA_CACHE_DIR")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(named or os.path.join(base, "kafkawire"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.stat().st_mode & stat.S_IWOTH:
+            why: object = "anybody may write there, and what is kept there is run"
+        elif os.access(folder, os.W_OK | os.X_OK):
+            return folder
+        else:
+            why = "it is not writable"
+    except OSError as exc:
+        why = exc
+    log.warning("compiled kernels are not kept in %s: %s; KAFKAWIRE_CACHE names another folder", folder, why)
+    return None
 
 
-def _build(cache: bool) -> Kernels:
-    global _crc
-    octets = types.Array(types.uint8, 1, "C", readonly=True)
-    table = types.Array(types.uint32, 2, "C")
-    numbers = types.Array(types.int64, 2, "C")
-    options = {"nogil": True, "cache": cache}
-    _crc = v07.crc = v08.crc = numba.njit(types.uint64(octets, types.int64, types.int64, table), **options)(best())
-    column, i64, bits = types.int64[::1], types.int64, types.uint8[::1]
-    two, three, four = (types.UniTuple(i64, n) for n in (2, 3, 4))
-    of_rows = (octets, column, column, i64, i64)
-    kinds = Loops(
-        entries=four(octets, numbers, numbers, types.boolean, table),
-        hop=three(octets, i64, i64, i64, i64, types.boolean),
-        gather=two(*of_rows, bits, i64, types.int32[::1], i64, bits),
-        total=i64(column, i64, i64),
-        alike=two(column, column),
-        ascends=types.boolean(column, i64, i64),
-        sums=i64(*of_rows, column, i64, bits, table),
-        entries07=three(octets, numbers, numbers, types.boolean, table),
-        hop07=two(octets, i64, i64, i64),
-    )
-    loops = Loops(
-        v08.index, v08.hop, copying.gather, copying.total, copying.alike, copying.ascends, _sums, v07.index, v07.hop
-    )
-    return Kernels(Loops(*(numba.njit(kind, **options)(loop) for kind, loop in zip(kinds, loops, strict=True))))
-
-
-_crc: Any = None  # the compiled checksum: what _sums calls; each generation's loops have it, too
-
-
-def _checked(made: Kernels) -> Kernels:
-    """Held against zlib once: what a cache gives back was compiled somewhere else."""
-    for size in (49, 1049):  # checksums of long and of short messages are computed in different ways
-        value = bytes(n % 251 for n in range(size))
-        body = b"\x00\x00\xff\xff\xff\xff" + size.to_bytes(4, "big") + value
-        start = (7).to_bytes(8, "big") + (len(body) + 4).to_bytes(4, "big")
-        entry = start + zlib.crc32(body).to_bytes(4, "big") + body
-        found = made.index(entry, [(0, len(entry), 0, 0, 0, 0, 0, 0, 0)], 1, True, False)
-        right = found is not None and not found.damaged and [x[0] for x in found.columns] == [7, 22, -1, 26, size]
-        if not right or made.hop(entry, 0, 0, 14) != (len(entry), 1, 7):
-            raise RuntimeError("a compiled kernel computes nonsense")
-        entry = (size + 6).to_bytes(4, "big") + b"\1\0" + zlib.crc32(value).to_bytes(4, "big") + value
-        found = made.index07(entry, [(0, len(entry), -1, 7, 0, 0)], 1, True)
-        right = found is not None and not found.damaged and [x[0] for x in found.columns] == [7, 10, size]
-        if not right or made.hop07(entry, 0, -1, 1) != (len(entry), 1):
-            raise RuntimeError("a compiled kernel of 0.7 computes nonsense")
-    return made
+_CHOICE = _Choice()

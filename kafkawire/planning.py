@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from kafkawire import columns
 from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage
+from kafkawire.kernels import compiled
 from kafkawire.model import MessageSet, PartitionId
 from kafkawire.primitives import Bytes
 
 if TYPE_CHECKING:
-    from kafkawire.kernels import Kernels
+    from kafkawire.compiled import Kernels
 
 OPEN_LIMIT = 128 << 20  # bytes one top-level wrapper may open to, those nested in it included
 MAX_DEPTH = 4  # wrappers in wrappers: 0.7 and 0.9 store what a producer nested, and nobody nests on purpose
@@ -76,7 +76,7 @@ class Indexing(Generic[PlanT]):
 
     def index(self, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Columns:
         """The columns of a set.  Raises nothing for what the bytes hold: damage is told beside what comes before it."""
-        return self.index_by(columns.compiled(), message_set, check_crcs, limit)
+        return self.index_by(compiled(), message_set, check_crcs, limit)
 
     def index_by(
         self, kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT
@@ -96,7 +96,7 @@ class Indexing(Generic[PlanT]):
 
         The resume_at of the last one is the set's, unless it has damage.
         """
-        yield from self.pieces_by(columns.compiled(), message_set, check_crcs, most_bytes, limit)
+        yield from self.pieces_by(compiled(), message_set, check_crcs, most_bytes, limit)
 
     def pieces_by(
         self,

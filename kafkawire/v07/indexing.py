@@ -21,7 +21,7 @@ from kafkawire.v07.reading import bad_crc, within
 from kafkawire.v07.scanning import AGAIN
 
 if TYPE_CHECKING:
-    from kafkawire.kernels import Kernels
+    from kafkawire.compiled import Kernels
 
 _FARTHEST = (1 << 63) - 1
 

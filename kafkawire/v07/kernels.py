@@ -1,4 +1,4 @@
-"""The loops over plain entries of 0.7 as they are compiled: see kafkawire.kernels.
+"""The loops over plain entries of 0.7 as they are compiled: see kafkawire.compiled.
 
     segments    one row each: begin, end, magic (-2 | -1), shift, is pinned (0|1), pinned
     out         offsets, value_at, value_size: rows as long as there are messages

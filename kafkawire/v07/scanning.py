@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import struct
 
-from kafkawire.columns import ready
 from kafkawire.errors import CorruptMessage
+from kafkawire.kernels import ready
 from kafkawire.model import Run
 from kafkawire.model import Scan as Scan
 from kafkawire.primitives import Bytes

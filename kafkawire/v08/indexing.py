@@ -20,7 +20,7 @@ from kafkawire.v08.planning import Plan, Segment, plans, within
 from kafkawire.v08.scanning import ENTRY_OVERHEAD, LOG_APPEND_TIME, LOG_OVERHEAD
 
 if TYPE_CHECKING:
-    from kafkawire.kernels import Kernels
+    from kafkawire.compiled import Kernels
 
 _V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length where the key is null
 _V1 = struct.Struct(">qiIxBqii")  # the same with attributes and a timestamp before the key length

@@ -1,4 +1,4 @@
-"""The loops over plain entries of formats v0 and v1 as they are compiled: see kafkawire.kernels.
+"""The loops over plain entries of formats v0 and v1 as they are compiled: see kafkawire.compiled.
 
     segments    one row each: begin, end, magic, start, shift, stamped (0|1), appended_ms, is pinned (0|1), pinned
     out         offsets, key_at, key_size, value_at, value_size, and where any segment has format v1 timestamps and

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafkawire import planning
-from kafkawire.columns import ready
 from kafkawire.errors import CorruptMessage, RemoteError
+from kafkawire.kernels import ready
 from kafkawire.model import MessageSet, Run
 from kafkawire.primitives import Bytes
 from kafkawire.v08.scanning import HEAD, LEAST, LOG_OVERHEAD, LOWEST, Scan, hop_alike

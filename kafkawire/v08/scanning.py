@@ -11,8 +11,8 @@ from __future__ import annotations
 import struct
 from itertools import pairwise
 
-from kafkawire.columns import ready
 from kafkawire.errors import CorruptMessage, UnknownMagic
+from kafkawire.kernels import ready
 from kafkawire.model import Run
 from kafkawire.model import Scan as Scan
 from kafkawire.neighbours import FEW, alike, column

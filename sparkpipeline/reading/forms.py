@@ -1,6 +1,6 @@
 """Which form of the decoder a task runs: pure Python until its process has read so much that loading the other pays.
 
-Spark's workers serve one task after the other.  To load the compiled form (kafkawire.columns) costs each of them about
+Spark's workers serve one task after the other.  To load the compiled form (kafkawire.kernels) costs each of them about
 0.6 s and 100 MB, to read 32 MB of small messages without it 0.1 s.  From then on it is loaded in a thread, and the pure
 form runs until it is there; a task waits for it only where KAFKAWIRE_KERNELS=numba says so.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from kafkawire import columns
+from kafkawire import kernels
 from kafkawire.columns import Columns
 from kafkawire.dialects import Dialect
 from kafkawire.model import MessageSet
@@ -27,8 +27,8 @@ class _Process:
     def pieces(self, spoken: Dialect, message_set: MessageSet, check_crcs: bool, most_bytes: int) -> Iterator[Columns]:
         self.bytes += len(message_set.buffer)
         wanted = self.bytes > LOAD_AFTER_BYTES or os.environ.get("KAFKAWIRE_KERNELS") == "numba"
-        kernels = columns.compiled() if wanted else columns.ready()
-        return spoken.messages.pieces_by(kernels, message_set, check_crcs, most_bytes)
+        form = kernels.compiled() if wanted else kernels.ready()
+        return spoken.messages.pieces_by(form, message_set, check_crcs, most_bytes)
 
 
 _PROCESS = _Process()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-from kafkawire import columns
-from kafkawire.kernels import Kernels
+from kafkawire.compiled import Kernels
+from kafkawire.kernels import _CHOICE
 from kafkawire.net.session import Reply, Session
 
 
@@ -26,9 +26,9 @@ def feed(session: Session, data: bytes, chunk: int) -> list[Reply]:
 @contextmanager
 def running(kernels: Kernels | None, scanning: ModuleType) -> Iterator[None]:
     """Everything by this form, also the loops of small sets.  scanning: the format's module of that name."""
-    before = columns._CHOICE.kernels, scanning._WORTH
-    columns._CHOICE.kernels, scanning._WORTH = kernels, 0
+    before = _CHOICE.kernels, scanning._WORTH
+    _CHOICE.kernels, scanning._WORTH = kernels, 0
     try:
         yield
     finally:
-        columns._CHOICE.kernels, scanning._WORTH = before
+        _CHOICE.kernels, scanning._WORTH = before

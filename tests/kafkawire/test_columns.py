@@ -17,11 +17,12 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkawire import columns, compression
+from kafkawire import compression
 from kafkawire.__main__ import main
 from kafkawire.columns import Columns
+from kafkawire.compiled import Kernels, load
 from kafkawire.errors import CorruptMessage, RemoteError
-from kafkawire.kernels import Kernels, load
+from kafkawire.kernels import cache_folder
 from kafkawire.model import Message, MessageSet
 from kafkawire.v08 import indexing, scanning
 from kafkawire.v08 import messages as m
@@ -35,7 +36,7 @@ CODECS = (0, 1, 2, 3)
 
 @pytest.fixture(scope="module")
 def compiled() -> Kernels:
-    return load(columns.cache_folder())
+    return load(cache_folder())
 
 
 def entry(offset: int, value: bytes | None, key: bytes | None = None, magic: int = 0, attributes: int = 0) -> bytes:
@@ -395,12 +396,12 @@ def test_stretches_of_one_size_are_hopped_over_as_entry_by_entry(
 
 SHOWN = """
 import sys
-from kafkawire import columns
+from kafkawire import kernels
 from kafkawire.v08.messages import encode, message_set
 from kafkawire.errors import LocalError
 try:
-    print(columns.kernels())
-    columns.prepare()
+    print(kernels.name())
+    kernels.prepare()
     found = message_set("t", 0, 0, memoryview(encode([(0, b"k", b"v", 1)])), -1)[0].index()
 except LocalError as exc:
     sys.exit(f"refused: {exc}")
@@ -469,9 +470,9 @@ def test_a_cache_that_cannot_be_written_or_read_costs_a_warning_only(
     shutil.copytree(kept[0], folder)
     folder.chmod(0o777)
     monkeypatch.setenv("KAFKAWIRE_CACHE", str(folder))
-    assert columns.cache_folder() is None
+    assert cache_folder() is None
     folder.chmod(0o755)
-    assert columns.cache_folder() == folder
+    assert cache_folder() == folder
     broken = list(folder.rglob("*.nb?"))
     assert broken
     for path in broken:

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from kafkawire import columns
+from kafkawire.compiled import Kernels, load
 from kafkawire.errors import Truncated
-from kafkawire.kernels import Kernels, load
+from kafkawire.kernels import cache_folder
 from kafkawire.v08 import scanning
 from kafkawire.v08.framing import FetchReplyParser
 from kafkawire.v08.indexing import index_by
@@ -30,7 +30,7 @@ def doubled(codec: int, magic: int, size: int = 13) -> bytes:
 
 @pytest.fixture(scope="module")
 def compiled() -> Kernels:
-    return load(columns.cache_folder())
+    return load(cache_folder())
 
 
 @pytest.mark.parametrize("magic", [0, 1])

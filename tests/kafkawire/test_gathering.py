@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkawire import columns, gathering
+from kafkawire import gathering
 from kafkawire.buffers import Buffers
 from kafkawire.columns import Columns
+from kafkawire.compiled import Kernels, load
 from kafkawire.errors import LocalError
 from kafkawire.gathering import Checksums, Field, Gathered, Part, ascending, checksums_by, gather_by
-from kafkawire.kernels import Kernels, load
+from kafkawire.kernels import cache_folder
 from kafkawire.v08.indexing import index_by
 from kafkawire.v08.messages import Row, encode, message_set
 
@@ -24,7 +25,7 @@ Blob = bytes | None
 
 @pytest.fixture(scope="module")
 def compiled() -> Kernels:
-    return load(columns.cache_folder())
+    return load(cache_folder())
 
 
 def columns_of(kernels: Kernels | None, rows: list[Row], codec: int = 0, magic: int = 0) -> Columns:
@@ -113,8 +114,7 @@ def test_the_room_given_is_what_is_filled_and_is_taken_again(compiled: Kernels) 
 def test_more_than_an_array_can_hold_is_refused_before_anything_is_copied(
     compiled: Kernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (gathering, __import__("kafkawire.kernels", fromlist=["kernels"])):
-        monkeypatch.setattr(module, "MOST_BYTES", 99)
+    monkeypatch.setattr(gathering, "MOST_BYTES", 99)
     for kernels in (None, compiled):
         fits, more = (columns_of(kernels, [(n, None, b"v" * size, 0) for n in range(3)]) for size in (33, 34))
         assert len(gather_by(kernels, [Part(fits, 0, 3)], Field.VALUE).data) == 99

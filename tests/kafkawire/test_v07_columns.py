@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkawire import columns
 from kafkawire.columns import Columns
+from kafkawire.compiled import Kernels, load
 from kafkawire.errors import CorruptMessage
 from kafkawire.gathering import Field, Part, gather_by
-from kafkawire.kernels import Kernels, load
+from kafkawire.kernels import cache_folder
 from kafkawire.model import MessageSet
 from kafkawire.v07 import messages as m
 from kafkawire.v07 import scanning
@@ -28,7 +28,7 @@ Told = tuple[list[tuple[int, bytes | None]], tuple[type, str, int, int | None] |
 
 @pytest.fixture(scope="module")
 def compiled() -> Kernels:
-    return load(columns.cache_folder())
+    return load(cache_folder())
 
 
 def told_of(damage: CorruptMessage | None) -> tuple[type, str, int, int | None] | None:

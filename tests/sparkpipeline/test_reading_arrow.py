@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkawire import columns, compression
+from kafkawire import compression
 from kafkawire.columns import Columns
+from kafkawire.compiled import Kernels, load
 from kafkawire.dialects import dialect
-from kafkawire.kernels import Kernels, load
+from kafkawire.kernels import _CHOICE, cache_folder
 from kafkawire.v08 import messages as m
 from kafkawire.v08.indexing import index_by
 from sparkpipeline.ranges import OffsetRange
@@ -35,7 +36,7 @@ OLD = dialect("0.8.2")
 
 @pytest.fixture(scope="module")
 def compiled() -> Kernels:
-    return load(columns.cache_folder())
+    return load(cache_folder())
 
 
 def columns_of(kernels: Kernels | None, data: bytes) -> Columns:
@@ -51,7 +52,7 @@ def patched(data: bytes, at: int, piece: bytes) -> bytes:
 
 def batch_of(kernels: Kernels | None, sets: list[bytes], options: ReadOptions) -> Any:
     """All rows of some sets of one range, made by one form."""
-    before, columns._CHOICE.kernels = columns._CHOICE.kernels, kernels
+    before, _CHOICE.kernels = _CHOICE.kernels, kernels
     try:
         pieces, count = [], 0
         for data in sets:
@@ -60,7 +61,7 @@ def batch_of(kernels: Kernels | None, sets: list[bytes], options: ReadOptions) -
             count += len(found)
         return record_batch(pieces, options)
     finally:
-        columns._CHOICE.kernels = before
+        _CHOICE.kernels = before
 
 
 blobs = st.none() | st.binary(max_size=20)
@@ -163,8 +164,8 @@ def test_pieces_end_before_an_offset_and_fit_the_bounds_they_are_cut_to(compiled
 def test_the_compiled_form_is_loaded_once_enough_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(forms, "_PROCESS", forms._Process())
-    monkeypatch.setattr(forms.columns, "compiled", lambda: asked.append("compiled"))
-    monkeypatch.setattr(forms.columns, "ready", lambda: asked.append("ready"))
+    monkeypatch.setattr(forms.kernels, "compiled", lambda: asked.append("compiled"))
+    monkeypatch.setattr(forms.kernels, "ready", lambda: asked.append("ready"))
     monkeypatch.setattr(forms, "LOAD_AFTER_BYTES", 100)
     monkeypatch.delenv("KAFKAWIRE_KERNELS", raising=False)
     whole = m.message_set("t", 0, 0, memoryview(m.encode([(0, None, b"x" * 14, None)])), -1)[0]

@@ -80,7 +80,7 @@ def test_completion_prints_what_the_shell_reads(shell: str, capsys: pytest.Captu
 def test_kernels_that_are_not_there_are_one_sentence_and_only_the_long_version_asks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("zkconsumer.commands.cli.kernels", kernels_refused)
+    monkeypatch.setattr("zkconsumer.commands.cli.kernels.name", kernels_refused)
     assert outcome(["--version"]) == 0
     assert outcome(["--version", "-v"]) == EXIT["usage"]
     assert "KAFKAWIRE_KERNELS=fortran: known are" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from importlib.metadata import version
 import click
 
 from groundwork.output import run_command, version_line
-from kafkawire.columns import kernels
+from kafkawire import kernels
 from kafkawire.errors import LocalError
 from zkconsumer.commands import pipes
 from zkconsumer.commands.cluster import brokers, topics
@@ -60,7 +60,7 @@ def own_version() -> str:
 def foundations() -> list[str]:
     """What decides how it behaves on this machine.  Raises LocalError for kernels that are asked for and not there."""
     return [
-        f"column kernels {kernels()}",
+        f"column kernels {kernels.name()}",
         f"Python {platform.python_version()} ({platform.python_implementation()})",
         *(f"{name} {version(name)}" for name in ("gevent", "kazoo")),
     ]
