@@ -9,15 +9,17 @@ megabyte.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from kafkawire.errors import LeftOver, LocalError, RemoteError, Truncated
+
+ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 DIRECT_BYTES = 4096  # a remainder from here on is worth a receive of its own instead of a copy out of the scratch
 MAX_REPLY_BYTES = 104_857_600  # what a broker takes as a request (socket.request.max.bytes) is what we take as a reply
 
 
-class Body(Protocol):
+class Body(Protocol[ResultT_co]):
     """The body of one reply while it arrives.
 
     Give it bytes in any chunking with feed(); where direct() offers a place, bytes may be received straight into it
@@ -39,7 +41,7 @@ class Body(Protocol):
     def filled(self, n: int) -> None:
         """n bytes were received into direct()."""
 
-    def result(self) -> object:
+    def result(self) -> ResultT_co:
         """What the request's reply is, once complete.  RemoteError when the bytes make no sense."""
 
 

@@ -11,18 +11,19 @@ the two kinds of topic nodes in different ways: PARTITIONS_BY_BROKER says which 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kafkawire.errors import CorruptMessage
 from kafkawire.groupnodes import Registration
 from kafkawire.model import Broker, BrokerPartition, Entry, MessageSet, Part, PartitionId, Reader, Scan, TopicPartition
 from kafkawire.primitives import Bytes
-from kafkawire.requests import ApiVersions, Request, Store
+from kafkawire.requests import ApiVersions, FetchedPartition, ProducedPartition, Request, Store
 
 if TYPE_CHECKING:
     from kafkawire.columns import Columns
     from kafkawire.compiled import Kernels
 
+Fields = dict[str, Any]  # a response as the tables of its api decode it (kafkawire.v08.apis)
 Row = tuple[int, Bytes | None, Bytes | None, int | None]  # offset, key, value, timestamp in ms
 
 
@@ -72,10 +73,7 @@ class MessageFormats(Protocol):
 
 
 class RequestBuilders(Protocol):
-    """Builds requests in the versions that a release speaks: every builder takes its dialect first.
-
-    What Link.call returns for each is named as Response.
-    """
+    """Builds requests in the versions that a release speaks: every builder takes its dialect first."""
 
     def fetch(
         self,
@@ -84,33 +82,33 @@ class RequestBuilders(Protocol):
         min_bytes: int,
         wanted: Sequence[tuple[TopicPartition, int, int]],
         replica_id: int = ...,
-    ) -> Request:
-        """Fetch from (partition, offset, max_bytes) each.  Response: list[FetchedPartition]."""
+    ) -> Request[list[FetchedPartition]]:
+        """Fetch from (partition, offset, max_bytes) each."""
 
     def produce(
         self, d: ApiVersions, acks: int, timeout_ms: int, sets: Mapping[TopicPartition, Sequence[bytes | memoryview]]
-    ) -> Request:
-        """Append each partition's set.  Response: dict[TopicPartition, ProducedPartition], or none (acks 0; 0.7)."""
+    ) -> Request[dict[TopicPartition, ProducedPartition] | None]:
+        """Append each partition's set.  None: it is never answered (acks 0; 0.7)."""
 
     def list_offsets(
         self, d: ApiVersions, times: Mapping[TopicPartition, int], max_offsets: int = 1, replica_id: int = ...
-    ) -> Request:
-        """Offsets by time: -1 log end, -2 log start, else ms since 1970.  Response: the decoded fields."""
+    ) -> Request[Fields]:
+        """Offsets by time: -1 log end, -2 log start, else ms since 1970."""
 
-    def barrier(self, d: ApiVersions, tp: TopicPartition) -> Request:
-        """What is answered only after every earlier request of this connection was handled.  Response: to be ignored.
+    def barrier(self, d: ApiVersions, tp: TopicPartition) -> Request[Fields]:
+        """What is answered only after every earlier request of this connection was handled.
 
         0.7 only, where Produce is never answered.
         """
 
-    def metadata(self, d: ApiVersions, topics: Sequence[str] | None) -> Request:
-        """Brokers and partitions, of all topics with None.  Response: the decoded fields.  Not in 0.7."""
+    def metadata(self, d: ApiVersions, topics: Sequence[str] | None) -> Request[Fields]:
+        """Brokers and partitions, of all topics with None.  Not in 0.7."""
 
-    def api_versions(self, d: ApiVersions) -> Request:
-        """The apis that a broker knows.  Response: the decoded fields.  From 0.10 on."""
+    def api_versions(self, d: ApiVersions) -> Request[Fields]:
+        """The apis that a broker knows.  From 0.10 on."""
 
-    def group_coordinator(self, d: ApiVersions, group: str) -> Request:
-        """The broker that keeps a group's offsets in Kafka.  Response: the decoded fields.  From 0.8.2 on."""
+    def group_coordinator(self, d: ApiVersions, group: str) -> Request[Fields]:
+        """The broker that keeps a group's offsets in Kafka.  From 0.8.2 on."""
 
     def offset_commit(
         self,
@@ -122,19 +120,19 @@ class RequestBuilders(Protocol):
         member_id: str = "",
         retention_ms: int = -1,
         timestamp_ms: int = -1,
-    ) -> Request:
-        """Commit (offset, metadata) each.  Response: the decoded fields.  From 0.8.1 on."""
+    ) -> Request[Fields]:
+        """Commit (offset, metadata) each.  From 0.8.1 on."""
 
     def offset_fetch(
         self, d: ApiVersions, group: str, tps: Iterable[TopicPartition], store: Store = "kafka"
-    ) -> Request:
-        """Read committed offsets.  Response: the decoded fields.  From 0.8.1 on."""
+    ) -> Request[Fields]:
+        """Read committed offsets.  From 0.8.1 on."""
 
-    def describe_groups(self, d: ApiVersions, groups: Sequence[str]) -> Request:
-        """Members and state of groups in Kafka.  Response: the decoded fields.  From 0.9 on."""
+    def describe_groups(self, d: ApiVersions, groups: Sequence[str]) -> Request[Fields]:
+        """Members and state of groups in Kafka.  From 0.9 on."""
 
-    def list_groups(self, d: ApiVersions) -> Request:
-        """Groups that the asked broker coordinates.  Response: the decoded fields.  From 0.9 on."""
+    def list_groups(self, d: ApiVersions) -> Request[Fields]:
+        """Groups that the asked broker coordinates.  From 0.9 on."""
 
 
 class CommonZnodes(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from kafkawire.model import TopicPartition
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CONSUMER = -1  # replica_id of everybody who is no broker: a real id would move that follower's high watermark
 Store = Literal["kafka", "zookeeper"]  # where a group's offsets are kept
+ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 
 
 class ApiVersions(Protocol):
@@ -37,8 +38,8 @@ class Asked(Protocol):
     def name(self) -> str: ...
 
 
-class Request(Protocol):
-    """One request, ready for a session."""
+class Request(Protocol[ResponseT_co]):
+    """One request, ready for a session, and the type of what Link.call returns for it."""
 
     @property
     def api(self) -> Asked: ...
@@ -58,7 +59,7 @@ class Request(Protocol):
     def frame(self, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
         """All its bytes, in pieces that are not copied.  Raises LocalError when they cannot be framed."""
 
-    def reply(self, head: bytes | bytearray, correlation_id: int, buffers: Buffers | None) -> Body:
+    def reply(self, head: bytes | bytearray, correlation_id: int, buffers: Buffers | None) -> Body[ResponseT_co]:
         """Where what follows the first head_bytes of its reply goes; fetched sets into `buffers`.
 
         RemoteError when the head is not that of this request's reply, or larger than any sane one.

@@ -25,6 +25,7 @@ from kafkawire.cluster.release import BrokerRelease, asked_ranges, release_of
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect, dialect, release_number
 from kafkawire.errors import LinkLost, error_info
+from kafkawire.interfaces import Fields
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.requests import FetchedPartition, Request
@@ -54,7 +55,7 @@ def release_among(brokers: Iterable[Broker]) -> BrokerRelease | None:
     for broker in sorted(brokers)[:ASKED]:
         links = Links("mirrormaker", connect, TIMEOUT_MS)
 
-        def ask(request: Request, broker: Broker = broker, links: Links = links) -> Any:
+        def ask(request: Request[Fields], broker: Broker = broker, links: Links = links) -> Fields:
             try:
                 return links.link(broker, PURPOSE).call(request)
             finally:
@@ -161,9 +162,7 @@ class _Sampling:
                 self._told.setdefault((tp.topic, row.error), f"source {self._source}: {refused}")
 
     def _batches(self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]) -> dict[TopicPartition, Held]:
-        found: dict[TopicPartition, Held]
-        found = self._links.link(leader, PURPOSE).call(recordbatches.ask(wanted, TOGETHER * BYTES))
-        return found
+        return self._links.link(leader, PURPOSE).call(recordbatches.ask(wanted, TOGETHER * BYTES))
 
     def _fetched(
         self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]

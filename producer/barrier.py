@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
@@ -28,8 +29,8 @@ from kafkawire.requests import Request
 class _Barrier:
     """A barrier in flight.  confirms: the produce request before it; covers: unconfirmed messages before it."""
 
-    request: Request
-    confirms: Request | None
+    request: Request[Any]
+    confirms: Request[Any] | None
     covers: int
 
 
@@ -41,7 +42,7 @@ class BarrierLink:
     As long as there are any, a barrier is in flight or due.
     """
 
-    def __init__(self, link: Link, barrier: Callable[[TopicPartition], Request], confirm: bool) -> None:
+    def __init__(self, link: Link, barrier: Callable[[TopicPartition], Request[Any]], confirm: bool) -> None:
         self.proven = False
         self.unconfirmed = 0
         self._link, self._make, self._confirm = link, barrier, confirm
@@ -70,7 +71,7 @@ class BarrierLink:
     def close(self) -> None:
         self._link.close()
 
-    def produce(self, request: Request, tp: TopicPartition) -> bool:
+    def produce(self, request: Request[Any], tp: TopicPartition) -> bool:
         """Send a produce request with entries of tp.  True: receive() gives its response.  Raises LinkLost."""
         self._tp = tp
         if not self.proven and not self._barriers:
@@ -110,7 +111,7 @@ class BarrierLink:
         self.proven = False
         return unconfirmed
 
-    def _send(self, confirms: Request | None) -> None:
+    def _send(self, confirms: Request[Any] | None) -> None:
         assert self._tp is not None, "a barrier before any produce request"
         barrier = _Barrier(self._make(self._tp), confirms, self.unconfirmed)
         self._barriers.append(barrier)

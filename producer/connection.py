@@ -57,7 +57,7 @@ class InFlight:
     """A produce request that is being written, or waits for its response."""
 
     link: Link | BarrierLink
-    request: Request
+    request: Request[Any]
     batches: Sequence[Batch]
 
 
@@ -345,7 +345,7 @@ class BrokerConnection:
 PURPOSE = "produce"
 
 
-def _produce(link: Link | BarrierLink, request: Request, tp: TopicPartition) -> bool:
+def _produce(link: Link | BarrierLink, request: Request[Any], tp: TopicPartition) -> bool:
     """Send a produce request; True: its response will come.  Raises LinkLost."""
     if isinstance(link, BarrierLink):
         return link.produce(request, tp)

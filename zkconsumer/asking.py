@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from kafkawire.dialects import Dialect, Store
 from kafkawire.errors import LinkLost, RemoteError, WireError
@@ -32,7 +32,9 @@ ELSEWHERE = (15, 16)
 TOO_LARGE = 28
 PARTITIONS_PER_REQUEST = 5000
 
-Wanted = Callable[[Sequence[TopicPartition]], Request]  # makes the request for these; called anew for each try
+R = TypeVar("R")  # the type of a response
+
+Wanted = Callable[[Sequence[TopicPartition]], Request[Any]]  # makes the request for these; called anew for each try
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ class Asking:
                 self._tell(f"asking again for {len(left)} of {len(tps)} partitions: {why}")
         return answers
 
-    def ask_coordinator(self, group: str, request: Request) -> tuple[Broker, Any]:
+    def ask_coordinator(self, group: str, request: Request[R]) -> tuple[Broker, R]:
         """One question to the group's coordinator, which is looked up anew.  Raises as find."""
         broker = self.find(group)
         return broker, self._call(broker, request)
@@ -198,7 +200,7 @@ class Asking:
     def _any(
         self,
         group: str,
-        request: Callable[[], Request],
+        request: Callable[[], Request[Any]],
         good: Callable[[Mapping[str, Any]], bool] = lambda reply: True,
     ) -> tuple[Broker, Mapping[str, Any]]:
         """The first good answer, else the last that came.  Raises LinkLost when no broker answers."""
@@ -217,7 +219,7 @@ class Asking:
             raise lost[0] if len(lost) == 1 else LinkLost(f"group {group}: {_silence(lost)}")
         return answer
 
-    def _call(self, broker: Broker, request: Request) -> Any:
+    def _call(self, broker: Broker, request: Request[R]) -> R:
         """One question.  A link at rest may have been closed by the broker: that is no news, and costs no try."""
         with self._lock:
             self._check()
@@ -234,7 +236,7 @@ class Asking:
             return reply
 
 
-def _asked(link: Link, request: Request) -> Any:
+def _asked(link: Link, request: Request[R]) -> R:
     try:
         return link.call(request)
     finally:

@@ -132,7 +132,7 @@ class Coordinator:
     ) -> dict[TopicPartition, WireError | None]:
         too_long = self._too_long(group, positions) if store == "kafka" else {}  # brokers drop what is for ZooKeeper
 
-        def request(left: Sequence[TopicPartition]) -> Request:
+        def request(left: Sequence[TopicPartition]) -> Request[Any]:
             before_send()
             rows = {tp: positions[tp] for tp in left}
             return self._dialect.requests.offset_commit(
@@ -166,7 +166,7 @@ class Coordinator:
         self._dialect.speaks(apis.OFFSET_FETCH.key, store)
         requests = self._dialect.requests
 
-        def request(left: Sequence[TopicPartition]) -> Request:
+        def request(left: Sequence[TopicPartition]) -> Request[Any]:
             return requests.offset_fetch(self._dialect, group, left, store)
 
         answers = self._asking.ask(group, store, tps, request)

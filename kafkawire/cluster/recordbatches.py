@@ -23,8 +23,9 @@ from kafkawire import compression
 from kafkawire.errors import RemoteError, WireError
 from kafkawire.model import TopicPartition
 from kafkawire.primitives import Bytes
+from kafkawire.requests import Request
+from kafkawire.v08 import requests
 from kafkawire.v08.apis import Api
-from kafkawire.v08.requests import Request
 from kafkawire.v08.schema import Array, Struct, int8, int16, int32, int64, nullable_blob, string
 
 VERSION = 4
@@ -111,7 +112,9 @@ class Held:
         return next((batch for batch in self.batches if batch.last_offset >= position), None)
 
 
-def ask(wanted: Sequence[tuple[TopicPartition, int, int]], max_bytes: int, committed: bool = False) -> Request:
+def ask(
+    wanted: Sequence[tuple[TopicPartition, int, int]], max_bytes: int, committed: bool = False
+) -> Request[dict[TopicPartition, Held]]:
     """Ask for (partition, position, max_bytes) each, max_bytes together; waits for nothing.
 
     The first batch of the first partition comes whole however large it is, another one that does not fit not at all.
@@ -130,7 +133,7 @@ def ask(wanted: Sequence[tuple[TopicPartition, int, int]], max_bytes: int, commi
         "isolation_level": int(committed),
         "topics": [{"topic": name, "partitions": rows} for name, rows in topics.items()],
     }
-    return Request(FETCH, VERSION, [FETCH.encode_request(VERSION, fields)], finish=_held)
+    return requests.Request(FETCH, VERSION, [FETCH.encode_request(VERSION, fields)], finish=_held)
 
 
 def _held(fields: Mapping[str, Any]) -> dict[TopicPartition, Held]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kafkawire.dialects import dialect, release_number
 from kafkawire.errors import LinkLost, RemoteError
+from kafkawire.interfaces import Fields
 from kafkawire.model import Broker
 from kafkawire.net.link import Connect, Link
 from kafkawire.requests import Request
@@ -87,7 +87,7 @@ def ask_release(
     Kafka.
     """
 
-    def ask(request: Request) -> Any:
+    def ask(request: Request[Fields]) -> Fields:
         return _ask(broker, connect, timeout_ms, client_id, request)
 
     ranges = asked_ranges(ask)
@@ -103,7 +103,7 @@ def ask_release(
     return BrokerRelease(broker, "0.9", {})
 
 
-def asked_ranges(ask: Callable[[Request], Any]) -> dict[int, tuple[int, int]]:
+def asked_ranges(ask: Callable[[Request[Fields]], Fields]) -> dict[int, tuple[int, int]]:
     """What ask_ranges tells, of a broker that may be older: then there are none.
 
     ask: sends one request on a connection of its own.  Raises LinkLost.
@@ -128,7 +128,7 @@ def ask_ranges(
     return _ranges(_ask(broker, connect, timeout_ms, client_id, ASKING.requests.api_versions(ASKING)))
 
 
-def _ranges(reply: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
+def _ranges(reply: Fields) -> dict[int, tuple[int, int]]:
     return {key: (lowest, highest) for key, lowest, highest in reply["api_versions"]}
 
 
@@ -143,7 +143,7 @@ def release_of(ranges: Mapping[int, tuple[int, int]]) -> str:
     return ASKING.release
 
 
-def _ask(broker: Broker, connect: Connect, timeout_ms: int, client_id: str, request: Request) -> Any:
+def _ask(broker: Broker, connect: Connect, timeout_ms: int, client_id: str, request: Request[Fields]) -> Fields:
     link = Link(broker, client_id, connect, timeout_ms)  # each request has its own: an old broker may close it
     try:
         return link.call(request)

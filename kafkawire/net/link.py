@@ -17,7 +17,7 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from groundwork.openfiles import too_many
 from kafkawire.buffers import Buffers
@@ -25,6 +25,8 @@ from kafkawire.errors import LinkLost, RemoteError
 from kafkawire.model import Broker
 from kafkawire.net.session import Reply, Session
 from kafkawire.requests import Request
+
+ResponseT = TypeVar("ResponseT")
 
 Connect = Callable[[tuple[str, int], float], Any]
 # Linux tells the other side's end by POLLRDHUP though bytes may wait unread; elsewhere POLLHUP does.
@@ -66,15 +68,17 @@ class Link:
         """Requests sent and not yet answered."""
         return self._session.outstanding + len(self._replies)
 
-    def call(self, request: Request) -> Any:
+    def call(self, request: Request[ResponseT]) -> ResponseT:
         """Send one request and wait for its reply's body; None for one that has no reply (acks 0).
 
         Raises LinkLost (unknown outcome) on any socket error, time-out, or reply that is not a reply.
         """
         self.send(request)
-        return self.receive().body if request.expects_reply else None
+        body: Any = self.receive().body if request.expects_reply else None
+        response: ResponseT = body
+        return response
 
-    def send(self, request: Request) -> None:
+    def send(self, request: Request[Any]) -> None:
         """Put a request on its way without waiting for the reply; connects first when need be.  Raises LinkLost."""
         self.open()
         try:

@@ -30,7 +30,7 @@ SCRATCH_BYTES = 65536
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    request: Request
+    request: Request[Any]
     body: Any
 
 
@@ -41,9 +41,9 @@ class Session:
         self.client_id = client_id
         self._buffers = buffers  # for fetched sets; None: fresh ones
         self._correlation_id = 0
-        self._asked: deque[tuple[int, Request]] = deque()  # requests whose reply is still to come, oldest first
+        self._asked: deque[tuple[int, Request[Any]]] = deque()  # requests whose reply is still to come, oldest first
         self._head = bytearray()
-        self._body: Body | None = None  # of the reply that is arriving, once its head is complete
+        self._body: Body[Any] | None = None  # of the reply that is arriving, once its head is complete
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._direct = False  # what wanted() gave last: a place in the body, or the scratch
         self._over: RemoteError | None = None
@@ -60,7 +60,7 @@ class Session:
             counts[request.api.name] = counts.get(request.api.name, 0) + 1
         return ", ".join(f"{count} {name}" for name, count in counts.items())
 
-    def send(self, request: Request) -> list[bytes | memoryview]:
+    def send(self, request: Request[Any]) -> list[bytes | memoryview]:
         """The frame of a request, in pieces that are not copied.  Raises LocalError when it cannot be framed."""
         self._check()
         correlation_id = self._correlation_id

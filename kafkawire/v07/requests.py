@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafkawire.bodies import MAX_REPLY_BYTES, Body
 from kafkawire.errors import LocalError, RemoteError
@@ -74,7 +74,7 @@ class Request:
     def frame(self, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
         return [piece for body in self.bodies for piece in framed(body)]
 
-    def reply(self, head: bytes | bytearray, correlation_id: int, buffers: Buffers | None = None) -> Body:
+    def reply(self, head: bytes | bytearray, correlation_id: int, buffers: Buffers | None = None) -> Body[Any]:
         size = reply_size(head)
         if self.api in (FETCH, MULTIFETCH):
             return FetchBody(self.asked, self.api is MULTIFETCH, size, self.max_reply_bytes, buffers)

@@ -48,13 +48,13 @@ class Request:
         head = request_header(self.api.key, self.version, correlation_id, client_id, self.size)
         return [head, *self.buffers]
 
-    def reply(self, head: bytes | bytearray, correlation_id: int, buffers: Buffers | None = None) -> Body:
+    def reply(self, head: bytes | bytearray, correlation_id: int, buffers: Buffers | None = None) -> Body[Any]:
         size, answered = reply_header(head)
         if answered != correlation_id:
             raise RemoteError(f"a reply with correlation id {answered} instead of {correlation_id} ({self.api.name})")
         return self.reply_body(size, buffers)
 
-    def reply_body(self, size: int, buffers: Buffers | None = None) -> Body:
+    def reply_body(self, size: int, buffers: Buffers | None = None) -> Body[Any]:
         """Where the size bytes of this request's reply go; fetched sets into `buffers`.
 
         RemoteError when that is more than any sane reply.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from groundwork.crew import now
 from kafkawire.cluster import recordbatches
@@ -21,6 +21,7 @@ from kafkawire.cluster.recordbatches import Held, RecordBatch
 from kafkawire.cluster.release import asked_ranges, release_of
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LinkLost
+from kafkawire.interfaces import Fields
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.requests import Request
@@ -154,7 +155,7 @@ class FormatProbe:
             self._running = False
             self._links.drop(self._broker, PURPOSE)
 
-    def _once(self, request: Request) -> Any:
+    def _once(self, request: Request[Fields]) -> Fields:
         """On a connection of its own: an old broker may close it."""
         try:
             return self._links.link(self._broker, PURPOSE).call(request)
@@ -177,10 +178,7 @@ class FormatProbe:
                 self._tell(tp, held)
 
     def _held(self, wanted: list[tuple[TopicPartition, int, int]], max_bytes: int) -> dict[TopicPartition, Held]:
-        found: dict[TopicPartition, Held] = self._links.link(self._broker, PURPOSE).call(
-            recordbatches.ask(wanted, max_bytes)
-        )
-        return found
+        return self._links.link(self._broker, PURPOSE).call(recordbatches.ask(wanted, max_bytes))
 
     def _tell(self, tp: TopicPartition, held: Held) -> None:
         for what in sorted(shown(held.batches)):

@@ -83,7 +83,7 @@ def _fetched(
     world: World, cluster: Cluster, positions: Mapping[TopicPartition, int], sizes: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, FetchedPartition | LinkLost]:
     """What is there; without a leader nothing is told, and the bounds of the log are not known either."""
-    asked: dict[Broker, list[tuple[TopicPartition, Request]]] = {}
+    asked: dict[Broker, list[tuple[TopicPartition, Request[list[FetchedPartition]]]]] = {}
     for tp, at in positions.items():
         leader = cluster.view.leader(tp)
         if leader is not None:

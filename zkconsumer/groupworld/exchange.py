@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker
@@ -18,11 +18,12 @@ from kafkawire.requests import Request
 PURPOSE = "groups"
 WINDOW_BYTES = 32 * 1024
 K = TypeVar("K")
+R = TypeVar("R")  # the type of the responses
 
 
-def exchange(links: Links, asked: Mapping[Broker, Sequence[tuple[K, Request]]]) -> dict[K, Any]:
+def exchange(links: Links, asked: Mapping[Broker, Sequence[tuple[K, Request[R]]]]) -> dict[K, R | LinkLost]:
     """The reply of each question by its key; LinkLost where a broker went before it answered."""
-    found: dict[K, Any] = {}
+    found: dict[K, R | LinkLost] = {}
     for broker, questions in asked.items():
         try:
             for key, reply in _answers(links, broker, questions):
@@ -33,7 +34,7 @@ def exchange(links: Links, asked: Mapping[Broker, Sequence[tuple[K, Request]]]) 
     return found
 
 
-def _answers(links: Links, broker: Broker, questions: Sequence[tuple[K, Request]]) -> Iterable[tuple[K, Any]]:
+def _answers(links: Links, broker: Broker, questions: Sequence[tuple[K, Request[R]]]) -> Iterable[tuple[K, R]]:
     link = links.link(broker, PURPOSE)
     waiting: deque[tuple[K, int]] = deque()
     on_the_way = 0  # bytes

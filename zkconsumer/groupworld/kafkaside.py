@@ -30,7 +30,7 @@ BACKOFF_S = 0.5
 NO_SUCH_PARTITION = 3
 
 K = TypeVar("K")
-Question = tuple[K, str, Request]  # its key, a group it is about, and the request
+Question = tuple[K, str, Request[Any]]  # its key, a group it is about, and the request
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +172,9 @@ def _why(group: str, broker: Broker | None, reply: Any, again: Callable[[Any], i
 
 def _by_coordinator(
     view: ClusterView, questions: Sequence[Question[K]]
-) -> tuple[dict[Broker, list[tuple[K, Request]]], dict[K, tuple[Broker | None, Any]]]:
+) -> tuple[dict[Broker, list[tuple[K, Request[Any]]]], dict[K, tuple[Broker | None, Any]]]:
     count = len(view.partitions(OFFSETS_TOPIC))
-    asked: dict[Broker, list[tuple[K, Request]]] = {}
+    asked: dict[Broker, list[tuple[K, Request[Any]]]] = {}
     nobody: dict[K, tuple[Broker | None, Any]] = {}
     for key, group, request in questions:
         tp = TopicPartition(OFFSETS_TOPIC, group_partition(group, count)) if count else None
