@@ -22,6 +22,7 @@ from kafkawire.cluster import topics
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_partitions
 from kafkawire.errors import LocalError, WireError, error_info
+from kafkawire.interfaces import Znodes
 from kafkawire.model import PartitionId
 from zkconsumer.errors import ConsumerError
 
@@ -64,7 +65,7 @@ class TargetTopics:
     def __init__(
         self,
         metadata: Metadata,
-        znodes: Any,
+        znodes: Znodes,
         zookeeper: Callable[[], AbstractContextManager[Any]] | None = None,
         replication: int = 0,
     ) -> None:

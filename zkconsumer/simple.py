@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from kafkawire.cluster.metadata import read_reply
 from kafkawire.cluster.view import ClusterView
@@ -28,7 +28,7 @@ from kafkawire.dialects import Store, dialect
 from kafkawire.errors import LinkLost, LocalError, RemoteError, WireError
 from kafkawire.model import Broker, BrokerPartition, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.requests import CONSUMER, FetchedPartition
+from kafkawire.requests import CONSUMER, FetchedPartition, Request
 from zkconsumer.coordinator import Coordinator
 from zkconsumer.offsets.store import Committed
 from zkconsumer.refusals import Damaged, MessageTooLarge, refusal
@@ -38,6 +38,7 @@ EARLIEST, LATEST = -2, -1
 FETCH_BYTES = 1024 * 1024
 LEAST_BYTES = 4  # of a fetch: the size of a message; 0.7 answers less with nothing, for ever
 INSIDE = "a position inside a message looks like this too: earliest() and latest() are no such"
+R = TypeVar("R")  # the type of a response
 NO_ID = -1  # the broker's id is not known from its address
 
 
@@ -258,7 +259,7 @@ class SimpleConsumer:
         self._closed = True
         self._links.end()
 
-    def _call(self, request: Any, purpose: str) -> Any:
+    def _call(self, request: Request[R], purpose: str) -> R:
         self._check()
         return self._links.link(self.broker, purpose).call(request)
 
