@@ -43,8 +43,7 @@ class Dialect:
     magic: int  # the format to write; a newer one is stored as poison by 0.8 and 0.9
     formats: frozenset[int]  # those it stores as they are
     codecs: frozenset[int]
-    merges_wrappers: bool  # several wrappers of one set become one, which is then measured
-    one_wrapper_per_set: bool  # several are refused (error 87)
+    one_wrapper_per_set: bool  # several are refused (error 87); 0.8 to 2.3 merge them into one and measure that
     measures_whole_set: bool  # message.max.bytes is held against a whole plain set, not against each entry
     masks_hashes: bool  # its producer's default partitioner takes h & 0x7fffffff, not |h| (KAFKA-1469)
     strategies: frozenset[str]  # ways to assign partitions that all members of a group know
@@ -58,7 +57,6 @@ class Dialect:
     describes_itself: bool  # brokers tell brokers and partitions (Metadata); else only ZooKeeper knows
     partitions_by_broker: bool  # partitions belong to brokers (BrokerPartition), come and go with them: no replicas
     position_unit: Literal["messages", "bytes"]  # what positions count; only entry borders are positions where bytes
-    drops_silently: bool  # what is too large is dropped without a word, the link stays open
     refuses_by_closing: bool  # asked for offsets of a partition it has not, a broker closes the connection
     messages: MessageFormats
     requests: RequestBuilders
@@ -183,7 +181,6 @@ def _rows() -> dict[str, Dialect]:
         magic=0,
         formats=frozenset({0}),
         codecs=frozenset({0, 1, 2}),
-        merges_wrappers=True,
         one_wrapper_per_set=False,
         measures_whole_set=False,
         masks_hashes=True,
@@ -198,7 +195,6 @@ def _rows() -> dict[str, Dialect]:
         describes_itself=True,
         partitions_by_broker=False,
         position_unit="messages",
-        drops_silently=False,
         refuses_by_closing=False,
         messages=messages_v08,
         requests=requests_v08,
@@ -218,7 +214,7 @@ def _rows() -> dict[str, Dialect]:
     v0101 = _newer(v0100, "0.10.1", {apis.LIST_OFFSETS: 1, apis.JOIN_GROUP: 1})
     v0102 = replace(v0101, release="0.10.2", relaxed_roundrobin=True)
     v011 = replace(v0102, release="0.11", measures_whole_set=True)
-    v24 = replace(v011, release="2.4", merges_wrappers=False, one_wrapper_per_set=True)
+    v24 = replace(v011, release="2.4", one_wrapper_per_set=True)
     rows = [*_rows_of_07(), v080, v081, v082, v09, v0100, v0101, v0102, v011]
     rows += [replace(v011, release=name) for name in ("1.0", "1.1", "2.0", "2.1", "2.2", "2.3")]
     rows += [v24, *(replace(v24, release=f"2.{minor}") for minor in range(5, 9))]
@@ -235,7 +231,6 @@ def _rows_of_07() -> list[Dialect]:
         magic=-1,
         formats=frozenset({-2, -1}),
         codecs=frozenset({0, 1}),
-        merges_wrappers=False,
         one_wrapper_per_set=False,
         measures_whole_set=False,
         masks_hashes=False,
@@ -250,14 +245,13 @@ def _rows_of_07() -> list[Dialect]:
         describes_itself=False,
         partitions_by_broker=True,
         position_unit="bytes",
-        drops_silently=False,
         refuses_by_closing=True,
         messages=messages_v07,
         requests=requests_v07,
         znodes=znodes_v07,
     )
     v071 = replace(v070, release="0.7.1", codecs=frozenset({0, 1, 2}))
-    return [v070, v071, replace(v071, release="0.7.2", drops_silently=True)]
+    return [v070, v071, replace(v071, release="0.7.2")]
 
 
 def _newer(

@@ -6,7 +6,6 @@ kafkawire.interfaces.RequestBuilders.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
@@ -90,6 +89,3 @@ class ProducedPartition:
     def stored(self) -> bool:
         """Error 0 with base offset -1 is no success: the set was empty or incomplete and nothing was stored."""
         return self.error == 0 and self.base_offset >= 0
-
-
-Wanted = Sequence[tuple[TopicPartition, int, int]]  # what a fetch asks for: partition, position, max bytes

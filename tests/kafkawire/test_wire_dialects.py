@@ -131,11 +131,10 @@ def test_lz4_came_with_0_8_2() -> None:
     assert [release for release, d in DIALECTS.items() if 3 in d.codecs] == list(DIALECTS)[5:]
 
 
-def test_several_wrappers_are_merged_up_to_2_3_and_refused_from_2_4_on() -> None:
+def test_several_wrappers_of_a_set_are_refused_from_2_4_on() -> None:
     for release, d in DIALECTS.items():
         newer = release.startswith("3.") or release in ("2.4", "2.5", "2.6", "2.7", "2.8")
-        kept = release.startswith("0.7")  # sets are appended as they are
-        assert (d.merges_wrappers, d.one_wrapper_per_set) == (not newer and not kept, newer), release
+        assert d.one_wrapper_per_set == newer, release
 
 
 def test_a_whole_set_is_measured_where_it_becomes_one_batch() -> None:
@@ -182,7 +181,6 @@ def test_0_7_has_what_its_releases_have() -> None:
     assert {release: d.codecs for release, d in DIALECTS.items() if release.startswith("0.7")} == {
         "0.7.0": {0, 1}, "0.7.1": {0, 1, 2}, "0.7.2": {0, 1, 2},
     }  # fmt: skip
-    assert [r for r, d in DIALECTS.items() if d.drops_silently] == ["0.7.2"]
     old = dialect("0.7")
     assert (old.magic, old.formats, old.position_unit) == (-1, {-2, -1}, "bytes")
     for d in DIALECTS.values():
