@@ -353,8 +353,7 @@ def test_a_suspect_that_waits_for_what_is_on_its_way_lets_its_answer_in(own_brok
         assert sender.flush(WAIT_S)
         broker.pause()
         sender.submit(part_of(topic, 0, b"on its way"), tickets[1])
-        sleep(0.1)
-        assert sender.in_flight == 1
+        until(lambda: sender.in_flight == 1)
         sender.submit(part_of(topic, 1, b"suspect"), tickets[2])
         for queue in sender._batches._queues.values():
             for piece in queue.pieces:
