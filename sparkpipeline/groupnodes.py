@@ -17,8 +17,8 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from kafkawire import groupnodes as znodes
 from kafkawire.cluster.zookeeper import TOPICS, WINDOW
 from kafkawire.model import TopicPartition, partition_named
-from zkconsumer.migration.marker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.offsets.former import TopicCreation, former_node, written_before
+from zkconsumer.offsets.marker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.offsets.store import NONE, Committed, position_of
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from kafkawire.groupnodes import Registration
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import streams_by_topic
-from zkconsumer.groupworld.nodes import list_children
+from zkconsumer.session.nodes import list_children
 from zkconsumer.session.zksession import ZkSession
 
 

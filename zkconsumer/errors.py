@@ -196,3 +196,7 @@ class FilterUnknown(ConsumerError):
         )
         self.member = member
         self.pattern = pattern
+
+
+class NoSuchGroup(ConsumerError):
+    """ZooKeeper has no node of the group."""

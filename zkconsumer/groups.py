@@ -12,26 +12,22 @@ from dataclasses import dataclass
 
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.topics import NAME
-from kafkawire.cluster.zookeeper import BROKERS, TOPICS, refuse_secured
+from kafkawire.cluster.zookeeper import TOPICS
 from kafkawire.dialects import Dialect
-from kafkawire.errors import LocalError, NoPlainListener, RegistrationError
+from kafkawire.errors import LocalError, RegistrationError
 from kafkawire.groupnodes import CONSUMERS, Registration
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.net.links import Links
-from zkconsumer.errors import ConsumerError
+from zkconsumer.errors import NoSuchGroup
 from zkconsumer.fetching.logends import log_ends, log_ends_by
 from zkconsumer.filters import streams_by_topic
 from zkconsumer.group.assignor import java_order
 from zkconsumer.offsets.store import Committed
 from zkconsumer.offsets.zookeeper import position
 from zkconsumer.session.zksession import ZkSession
-from zkconsumer.topicnodes import read_topic_nodes
+from zkconsumer.topicnodes import no_brokers, read_topic_nodes
 
 Tell = Callable[[str], object]
-
-
-class NoSuchGroup(ConsumerError):
-    """ZooKeeper has no node of the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +106,6 @@ def list_groups(session: ZkSession, dialect: Dialect) -> list[GroupSummary]:
         topics = {topic for folder in _folders(dialect, group) for topic in session.children(folder) or ()}
         found.append(GroupSummary(group, len(session.children(znodes.ids(group)) or ()), len(topics)))
     return found
-
-
-def no_brokers(session: ZkSession, dialect: Dialect) -> str | None:
-    """A sentence when no broker is registered where we look, mostly for a wrong chroot, or none that we could speak to.
-    Raises ZooKeeperAway.
-    """
-    if session.children(BROKERS):
-        try:
-            session.ask("read brokers", refuse_secured, dialect.znodes)
-        except NoPlainListener as secured:
-            return f"{session.connect}: {secured}"
-        return None
-    return f"no brokers are registered under {session.connect}: is the chroot missing, or wrong?"
 
 
 def read_group(session: ZkSession, dialect: Dialect, group: str) -> GroupNodes:

@@ -27,9 +27,9 @@ from zkconsumer.committed import all_partitions, committed_partitions
 from zkconsumer.errors import ConsumerError, ZooKeeperAway
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.migration.marker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.modenode import ModeNode
 from zkconsumer.offsets.group import NOT_COPIED, GroupOffsets
+from zkconsumer.offsets.marker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.offsets.modes import Mode, ModeRefused, check_beside, check_step
 from zkconsumer.offsets.store import NONE, FormerOffset
 from zkconsumer.session.zksession import ZkSession

@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from kafkawire.cluster.zookeeper import BROKERS, refuse_secured
 from kafkawire.dialects import Dialect
+from kafkawire.errors import NoPlainListener
 from kafkawire.interfaces import CountedZnodes, ListedZnodes
 from kafkawire.model import PartitionId
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.session.zkcalls import Watch, ZkCalls
+from zkconsumer.session.zksession import ZkSession
 
 T = TypeVar("T")
 Read = Callable[[Iterable[str], Watch | None, int | None], dict[str, T | None]]  # ZkCalls.read, .lists
@@ -98,3 +101,16 @@ def _counted(
             topic, broker = brokers[path]
             partitions[topic] += znodes.partitions(broker, znodes.count(node.data, f"topic {topic} on broker {broker}"))
     return partitions
+
+
+def no_brokers(session: ZkSession, dialect: Dialect) -> str | None:
+    """A sentence when no broker is registered where we look, mostly for a wrong chroot, or none that we could speak to.
+    Raises ZooKeeperAway.
+    """
+    if session.children(BROKERS):
+        try:
+            session.ask("read brokers", refuse_secured, dialect.znodes)
+        except NoPlainListener as secured:
+            return f"{session.connect}: {secured}"
+        return None
+    return f"no brokers are registered under {session.connect}: is the chroot missing, or wrong?"

@@ -15,7 +15,7 @@ from typing import Protocol
 from groundwork.crew import sleep
 from kafkawire.model import MessageSet, TopicPartition
 from mirrormaker.offsetmap.recording import Ends, Following, Point, Recording
-from zkconsumer.offsettranslate.entries import Begun, Entry, OffsetMap, Record
+from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Record
 
 log = logging.getLogger(__name__)
 SUFFIX = ".offsetmap"

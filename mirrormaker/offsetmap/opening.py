@@ -30,8 +30,8 @@ from mirrormaker.options import Mirror, Target
 from mirrormaker.origin import Origin
 from producer.sender import Sender
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsettranslate.maptopic import Slots, read_topic
-from zkconsumer.offsettranslate.text import Header
+from zkconsumer.offsetmap.text import Header
+from zkconsumer.offsetmap.topic import Slots, read_topic
 
 log = logging.getLogger(__name__)
 LEADER_S = 15.0

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkawire.model import TopicPartition
-from zkconsumer.offsettranslate.entries import Begun, Entry, Reached, Record
+from zkconsumer.offsetmap.records import Begun, Entry, Reached, Record
 
 Ends = dict[TopicPartition, int]  # of target partitions: their logs hold at least so much
 

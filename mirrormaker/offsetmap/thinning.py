@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from kafkawire.model import TopicPartition
-from zkconsumer.offsettranslate.entries import Begun, Entry, OffsetMap, Reached, Record, Stint
+from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Reached, Record, Stint
 
 MOST_STINTS = 200  # of a source partition
 FEWEST = 16  # entries of a stint and target partition that are not thinned out

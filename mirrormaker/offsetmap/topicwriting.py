@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from groundwork.crew import Event
 from kafkawire.dialects import Dialect
 from kafkawire.model import Part, Ticket, TopicPartition
-from zkconsumer.offsettranslate.entries import OffsetMap, Record
-from zkconsumer.offsettranslate.mapfile import MapFile
-from zkconsumer.offsettranslate.maptopic import MAP_KEY, Slots, message_of
-from zkconsumer.offsettranslate.text import Header, header_line
+from zkconsumer.offsetmap.file import MapFile
+from zkconsumer.offsetmap.records import OffsetMap, Record
+from zkconsumer.offsetmap.text import Header, header_line
+from zkconsumer.offsetmap.topic import MAP_KEY, Slots, message_of
 
 WAIT_S = 5.0  # a commit waits that long for the map
 

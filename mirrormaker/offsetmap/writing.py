@@ -17,9 +17,9 @@ from pathlib import Path
 
 from mirrormaker.offsetmap.thinning import thinned
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsettranslate.entries import OffsetMap, Record
-from zkconsumer.offsettranslate.mapfile import LINES_AT_ONCE, read_map
-from zkconsumer.offsettranslate.text import Header, header_line, line_of
+from zkconsumer.offsetmap.file import LINES_AT_ONCE, read_map
+from zkconsumer.offsetmap.records import OffsetMap, Record
+from zkconsumer.offsetmap.text import Header, header_line, line_of
 
 
 class MapInUse(ConsumerError):

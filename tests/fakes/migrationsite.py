@@ -26,11 +26,10 @@ from zkconsumer.migrating.undofolder import UndoFolder
 from zkconsumer.migration import journal as journal_file
 from zkconsumer.migration.events import Header
 from zkconsumer.migration.journal import open_journal
-from zkconsumer.migration.marker import Marker
 from zkconsumer.migration.planning import GroupPlan, Plan
 from zkconsumer.migration.snapshot import GroupSnapshot
-from zkconsumer.migration.states import Phase
 from zkconsumer.migration.steering import Asked
+from zkconsumer.offsets.marker import Marker, Phase
 
 HOW = How(at_once=2, looks=2, back_out_of_range="clamp")
 THERE: tuple[Asked, ...] = ("check", "copy", "verify", "cutover", "verify")

@@ -27,7 +27,8 @@ from zkconsumer.migration.looks import facts
 from zkconsumer.migration.needs import Facts
 from zkconsumer.migration.planning import GroupPlan, Plan, left_to_write, make_plan, plan_group
 from zkconsumer.migration.snapshot import GroupSnapshot, KafkaRow, TopicRow, ZkRow
-from zkconsumer.migration.states import Phase, StepName, begin, end
+from zkconsumer.migration.states import StepName, begin, end
+from zkconsumer.offsets.marker import Phase
 from zkconsumer.offsets.store import NONE, Committed
 
 P, S = Phase, StepName

@@ -15,7 +15,7 @@ from tests.integration.migration import QUICK, load, put, rows, zkconsumer
 from tests.integration.readers import Reader, committed, wait_for_messages
 from zkconsumer.commands.cli import cli
 from zkconsumer.migration.journal import read_journal
-from zkconsumer.migration.states import Phase
+from zkconsumer.offsets.marker import Phase
 
 PAGE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text(encoding="utf-8")
 MODES: dict[str, dict[str, object]] = {

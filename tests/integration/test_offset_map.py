@@ -23,7 +23,7 @@ from tests.integration.mapmoves import (
 )
 from tests.integration.mirroring import KEYED, MIXED, Mirror, close_loads, filled
 from tests.integration.readers import committed
-from zkconsumer.offsettranslate.mapfile import read_map
+from zkconsumer.offsetmap.file import read_map
 
 pytestmark = pytest.mark.real
 

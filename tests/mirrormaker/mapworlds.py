@@ -14,7 +14,7 @@ from kafkawire.model import Part, TopicPartition
 from mirrormaker.offsetmap.recording import Ends, Following, Recording
 from mirrormaker.offsetmap.tickets import MappedTicket, mapped
 from zkconsumer.fetching.progress import Progress
-from zkconsumer.offsettranslate.entries import OffsetMap, Record, gathered
+from zkconsumer.offsetmap.records import OffsetMap, Record, gathered
 
 Mark = tuple[TopicPartition, int]  # a message: of which source partition, and its number there
 EVERY = 6

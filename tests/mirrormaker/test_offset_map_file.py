@@ -17,9 +17,9 @@ from mirrormaker.offsetmap.thinning import FEWEST, thinned
 from mirrormaker.offsetmap.tickets import mapped
 from mirrormaker.offsetmap.writing import MapInUse, MapWriter
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsettranslate.entries import Begun, Entry, Reached, gathered
-from zkconsumer.offsettranslate.mapfile import read_map
-from zkconsumer.offsettranslate.text import Header
+from zkconsumer.offsetmap.file import read_map
+from zkconsumer.offsetmap.records import Begun, Entry, Reached, gathered
+from zkconsumer.offsetmap.text import Header
 
 S, T = TopicPartition("t", 0), TopicPartition("t", 0)
 HEADER = Header("dc1", "mirror")

@@ -22,7 +22,7 @@ from mirrormaker.offsetmap.writing import MapWriter
 from producer.batches import Batch, Batches, Limits
 from producer.conversion import Output, pass_through
 from producer.outcomes import Outcomes, Patience
-from zkconsumer.offsettranslate.text import Header
+from zkconsumer.offsetmap.text import Header
 
 TP = TopicPartition("t", 0)
 SPEAKS = dialect("0.8.2")

@@ -18,11 +18,10 @@ from zkconsumer import offsetmode
 from zkconsumer.commits import Commits
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.migration.marker import Marker, marker_path, marker_text
-from zkconsumer.migration.states import Phase
 from zkconsumer.modenode import ModeNode, read_modes
 from zkconsumer.offsetmode import LeftZooKeeper, NotMigrated, NotSwitched, OffsetMode
 from zkconsumer.offsets.group import GroupOffsets
+from zkconsumer.offsets.marker import Marker, Phase, marker_path, marker_text
 from zkconsumer.offsets.modes import MemberMode, Mode, ModeRefused, StoreCommit, mode_path, mode_text
 from zkconsumer.offsets.store import NONE
 

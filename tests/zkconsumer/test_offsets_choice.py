@@ -14,9 +14,8 @@ from tests.fakes.stores import MemoryOffsets, held
 from tests.fakes.znodes import FakeZookeeper
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.migration.marker import Marker, marker_path, marker_text
-from zkconsumer.migration.states import Phase
 from zkconsumer.offsets.choice import _Channel, _left_zookeeper, _ReadAndWrite
+from zkconsumer.offsets.marker import Marker, Phase, marker_path, marker_text
 
 A = TopicPartition("orders", 0)
 ONE, TWO = Broker(1, "h1", 9092), Broker(2, "h2", 9092)

@@ -24,8 +24,8 @@ from kafkawire.errors import error_info
 from kafkawire.model import Broker, TopicPartition
 from zkconsumer.commands.common import link_pool, must_tell, reaching, tell
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
-from zkconsumer.groups import no_brokers
 from zkconsumer.session.access import ZooKeeper
+from zkconsumer.topicnodes import no_brokers
 
 TOPIC_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "error")
 BROKER_COLUMNS = ("broker", "host", "port", "leads", "replicas", "in_sync", "error")

@@ -30,8 +30,7 @@ from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import WireError
 from kafkawire.net.links import Links
 from zkconsumer.commands import pipes
-from zkconsumer.errors import ConsumerError, NoBrokers, OtherCluster
-from zkconsumer.groups import NoSuchGroup
+from zkconsumer.errors import ConsumerError, NoBrokers, NoSuchGroup, OtherCluster
 from zkconsumer.session.access import ZooKeeper
 from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import ZkSession

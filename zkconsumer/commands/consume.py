@@ -33,9 +33,9 @@ from zkconsumer.commands.throwaway import removed_after, throwaway_name
 from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
-from zkconsumer.groups import no_brokers
-from zkconsumer.offsetplan.spelling import WrongUsage, parse_partition
 from zkconsumer.session.access import ZooKeeper
+from zkconsumer.spelling import WrongUsage, parse_partition
+from zkconsumer.topicnodes import no_brokers
 
 Address = tuple[str, int]
 

@@ -20,8 +20,8 @@ from zkconsumer.groupworld.stores import BOTH
 from zkconsumer.groupworld.world import World
 from zkconsumer.offsetfiles.model import FileUnclear
 from zkconsumer.offsetplan.changes import OutOfRangePolicy
-from zkconsumer.offsetplan.spelling import NotThere, WrongUsage, parse_duration
 from zkconsumer.session.access import ZooKeeper
+from zkconsumer.spelling import NotThere, WrongUsage, parse_duration
 
 MOST_SENTENCES = 40
 F = TypeVar("F", bound=Callable[..., Any])

@@ -43,9 +43,9 @@ from zkconsumer.groupworld.world import Cluster, World
 from zkconsumer.groupworld.write import Order, carry_out
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.offsetplan.changes import Change
-from zkconsumer.offsetplan.spelling import parse_duration
 from zkconsumer.offsets.store import NONE
 from zkconsumer.session.access import ZooKeeper
+from zkconsumer.spelling import parse_duration
 
 PLAN = ("group", "zookeeper", "kafka", "youngest", "action")
 

@@ -16,19 +16,13 @@ from zkconsumer.commands.options import (
     zookeeper_option,
 )
 from zkconsumer.group.membership import Surplus, surplus
-from zkconsumer.groups import (
-    GroupMember,
-    GroupRow,
-    describe,
-    list_groups,
-    no_brokers,
-    read_group,
-)
+from zkconsumer.groups import GroupMember, GroupRow, describe, list_groups, read_group
 from zkconsumer.groupworld.world import World
 from zkconsumer.modenode import read_modes
 from zkconsumer.offsets.modes import MemberMode, ModeUnreadable
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.session.access import ZooKeeper
+from zkconsumer.topicnodes import no_brokers
 
 LIST = ("group", "members", "topics")
 LIST_BOTH = (*LIST, "store", "protocol")

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.offsetlook import age, known, tell_odd, written_at
-from zkconsumer.groups import GroupNodes, GroupRow, NoSuchGroup, read_group
+from zkconsumer.errors import NoSuchGroup
+from zkconsumer.groups import GroupNodes, GroupRow, read_group
 from zkconsumer.groupworld import kafkaside
 from zkconsumer.groupworld.commits import commit_times, groups_in_log
 from zkconsumer.groupworld.look import look

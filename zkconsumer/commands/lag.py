@@ -37,7 +37,7 @@ from zkconsumer.commands.options import (
     zookeeper_option,
 )
 from zkconsumer.errors import ZooKeeperAway
-from zkconsumer.groups import GroupRow, no_brokers
+from zkconsumer.groups import GroupRow
 from zkconsumer.groupworld.commits import commit_times
 from zkconsumer.groupworld.grouptree import groups_in_zookeeper
 from zkconsumer.groupworld.look import WIDE, look
@@ -46,6 +46,7 @@ from zkconsumer.groupworld.world import Cluster, World, read_cluster
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.session.access import ZooKeeper
+from zkconsumer.topicnodes import no_brokers
 
 TOTALS = ("group", "members", "partitions", "lag", "unknown")
 

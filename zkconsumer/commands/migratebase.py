@@ -21,8 +21,7 @@ from groundwork.output import EXIT, fail, failing
 from kafkawire.dialects import dialect
 from zkconsumer.commands.common import at_interrupt, reaching, tell
 from zkconsumer.commands.options import brokers_option, group_name, kafka_version_option, zookeeper_option
-from zkconsumer.errors import ConsumerError
-from zkconsumer.groups import NoSuchGroup
+from zkconsumer.errors import ConsumerError, NoSuchGroup
 from zkconsumer.groupworld.world import World
 from zkconsumer.migrating.choosing import Wanted, chosen
 from zkconsumer.migrating.site import Site
@@ -32,8 +31,8 @@ from zkconsumer.migration.journal import now_ms
 from zkconsumer.migration.planfile import PlanUnclear, read_plan
 from zkconsumer.migration.planning import Plan
 from zkconsumer.migration.states import MigrationRefused
-from zkconsumer.offsetplan.spelling import WrongUsage, parse_duration
 from zkconsumer.session.access import ZooKeeper
+from zkconsumer.spelling import WrongUsage, parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 OutOfRange = Literal["refuse", "clamp", "skip"]

@@ -28,7 +28,7 @@ from zkconsumer.commands.migratebase import (
 )
 from zkconsumer.commands.migratereport import keep_checks
 from zkconsumer.commands.options import output_option
-from zkconsumer.groups import NoSuchGroup
+from zkconsumer.errors import NoSuchGroup
 from zkconsumer.groupworld.grouptree import groups_in_zookeeper
 from zkconsumer.migrating.choosing import Wanted, chosen
 from zkconsumer.migrating.clusterfacts import Told, cluster_facts

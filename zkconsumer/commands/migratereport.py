@@ -32,9 +32,10 @@ from zkconsumer.migration.events import Standing
 from zkconsumer.migration.journal import read_journal
 from zkconsumer.migration.planning import Plan
 from zkconsumer.migration.report import Reported, as_json, as_markdown
-from zkconsumer.migration.states import Phase, StepName, steps_from
-from zkconsumer.offsetplan.spelling import iso
+from zkconsumer.migration.states import StepName, steps_from
+from zkconsumer.offsets.marker import Phase
 from zkconsumer.session.access import ZooKeeper
+from zkconsumer.spelling import iso
 
 COLUMNS = ("group", "phase", "since", "node", "written", "interrupted", "refused", "next")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -39,11 +39,11 @@ from zkconsumer.migrating.site import Site
 from zkconsumer.migration import needs
 from zkconsumer.migration.journal import open_journal, read_journal
 from zkconsumer.migration.planning import Plan
-from zkconsumer.migration.states import Phase
 from zkconsumer.migration.steering import Asked
-from zkconsumer.offsetplan.spelling import DAY_MS
+from zkconsumer.offsets.marker import Phase
 from zkconsumer.offsets.modes import MODES
 from zkconsumer.session.access import ZooKeeper
+from zkconsumer.spelling import DAY_MS
 
 F = TypeVar("F", bound=Callable[..., Any])
 COLUMNS = ("group", "step", "phase", "written", "refused", "remedy")

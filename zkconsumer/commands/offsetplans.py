@@ -21,10 +21,10 @@ from zkconsumer.groupworld.world import Cluster, World, read_cluster
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.offsetfiles.model import SavedRow
 from zkconsumer.offsetplan.changes import Change, OutOfRangePolicy, plan_changes
-from zkconsumer.offsetplan.spelling import Chosen, WrongUsage, existing, parse_partitions
 from zkconsumer.offsetplan.undo import by_store, texts
 from zkconsumer.offsetplan.wanted import FromRows, Problem, Reset, ShiftBy, Wanted, asked_time, wanted
 from zkconsumer.offsets.store import NONE, Committed
+from zkconsumer.spelling import Chosen, WrongUsage, existing, parse_partitions
 
 
 def reset_plan(

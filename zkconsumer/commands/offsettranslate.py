@@ -35,12 +35,12 @@ from zkconsumer.groupworld.look import look
 from zkconsumer.groupworld.stores import counts, held_by, stores_of, who_is_there
 from zkconsumer.groupworld.world import Cluster, World, read_cluster
 from zkconsumer.migration.snapshot import GroupSnapshot
+from zkconsumer.offsetmap.file import read_map
+from zkconsumer.offsetmap.records import OffsetMap, merged
+from zkconsumer.offsetmap.topic import Slots, read_topic
 from zkconsumer.offsetplan.changes import Change, plan_changes
 from zkconsumer.offsetplan.wanted import Bounds, Problem, Wanted
 from zkconsumer.offsets.store import Unknown
-from zkconsumer.offsettranslate.entries import OffsetMap, merged
-from zkconsumer.offsettranslate.mapfile import read_map
-from zkconsumer.offsettranslate.maptopic import Slots, read_topic
 from zkconsumer.offsettranslate.translating import Facts, Safe, translated
 from zkconsumer.session.access import ZooKeeper
 

@@ -29,9 +29,9 @@ from zkconsumer.commands.options import (
     zookeeper_option,
 )
 from zkconsumer.commands.resetkind import ResetAsked, reset_options
-from zkconsumer.offsetplan.spelling import parse_assignments
 from zkconsumer.offsetplan.wanted import FromRows
 from zkconsumer.session.access import ZooKeeper
+from zkconsumer.spelling import parse_assignments
 
 topics_option = click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="A topic, or these partitions of it; repeatable."

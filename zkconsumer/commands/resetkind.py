@@ -13,7 +13,6 @@ import click
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.offsetlook import FILE, rows_to_write
 from zkconsumer.commands.offsetplans import rows_of
-from zkconsumer.offsetplan.spelling import parse_duration, parse_position, parse_shift, parse_time
 from zkconsumer.offsetplan.wanted import (
     ByDuration,
     Current,
@@ -25,6 +24,7 @@ from zkconsumer.offsetplan.wanted import (
     ToOffset,
     from_rows,
 )
+from zkconsumer.spelling import parse_duration, parse_position, parse_shift, parse_time
 
 F = TypeVar("F", bound=Callable[..., Any])
 _KINDS = (

@@ -6,7 +6,7 @@ from kafkawire.errors import LocalError, WireError
 from kafkawire.model import TopicPartition
 from zkconsumer.groupworld.world import Cluster, World
 from zkconsumer.migration.snapshot import GroupSnapshot
-from zkconsumer.offsetlog import OffsetLog, read_offset_log
+from zkconsumer.offsets.offsetlog import OffsetLog, read_offset_log
 
 ONE_GROUP_S = 3.0  # the session is not kept alive meanwhile, so it is shorter than its time-out
 EVERY_GROUP_S = 60.0

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kafkawire.groupnodes import CONSUMERS
-from zkconsumer.groupworld.nodes import Read, delete_nodes, list_children, read_nodes
 from zkconsumer.migration.foreign import Znode
+from zkconsumer.session.nodes import Read, delete_nodes, list_children, read_nodes
 from zkconsumer.session.zkcalls import Outcome
 from zkconsumer.session.zksession import ZkSession
 

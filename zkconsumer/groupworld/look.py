@@ -20,13 +20,13 @@ from zkconsumer.filters import streams_by_topic
 from zkconsumer.groupworld import kafkaside
 from zkconsumer.groupworld.grouptree import read_trees
 from zkconsumer.groupworld.logbounds import log_bounds
-from zkconsumer.groupworld.nodes import list_children, read_nodes
 from zkconsumer.groupworld.world import Cluster, World
 from zkconsumer.migration.foreign import Znode, sort_nodes
-from zkconsumer.migration.marker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.migration.snapshot import Foreign, GroupSnapshot, KafkaRow
+from zkconsumer.offsets.marker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.offsets.modes import Mode, modes_path, read_mode
 from zkconsumer.offsets.store import NONE
+from zkconsumer.session.nodes import list_children, read_nodes
 
 WIDE = 200_000  # positions that are asked for though nobody may have committed them
 

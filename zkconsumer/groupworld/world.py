@@ -24,8 +24,8 @@ from kafkawire.net.links import Links
 from kafkawire.v08 import apis
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.errors import NoBrokers, OtherCluster
-from zkconsumer.groupworld.nodes import read_nodes
 from zkconsumer.migration.snapshot import TopicRow
+from zkconsumer.session.nodes import read_nodes
 from zkconsumer.session.zksession import ZkSession
 from zkconsumer.topicnodes import read_topic_nodes
 

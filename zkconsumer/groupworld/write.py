@@ -20,13 +20,13 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
 from zkconsumer.coordinator import Coordinator
-from zkconsumer.groupworld.nodes import Read, read_nodes, write_nodes
 from zkconsumer.groupworld.world import Cluster, World, brokers_of
 from zkconsumer.migration.snapshot import KafkaRow, ZkRow
 from zkconsumer.offsetplan.changes import Change
 from zkconsumer.offsetplan.undo import same
 from zkconsumer.offsets.former import metadata_of, topic_in
 from zkconsumer.offsets.store import NONE, Committed, Unknown, position_of
+from zkconsumer.session.nodes import Read, read_nodes, write_nodes
 from zkconsumer.session.zkcalls import Outcome
 from zkconsumer.session.zksession import ZkSession
 

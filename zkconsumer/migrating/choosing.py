@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from groundwork.plural import counted
-from zkconsumer.groups import NoSuchGroup
-from zkconsumer.offsetplan.spelling import WrongUsage
+from zkconsumer.errors import NoSuchGroup
+from zkconsumer.spelling import WrongUsage
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,12 @@ from zkconsumer.migration.events import Begun, Declined, Event, Reached, Wrote
 from zkconsumer.migration.groupchecks import check_group
 from zkconsumer.migration.journal import Journal
 from zkconsumer.migration.looks import facts, idle_behind
-from zkconsumer.migration.marker import Marker
 from zkconsumer.migration.needs import Facts
 from zkconsumer.migration.planning import GroupPlan, Plan, left_to_write, plan_group
 from zkconsumer.migration.snapshot import GroupSnapshot
-from zkconsumer.migration.states import MigrationRefused, Phase, StepName, begin, end, step_from, unmet
+from zkconsumer.migration.states import MigrationRefused, StepName, begin, end, step_from, unmet
 from zkconsumer.migration.steering import Asked
+from zkconsumer.offsets.marker import Marker, Phase
 
 P, S = Phase, StepName
 NOT_WRITTEN = "not written"

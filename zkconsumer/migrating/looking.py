@@ -11,10 +11,10 @@ from zkconsumer.groupworld.write import Order, Written
 from zkconsumer.migrating.markers import Marked
 from zkconsumer.migration import needs
 from zkconsumer.migration.gate import LOOK_EVERY_MS, LOOKS, Gate, look_at
-from zkconsumer.migration.marker import Marker
 from zkconsumer.migration.planning import GroupPlan
 from zkconsumer.migration.snapshot import GroupSnapshot
 from zkconsumer.migration.states import Step
+from zkconsumer.offsets.marker import Marker
 from zkconsumer.offsets.modes import Mode
 
 STOPPED = {needs.QUIET.name}

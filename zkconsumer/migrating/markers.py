@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from zkconsumer.groupworld.nodes import read_nodes
 from zkconsumer.migration.events import Standing
-from zkconsumer.migration.marker import Marker, MarkerUnclear, marker_path, marker_text, read_marker
-from zkconsumer.migration.states import MigrationRefused, Phase
+from zkconsumer.migration.states import MigrationRefused
+from zkconsumer.offsets.marker import Marker, MarkerUnclear, Phase, marker_path, marker_text, read_marker
+from zkconsumer.session.nodes import read_nodes
 from zkconsumer.session.zkcalls import Outcome
 from zkconsumer.session.zksession import ZkSession
 

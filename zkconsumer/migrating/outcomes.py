@@ -11,8 +11,9 @@ from zkconsumer.migration.events import Declined, Standing
 from zkconsumer.migration.needs import CHECKS_PASS, Facts
 from zkconsumer.migration.planning import falls_behind, plan_group
 from zkconsumer.migration.snapshot import GroupSnapshot
-from zkconsumer.migration.states import MigrationRefused, Phase, StepName
+from zkconsumer.migration.states import MigrationRefused, StepName
 from zkconsumer.migration.steering import COPIED, Asked, step_asked
+from zkconsumer.offsets.marker import Phase
 
 P, S = Phase, StepName
 AFTER: Mapping[Asked, frozenset[Phase]] = {  # where what is asked for was done before

@@ -18,8 +18,9 @@ from zkconsumer.migration.gate import Gate, look_at
 from zkconsumer.migration.looks import facts
 from zkconsumer.migration.planning import GroupPlan, Plan, left_to_write, plan_group
 from zkconsumer.migration.snapshot import GroupSnapshot
-from zkconsumer.migration.states import MigrationRefused, Phase, Step, StepName, step_from, unmet
+from zkconsumer.migration.states import MigrationRefused, Step, StepName, step_from, unmet
 from zkconsumer.migration.steering import Asked
+from zkconsumer.offsets.marker import Phase
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from zkconsumer.groupworld.look import WIDE, look
 from zkconsumer.groupworld.world import Cluster, World, read_cluster
 from zkconsumer.groupworld.write import Order, Written, carry_out
 from zkconsumer.migrating.markers import Marked, read_markers, write_markers
-from zkconsumer.migration.marker import Marker
 from zkconsumer.migration.planning import GroupPlan
 from zkconsumer.migration.snapshot import GroupSnapshot
+from zkconsumer.offsets.marker import Marker
 from zkconsumer.session.zksession import ZkSession
 
 MOST = 20_000_000  # positions that are asked for though nobody may have committed them; some minutes

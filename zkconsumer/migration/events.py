@@ -23,8 +23,9 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.migration.deciding import Direction
-from zkconsumer.migration.states import MigrationRefused, Phase, StepName, step_from
-from zkconsumer.offsetplan.spelling import WrongUsage, parse_partition
+from zkconsumer.migration.states import MigrationRefused, StepName, step_from
+from zkconsumer.offsets.marker import Phase
+from zkconsumer.spelling import WrongUsage, parse_partition
 
 FORMAT = "zkconsumer.migration/1"
 

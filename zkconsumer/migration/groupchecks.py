@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 
 from groundwork.plural import counted
 from zkconsumer.migration.checks import Check
-from zkconsumer.migration.marker import Marker
 from zkconsumer.migration.planning import GroupPlan
 from zkconsumer.migration.snapshot import GroupSnapshot
-from zkconsumer.migration.states import Phase
+from zkconsumer.offsets.marker import Marker, Phase
 from zkconsumer.offsets.modes import Mode
 
 

@@ -32,7 +32,8 @@ from zkconsumer.migration.events import (
     read_line,
     replay,
 )
-from zkconsumer.migration.states import MigrationRefused, Phase
+from zkconsumer.migration.states import MigrationRefused
+from zkconsumer.offsets.marker import Phase
 
 HEAD = f'{{"format": "{FORMAT}"'.encode()
 

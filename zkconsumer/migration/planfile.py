@@ -24,8 +24,8 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.migration.deciding import Policies
 from zkconsumer.migration.planning import GroupPlan, Plan, PlanRow, make_plan, rehashed
 from zkconsumer.migration.snapshot import Foreign, KafkaRow, ZkRow
-from zkconsumer.offsetplan.spelling import WrongUsage, parse_partition
 from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.spelling import WrongUsage, parse_partition
 
 FORMAT = "zkconsumer.migration.plan/1"
 

@@ -17,9 +17,10 @@ from zkconsumer.migration.checks import Check
 from zkconsumer.migration.events import Standing
 from zkconsumer.migration.planfile import plan_document
 from zkconsumer.migration.planning import GroupPlan, Plan, PlanRow
-from zkconsumer.migration.states import Phase, steps_from
-from zkconsumer.offsetplan.spelling import iso
+from zkconsumer.migration.states import steps_from
+from zkconsumer.offsets.marker import Phase
 from zkconsumer.offsets.store import NONE, Committed
+from zkconsumer.spelling import iso
 
 SCHEMA = "zkconsumer.migration.report/1"
 

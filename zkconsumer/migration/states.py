@@ -28,24 +28,9 @@ from typing import Final, Literal
 from zkconsumer.errors import ConsumerError
 from zkconsumer.migration import needs
 from zkconsumer.migration.needs import Facts, Need
+from zkconsumer.offsets.marker import Phase
 
 Writes = Literal["zookeeper offsets", "kafka offsets", "marker", "undo file"]  # every step writes the journal
-
-
-class Phase(StrEnum):
-    """Where a group is; the values stand in journals, nodes and reports."""
-
-    PLANNED = "planned"
-    CHECKED = "checked"
-    COPIED = "copied"
-    VERIFIED = "verified"
-    DUAL = "dual"
-    CUTOVER = "cutover"
-    DONE = "done"
-    DUAL_BACK = "dual-back"
-    COPIED_BACK = "copied-back"
-    VERIFIED_BACK = "verified-back"
-    ROLLED_BACK = "rolled-back"
 
 
 class StepName(StrEnum):

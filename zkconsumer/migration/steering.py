@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Literal
 
 from zkconsumer.migration.needs import Facts
-from zkconsumer.migration.states import Phase, StepName, step_from
+from zkconsumer.migration.states import StepName, step_from
+from zkconsumer.offsets.marker import Phase
 
 Asked = Literal["check", "copy", "verify", "cutover", "rollback"]
 

@@ -19,9 +19,9 @@ from typing import Literal
 
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
-from zkconsumer.offsetplan.spelling import NotThere, WrongUsage
 from zkconsumer.offsetplan.wanted import Bounds, Problem, Wanted
 from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.spelling import NotThere, WrongUsage
 
 OutOfRangePolicy = Literal["refuse", "clamp", "skip", "keep"]
 Action = Literal["write", "unchanged", "refused", "skipped"]

@@ -14,9 +14,9 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.offsetfiles.model import KafkaState, OffsetsFile, SavedRow, Source, ZnodeState
 from zkconsumer.offsetplan.changes import Change
-from zkconsumer.offsetplan.spelling import WrongUsage
 from zkconsumer.offsetplan.wanted import Wanted
 from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.spelling import WrongUsage
 
 
 def undo_file(

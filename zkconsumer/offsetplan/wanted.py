@@ -24,8 +24,8 @@ from typing import Literal
 
 from kafkawire.model import TopicPartition
 from zkconsumer.offsetfiles.model import SavedRow
-from zkconsumer.offsetplan.spelling import WrongUsage, iso
 from zkconsumer.offsets.store import Committed, Unknown
+from zkconsumer.spelling import WrongUsage, iso
 
 UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 Bounds = tuple[int, int]  # the first position of a log and the next to be written

@@ -18,12 +18,12 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.leaders import LeaderSource
 from zkconsumer.fetching.logends import EARLIEST, LATEST, log_ends_by
-from zkconsumer.migration.marker import MarkerUnclear, marker_path, read_marker
-from zkconsumer.offsetlog import last_commit_times
 from zkconsumer.offsets.file import FileOffsets
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.offsets.group import GroupOffsets
 from zkconsumer.offsets.kafka import KafkaOffsets
+from zkconsumer.offsets.marker import MarkerUnclear, marker_path, read_marker
+from zkconsumer.offsets.offsetlog import last_commit_times
 from zkconsumer.offsets.store import Committed, OffsetStore
 from zkconsumer.offsets.threaded import ThreadedOffsets
 from zkconsumer.offsets.zookeeper import ZookeeperOffsets

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 
 from kafkawire.model import TopicPartition
 from zkconsumer.migration.snapshot import in_order
+from zkconsumer.offsetmap.records import OffsetMap, Stint
 from zkconsumer.offsetplan.wanted import Bounds, Problem
-from zkconsumer.offsettranslate.entries import OffsetMap, Stint
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from zkconsumer.groups import NoSuchGroup
+from zkconsumer.errors import NoSuchGroup
 from zkconsumer.migrating.choosing import Wanted, answers, chosen
-from zkconsumer.offsetplan.spelling import WrongUsage
 from zkconsumer.offsets.modes import MODES
+from zkconsumer.spelling import WrongUsage
 
 THERE = ["audit", "billing", "console-consumer-1", "etl-1", "etl-2"]
 

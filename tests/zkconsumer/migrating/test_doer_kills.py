@@ -10,8 +10,8 @@ import pytest
 from tests.fakes.migrationsite import GROUPS, THERE, Killed, LastingWorld, Mortal, drive, planned
 from tests.fakes.migrationworld import TPS
 from zkconsumer.migration.journal import read_journal
-from zkconsumer.migration.states import Phase
 from zkconsumer.offsetfiles.read import read_offsets
+from zkconsumer.offsets.marker import Phase
 
 
 def phases(path: Path) -> dict[str, Phase]:

@@ -21,10 +21,10 @@ from zkconsumer.migration.checks import Check
 from zkconsumer.migration.deciding import Policies
 from zkconsumer.migration.events import Header, Standing
 from zkconsumer.migration.journal import Journal, open_journal
-from zkconsumer.migration.marker import Marker
 from zkconsumer.migration.planning import Plan, make_plan, plan_group
 from zkconsumer.migration.snapshot import GroupSnapshot, KafkaRow, ZkRow
-from zkconsumer.migration.states import Phase, StepName
+from zkconsumer.migration.states import StepName
+from zkconsumer.offsets.marker import Marker, Phase
 from zkconsumer.offsets.store import Unknown
 
 GROUP = "billing"

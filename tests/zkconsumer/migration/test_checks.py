@@ -10,10 +10,9 @@ from kafkawire.model import TopicPartition
 from zkconsumer.migration.checks import ClusterFacts, OffsetsTopic, check_cluster, failed
 from zkconsumer.migration.deciding import Policies
 from zkconsumer.migration.groupchecks import check_group
-from zkconsumer.migration.marker import Marker
 from zkconsumer.migration.planning import plan_group
 from zkconsumer.migration.snapshot import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
-from zkconsumer.migration.states import Phase
+from zkconsumer.offsets.marker import Marker, Phase
 from zkconsumer.offsets.store import NONE
 
 HOUR, DAY = 3_600_000, 86_400_000

@@ -18,7 +18,8 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.migration import journal as journal_file
 from zkconsumer.migration.events import Begun, Declined, Header, JournalDamaged, Reached, Standing, Wrote
 from zkconsumer.migration.journal import JournalFailed, open_journal, read_journal, understood
-from zkconsumer.migration.states import MigrationRefused, Phase, StepName
+from zkconsumer.migration.states import MigrationRefused, StepName
+from zkconsumer.offsets.marker import Phase
 
 P, S = Phase, StepName
 HEADER = Header("abc", "zk:2181/kafka", "to-kafka", 1)

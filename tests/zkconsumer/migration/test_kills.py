@@ -9,7 +9,8 @@ import pytest
 
 from tests.fakes.migrationworld import BACK, GROUPS, THERE, TPS, Killed, Process, World, planned
 from zkconsumer.migration.journal import read_journal
-from zkconsumer.migration.states import MigrationRefused, Phase
+from zkconsumer.migration.states import MigrationRefused
+from zkconsumer.offsets.marker import Phase
 
 
 def undisturbed(path: Path, way=(*THERE, *BACK)) -> tuple[World, int]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkconsumer.migration.marker import Marker, MarkerUnclear, marker_path, marker_text, read_marker
-from zkconsumer.migration.states import Phase
+from zkconsumer.offsets.marker import Marker, MarkerUnclear, Phase, marker_path, marker_text, read_marker
 
 
 @pytest.mark.parametrize("phase", Phase)

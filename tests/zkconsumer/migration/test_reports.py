@@ -17,7 +17,8 @@ from zkconsumer.migration.planfile import PlanUnclear, plan_text, read_plan
 from zkconsumer.migration.planning import Plan, make_plan, plan_group
 from zkconsumer.migration.report import Reported, as_json, as_markdown, undo_commands
 from zkconsumer.migration.snapshot import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
-from zkconsumer.migration.states import Phase, StepName
+from zkconsumer.migration.states import StepName
+from zkconsumer.offsets.marker import Phase
 from zkconsumer.offsets.store import NONE, Unknown
 
 A, B, C = (TopicPartition("t", n) for n in (0, 1, 2))

@@ -11,7 +11,6 @@ from zkconsumer.migration.states import (
     FORBIDDEN,
     STEPS,
     MigrationRefused,
-    Phase,
     StepName,
     begin,
     end,
@@ -19,6 +18,7 @@ from zkconsumer.migration.states import (
     steps_from,
     unmet,
 )
+from zkconsumer.offsets.marker import Phase
 
 P, S = Phase, StepName
 STOPPED = Facts(

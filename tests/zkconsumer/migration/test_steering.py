@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from zkconsumer.migration.needs import Facts
-from zkconsumer.migration.states import MigrationRefused, Phase, StepName, step_from
+from zkconsumer.migration.states import MigrationRefused, StepName, step_from
 from zkconsumer.migration.steering import step_asked
+from zkconsumer.offsets.marker import Phase
 
 P, S = Phase, StepName
 STOPPED, DUAL, JVM = Facts(), Facts(modes={"a": "dual"}), Facts(modes_unknown=("jvm",))

@@ -13,10 +13,10 @@ from zkconsumer.offsetfiles.model import KafkaState, SavedRow, ZnodeState
 from zkconsumer.offsetfiles.read import read_offsets
 from zkconsumer.offsetfiles.write import write_offsets
 from zkconsumer.offsetplan.changes import Change, plan_changes, refused
-from zkconsumer.offsetplan.spelling import WrongUsage
 from zkconsumer.offsetplan.undo import by_store, same, texts, undo_file
 from zkconsumer.offsetplan.wanted import Problem, Wanted
 from zkconsumer.offsets.store import NONE, Unknown
+from zkconsumer.spelling import WrongUsage
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 BOTH = ("zookeeper", "kafka")

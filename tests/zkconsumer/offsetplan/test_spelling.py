@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkawire.model import BrokerPartition, TopicPartition
-from zkconsumer.offsetplan.spelling import (
+from zkconsumer.spelling import (
     Chosen,
     WrongUsage,
     existing,

@@ -6,7 +6,6 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from zkconsumer.offsetfiles.model import SavedRow
-from zkconsumer.offsetplan.spelling import WrongUsage
 from zkconsumer.offsetplan.wanted import (
     UNSUPPORTED_FOR_MESSAGE_FORMAT,
     ByDuration,
@@ -25,6 +24,7 @@ from zkconsumer.offsetplan.wanted import (
     wanted,
 )
 from zkconsumer.offsets.store import NONE, Unknown
+from zkconsumer.spelling import WrongUsage
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 LOG = {A: (10, 100)}

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from kafkawire.model import BrokerPartition, TopicPartition
-from zkconsumer.offsettranslate.entries import Begun, Entry, Reached, Record
-from zkconsumer.offsettranslate.mapfile import understood
-from zkconsumer.offsettranslate.text import Header, MapDamaged, header_line, line_of, read_line
+from zkconsumer.offsetmap.file import understood
+from zkconsumer.offsetmap.records import Begun, Entry, Reached, Record
+from zkconsumer.offsetmap.text import Header, MapDamaged, header_line, line_of, read_line
 
 HEAD = header_line(Header("dc1", "mirror"))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kafkawire.model import BrokerPartition, Message, TopicPartition
-from zkconsumer.offsettranslate.entries import Begun, Entry, Reached, Record, gathered
-from zkconsumer.offsettranslate.maptopic import ENTRIES, MAP_KEY, Slots, message_of, understood
-from zkconsumer.offsettranslate.text import Header, MapDamaged, header_line
+from zkconsumer.offsetmap.records import Begun, Entry, Reached, Record, gathered
+from zkconsumer.offsetmap.text import Header, MapDamaged, header_line
+from zkconsumer.offsetmap.topic import ENTRIES, MAP_KEY, Slots, message_of, understood
 
 S, T = TopicPartition("t", BrokerPartition(1, 0)), TopicPartition("t", 0)
 HEAD = (MAP_KEY, header_line(Header("dc1", "g")).strip().encode())

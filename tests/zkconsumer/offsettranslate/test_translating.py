@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkawire.model import BrokerPartition, TopicPartition
+from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Reached, Record, gathered, merged
 from zkconsumer.offsetplan.wanted import Problem
-from zkconsumer.offsettranslate.entries import Begun, Entry, OffsetMap, Reached, Record, gathered, merged
 from zkconsumer.offsettranslate.translating import Facts, Safe, translated
 
 S0, S1, T0, T1 = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 0), TopicPartition("t", 1))

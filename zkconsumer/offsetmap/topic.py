@@ -20,9 +20,9 @@ from kafkawire.model import Broker, Message, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.errors import ConsumerError
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
-from zkconsumer.offsettranslate.entries import Begun, Entry, Record
-from zkconsumer.offsettranslate.mapfile import MapFile
-from zkconsumer.offsettranslate.text import Header, MapDamaged, line_of, read_header, read_line
+from zkconsumer.offsetmap.file import MapFile
+from zkconsumer.offsetmap.records import Begun, Entry, Record
+from zkconsumer.offsetmap.text import Header, MapDamaged, line_of, read_header, read_line
 
 PURPOSE = "offset map"
 FETCH_BYTES = 1 << 20

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsettranslate.entries import OffsetMap, Record, gathered
-from zkconsumer.offsettranslate.text import Header, MapDamaged, read_header, read_line
+from zkconsumer.offsetmap.records import OffsetMap, Record, gathered
+from zkconsumer.offsetmap.text import Header, MapDamaged, read_header, read_line
 
 LINES_AT_ONCE = 2000  # some milliseconds
 

@@ -10,12 +10,30 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from enum import StrEnum
 
 from kafkawire.groupnodes import CONSUMERS
 from zkconsumer.errors import ConsumerError
-from zkconsumer.migration.states import Phase
 
 VERSION = "1"
+
+
+class Phase(StrEnum):
+    """Where a group is; the values stand in journals, nodes and reports."""
+
+    PLANNED = "planned"
+    CHECKED = "checked"
+    COPIED = "copied"
+    VERIFIED = "verified"
+    DUAL = "dual"
+    CUTOVER = "cutover"
+    DONE = "done"
+    DUAL_BACK = "dual-back"
+    COPIED_BACK = "copied-back"
+    VERIFIED_BACK = "verified-back"
+    ROLLED_BACK = "rolled-back"
+
+
 LEFT_ZOOKEEPER = (Phase.CUTOVER, Phase.DONE, Phase.DUAL_BACK, Phase.COPIED_BACK, Phase.VERIFIED_BACK)
 
 

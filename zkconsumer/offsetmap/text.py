@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from kafkawire.model import PartitionId, TopicPartition
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsetplan.spelling import WrongUsage, parse_partition
-from zkconsumer.offsettranslate.entries import Begun, Entry, Reached, Record
+from zkconsumer.offsetmap.records import Begun, Entry, Reached, Record
+from zkconsumer.spelling import WrongUsage, parse_partition
 
 VERSION = 1
 ROUTES = {"same": True, "keys": False, "": None}
