@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 # Tests without a JVM wait half of their time.
 QUICK_WORKERS ?= 3
-PKGS   := groundwork kafkawire zkconsumer producer mirrormaker sparkpipeline localkafka
+PKGS   := groundwork kafkawire zkconsumer groupadmin producer mirrormaker sparkpipeline localkafka
 
 # Bytecode is kept, whatever the shell says: tests start hundreds of programs of ours, and each would compile all again.
 unexport PYTHONDONTWRITEBYTECODE

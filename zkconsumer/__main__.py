@@ -1,6 +1,7 @@
-"""`python -m zkconsumer`: the console script `zkconsumer`."""
+"""`python -m zkconsumer`: the console script `zkconsumer`, of consumer and admin tools together."""
 
-from zkconsumer.commands.main import main
+import runpy
 
 if __name__ == "__main__":
-    main()
+    # By name: the consumer does not import the package above it.
+    runpy.run_module("groupadmin.commands.main", run_name="__main__")

@@ -16,19 +16,19 @@ from pathlib import Path
 
 import pytest
 
+from groupadmin.apply.writes import Order, Written
+from groupadmin.migrate import journal as journal_file
+from groupadmin.migrate.events import Header
+from groupadmin.migrate.groupplan import GroupPlan, Plan
+from groupadmin.migrate.journal import open_journal
+from groupadmin.migrate.markers import Marked
+from groupadmin.migrate.nextstep import Asked
+from groupadmin.migrate.observation import How
+from groupadmin.migrate.outcomes import Outcome
+from groupadmin.migrate.runner import Doer
+from groupadmin.migrate.undofolder import UndoFolder
+from groupadmin.snapshot.model import GroupSnapshot
 from tests.fakes.migrationworld import GROUPS, Killed, World, planned
-from zkconsumer.groupworld.write import Order, Written
-from zkconsumer.migrating.doer import Doer
-from zkconsumer.migrating.looking import How
-from zkconsumer.migrating.markers import Marked
-from zkconsumer.migrating.outcomes import Outcome
-from zkconsumer.migrating.undofolder import UndoFolder
-from zkconsumer.migration import journal as journal_file
-from zkconsumer.migration.events import Header
-from zkconsumer.migration.journal import open_journal
-from zkconsumer.migration.planning import GroupPlan, Plan
-from zkconsumer.migration.snapshot import GroupSnapshot
-from zkconsumer.migration.steering import Asked
 from zkconsumer.offsets.marker import Marker, Phase
 
 HOW = How(at_once=2, looks=2, back_out_of_range="clamp")

@@ -17,17 +17,17 @@ from pathlib import Path
 
 import pytest
 
+from groupadmin.migrate import journal as journal_file
+from groupadmin.migrate.comparison import facts
+from groupadmin.migrate.decision import Policies
+from groupadmin.migrate.events import Begun, Header, Reached, Wrote
+from groupadmin.migrate.gate import Gate, look_at
+from groupadmin.migrate.groupplan import GroupPlan, Plan, left_to_write, make_plan, plan_group
+from groupadmin.migrate.journal import Journal, open_journal
+from groupadmin.migrate.needs import Facts
+from groupadmin.migrate.states import StepName, begin, end
+from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import TopicPartition
-from zkconsumer.migration import journal as journal_file
-from zkconsumer.migration.deciding import Policies
-from zkconsumer.migration.events import Begun, Header, Reached, Wrote
-from zkconsumer.migration.gate import Gate, look_at
-from zkconsumer.migration.journal import Journal, open_journal
-from zkconsumer.migration.looks import facts
-from zkconsumer.migration.needs import Facts
-from zkconsumer.migration.planning import GroupPlan, Plan, left_to_write, make_plan, plan_group
-from zkconsumer.migration.snapshot import GroupSnapshot, KafkaRow, TopicRow, ZkRow
-from zkconsumer.migration.states import StepName, begin, end
 from zkconsumer.offsets.marker import Phase
 from zkconsumer.offsets.store import NONE, Committed
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from groupadmin.apply.writes import Order, carry_out
+from groupadmin.migrate.planfile import read_plan
+from groupadmin.snapshot.cluster import World, read_cluster
 from kafkawire.model import TopicPartition
 from tests.integration.migration import migrate
 from zkconsumer.commands.common import reaching
-from zkconsumer.groupworld.world import World, read_cluster
-from zkconsumer.groupworld.write import Order, carry_out
-from zkconsumer.migration.planfile import read_plan
 from zkconsumer.session.access import ZooKeeper
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]

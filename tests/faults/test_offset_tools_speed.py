@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from groupadmin.apply.writes import Order, carry_out
+from groupadmin.snapshot.cluster import World, read_cluster
+from groupadmin.snapshot.reader import look
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import reaching
-from zkconsumer.groupworld.look import look
-from zkconsumer.groupworld.world import World, read_cluster
-from zkconsumer.groupworld.write import Order, carry_out
 from zkconsumer.session.access import ZooKeeper
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
@@ -33,7 +33,7 @@ def at_most(seconds: float, what: str) -> Iterator[None]:
 
 def zkconsumer(*args: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "zkconsumer.commands.main", *args], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "groupadmin.commands.main", *args], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

@@ -57,7 +57,7 @@ def ann(home: str) -> Iterator[KazooClient]:
 
 def run(*args: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     known = {name: value for name, value in os.environ.items() if name != AUTH_VARIABLE}
-    command = [sys.executable, "-m", "zkconsumer.commands.main", *args]
+    command = [sys.executable, "-m", "groupadmin.commands.main", *args]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, env={**known, **environment})
     assert "Traceback" not in done.stderr, done.stderr
     assert "s3cret" not in done.stdout + done.stderr

@@ -307,7 +307,7 @@ def test_no_broker_that_lives_and_a_missing_topic_are_said_once(source, unique):
 def console(cluster: ClusterClient, group: str, topic: str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
     """`zkconsumer consume` with pipes; it does not outlive the block."""
     argv = ["consume", "-z", cluster.zookeeper, "--group", group, "--topic", topic, "--from-beginning", *more]
-    command = [sys.executable, "-m", "zkconsumer.commands.main", *argv]
+    command = [sys.executable, "-m", "groupadmin.commands.main", *argv]
     with children.started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         try:
             yield child

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from groupadmin.files.read import read_offsets
+from groupadmin.migrate.journal import read_journal
 from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
@@ -20,8 +22,6 @@ from localkafka.waiting import wait_until
 from tests import children
 from tests.integration.migration import QUICK, killed, load, migrate, put, rows
 from tests.integration.readers import Reader, committed, wait_for_messages
-from zkconsumer.migration.journal import read_journal
-from zkconsumer.offsetfiles.read import read_offsets
 
 pytestmark = pytest.mark.real
 
@@ -162,7 +162,7 @@ def test_copies_are_kept_until_ctrl_c_and_the_journal_is_free_meanwhile(source: 
     reach, at = ("-z", source.zookeeper), ("--plan", str(plan))
     migrate("plan", *reach, "--group", group, *at)
     migrate("check", *reach, *at, "--offsets-replicas", "1", "--keepalive")
-    argv = [sys.executable, "-m", "zkconsumer.commands.main", "migrate", "copy", *reach, *at, "--execute", *QUICK]
+    argv = [sys.executable, "-m", "groupadmin.commands.main", "migrate", "copy", *reach, *at, "--execute", *QUICK]
     argv += ["--keepalive", "--keepalive-every", "300ms"]
     with children.started(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         try:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from groupadmin.commands.cli import cli
+from groupadmin.migrate.journal import read_journal
 from localkafka.client import ClusterClient
 from localkafka.waiting import wait_until
 from tests.integration.migration import QUICK, load, put, rows, zkconsumer
 from tests.integration.readers import Reader, committed, wait_for_messages
-from zkconsumer.commands.cli import cli
-from zkconsumer.migration.journal import read_journal
 from zkconsumer.offsets.marker import Phase
 
 PAGE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text(encoding="utf-8")

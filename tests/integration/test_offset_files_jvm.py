@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from groupadmin.files.model import OffsetsFile, SavedRow
+from groupadmin.files.read import read_offsets
+from groupadmin.files.write import write_offsets
 from kafkawire.model import BrokerPartition
 from localkafka import java, releases, tools
 from localkafka.client import ClusterClient
 from localkafka.zookeeper import ZooKeeperAt
-from zkconsumer.offsetfiles.model import OffsetsFile, SavedRow
-from zkconsumer.offsetfiles.read import read_offsets
-from zkconsumer.offsetfiles.write import write_offsets
 
 pytestmark = pytest.mark.real
 ROWS = (

@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 
+from groupadmin.translation import Facts, Safe, translated
 from kafkawire.model import TopicPartition
 from tests.mirrormaker.mapworlds import EVERY, World
-from zkconsumer.offsettranslate.translating import Facts, Safe, translated
 
 
 def lived(rng: random.Random, world: World, kills: bool, late: bool, fair: bool = False) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from groupadmin.plan.changes import plan_changes
+from groupadmin.plan.wanted import Wanted
+from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
@@ -15,9 +18,6 @@ from tests.fakes.stores import MemoryOffsets, held
 from tests.fakes.znodes import FakeZookeeper
 from zkconsumer.coordinator import Coordinator
 from zkconsumer.errors import TopicGone
-from zkconsumer.migration.snapshot import GroupSnapshot, KafkaRow, TopicRow, ZkRow
-from zkconsumer.offsetplan.changes import plan_changes
-from zkconsumer.offsetplan.wanted import Wanted
 from zkconsumer.offsets.dual import DualOffsets
 from zkconsumer.offsets.former import TopicCreation, committed_before, metadata_of, topic_in, written_before
 from zkconsumer.offsets.group import GroupOffsets

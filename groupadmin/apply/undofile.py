@@ -1,0 +1,99 @@
+"""The way back of a command that writes positions: a file that is on the disk before the first write."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from groundwork.output import fail
+from groupadmin.files.model import ZnodeState
+from groupadmin.files.write import write_offsets
+from groupadmin.plan.changes import Change
+from groupadmin.plan.undo import undo_file
+from groupadmin.snapshot.cluster import World
+from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, ZkRow
+from kafkawire.model import TopicPartition
+from zkconsumer.offsets.store import Committed
+
+
+def keep_undo(world: World, snapshots: Mapping[str, GroupSnapshot], writes: Sequence[Change], folder: Path) -> Path:
+    """The undo file, on the disk when this returns.  Ends the command when it cannot be written."""
+    nodes = {key: ZnodeState(None, row.mzxid, row.version, row.mtime_ms) for key, row in nodes_of(snapshots).items()}
+    texts = {key: row.metadata for key, row in kafka_of(snapshots).items() if row.metadata}
+    cluster = world.session.connect if world.session is not None else ",".join(f"{h}:{p}" for h, p in world.bootstrap)
+    text = write_offsets(undo_file(merged(writes), cluster, world.clock_ms(), nodes, texts), "json")
+    groups = sorted({change.group for change in writes})
+    name = (
+        "".join(c if c.isalnum() or c in "._-" else "_" for c in groups[0])
+        if len(groups) == 1
+        else f"{len(groups)}-groups"
+    )
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(world.clock_ms() / 1000))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _kept(folder, f"undo-{name[:100]}-{stamp}", text)
+    except OSError as e:
+        fail(f"the undo file cannot be written to {folder}: {e.strerror}; nothing was written, give another --undo-dir")
+
+
+def _kept(folder: Path, name: str, text: str) -> Path:
+    """A new file, never one that is there; it and its folder are on the disk."""
+    for number in range(1000):
+        path = folder / (f"{name}.json" if number == 0 else f"{name}-{number}.json")
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            continue
+        with os.fdopen(file, "w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        held = os.open(folder, os.O_RDONLY)
+        os.fsync(held)
+        os.close(held)
+        return path
+    raise FileExistsError(17, f"{name} is there a thousand times")
+
+
+def merged(changes: Iterable[Change]) -> list[Change]:
+    """One change for each partition of a group, with what all its stores hold."""
+    found: dict[tuple[str, TopicPartition], Change] = {}
+    for change in changes:
+        key = (change.group, change.tp)
+        before = {**found[key].before, **change.before} if key in found else change.before
+        found[key] = replace(change, before=before)
+    return list(found.values())
+
+
+def undo_command(world: World, undo: Path, writes: Sequence[Change]) -> str:
+    """What an operator types to bring back what was there."""
+    words = ["zkconsumer", "offsets", "import", str(undo)]
+    if world.session is not None:
+        words += ["-z", world.session.connect]
+    if world.bootstrap:
+        words += ["-b", ",".join(f"{host}:{port}" for host, port in world.bootstrap)]
+    if any(outside(before, change) for change in writes for before in change.before.values()):
+        words.append("--keep-out-of-range")
+    return shlex.join([*words, "--kafka-version", world.dialect.release, "--execute"])
+
+
+def outside(before: Committed, change: Change) -> bool:
+    if not isinstance(before, int):
+        return False
+    return change.bounds is None or not change.bounds[0] <= before <= change.bounds[1]
+
+
+def nodes_of(snapshots: Mapping[str, GroupSnapshot]) -> dict[tuple[str, TopicPartition], ZkRow]:
+    return {(group, tp): row for group, each in snapshots.items() for tp, row in each.zookeeper.items()}
+
+
+def kafka_of(snapshots: Mapping[str, GroupSnapshot]) -> dict[tuple[str, TopicPartition], KafkaRow]:
+    return {
+        (group, tp): each.in_kafka(tp)
+        for group, each in snapshots.items()
+        for tp in {*each.kafka, *each.zookeeper, *(each.partitions() if each.kafka_absent else ())}
+    }

@@ -1,0 +1,281 @@
+"""zk-consumer-groups, zk-offset-export, zk-offset-import, zk-offset-checker: what hands type at Kafka's own tools.
+
+Options and output are those of ConsumerGroupCommand, ExportZkOffsets, ImportZkOffsets and ConsumerOffsetChecker.  Where
+those write at once, these show what they would write and want --execute, or an answer at the terminal; without either
+they end with 3, so that no script takes a plan for the deed.  Also: -z, --zk-config, --zk-auth and the TLS options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from groundwork.output import EXIT, fail, run_command, version_option
+from groundwork.plural import counted
+from groupadmin.commands.dropinrows import byte_rows, checker_rows, describe_table, new_offsets
+from groupadmin.commands.editoptions import Edit, dry_run_option, force_option, undo_dir_option, usage_errors, world_of
+from groupadmin.commands.groupedit import delete_groups
+from groupadmin.commands.offsetedit import carry, refuse_active
+from groupadmin.commands.offsetlook import FILE, groups_option, rows_to_write, saved, snapshots, tell_odd
+from groupadmin.commands.offsetplans import delete_plan, import_plan, reset_plan
+from groupadmin.commands.resetkind import ResetAsked, reset_options
+from groupadmin.files.write import unsayable, write_offsets
+from groupadmin.plan.changes import Change, OutOfRangePolicy
+from groupadmin.plan.wanted import Reset
+from groupadmin.snapshot.cluster import World
+from groupadmin.snapshot.groups import list_groups
+from groupadmin.snapshot.stores import BOTH
+from zkconsumer.commands import pipes
+from zkconsumer.commands.common import tell
+from zkconsumer.commands.options import (
+    brokers_option,
+    execute_option,
+    go_ahead,
+    group_option,
+    kafka_version_option,
+    zookeeper_option,
+)
+from zkconsumer.session.access import ZooKeeper
+
+SAME = {
+    "--zkconnect": "--zookeeper",
+    "--zk.connect": "--zookeeper",
+    "--zookeeper.connect": "--zookeeper",
+    "--bootstrap-server": "--brokers",
+    "--broker-list": "--brokers",
+}
+ALLOWED = "--list, --describe, --delete, --reset-offsets"
+
+
+# ConsumerGroupCommand -------------------------------------------------------------------------------------------------
+
+
+@click.command("zk-consumer-groups")
+@version_option("zk-consumer-groups")
+@zookeeper_option(required=False)
+@brokers_option()
+@groups_option
+@click.option("--list", "list_them", is_flag=True, help="List all groups.")
+@click.option("--describe", is_flag=True, help="Positions and lag of groups.")
+@click.option("--delete", is_flag=True, help="Delete groups, or with --topic their positions of a topic.")
+@click.option("--reset-offsets", is_flag=True, help="Move a group.")
+@click.option("--all-groups", is_flag=True, help="Every group, with --describe.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="With --reset-offsets and --delete.")
+@click.option("--all-topics", is_flag=True, help="With --reset-offsets.")
+@reset_options
+@click.option("--export", is_flag=True, help="Print the result of --reset-offsets as CSV.")
+@execute_option
+@dry_run_option
+@force_option
+@undo_dir_option
+@click.option("--offsets", is_flag=True, hidden=True)
+@click.option("--timeout", hidden=True)
+@click.option("--command-config", hidden=True)
+@kafka_version_option
+def consumer_groups(
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    groups: tuple[str, ...],
+    regex: bool,
+    list_them: bool,
+    describe: bool,
+    delete: bool,
+    reset_offsets: bool,
+    all_groups: bool,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    reset: ResetAsked,
+    export: bool,
+    execute: bool,
+    dry_run: bool,
+    force_active: bool,
+    undo_dir: Path,
+    offsets: bool,
+    timeout: str | None,
+    command_config: str | None,
+    kafka_version: str,
+) -> None:
+    """kafka-consumer-groups for groups in ZooKeeper and in Kafka, also where their members are old."""
+    if [list_them, describe, delete, reset_offsets].count(True) != 1:
+        raise click.UsageError(f"exactly one of {ALLOWED} is expected")
+    if not list_them and not groups and not (all_groups and describe):
+        raise click.UsageError("--group is missing")
+    if command_config is not None:
+        tell("--command-config has no effect: the brokers of these releases are asked without TLS and SASL")
+    edit = Edit(execute, dry_run, force_active, "clamp", None, undo_dir, None, "csv" if export else "table")
+    kind = _only_one_group(groups, reset) if reset_offsets else None
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        if list_them:
+            _list(world)
+        elif describe:
+            found, _ = snapshots(world, groups, regex)
+            describe_table(found.values(), world.session is not None, tell)
+        elif kind is not None:
+            cluster, each, changes = reset_plan(world, groups[0], kind, topics, all_topics, edit)
+            carry(world, cluster, {each.group: each}, changes, edit, show=new_offsets)
+        elif topics:
+            _delete_positions(world, groups, topics, edit)
+        else:
+            _delete_whole(world, groups, regex, edit)
+
+
+def _only_one_group(groups: Sequence[str], reset: ResetAsked) -> Reset:
+    if len(groups) != 1:
+        raise click.UsageError("--reset-offsets takes one --group")
+    with usage_errors():
+        return reset.kind_for(groups[0])
+
+
+def _list(world: World) -> None:
+    """--list."""
+    if world.session is None:
+        raise click.UsageError("--list looks at ZooKeeper: give --zookeeper")
+    for row in list_groups(world.session, world.dialect):
+        click.echo(row.group)
+
+
+def _delete_positions(world: World, groups: Sequence[str], topics: Sequence[str], edit: Edit) -> None:
+    """--delete with --topic."""
+    for group in groups:
+        cluster, each, changes = delete_plan(world, group, topics, False, edit)
+        done = carry(world, cluster, {group: each}, changes, edit)
+        _wanted(done or not _writes(changes), edit)
+
+
+def _delete_whole(world: World, groups: Sequence[str], regex: bool, edit: Edit) -> None:
+    """--delete: each group with all it has, in both stores."""
+    found, cluster = snapshots(world, groups, regex)
+    refuse_active(found.values(), edit.force_active)
+    if _wanted(not edit.dry_run and go_ahead(edit.execute, f"delete {', '.join(found)}"), edit):
+        delete_groups(world, cluster, found, BOTH, edit.undo_dir, edit.force_active)
+
+
+def _wanted(done: bool, edit: Edit) -> bool:
+    """End with 3 where Kafka's tool would have written and this one did not, except for --dry-run."""
+    if not done and not edit.dry_run and not edit.execute:
+        fail("nothing was done: Kafka's tool would have written at once, this one wants --execute", EXIT["refused"])
+    return done
+
+
+def _writes(changes: Sequence[Change]) -> bool:
+    return any(change.action == "write" for change in changes)
+
+
+# ExportZkOffsets, ImportZkOffsets -------------------------------------------------------------------------------------
+
+
+@click.command("zk-offset-export")
+@version_option("zk-offset-export")
+@zookeeper_option()
+@groups_option
+@click.option("--output-file", type=click.Path(dir_okay=False, path_type=Path), help="Instead of stdout.")
+@kafka_version_option
+def offset_export(
+    zookeeper: ZooKeeper, groups: tuple[str, ...], regex: bool, output_file: Path | None, kafka_version: str
+) -> None:
+    """ExportZkOffsets: the positions in ZooKeeper of groups, all without --group, a line each."""
+    with world_of(zookeeper, (), kafka_version) as world:
+        found, _ = snapshots(world, groups, regex, bounds=False)
+        tell_odd(found.values())
+        file = saved(world, found.values(), ("zookeeper",))
+    left_out = len(unsayable(file, "zk-export"))
+    if left_out:
+        tell(f"{counted(left_out, 'partition')} without a position left out")
+    text = write_offsets(file, "zk-export")
+    if output_file is None:
+        click.echo(text, nl=False)
+    else:
+        try:
+            output_file.write_text(text, encoding="utf-8")
+        except OSError as why:
+            fail(f"the positions cannot be written to {output_file}: {why.strerror}")
+
+
+@click.command("zk-offset-import")
+@version_option("zk-offset-import")
+@zookeeper_option()
+@click.option("--input-file", type=FILE, required=True, help="As ExportZkOffsets writes it; other forms are read too.")
+@group_option(required=False, help="The group of rows that name none; of a file with several, this one only.")
+@execute_option
+@dry_run_option
+@force_option
+@click.option("--keep-out-of-range", is_flag=True, help="Write positions outside the log as they are.")
+@undo_dir_option
+@kafka_version_option
+def offset_import(
+    zookeeper: ZooKeeper,
+    input_file: Path,
+    group: str | None,
+    execute: bool,
+    dry_run: bool,
+    force_active: bool,
+    keep_out_of_range: bool,
+    undo_dir: Path,
+    kafka_version: str,
+) -> None:
+    """ImportZkOffsets: write the positions of a file to ZooKeeper, after a plan, for groups without members."""
+    policy: OutOfRangePolicy = "keep" if keep_out_of_range else "refuse"
+    edit = Edit(execute, dry_run, force_active, policy, ("zookeeper",), undo_dir, None, "table")
+    with usage_errors():
+        rows = rows_to_write(input_file, None, by_store=True).rows
+    with world_of(zookeeper, (), kafka_version) as world:
+        cluster, found, changes, texts = import_plan(world, rows, group, edit)
+        done = carry(world, cluster, found, changes, edit, texts)
+        _wanted(done or not _writes(changes), edit)
+
+
+# ConsumerOffsetChecker ------------------------------------------------------------------------------------------------
+
+
+@click.command("zk-offset-checker")
+@version_option("zk-offset-checker")
+@zookeeper_option()
+@group_option()
+@click.option("--topic", metavar="T,T", help="Topics with commas between them; all of the group without.")
+@click.option("--broker-info", is_flag=True, help="Print the brokers, too.")
+@click.option("--socket.timeout.ms", "socket_timeout", hidden=True)
+@click.option("--retry.backoff.ms", "retry_backoff", hidden=True)
+@kafka_version_option
+def offset_checker(
+    zookeeper: ZooKeeper,
+    group: str,
+    topic: str | None,
+    broker_info: bool,
+    socket_timeout: str | None,
+    retry_backoff: str | None,
+    kafka_version: str,
+) -> None:
+    """ConsumerOffsetChecker: positions, ends of logs, lag and owners of a group.
+
+    Of a group with two stores the larger position is printed, which is where its members would begin.  With
+    --kafka-version 0.7 it prints what 0.7's prints.
+    """
+    with world_of(zookeeper, (), kafka_version) as world:
+        found, cluster = snapshots(world, [group], False)
+        topics = None if topic is None else [name for name in topic.split(",") if name]
+        in_bytes = world.dialect.position_unit == "bytes"
+        for line in (byte_rows if in_bytes else checker_rows)(found[group], topics):
+            click.echo(line)
+        if broker_info or in_bytes:
+            click.echo("BROKER INFO")
+            for broker in sorted(cluster.brokers.values(), key=lambda each: each.id):
+                click.echo(f"{broker.id} -> {broker.host}:{broker.port}")
+
+
+# entry points ---------------------------------------------------------------------------------------------------------
+
+
+def translated(args: Sequence[str]) -> list[str]:
+    """Kafka's names of options in ours; values are left alone."""
+    found = []
+    for arg in args:
+        name, equals, value = arg.partition("=")
+        found.append(SAME.get(name, name) + equals + value)
+    return found
+
+
+def outcome(command: click.Command, args: Sequence[str]) -> int:
+    """Run one of them; its exit code.  A disk that takes no more of what is printed is one sentence."""
+    return pipes.printing(lambda: run_command(command, args=translated(args), name=command.name))

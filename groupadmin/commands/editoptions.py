@@ -1,0 +1,160 @@
+"""The options of every command that writes positions, and the stores that they reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import click
+
+from groundwork.output import EXIT, fail
+from groupadmin.files.model import FileUnclear
+from groupadmin.plan.changes import OutOfRangePolicy
+from groupadmin.snapshot.cluster import World
+from groupadmin.snapshot.stores import BOTH
+from kafkawire.dialects import Store as StoreName
+from kafkawire.dialects import dialect
+from zkconsumer.commands.common import link_pool, must_tell, reaching, tell
+from zkconsumer.commands.options import execute_option, output_option
+from zkconsumer.session.access import ZooKeeper
+from zkconsumer.spelling import NotThere, WrongUsage, parse_duration
+
+MOST_SENTENCES = 40
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The options of every command that writes.  stores: as asked for, None: those the group keeps."""
+
+    execute: bool
+    dry_run: bool
+    force_active: bool
+    out_of_range: OutOfRangePolicy
+    stores: tuple[StoreName, ...] | None
+    undo_dir: Path
+    retention_ms: int | None
+    output: str
+
+
+def edit_options(command: F) -> F:
+    """The options of Edit, handed on as edit."""
+
+    @wraps(command)
+    def with_edit(
+        *args: Any,
+        execute: bool,
+        dry_run: bool,
+        force_active: bool,
+        clamp: bool,
+        skip_out_of_range: bool,
+        store: str | None,
+        undo_dir: Path,
+        retention: str | None,
+        output: str,
+        **others: Any,
+    ) -> Any:
+        if clamp and skip_out_of_range:
+            raise click.UsageError("--clamp and --skip-out-of-range are two answers to one question: give one")
+        policy: OutOfRangePolicy = "clamp" if clamp else "skip" if skip_out_of_range else "refuse"
+        with usage_errors():
+            kept = parse_duration(retention) if retention is not None else None
+        must_keep(stores_named(store), others["kafka_version"])
+        edit = Edit(execute, dry_run, force_active, policy, stores_named(store), undo_dir, kept, output)
+        return command(*args, edit=edit, **others)
+
+    wrapped: Any = with_edit
+    for option in reversed(_EDIT):
+        wrapped = option(wrapped)
+    return cast(F, wrapped)
+
+
+store_option = click.option(
+    "--store",
+    type=click.Choice(("zookeeper", "kafka", "both")),
+    help="Where; without: as the modes of the members tell, else where the group has positions now.",
+)
+undo_dir_option = click.option(
+    "--undo-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    help="Folder for the file that undoes it; without: the current one.",
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only the plan; wins over --execute.")
+force_option = click.option(
+    "--force-active", is_flag=True, help="Write though somebody is in the group, who may overwrite it at once."
+)
+_EDIT = (
+    store_option,
+    execute_option,
+    dry_run_option,
+    force_option,
+    click.option("--clamp", is_flag=True, help="Move positions outside the log to its nearer end."),
+    click.option("--skip-out-of-range", is_flag=True, help="Leave partitions alone whose position is outside the log."),
+    click.option("--retention", metavar="30d", help="How long Kafka is to keep the positions; as it does without."),
+    undo_dir_option,
+    output_option(),
+)
+
+
+def stores_named(store: str | None) -> tuple[StoreName, ...] | None:
+    """--store; None where it is not given."""
+    return None if store is None else BOTH if store == "both" else tuple(s for s in BOTH if s == store)
+
+
+def must_keep(stores: tuple[StoreName, ...] | None, kafka_version: str) -> None:
+    """Refuse a store that brokers of this release do not have (click.UsageError)."""
+    if stores and "kafka" in stores and not dialect(kafka_version).keeps_offsets:
+        raise click.UsageError(
+            f"--store: brokers of Kafka {kafka_version} keep no offsets, ZooKeeper has them all; `zkconsumer offsets"
+            " translate` takes a group's positions to another cluster"
+        )
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """What makes no sense whatever the stores hold ends with the usage code; so does a file nobody can read.
+
+    A topic or partition that is not there ends like a group that is not."""
+    try:
+        yield
+    except NotThere as e:
+        fail(str(e), EXIT["not found"])
+    except (WrongUsage, FileUnclear) as e:
+        raise click.UsageError(str(e)) from None
+
+
+@contextmanager
+def world_of(
+    zookeeper: ZooKeeper | None, brokers: Sequence[tuple[str, int]], kafka_version: str, needs_zookeeper: bool = False
+) -> Iterator[World]:
+    """The stores that -z and -b reach; what WrongUsage and FileUnclear say in the block ends it with the usage code."""
+    must_tell(brokers, kafka_version)
+    if zookeeper is None and (not brokers or needs_zookeeper):
+        raise click.UsageError("-z (ZooKeeper) is missing" if needs_zookeeper else "-z (ZooKeeper) or -b is missing")
+    said: set[str] = set()
+
+    def once(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            tell(text)
+
+    if zookeeper is None:
+        with link_pool() as links, usage_errors():
+            yield World(None, links, dialect(kafka_version), tuple(brokers), once)
+    else:
+        with reaching(zookeeper, kafka_version) as reach, usage_errors():
+            yield World(reach.session, reach.links, reach.dialect, tuple(brokers), once)
+
+
+def tell_some(texts: Iterable[str]) -> None:
+    """Each sentence once, on stderr; of very many only the first, and how many more there are."""
+    said = [text for text in dict.fromkeys(texts) if text]
+    for text in said[:MOST_SENTENCES]:
+        tell(text)
+    if len(said) > MOST_SENTENCES:
+        tell(f"and {len(said) - MOST_SENTENCES} more like these")

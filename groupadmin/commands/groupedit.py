@@ -1,0 +1,227 @@
+"""`zkconsumer groups delete | rename`: plan first, active groups refused, the way back kept."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import click
+
+from groundwork.output import EXIT, fail, write
+from groundwork.plural import counted
+from groupadmin.apply.undofile import kafka_of, keep_undo, undo_command
+from groupadmin.apply.writes import Order, carry_out
+from groupadmin.commands.editoptions import (
+    Edit,
+    dry_run_option,
+    edit_options,
+    force_option,
+    stores_named,
+    undo_dir_option,
+    usage_errors,
+    world_of,
+)
+from groupadmin.commands.offsetedit import carry, refuse_active, report
+from groupadmin.commands.offsetlook import BROKERS, age, groups_option, snapshots, tell_odd
+from groupadmin.commands.offsetplans import copied, two_groups
+from groupadmin.plan.changes import Change
+from groupadmin.snapshot.cluster import Cluster, World
+from groupadmin.snapshot.model import GroupSnapshot
+from groupadmin.snapshot.reader import look
+from groupadmin.snapshot.stores import BOTH, held_by
+from groupadmin.snapshot.tree import delete_tree, everything_below
+from kafkawire.dialects import Store as StoreName
+from kafkawire.model import TopicPartition
+from zkconsumer.commands.common import tell
+from zkconsumer.commands.options import (
+    brokers_option,
+    execute_option,
+    go_ahead,
+    group_name,
+    kafka_version_option,
+    output_option,
+    zookeeper_option,
+)
+from zkconsumer.offsets.store import NONE
+from zkconsumer.session.access import ZooKeeper
+from zkconsumer.spelling import parse_duration
+
+PLAN = ("group", "zookeeper", "kafka", "youngest", "action")
+
+
+@click.command("delete")
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@groups_option
+@click.option("--storage", type=click.Choice(("zookeeper", "kafka", "both")), default="both", show_default=True)
+@click.option("--inactive-for", metavar="30d", help="Only groups of which ZooKeeper was told nothing for so long.")
+@execute_option
+@dry_run_option
+@force_option
+@undo_dir_option
+@kafka_version_option
+@output_option()
+def delete_command(
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    groups: tuple[str, ...],
+    regex: bool,
+    storage: str,
+    inactive_for: str | None,
+    execute: bool,
+    dry_run: bool,
+    force_active: bool,
+    undo_dir: Path,
+    kafka_version: str,
+    output: str,
+) -> None:
+    """Delete groups: all their nodes in ZooKeeper, and their positions in Kafka.
+
+    Kafka forgets them at its next check, ten minutes by default; members may not be there.  The undo file brings the
+    positions back.  With --inactive-for, groups are left alone of which nothing tells how old they are: those without
+    any offset node, and, but with --storage zookeeper, those that have positions in Kafka.
+    """
+    if not groups:
+        raise click.UsageError("--group is missing (with --regex, '.*' is all of them)")
+    with usage_errors():
+        quiet_ms = parse_duration(inactive_for) if inactive_for is not None else None
+    stores = stores_named(storage) or BOTH
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        found, cluster = snapshots(world, groups, regex)
+        chosen = {name: each for name, each in found.items() if quiet_ms is None or _quiet(each, quiet_ms, stores)}
+        write([_row(each, stores, each.group in chosen) for each in found.values()], PLAN, output)
+        sys.stdout.flush()  # before what follows on stderr
+        if quiet_ms is not None and "kafka" in stores:
+            _tell_ageless(each for each in found.values() if _in_kafka(each))
+        tell_odd(chosen.values())
+        refuse_active(chosen.values(), force_active)
+        what = f"delete {counted(len(chosen), 'group')} in {' and '.join(sorted(stores))}"
+        if not chosen:
+            tell("nothing to delete")
+        elif dry_run:
+            tell(f"only a plan, nothing was done; without --dry-run: {what}")
+        elif go_ahead(execute, what):
+            delete_groups(world, cluster, chosen, stores, undo_dir, force_active)
+
+
+def delete_groups(
+    world: World,
+    cluster: Cluster,
+    groups: dict[str, GroupSnapshot],
+    stores: Sequence[StoreName],
+    undo_dir: Path,
+    force_active: bool,
+) -> None:
+    """Delete them, after a last look whether somebody came.  Ends the command with 4 where something is left."""
+    now = look(world, groups, cluster, wide=False, bounds=False)
+    refuse_active(now.values(), force_active)
+    writes = [change for each in groups.values() for change in _gone(each, stores)]
+    if writes:
+        undo = keep_undo(world, groups, writes, undo_dir)
+        tell(f"undo: {undo_command(world, undo, writes)}")
+    left = []
+    if "kafka" in stores:
+        held = kafka_of(groups)
+        orders = [
+            Order(change.group, change.tp, "kafka", None, held=held.get((change.group, change.tp)))
+            for change in writes
+            if change.before.get("kafka", NONE) is not NONE
+        ]
+        if orders:
+            done = carry_out(world, cluster, orders)
+            report(done)
+            left += [f"{row.order.tp} of group {row.order.group} in Kafka" for row in done if row.state != "written"]
+    if "zookeeper" in stores and world.session is not None:
+        for group in groups:
+            left += delete_tree(world.session, group, everything_below(world.session, group), force_active)
+    if left:
+        some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
+        fail(f"not (yet) gone: {some}", EXIT["partly"])
+    tell(f"{counted(len(groups), 'group')} deleted")
+
+
+@click.command("rename")
+@click.argument("old", callback=group_name)
+@click.argument("new", callback=group_name)
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@kafka_version_option
+@edit_options
+def rename_command(
+    old: str,
+    new: str,
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    kafka_version: str,
+    edit: Edit,
+) -> None:
+    """Give group NEW the positions of OLD, each store its own, read them back, and then delete OLD.
+
+    NEW may hold no position.  What was at any moment not copied is still in OLD.
+    """
+    two_groups(old, new)
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        found, cluster = snapshots(world, [old], False)
+        source = found[old]
+        tell_odd([source])
+        refuse_active([source], edit.force_active)
+        mine, changes = copied(world, cluster, source, new, False, edit.stores, edit.out_of_range)
+        left = [change for change in changes if change.action == "skipped"]
+        if left:
+            fail(
+                f"{counted(len(left), 'position')} would not be copied, the first of {left[0].tp} "
+                f"({left[0].why}), and go "
+                f"with {old} all the same: use `zkconsumer offsets copy-group`, or --clamp",
+                EXIT["refused"],
+            )
+        texts: dict[tuple[str, TopicPartition], str] = {
+            (new, tp): row.metadata for tp, row in source.kafka.items() if row.metadata
+        }
+        if carry(world, cluster, {new: mine}, changes, edit, texts):
+            delete_groups(world, cluster, {old: source}, edit.stores or BOTH, edit.undo_dir, edit.force_active)
+
+
+def _gone(each: GroupSnapshot, stores: Sequence[StoreName]) -> list[Change]:
+    """The positions that go with a group, as changes: for the undo file."""
+    found = []
+    for tp in each.partitions():
+        before = {store: held_by(each, tp, store) for store in stores}
+        held = tuple(store for store, there in before.items() if there is not NONE)
+        if held:
+            found.append(Change(each.group, tp, before, None, each.bounds.get(tp), "write", "", held))
+    return found
+
+
+def _youngest(each: GroupSnapshot) -> int | None:
+    """When ZooKeeper was last told a position, ms since 1970."""
+    return max((row.mtime_ms for row in each.zookeeper.values()), default=None)
+
+
+def _quiet(each: GroupSnapshot, for_ms: int, stores: Sequence[StoreName]) -> bool:
+    """Whether what is to be deleted is that old.  A group that went on in Kafka has old nodes, and is no old group."""
+    if "kafka" in stores and _in_kafka(each):
+        return False
+    youngest = _youngest(each)
+    return youngest is not None and each.read_at_ms - youngest >= for_ms
+
+
+def _in_kafka(each: GroupSnapshot) -> bool:
+    """Whether Kafka has positions of it, or may have some."""
+    return any(row.position is not NONE for row in each.kafka.values())
+
+
+def _tell_ageless(groups: Iterable[GroupSnapshot]) -> None:
+    names = [each.group for each in groups]
+    if names:
+        tell(
+            f"{counted(len(names), 'group')}, {names[0]} for one, {'has' if len(names) == 1 else 'have'} positions in "
+            "Kafka, which does not tell how old they are: "
+            "left alone; --storage zookeeper deletes their nodes only, without --inactive-for they go whole"
+        )
+
+
+def _row(each: GroupSnapshot, stores: Sequence[StoreName], chosen: bool) -> tuple[object, ...]:
+    """In the order of PLAN: how many positions each store holds."""
+    held = [sum(held_by(each, tp, store) is not NONE for tp in each.partitions()) for store in ("zookeeper", "kafka")]
+    return (each.group, *held, age(_youngest(each), each), "delete" if chosen else "left alone")

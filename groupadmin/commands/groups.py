@@ -1,0 +1,137 @@
+"""`zkconsumer groups`: which groups there are, who is in one, and how far each of its partitions is."""
+
+from __future__ import annotations
+
+import click
+
+from groundwork.output import EXIT, fail, write
+from groupadmin.commands.groupedit import delete_command, rename_command
+from groupadmin.commands.groupstores import beside_kafka, both_rows, kafka_groups, read_both
+from groupadmin.snapshot.cluster import World
+from groupadmin.snapshot.groups import GroupMember, GroupRow, describe, list_groups, read_group
+from zkconsumer.commands.common import must_tell, reaching, tell, tell_unit
+from zkconsumer.commands.options import (
+    brokers_option,
+    group_option,
+    kafka_version_option,
+    output_option,
+    zookeeper_option,
+)
+from zkconsumer.group.membership import Surplus, surplus
+from zkconsumer.modenode import read_modes
+from zkconsumer.offsets.modes import MemberMode, ModeUnreadable
+from zkconsumer.offsets.store import NONE, Unknown
+from zkconsumer.session.access import ZooKeeper
+from zkconsumer.topicnodes import no_brokers
+
+LIST = ("group", "members", "topics")
+LIST_BOTH = (*LIST, "store", "protocol")
+COLUMNS = ("topic", "partition", "owner", "committed", "end", "lag", "store", "age")
+MEMBERS = ("member", "host", "pattern", "subscription", "streams", "session", "mode", "problem")
+LEADERS = "Ask these brokers who leads what, instead of ZooKeeper."
+
+
+@click.group()
+def groups() -> None:
+    """Look at consumer groups, delete and rename them."""
+
+
+for _each in (delete_command, rename_command):
+    groups.add_command(_each)
+
+
+@groups.command("list")
+@zookeeper_option()
+@brokers_option("Also the groups that Kafka knows, asked of these brokers.")
+@kafka_version_option
+@output_option()
+def list_command(zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_version: str, output: str) -> None:
+    """Print all groups, how many members each has now and how many topics it read.
+
+    With -b also those that Kafka has: by ListGroups from 0.9 on, and by what __consumer_offsets holds (which is all
+    that tells of them on 0.8.2).
+    """
+    must_tell(brokers, kafka_version)
+    with reaching(zookeeper, kafka_version) as reach:
+        rows = list_groups(reach.session, reach.dialect)
+        if not rows and (hint := no_brokers(reach.session, reach.dialect)):
+            fail(hint, EXIT["runtime"])
+        found = [(row.group, row.members, row.topics) for row in rows]
+        world = World(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
+        both = beside_kafka(found, kafka_groups(world)) if brokers else []
+    write(both if brokers else found, LIST_BOTH if brokers else LIST, output)
+
+
+@groups.command("describe")
+@zookeeper_option()
+@brokers_option(LEADERS)
+@group_option()
+@kafka_version_option
+@output_option()
+def describe_command(
+    zookeeper: ZooKeeper, brokers: list[tuple[str, int]], group: str, kafka_version: str, output: str
+) -> None:
+    """Print topic, partition, owner, committed offset, end of the log and lag of each partition of a group.
+
+    A row for each store that holds a position, and how long ago it was written.
+    A thread that has nothing to read, because its topic has fewer partitions than threads, is a row without partition.
+    """
+    must_tell(brokers, kafka_version)
+    with reaching(zookeeper, kafka_version) as reach:
+        world = World(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
+        nodes, held = read_both(world, group)
+        rows = describe(reach.session, reach.links, reach.dialect, [nodes], brokers, tell)[group]
+        shown = both_rows(world, rows, held) if held is not None else [partition_row(row) for row in rows]
+    unreadable = [member for member in nodes.members if member.why is not None]
+    for member in unreadable:
+        tell(f"member {member.consumer_id} cannot be read, so nobody in the group can divide: {member.why}")
+    idle = surplus(nodes.threads, nodes.partitions)
+    for each in idle:
+        tell(str(each))
+    write([*shown, *idle_rows(idle)], COLUMNS, output)
+    tell_unit(world.dialect)
+
+
+@groups.command("members")
+@zookeeper_option()
+@group_option()
+@kafka_version_option
+@output_option()
+def members_command(zookeeper: ZooKeeper, group: str, kafka_version: str, output: str) -> None:
+    """Print who is in a group: host, subscription, streams, the session that holds the node, and why one is unreadable.
+
+    A session of - is a node that outlives its member: somebody has to delete it.  The mode is where a member keeps its
+    offsets: zookeeper, dual or kafka; JVM members show none.
+    """
+    with reaching(zookeeper, kafka_version) as reach:
+        nodes = read_group(reach.session, reach.dialect, group)
+        modes = read_modes(reach.session, group)
+    write([member_row(member, modes.get(member.consumer_id)) for member in nodes.members], MEMBERS, output)
+
+
+def partition_row(row: GroupRow, store: str | None = "zookeeper", age: str | None = None) -> tuple[object, ...]:
+    """In the order of COLUMNS; why a committed offset is no number goes to stderr."""
+    if isinstance(row.committed, Unknown):
+        tell(f"{row.topic}/{row.partition}: {row.committed.reason}")
+    committed = row.committed if isinstance(row.committed, int) else None
+    partition = row.partition if isinstance(row.partition, int) else str(row.partition)
+    where = store if row.committed is not NONE else None
+    return (row.topic, partition, row.owner, committed, row.end, row.lag, where, age)
+
+
+def idle_rows(idle: list[Surplus]) -> list[tuple[object, ...]]:
+    """A row without a partition for each thread that gets none."""
+    return [(each.topic, None, thread, *[None] * 5) for each in idle for thread in each.idle]
+
+
+def member_row(member: GroupMember, shown: MemberMode | ModeUnreadable | None) -> tuple[object, ...]:
+    """In the order of MEMBERS; why a mode cannot be read goes to stderr."""
+    if isinstance(shown, ModeUnreadable):
+        tell(str(shown))
+    mode = shown.mode if isinstance(shown, MemberMode) else None
+    found = member.registration
+    subscription = ",".join(found.subscription) if found is not None else None
+    streams = sum(found.subscription.values()) if found is not None else None
+    session = f"{member.session:#x}" if member.session else None
+    pattern = found.pattern if found is not None else None
+    return (member.consumer_id, member.host, pattern, subscription, streams, session, mode, member.why)

@@ -1,0 +1,294 @@
+"""`zkconsumer lag`: how far groups are behind, once or again and again, with an exit code for a monitor.
+
+Each group's offsets are read from the store that it keeps them in (groupworld.look and .stores, as `groups describe`
+and `offsets get` do): ZooKeeper, Kafka, or of both what its members would begin at.
+
+A partition without a committed offset has no lag.  One whose committed offset cannot be read, or the end of whose log
+nobody tells, is unknown, and unknown is never 0: a sum that leaves partitions out says so, and with --threshold it is
+no success.
+"""
+
+from __future__ import annotations
+
+import csv
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+
+import click
+
+from groundwork.crew import sleep
+from groundwork.output import EXIT, fail, write
+from groundwork.plural import counted
+from groupadmin.commands.editoptions import tell_some
+from groupadmin.commands.groups import COLUMNS, partition_row
+from groupadmin.commands.groupstores import kafka_groups
+from groupadmin.commands.offsetlook import age, known, tell_odd, where_from, written_at
+from groupadmin.snapshot.cluster import Cluster, World, read_cluster
+from groupadmin.snapshot.commits import commit_times
+from groupadmin.snapshot.groups import GroupRow
+from groupadmin.snapshot.model import GroupSnapshot
+from groupadmin.snapshot.reader import WIDE, look
+from groupadmin.snapshot.stores import counts, held_by, stores_of
+from groupadmin.snapshot.tree import groups_in_zookeeper
+from kafkawire.dialects import Store as StoreName
+from zkconsumer.commands.common import Reach, at_interrupt, must_tell, reaching, tell, tell_unit
+from zkconsumer.commands.options import (
+    brokers_option,
+    group_option,
+    kafka_version_option,
+    output_option,
+    zookeeper_option,
+)
+from zkconsumer.errors import ZooKeeperAway
+from zkconsumer.offsets.store import NONE, Unknown
+from zkconsumer.session.access import ZooKeeper
+from zkconsumer.topicnodes import no_brokers
+
+TOTALS = ("group", "members", "partitions", "lag", "unknown")
+
+
+@click.command()
+@zookeeper_option()
+@brokers_option(
+    "Ask these brokers who leads what, instead of those in ZooKeeper; without --group, groups that only Kafka has too."
+)
+@group_option(required=False, help="Only this group, a row for each partition; a row for each group without.")
+@click.option(
+    "--watch",
+    is_flag=False,
+    flag_value=5.0,
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Look again after so many seconds (5), until ctrl-C or SIGTERM.",
+)
+@click.option("--threshold", type=click.IntRange(min=0), help="Exit with 6 when a group's lag is more (0.7: bytes).")
+@kafka_version_option
+@output_option()
+def lag(
+    zookeeper: ZooKeeper,
+    brokers: list[tuple[str, int]],
+    group: str | None,
+    watch: float | None,
+    threshold: int | None,
+    kafka_version: str,
+    output: str,
+) -> None:
+    """Print consumer lag: of each group, or of each partition of one.
+
+    Committed offsets come from the store that the group keeps them in: ZooKeeper, Kafka, or of both the one that its
+    members would begin at.  Age is how long ago that offset was written (- where nobody says: with --watch, Kafka's).
+
+    Of Kafka 0.7 bytes of the logs are counted: nobody knows how many messages they hold.
+
+    With --threshold: exit code 6 when a group is further behind, 4 when none is but some lag is not known.
+    """
+    must_tell(brokers, kafka_version)
+    with reaching(zookeeper, kafka_version) as reach:
+        if watch is None:
+            code = _look(reach, group, brokers, threshold, output)
+        else:
+            code = EXIT["done"]
+            with at_interrupt("", lambda: code, (signal.SIGTERM,)):
+                for looks in count():
+                    try:
+                        code = _look(reach, group, brokers, threshold, output, looks)
+                    except ZooKeeperAway as e:
+                        tell(f"{e}; looking again in {watch:g} s")
+                    sleep(watch)
+    if code:
+        click.get_current_context().exit(code)
+
+
+def _look(
+    reach: Reach,
+    group: str | None,
+    brokers: Sequence[tuple[str, int]],
+    threshold: int | None,
+    output: str,
+    looks: int | None = None,
+) -> int:
+    """Print one look at the groups; its exit code.  looks: how many came before it, when watching."""
+    world = World(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
+    unit = reach.dialect.position_unit.removesuffix("s")
+    if group is not None:
+        totals = [_one(world, group, output, looks)]
+        tell(totals[0].sentence(unit))
+    else:
+        totals = _every(world)
+        _print([each.row for each in totals], TOTALS, output, looks)
+        tell_unit(reach.dialect)
+    if threshold is None:
+        return EXIT["done"]
+    return verdict([(each.group, each.behind, each.unknown) for each in totals], threshold, unit)
+
+
+# totals ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """A group's lag.
+
+    members      ids in ZooKeeper and members in Kafka; None: nobody can tell
+    behind       the sum where it is known; None: of no partition it is known
+    unknown      partitions with a committed offset, or with one that cannot be read, and no known lag
+    uncommitted  partitions that hold messages and have no committed offset
+    """
+
+    group: str
+    members: int | None
+    partitions: int
+    behind: int | None
+    unknown: int
+    uncommitted: int
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        """In the order of TOTALS."""
+        return (self.group, self.members, self.partitions, self.behind, self.unknown)
+
+    def sentence(self, unit: str) -> str:
+        """The group's lag; unit: message or byte."""
+        behind = "its lag is not known" if self.behind is None else f"{counted(self.behind, unit)} behind"
+        least = "at least " if self.unknown and self.behind is not None else ""
+        none = f", {self.uncommitted} without a committed offset" if self.uncommitted else ""
+        return (
+            f"group {self.group}: {least}{behind}, in {counted(self.partitions, 'partition')}, {self.unknown} unknown"
+            f"{none}"
+        )
+
+
+def group_lag(each: GroupSnapshot, rows: Sequence[GroupRow]) -> GroupLag:
+    """Of a group's rows."""
+    behind, unknown = total(rows)
+    uncommitted = [row for row in rows if row.committed is NONE and (row.end is None or row.start != row.end)]
+    if uncommitted and not any(row.lag is not None for row in rows):
+        behind = None
+    return GroupLag(each.group, _members(each), len(rows), behind, unknown, len(uncommitted))
+
+
+def _members(each: GroupSnapshot) -> int | None:
+    in_kafka = each.kafka_members or ()
+    if any(name.startswith("(") for name in in_kafka):
+        return None  # a sentence in place of a member: the coordinator does not tell
+    return len(each.members) + len(in_kafka)
+
+
+def total(rows: Sequence[GroupRow]) -> tuple[int | None, int]:
+    """How far behind (messages, 0.7: bytes), of the partitions where that is known; how many have a position, and no
+    known lag.  None: it is known of none, and not of some.
+
+    A position beyond the end of its log (below 0 in its row) takes nothing off what the others are behind.
+    """
+    lags = [max(0, row.lag) for row in rows if row.lag is not None]
+    unknown = sum(row.lag is None and row.committed is not NONE for row in rows)
+    return (sum(lags) if lags or not unknown else None), unknown
+
+
+def verdict(totals: Sequence[tuple[str, int | None, int]], threshold: int, unit: str = "message") -> int:
+    """The exit code for (group, lag, unknown) of each group; who is over, or not known, is told."""
+    over = [(name, behind) for name, behind, _ in totals if behind is not None and behind > threshold]
+    for name, behind in over:
+        tell(f"group {name} is {counted(behind, unit)} behind, more than {threshold}")
+    doubtful = [(name, unknown) for name, behind, unknown in totals if unknown or behind is None]
+    tell_some(
+        f"group {name}: the lag of {counted(unknown, 'partition')} is not known"
+        if unknown
+        else f"group {name}: its lag is not known, no partition has a committed offset"
+        for name, unknown in doubtful
+    )
+    if over:
+        return EXIT["exceeded"]
+    return EXIT["partly"] if doubtful else EXIT["done"]
+
+
+# looking --------------------------------------------------------------------------------------------------------------
+
+
+def lag_rows(each: GroupSnapshot, stores: tuple[StoreName, ...]) -> list[GroupRow]:
+    """A row for each partition, with the committed offset that the group's members would begin at."""
+    rows = []
+    for tp in each.partitions():
+        start, end = each.bounds.get(tp, (None, None))
+        rows.append(GroupRow(tp.topic, tp.partition, each.owners.get(tp), counts(each, tp, stores), end, start))
+    return rows
+
+
+def _one(world: World, group: str, output: str, looks: int | None) -> GroupLag:
+    cluster = read_cluster(world)
+    each = look(world, [group], cluster)[group]
+    if not known(world, each):
+        hint = no_brokers(world.session, world.dialect) if world.session is not None else None
+        fail(f"group {group} is not known to {where_from(world)}{'; ' + hint if hint else ''}", EXIT["not found"])
+    if not looks:
+        tell_odd([each])
+    stores = stores_of(each, world.session is not None)
+    rows = lag_rows(each, stores)
+    _print(_shown(world, cluster, each, rows, stores, looks is not None), COLUMNS, output, looks)
+    return group_lag(each, rows)
+
+
+def _shown(
+    world: World,
+    cluster: Cluster,
+    each: GroupSnapshot,
+    rows: Sequence[GroupRow],
+    stores: tuple[StoreName, ...],
+    watching: bool,
+) -> list[tuple[object, ...]]:
+    """In the order of COLUMNS.  When watching, commit times in Kafka are not looked up: they are read from
+    __consumer_offsets, which is much for every few seconds."""
+    ages = commit_times(world, cluster, each) if "kafka" in stores and not watching else {}
+    found = []
+    for tp, row in zip(each.partitions(), rows, strict=True):
+        holding = [store for store in stores if held_by(each, tp, store) == row.committed]
+        times = [at for store in holding if (at := written_at(each, tp, store, ages)) is not None]
+        name = "both" if len(holding) > 1 else next(iter(holding), None)
+        found.append(partition_row(row, name, age(max(times, default=None), each)))
+    return found
+
+
+def _every(world: World) -> list[GroupLag]:
+    """All groups of ZooKeeper, and with brokers named those that only Kafka has."""
+    assert world.session is not None, "the command asks for -z"
+    names = groups_in_zookeeper(world.session)
+    if not names and (hint := no_brokers(world.session, world.dialect)):
+        fail(hint, EXIT["runtime"])
+    found = _totals(world, names)
+    if world.bootstrap and world.keeps_kafka:
+        in_kafka = [name for name in kafka_groups(world) if name not in names]
+        found += _totals(World(None, world.links, world.dialect, world.bootstrap, world.tell), in_kafka)
+    return sorted(found, key=lambda each: each.group)
+
+
+def _totals(world: World, names: Sequence[str]) -> list[GroupLag]:
+    if not names:
+        return []
+    cluster = read_cluster(world)
+    positions = len(names) * sum(len(row.partitions) for row in cluster.topics.values())
+    if positions > WIDE and cluster.keeps_offsets:
+        tell(
+            f"{counted(len(names), 'group')} may have {counted(positions, 'offset')} in Kafka: only topics "
+            "that ZooKeeper names for a group, "
+            "or that its members read now, are looked at; --group looks at all of one"
+        )
+    found = look(world, names, cluster)
+    rows = {name: lag_rows(each, stores_of(each, world.session is not None)) for name, each in found.items()}
+    tell_some(row.committed.reason for each in rows.values() for row in each if isinstance(row.committed, Unknown))
+    return [group_lag(found[name], rows[name]) for name in names]
+
+
+def _print(rows: Sequence[Sequence[object]], columns: tuple[str, ...], output: str, looks: int | None) -> None:
+    """When watching, each row begins with the time; csv has its header once."""
+    if looks is not None:
+        at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        rows, columns = [(at, *row) for row in rows], ("time", *columns)
+    if output == "csv" and looks:
+        csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
+    else:
+        write(rows, columns, output)
+    sys.stdout.flush()

@@ -1,0 +1,71 @@
+"""The console scripts: they answer ctrl-C from their first moment on, then load and run the commands (cli, dropin).
+
+Loading takes a good part of a second; a ctrl-C in it would end in the traceback of some import.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from groundwork.lastsignals import ignore_at_exit
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """`zkconsumer`: run this process's command line and exit with its code."""
+    with loading():
+        from groupadmin.commands.cli import outcome
+    sys.exit(outcome(sys.argv[1:]))
+
+
+def consumer_groups() -> None:
+    """`zk-consumer-groups`."""
+    with loading():
+        from groupadmin.commands import dropin
+    sys.exit(dropin.outcome(dropin.consumer_groups, sys.argv[1:]))
+
+
+def offset_export() -> None:
+    """`zk-offset-export`."""
+    with loading():
+        from groupadmin.commands import dropin
+    sys.exit(dropin.outcome(dropin.offset_export, sys.argv[1:]))
+
+
+def offset_import() -> None:
+    """`zk-offset-import`."""
+    with loading():
+        from groupadmin.commands import dropin
+    sys.exit(dropin.outcome(dropin.offset_import, sys.argv[1:]))
+
+
+def offset_checker() -> None:
+    """`zk-offset-checker`."""
+    with loading():
+        from groupadmin.commands import dropin
+    sys.exit(dropin.outcome(dropin.offset_checker, sys.argv[1:]))
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Ctrl-C ends the process at once in the block; after it, somebody has to give things back."""
+    ignore_at_exit()
+    signal.signal(signal.SIGINT, interrupted)
+    yield
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def interrupted(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C while nothing is held that would have to be given back: one word, and the end."""
+    os.write(2, b"interrupted\n")
+    os._exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""What the commands of `zkconsumer migrate` share: their options, the plan and the files beside it, the cluster.
+
+PLAN.json             the plan
+PLAN.journal.jsonl    where each group is
+PLAN.checks.json      what the last check saw
+PLAN.undo/            what was there before each write
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import click
+
+from groundwork.output import EXIT, fail, failing
+from groupadmin.migrate.events import Header
+from groupadmin.migrate.groupplan import Plan
+from groupadmin.migrate.journal import now_ms
+from groupadmin.migrate.planfile import PlanUnclear, read_plan
+from groupadmin.migrate.selection import Wanted, chosen
+from groupadmin.migrate.site import Site
+from groupadmin.migrate.states import MigrationRefused
+from groupadmin.migrate.undofolder import UndoFolder, write_whole
+from groupadmin.snapshot.cluster import World
+from kafkawire.dialects import dialect
+from zkconsumer.commands.common import at_interrupt, reaching, tell
+from zkconsumer.commands.options import brokers_option, group_name, kafka_version_option, zookeeper_option
+from zkconsumer.errors import ConsumerError, NoSuchGroup
+from zkconsumer.session.access import ZooKeeper
+from zkconsumer.spelling import WrongUsage, parse_duration
+
+F = TypeVar("F", bound=Callable[..., Any])
+OutOfRange = Literal["refuse", "clamp", "skip"]
+AGAIN = "interrupted; what was done is in the journal: the same command goes on from there"
+CODES: dict[type[Exception], int] = {
+    MigrationRefused: EXIT["refused"],
+    WrongUsage: EXIT["usage"],
+    PlanUnclear: EXIT["usage"],
+    NoSuchGroup: EXIT["not found"],
+}
+
+
+class Duration(click.ParamType[int]):
+    """30d, 12h, 90m, 250ms, PT1H30M; in ms."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_duration(value)
+        except WrongUsage as why:
+            self.fail(str(why), param, ctx)
+
+
+DURATION = Duration()
+
+
+# options --------------------------------------------------------------------------------------------------------------
+
+
+def cluster_options(command: F) -> F:
+    """-z, -b and --kafka-version, as zookeeper, brokers, kafka_version."""
+    return zookeeper_option()(
+        brokers_option("Brokers to ask, instead of those in ZooKeeper.")(kafka_version_option(command))
+    )
+
+
+def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--plan and --journal of a plan that was made, as place: Files."""
+
+    @wraps(command)
+    def with_place(*args: Any, plan_file: Path, journal: Path | None, **others: Any) -> Any:
+        return command(*args, place=files(plan_file, journal), **others)
+
+    return _options(
+        with_place,
+        click.option("--plan", "plan_file", required=True, metavar="FILE", type=_FILE, help="The plan."),
+        click.option("--journal", metavar="FILE", type=_PATH, help="Its journal.  [default: beside the plan]"),
+    )
+
+
+def groups_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--group, --groups-regex, --all, --exclude, as wanted: Wanted."""
+
+    @wraps(command)
+    def with_wanted(
+        *args: Any,
+        group: tuple[str, ...],
+        groups_regex: str | None,
+        everything: bool,
+        exclude: tuple[str, ...],
+        **others: Any,
+    ) -> Any:
+        return command(*args, wanted=Wanted(group, groups_regex, everything, exclude), **others)
+
+    return _options(
+        with_wanted,
+        click.option("--group", multiple=True, metavar="GROUP", callback=_names, help="A group; may be repeated."),
+        click.option("--groups-regex", metavar="REGEX", help="All groups whose whole name fits."),
+        click.option("--all", "everything", is_flag=True, help="All groups."),
+        click.option("--exclude", multiple=True, metavar="REGEX", help="But not these; may be repeated."),
+    )
+
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_PATH = click.Path(dir_okay=False, path_type=Path)
+
+
+def _options(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[..., Any]:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _names(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        group_name(ctx, param, text)
+    return texts
+
+
+# files ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """A plan's files."""
+
+    plan: Path
+    journal: Path
+    checks: Path
+    retention: Path
+    undo: Path
+
+    def read(self) -> Plan:
+        """The plan.  Raises PlanUnclear, ConsumerError."""
+        try:
+            text = self.plan.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as why:
+            raise ConsumerError(f"plan {self.plan} cannot be read: {why}") from why
+        try:
+            return read_plan(text)
+        except PlanUnclear as why:
+            raise PlanUnclear(f"{self.plan}: {why}") from None
+
+
+def keep(path: Path, text: str, what: str) -> None:
+    """Write a file whole.  Ends the command in a sentence where the disk does not take it."""
+    try:
+        write_whole(path, text)
+    except OSError as why:
+        fail(f"{what} cannot be written to {path}: {why.strerror}", EXIT["runtime"])
+
+
+def files(plan: Path, journal: Path | None) -> Files:
+    """The files of a plan; the journal's place may be another."""
+    beside = [plan.with_suffix(end) for end in (".journal.jsonl", ".checks.json", ".retention", ".undo")]
+    return Files(plan, journal or beside[0], *beside[1:])
+
+
+def header(plan: Plan) -> Header:
+    """Of the plan's journal."""
+    return Header(plan.plan_id, plan.cluster, plan.direction, now_ms())
+
+
+# the cluster ----------------------------------------------------------------------------------------------------------
+
+
+class Teller:
+    """Tells each sentence once, on stderr; .said: whether there was any."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def __call__(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            tell(text)
+
+    @property
+    def said(self) -> bool:
+        return bool(self._told)
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a command works with.  teller: what could not be found out was told through it."""
+
+    world: World
+    teller: Teller
+
+
+@contextmanager
+def clear_refusals() -> Iterator[None]:
+    """End the command with the sentence and the exit code of what migrations raise on purpose."""
+    with failing(CODES):
+        yield
+
+
+@contextmanager
+def on_ground(zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_version: str) -> Iterator[Ground]:
+    """A session and links; what fails in the block ends the command in a sentence, and ctrl-C says how to go on."""
+    if dialect(kafka_version).position_unit == "bytes":
+        fail(
+            f"Kafka {kafka_version} keeps no offsets, and its positions are bytes: there is no Kafka storage to migrate"
+            " to; `zkconsumer offsets translate` takes a group to a newer cluster",
+            EXIT["refused"],
+        )
+    teller = Teller()
+    with reaching(zookeeper, kafka_version) as reach, clear_refusals(), at_interrupt(AGAIN):
+        yield Ground(World(reach.session, reach.links, reach.dialect, tuple(brokers), teller), teller)
+
+
+def site_of(ground: Ground, plan: Plan, zookeeper: ZooKeeper) -> Site:
+    """The cluster of a plan.  Raises MigrationRefused when -z names another one."""
+    if zookeeper.connect != plan.cluster:
+        raise MigrationRefused(
+            "plan of another cluster",
+            f"the plan is of {plan.cluster}, and -z is {zookeeper.connect}",
+            "give -z as it was given to `zkconsumer migrate plan`",
+        )
+    return Site(ground.world, len(plan.groups))
+
+
+def groups_of(plan: Plan, wanted: Wanted) -> list[str]:
+    """The groups of a plan that are meant: all of them when nothing is said.  Raises as chosen()."""
+    names = [each.group for each in plan.groups]
+    if not wanted.anything:
+        wanted = Wanted(everything=True, exclude=wanted.exclude)
+    return chosen(wanted, names, "the plan")
+
+
+def undo_folder(place: Files) -> UndoFolder:
+    """Where the files that undo are."""
+    return UndoFolder(place.undo)
+
+
+def said_release(kafka_version: str) -> str | None:
+    """--kafka-version where it was given: what is only its default says nothing about the brokers."""
+    source = click.get_current_context().get_parameter_source("kafka_version")
+    return None if source is click.core.ParameterSource.DEFAULT else kafka_version

@@ -1,0 +1,285 @@
+"""`zkconsumer migrate plan` and `check`: what would become of each partition, and whether it may.  Both only look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from groundwork.output import EXIT, Progress, fail, write
+from groundwork.plural import counted
+from groupadmin.commands.migratebase import (
+    DURATION,
+    Files,
+    Ground,
+    cluster_options,
+    files,
+    groups_of,
+    groups_options,
+    header,
+    keep,
+    on_ground,
+    plan_options,
+    said_release,
+    site_of,
+    undo_folder,
+)
+from groupadmin.commands.migratereport import keep_checks
+from groupadmin.migrate import needs
+from groupadmin.migrate.checks import Check, ClusterFacts, check_cluster
+from groupadmin.migrate.clusterfacts import Told, cluster_facts
+from groupadmin.migrate.decision import Policies
+from groupadmin.migrate.groupplan import GroupPlan, Plan, make_plan, plan_group
+from groupadmin.migrate.journal import open_journal, read_journal
+from groupadmin.migrate.observation import How
+from groupadmin.migrate.outcomes import Outcome
+from groupadmin.migrate.planfile import plan_text
+from groupadmin.migrate.runner import Doer
+from groupadmin.migrate.selection import Wanted, chosen
+from groupadmin.migrate.site import Site
+from groupadmin.migrate.states import MigrationRefused
+from groupadmin.snapshot.tree import groups_in_zookeeper
+from zkconsumer.commands.common import tell
+from zkconsumer.commands.options import output_option
+from zkconsumer.errors import NoSuchGroup
+from zkconsumer.offsets.store import NONE, Committed
+from zkconsumer.session.access import ZooKeeper
+
+AT_ONCE = 200
+COLUMNS = (
+    "group",
+    "topic",
+    "partition",
+    "zookeeper",
+    "version",
+    "age_s",
+    "kafka",
+    "log_start",
+    "log_end",
+    "action",
+    "target",
+    "why",
+)
+CHECKS = ("outcome", "check", "group", "seen", "remedy")
+
+
+@click.command("plan")
+@cluster_options
+@groups_options
+@click.option("--plan", "plan_file", type=click.Path(dir_okay=False, path_type=Path), help="Where the plan is kept.")
+@click.option("--to-group", metavar="GROUP", help="Its name in Kafka, of one group.")
+@click.option(
+    "--prefer",
+    type=click.Choice(("refuse", "max", "zookeeper", "kafka")),
+    default="refuse",
+    show_default=True,
+    help="Which number counts where both stores have one and they differ.",
+)
+@click.option(
+    "--on-out-of-range",
+    type=click.Choice(("refuse", "clamp", "skip")),
+    default="refuse",
+    show_default=True,
+    help="What becomes of a position that the log does not hold.",
+)
+@click.option(
+    "--recreated",
+    type=click.Choice(("refuse", "trust")),
+    default="refuse",
+    show_default=True,
+    help="What becomes of numbers that are older than their topic.",
+)
+@output_option()
+def plan_command(
+    zookeeper: ZooKeeper,
+    brokers: list[tuple[str, int]],
+    kafka_version: str,
+    wanted: Wanted,
+    plan_file: Path | None,
+    to_group: str | None,
+    prefer: str,
+    on_out_of_range: str,
+    recreated: str,
+    output: str,
+) -> None:
+    """Read both stores, and say for each partition what a migration to Kafka would do.  Nothing is changed.
+
+    \b
+    zkconsumer migrate plan -z zk1:2181 --group billing --plan billing.json
+    zkconsumer migrate plan -z zk1:2181 --groups-regex 'etl-.*' --prefer max --plan etl.json
+    zkconsumer migrate plan -z zk1:2181 --all --exclude 'console-consumer-.*' --plan all.json
+    """
+    if not wanted.anything:
+        raise click.UsageError("which groups? Give --group, --groups-regex or --all")
+    if to_group is not None and (len(wanted.groups) != 1 or wanted.pattern is not None or wanted.everything):
+        raise click.UsageError("--to-group goes with one --group alone")
+    policies = Policies(prefer, on_out_of_range, recreated)  # type: ignore[arg-type]  # click checked them
+    place = files(plan_file, None) if plan_file is not None else None
+    _somewhere(place)
+    with on_ground(zookeeper, brokers, kafka_version) as ground:
+        _unused(place)
+        renamed = {wanted.groups[0]: to_group} if to_group is not None else {}
+        plan = _planned(ground, zookeeper.connect, wanted, policies, renamed)
+        _unknown(plan, wanted, zookeeper.connect)
+        if place is not None:
+            keep(place.plan, plan_text(plan), "the plan")
+    write(rows_of(plan, plan.made_at_ms), COLUMNS, output)
+    _summary(plan, place)
+
+
+def _somewhere(place: Files | None) -> None:
+    """Said before all groups are looked at: a plan is kept in a folder that is there."""
+    if place is not None and not place.plan.parent.is_dir():
+        fail(f"the plan cannot be kept in {place.plan}: there is no folder {place.plan.parent}", EXIT["runtime"])
+
+
+def _unused(place: Files | None) -> None:
+    """A plan that was begun is not written over.  Raises MigrationRefused."""
+    if place is None:
+        return
+    found = read_journal(place.journal)
+    if found.header is not None and place.plan.exists():
+        raise MigrationRefused(
+            "plan in use", f"{place.plan} was begun: {place.journal} goes with it", "name another file for the new plan"
+        )
+
+
+def _planned(ground: Ground, connect: str, wanted: Wanted, policies: Policies, renamed: dict[str, str]) -> Plan:
+    world = ground.world
+    assert world.session is not None
+    there = set(groups_in_zookeeper(world.session)) | set(wanted.groups)  # a group may live in Kafka alone
+    names = chosen(wanted, there, connect)
+    site = Site(world, len(names))
+    cluster = site.read_cluster()
+    plans: list[GroupPlan] = []
+    with Progress("planning groups", len(names)) as progress:
+        for first in range(0, len(names), AT_ONCE):
+            some = site.first_look(names[first : first + AT_ONCE], renamed)
+            plans += [plan_group(snapshot, policies) for snapshot in some.values()]
+            progress.update(len(plans))
+    if not cluster.keeps_offsets:
+        tell("__consumer_offsets does not exist, so Kafka holds no positions; looking does not create it")
+    return make_plan(plans, policies, "to-kafka", connect, world.clock_ms())
+
+
+def _unknown(plan: Plan, wanted: Wanted, connect: str) -> None:
+    """Raises NoSuchGroup for groups that were named and have nothing at all."""
+    empty = [
+        each.group
+        for each in plan.groups
+        if each.group in wanted.groups and not each.rows and not each.members and not each.foreign
+    ]
+    if empty:
+        raise NoSuchGroup(f"group {', '.join(empty)} has no position and no member, in {connect} and in Kafka")
+
+
+def rows_of(plan: Plan, now_ms: int) -> list[tuple[object, ...]]:
+    """A row for each partition, in the order of COLUMNS."""
+    rows: list[tuple[object, ...]] = []
+    for group in plan.groups:
+        for row in group.rows:
+            node, (start, end) = row.zookeeper, row.bounds or (None, None)
+            age = None if node is None else max(0, now_ms - node.mtime_ms) // 1000
+            partition = row.tp.partition if isinstance(row.tp.partition, int) else str(row.tp.partition)
+            rows.append((
+                group.group, row.tp.topic, partition, _said(row.held("zookeeper")),
+                None if node is None else node.version, age, _said(row.held("kafka")), start, end,
+                f"{row.action} (open)" if row.open else row.action, row.target, row.why or None,
+            ))  # fmt: skip
+    return rows
+
+
+def _said(there: Committed) -> int | str | None:
+    return there if isinstance(there, int) else None if there is NONE else "unreadable"
+
+
+def _summary(plan: Plan, place: Files | None) -> None:
+    partitions, open_rows = sum(len(g.rows) for g in plan.groups), sum(len(g.open_rows) for g in plan.groups)
+    tell(
+        f"plan {plan.plan_id}: {counted(len(plan.groups), 'group')}, "
+        f"{counted(partitions, 'partition')}, {open_rows} open"
+    )
+    for group in plan.groups:
+        for each in group.foreign:
+            tell(f"{each.path} holds {each.found!r}: {each.text}; it is left as it is")
+    if open_rows:
+        tell("open partitions keep their groups from being copied: choose with --prefer or --on-out-of-range")
+    tell(f"it is kept in {place.plan}" if place is not None else "it is kept nowhere: name a file with --plan")
+
+
+# check ----------------------------------------------------------------------------------------------------------------
+
+
+@click.command("check")
+@cluster_options
+@plan_options
+@groups_options
+@click.option(
+    "--offsets-replicas",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="How many replicas __consumer_offsets should have.",
+)
+@click.option("--broker-retention", type=DURATION, help="offsets.retention.minutes of the brokers, as 24h or 7d.")
+@click.option("--downtime", type=DURATION, default="1h", show_default=True, help="How long groups will be stopped.")
+@click.option("--retention", type=DURATION, help="What the copy will ask Kafka for, as 30d.")
+@click.option("--keepalive", is_flag=True, help="The copies will be committed again until members are back.")
+@output_option()
+def check_command(
+    zookeeper: ZooKeeper,
+    brokers: list[tuple[str, int]],
+    kafka_version: str,
+    place: Files,
+    wanted: Wanted,
+    offsets_replicas: int,
+    broker_retention: int | None,
+    downtime: int,
+    retention: int | None,
+    keepalive: bool,
+    output: str,
+) -> None:
+    """Look for what would make the plan fail; ends with 3 when anything does.  Only the journal is written.
+
+    \b
+    zkconsumer migrate check -z zk1:2181 --plan billing.json
+    zkconsumer migrate check -z zk1:2181 --plan billing.json --kafka-version 0.8.2 --broker-retention 24h --downtime 4h
+    zkconsumer migrate check -z zk1:2181 --plan all.json -o json
+    """
+    told = Told(said_release(kafka_version), offsets_replicas, broker_retention, downtime, retention, keepalive)
+    with on_ground(zookeeper, brokers, kafka_version) as ground:
+        plan = place.read()
+        names = groups_of(plan, wanted)
+        rows, outcomes = _checked(ground, place, plan, names, told, zookeeper)
+    rows.sort(key=lambda row: (("fail", "warn", "pass").index(row.outcome), row.group or ""))
+    if output == "table":  # what is well with each of hundreds of groups would hide what is not
+        passed = [row for row in rows if row.outcome == "pass" and row.group is not None]
+        tell(f"{counted(len(passed), 'row')} of single groups passed; -o json shows them")
+        rows = [row for row in rows if row.outcome != "pass" or row.group is None]
+    write([(row.outcome, row.id, row.group, row.text, row.remedy or None) for row in rows], CHECKS, output)
+    refused = [each for each in outcomes if each.refusal is not None]
+    for each in refused:
+        if each.refusal is not None and each.refusal.name != needs.CHECKS_PASS.name:
+            tell(f"{each.group}: {each.refusal}")
+    if refused or any(row.outcome == "fail" for row in rows):
+        fail(f"{len(refused)} of {counted(len(names), 'group')} may not be moved as they are", EXIT["refused"])
+
+
+def _checked(
+    ground: Ground, place: Files, plan: Plan, names: Sequence[str], told: Told, zookeeper: ZooKeeper
+) -> tuple[list[Check], list[Outcome]]:
+    site = site_of(ground, plan, zookeeper)
+    rows = check_cluster(_facts(ground, site, plan, names, told, zookeeper.connect))
+    with open_journal(place.journal, header(plan)) as journal, Progress("checking groups", len(names)) as progress:
+        doer = Doer(site, plan, journal, undo_folder(place), How(AT_ONCE), rows, progress.update, tell)
+        outcomes = doer.carry("check", names)
+    keep_checks(place, doer.checks)
+    return doer.checks, outcomes
+
+
+def _facts(ground: Ground, site: Site, plan: Plan, names: Sequence[str], told: Told, connect: str) -> ClusterFacts:
+    plans = {each.group: each for each in plan.groups}
+    sample = site.look([plans[name] for name in names[:AT_ONCE]], only_presence=True)
+    to_groups = [plans[name].to_group for name in names]
+    return cluster_facts(ground.world, site.read_cluster(), connect, to_groups, sample.values(), told)

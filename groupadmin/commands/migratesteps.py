@@ -1,0 +1,299 @@
+"""`zkconsumer migrate copy | verify | cutover | rollback`: the steps that move groups, shown first and read back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import click
+
+from groundwork.output import EXIT, Progress, fail, write
+from groundwork.plural import counted
+from groupadmin.commands.migratebase import (
+    DURATION,
+    Files,
+    OutOfRange,
+    cluster_options,
+    groups_of,
+    groups_options,
+    header,
+    keep,
+    on_ground,
+    plan_options,
+    site_of,
+    undo_folder,
+)
+from groupadmin.migrate import needs
+from groupadmin.migrate.groupplan import Plan
+from groupadmin.migrate.journal import open_journal, read_journal
+from groupadmin.migrate.keepalive import keep_alive
+from groupadmin.migrate.nextstep import Asked
+from groupadmin.migrate.observation import How
+from groupadmin.migrate.outcomes import Outcome
+from groupadmin.migrate.preview import Preview, preview
+from groupadmin.migrate.runner import NOT_WRITTEN, Doer
+from groupadmin.migrate.selection import Wanted, answers
+from groupadmin.migrate.site import Site
+from zkconsumer.commands.common import at_interrupt, tell
+from zkconsumer.commands.options import execute_option, go_ahead, output_option
+from zkconsumer.errors import ConsumerError
+from zkconsumer.offsets.marker import Phase
+from zkconsumer.offsets.modes import MODES
+from zkconsumer.session.access import ZooKeeper
+from zkconsumer.spelling import DAY_MS
+
+F = TypeVar("F", bound=Callable[..., Any])
+COLUMNS = ("group", "step", "phase", "written", "refused", "remedy")
+PREVIEW = ("group", "phase", "step", "positions", "refused", "remedy")
+MISMATCH = {NOT_WRITTEN, needs.AS_PLANNED.name, needs.STORES_AGREE.name}
+KEPT = (Phase.COPIED, Phase.VERIFIED, Phase.CUTOVER)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a command line says, beside the options of one step."""
+
+    zookeeper: ZooKeeper
+    brokers: list[tuple[str, int]]
+    kafka_version: str
+    place: Files
+    wanted: Wanted
+    how: How
+    output: str
+
+
+def step_options(command: F) -> F:
+    """What all steps take, as asking: Asking."""
+
+    def with_asking(
+        zookeeper: ZooKeeper,
+        brokers: list[tuple[str, int]],
+        kafka_version: str,
+        place: Files,
+        wanted: Wanted,
+        mode: tuple[str, ...],
+        commit_interval: int,
+        looks: int,
+        look_every: int,
+        wait: int,
+        at_once: int,
+        output: str,
+        retention: int | None = None,
+        on_out_of_range: OutOfRange | None = None,
+        **others: Any,
+    ) -> Any:
+        told: dict[str, Any] = dict(answers(mode, MODES))
+        how = How(at_once, looks, look_every, wait, commit_interval, retention, told, on_out_of_range)
+        asking = Asking(zookeeper, brokers, kafka_version, place, wanted, how, output)
+        return command(asking, **others)
+
+    with_asking.__name__, with_asking.__doc__ = command.__name__, command.__doc__
+    with_asking.__dict__.update(vars(command))
+    wrapped: Any = with_asking
+    for option in reversed(_STEP_OPTIONS):
+        wrapped = option(wrapped)
+    return cast(F, cluster_options(plan_options(groups_options(wrapped))))
+
+
+_STEP_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option("--mode", multiple=True, metavar="[MEMBER=]MODE",
+                 help="The mode of members that tell none (JVM members), as you know it: zookeeper, dual or kafka."),
+    click.option("--commit-interval", type=DURATION, default="60s", show_default=True,
+                 help="The longest auto.commit.interval.ms of the members."),
+    click.option("--looks", type=click.IntRange(min=1), default=4, show_default=True,
+                 help="How often in a row nobody may be there."),
+    click.option("--look-every", type=DURATION, default="1500ms", show_default=True, help="The time between."),
+    click.option("--wait", type=DURATION, default="10s", show_default=True,
+                 help="How long members that are on their way out are waited for."),
+    click.option("--at-once", type=click.IntRange(min=1), default=200, show_default=True,
+                 help="Groups that are looked at together."),
+    output_option(),
+)  # fmt: skip
+RETENTION = click.option("--retention", type=DURATION, help="How long Kafka is to keep the copies, as 30d.")
+
+
+@click.command("copy")
+@step_options
+@RETENTION
+@click.option("--keepalive", is_flag=True, help="Stay, and commit the copies again until members are back.")
+@click.option("--keepalive-every", type=DURATION, default="1h", show_default=True, help="How often.")
+@execute_option
+def copy_command(asking: Asking, keepalive: bool, keepalive_every: int, execute: bool) -> None:
+    """Copy what the plan says into Kafka, while nobody is in the group; every position is read back.
+
+    \b
+    zkconsumer migrate copy -z zk1:2181 --plan billing.json
+    zkconsumer migrate copy -z zk1:2181 --plan billing.json --retention 30d --execute
+    zkconsumer migrate copy -z zk1:2181 --plan all.json --keepalive --execute
+    """
+    _step(asking, "copy", execute, keepalive_every if keepalive else None)
+
+
+@click.command("verify")
+@step_options
+def verify_command(asking: Asking) -> None:
+    """Compare the stores with the plan; with members there, see that both stores follow them.
+
+    After a copy: it is read back. With members in dual: two looks, a commit interval apart. After the cutover: every
+    member is on Kafka, and ZooKeeper rests. What was found goes into the journal and the group's node of ours.
+
+    \b
+    zkconsumer migrate verify -z zk1:2181 --plan billing.json
+    zkconsumer migrate verify -z zk1:2181 --plan billing.json --mode dual --commit-interval 60s
+    zkconsumer migrate verify -z zk1:2181 --plan all.json --groups-regex 'etl-.*'
+    """
+    _step(asking, "verify", execute=True)
+
+
+@click.command("cutover")
+@step_options
+@RETENTION
+@execute_option
+def cutover_command(asking: Asking, execute: bool) -> None:
+    """From here on Kafka's positions count; members may be started on Kafka alone.
+
+    \b
+    zkconsumer migrate cutover -z zk1:2181 --plan billing.json
+    zkconsumer migrate cutover -z zk1:2181 --plan billing.json --execute
+    zkconsumer migrate cutover -z zk1:2181 --plan billing.json --mode dual --execute
+    """
+    _step(asking, "cutover", execute)
+
+
+@click.command("rollback")
+@step_options
+@click.option(
+    "--on-out-of-range",
+    type=click.Choice(("refuse", "clamp", "skip")),
+    help="Of positions copied back; as the plan says without.",
+)
+@execute_option
+def rollback_command(asking: Asking, execute: bool) -> None:
+    """ZooKeeper counts again: by all steps that lead back from where the group is.
+
+    Before the cutover copies are taken out of Kafka. After it a stopped group is copied back; one that runs goes back
+    through dual, so bounce its members to dual first.
+
+    \b
+    zkconsumer migrate rollback -z zk1:2181 --plan billing.json
+    zkconsumer migrate rollback -z zk1:2181 --plan billing.json --execute
+    zkconsumer migrate rollback -z zk1:2181 --plan billing.json --mode dual --execute
+    """
+    _step(asking, "rollback", execute)
+
+
+# one for all ----------------------------------------------------------------------------------------------------------
+
+
+def _step(asking: Asking, asked: Asked, execute: bool, keep_every_ms: int | None = None) -> None:
+    with on_ground(asking.zookeeper, asking.brokers, asking.kafka_version) as ground:
+        plan = asking.place.read()
+        names = groups_of(plan, asking.wanted)
+        site = site_of(ground, plan, asking.zookeeper)
+        if not execute and not _agreed(asking, asked, plan, site, names):
+            return
+        asking = replace(
+            asking, how=replace(asking.how, retention_ms=_retention(asking, asked, len(names) == len(plan.groups)))
+        )
+        outcomes = _carried(asking, asked, plan, site, names)
+        _show(outcomes, asking.output)
+        if keep_every_ms is not None:
+            _keep(asking, plan, site, outcomes, keep_every_ms)
+    _exit(asked, outcomes)
+
+
+def _retention(asking: Asking, asked: Asked, whole: bool = True) -> int | None:
+    """How long Kafka is to keep positions.  The cutover commits the copies again, and keeps them as long as the copy
+    did: the last commit counts.  whole: it is asked of all groups of the plan; of some, the longest for any is kept.
+    """
+    path, wanted = asking.place.retention, asking.how.retention_ms
+    if asked in ("copy", "cutover") and wanted is not None:
+        longest = wanted if whole else max(wanted, _kept(path) or 0)
+        keep(path, f"{longest}\n", "how long Kafka is to keep the positions")
+    elif asked == "copy" and whole:
+        path.unlink(missing_ok=True)
+    elif asked == "cutover" and (wanted := _kept(path)) is not None:
+        tell(f"Kafka is asked to keep the positions for {wanted / DAY_MS:.3g} d, as at the copy")
+    return wanted
+
+
+def _kept(path: Path) -> int | None:
+    if not path.exists():
+        return None
+    try:
+        return int(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ConsumerError(f"{path} holds no number of ms; say it with --retention, for all groups") from None
+
+
+def _agreed(asking: Asking, asked: Asked, plan: Plan, site: Site, names: Sequence[str]) -> bool:
+    """Show what would be done; whether the operator says yes.  Ends the command where nothing can be done."""
+    standings = read_journal(asking.place.journal).standings
+    rows = preview(site, plan, standings, asking.how, asked, names)
+    write([_preview_row(row) for row in rows], PREVIEW, asking.output)
+    able = [row for row in rows if row.step is not None and not row.refusals]
+    refused = [row for row in rows if row.refusals]
+    if not able and refused:
+        fail(f"{asked} is refused for every group ({counted(len(refused), 'group')})", EXIT["refused"])
+    if not able:
+        tell("nothing is to be done")
+        return False
+    count = sum(len(row.orders) for row in able)
+    return go_ahead(
+        False,
+        f"{asked} {counted(len(able), 'group')}, {counted(count, 'position')}"
+        + (f" ({counted(len(refused), 'group is', 'groups are')} refused)" if refused else ""),
+    )
+
+
+def _preview_row(row: Preview) -> tuple[object, ...]:
+    refused = "; ".join(f"{each.name}: {each.text}" for each in row.refusals) or None
+    return (row.group, row.phase, row.step, len(row.orders), refused, row.refusals[0].remedy if row.refusals else None)
+
+
+def _carried(asking: Asking, asked: Asked, plan: Plan, site: Site, names: Sequence[str]) -> list[Outcome]:
+    place = asking.place
+    with open_journal(place.journal, header(plan)) as journal, Progress(f"{asked}: groups", len(names)) as progress:
+        doer = Doer(site, plan, journal, undo_folder(place), asking.how, (), progress.update, tell)
+        return doer.carry(asked, names)
+
+
+def _show(outcomes: Sequence[Outcome], output: str) -> None:
+    rows = []
+    for each in outcomes:
+        refused = f"{each.refusal.name}: {each.refusal.text}" if each.refusal else None
+        rows.append((each.group, each.step, each.phase, each.written, refused, each.refusal and each.refusal.remedy))
+        for note in each.notes:
+            tell(f"{each.group}: {note}")
+    write(rows, COLUMNS, output)
+
+
+def _keep(asking: Asking, plan: Plan, site: Site, outcomes: Sequence[Outcome], every_ms: int) -> None:
+    """Keep the copies until their members are back; the journal is free meanwhile."""
+    plans = {each.group: each for each in plan.groups}
+    kept = [plans[each.group] for each in outcomes if each.phase in KEPT and each.refusal is None]
+    if kept:
+        tell(
+            f"{counted(len(kept), 'group is', 'groups are')} kept until somebody is there; "
+            f"ctrl-C ends it, and they expire as the brokers say"
+        )
+        with at_interrupt("no longer kept", lambda: 0):
+            keep_alive(site, kept, every_ms / 1000, asking.how.retention_ms, tell)
+
+
+def _exit(asked: Asked, outcomes: Sequence[Outcome]) -> None:
+    refused = [each for each in outcomes if each.refusal is not None]
+    if not refused:
+        return
+    names = ", ".join(
+        f"{count} {name}" for name, count in Counter(r.refusal.name for r in refused if r.refusal).items()
+    )
+    some = len(refused) < len(outcomes) or any(each.written for each in refused)
+    mismatch = any(each.refusal is not None and each.refusal.name in MISMATCH for each in refused)
+    fail(
+        f"{asked}: {len(refused)} of {counted(len(outcomes), 'group')} went no farther ({names})",
+        EXIT["partly"] if some or mismatch else EXIT["refused"],
+    )

@@ -1,0 +1,195 @@
+"""What every command that writes positions does: show the plan, refuse, ask, keep the way back, write, read back.
+
+1  the plan, before -> after by partition and store, on stdout; why, on stderr
+2  refused (exit 3, nothing is written): somebody is in the group (--force-active), or a position may not be written
+3  go_ahead: --execute, or a yes at the terminal; --dry-run always wins
+4  the stores are looked at again where somebody took time to answer; what changed is refused
+5  the undo file, on the disk before the first write
+6  Kafka, then ZooKeeper, each write read back; what is not as wished is told, exit 4
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import click
+
+from groundwork.output import EXIT, Progress, fail, write
+from groundwork.plural import counted
+from groupadmin.apply.undofile import kafka_of, keep_undo, merged, nodes_of, outside, undo_command
+from groupadmin.apply.writes import Written, carry_out, orders
+from groupadmin.commands.editoptions import Edit, tell_some
+from groupadmin.plan.changes import Change, refused
+from groupadmin.snapshot.cluster import Cluster, World
+from groupadmin.snapshot.model import GroupSnapshot
+from groupadmin.snapshot.reader import look, members_now
+from groupadmin.snapshot.stores import BOTH, held_by, who_is_there
+from kafkawire.model import TopicPartition
+from zkconsumer.commands.common import tell
+from zkconsumer.commands.options import go_ahead
+from zkconsumer.offsets.store import NONE, Committed, Unknown
+
+PLAN = ("group", "topic", "partition", "store", "before", "after", "action")
+
+
+def show_plan(changes: Iterable[Change], output: str) -> None:
+    """The plan on stdout."""
+    write(plan_rows(changes), PLAN, output)
+
+
+def plan_rows(changes: Iterable[Change]) -> list[tuple[object, ...]]:
+    """In the order of PLAN: a row for each store of each partition."""
+    rows: list[tuple[object, ...]] = []
+    for change in changes:
+        partition = change.tp.partition if isinstance(change.tp.partition, int) else str(change.tp.partition)
+        for store, before in sorted(change.before.items()):
+            action: str = "unchanged" if change.action == "write" and store not in change.stores else change.action
+            if action == "write" and change.after is None:
+                action = "delete"
+            rows.append((change.group, change.tp.topic, partition, store, shown(before), change.after, action))
+    return rows
+
+
+def shown(there: Committed) -> object:
+    """A position for the output: none is None, what cannot be read says so."""
+    return there if isinstance(there, int) else None if there is NONE else "unreadable"
+
+
+def carry(
+    world: World,
+    cluster: Cluster,
+    snapshots: Mapping[str, GroupSnapshot],
+    changes: Sequence[Change],
+    edit: Edit,
+    texts: Mapping[tuple[str, TopicPartition], str] | None = None,
+    show: Callable[[Sequence[Change], str], object] = show_plan,
+) -> bool:
+    """Steps 1 to 6 for a plan; whether it was carried out.  show: prints the plan.
+
+    Ends the command with a refusal (3), or, when something is not as wished afterwards, with 4.
+    """
+    show(changes, edit.output)
+    sys.stdout.flush()  # before what follows on stderr
+    tell_some(change.why for change in changes)
+    writes = [change for change in changes if change.action == "write"]
+    tell_some(_left_alone(snapshots[change.group], change) for change in merged(changes))
+    _refuse(changes, [snapshots[group] for group in dict.fromkeys(c.group for c in writes)], edit)
+    if not writes:
+        tell("nothing to write: the stores hold it already" if changes else "nothing to write")
+        return False
+    groups = list(dict.fromkeys(change.group for change in writes))
+    whose = f"group {groups[0]}" if len(groups) == 1 else counted(len(groups), "group")
+    began = time.monotonic()
+    what = f"write {counted(sum(len(change.stores) for change in writes), 'offset')} of {whose}"
+    if edit.dry_run:
+        tell(f"only a plan, nothing was done; without --dry-run: {what}")
+        return False
+    if not go_ahead(edit.execute, what):
+        return False
+    _look_again(world, cluster, writes, edit, whole=time.monotonic() - began > 0.5)
+    undo = keep_undo(world, snapshots, writes, edit.undo_dir)
+    tell(f"undo: {undo_command(world, undo, writes)}")  # before the writes: somebody may interrupt them
+    done = _write(world, cluster, snapshots, writes, edit, texts)
+    report(done)
+    if any(row.state != "written" for row in done):
+        fail(
+            f"{sum(row.state != 'written' for row in done)} of {len(done)} are not as wished, see above", EXIT["partly"]
+        )
+    return True
+
+
+def _left_alone(each: GroupSnapshot, change: Change) -> str:
+    """A sentence where the other store has a position of a group, and is not among those written; else nothing."""
+    others = [store for store in BOTH if store not in change.before and held_by(each, change.tp, store) is not NONE]
+    if not others or isinstance(held_by(each, change.tp, others[0]), Unknown):
+        return ""
+    return (
+        f"group {change.group} has positions in {others[0]} too, which are left as they are: for members that keep "
+        "both stores the larger counts"
+    )
+
+
+def _refuse(changes: Sequence[Change], snapshots: Sequence[GroupSnapshot], edit: Edit) -> None:
+    wrong = refused(changes)
+    if wrong:
+        fail(
+            f"{len(wrong)} of {counted(len(changes), 'position')} refused, so nothing is written{_ways_out(wrong)}",
+            EXIT["refused"],
+        )
+    refuse_active(snapshots, edit.force_active)
+
+
+def _ways_out(wrong: Sequence[Change]) -> str:
+    """What the command offers for positions outside the log: Kafka's spellings of it do not offer the same."""
+    if not any(change.after is not None and outside(change.after, change) for change in wrong):
+        return ""
+    offered = {name for option in click.get_current_context().command.params for name in option.opts}
+    if "--clamp" in offered:
+        return "; --clamp moves those outside the log to its nearer end, --skip-out-of-range leaves them alone"
+    if "--keep-out-of-range" in offered:
+        return "; --keep-out-of-range writes those outside the log as they are"
+    return ""
+
+
+def refuse_active(snapshots: Iterable[GroupSnapshot], force: bool) -> None:
+    """Refuse groups that somebody is in (exit 3); with force that is only told."""
+    active = [text for text in map(who_is_there, snapshots) if text is not None]
+    tell_some(active)
+    if active and not force:
+        fail(
+            f"{counted(len(active), 'active group')}: what is written would be overwritten, or not "
+            "be seen; stop the members first, or give --force-active",
+            EXIT["refused"],
+        )
+
+
+def _look_again(world: World, cluster: Cluster, writes: Sequence[Change], edit: Edit, whole: bool) -> None:
+    """Nothing may have changed since the plan: members always, positions where somebody thought about it."""
+    groups = list(dict.fromkeys(change.group for change in writes))
+    came = {group: members for group, members in members_now(world, cluster, groups).items() if members}
+    if came and not edit.force_active:
+        group, members = next(iter(came.items()))
+        fail(f"group {group} has members now, {members[0]} for one; nothing was written", EXIT["refused"])
+    if not whole:
+        return  # versions are compared when the nodes are written
+    also = {group: [change.tp for change in writes if change.group == group] for group in groups}
+    now = look(world, groups, cluster, also=also, wide=False, bounds=False)
+    refuse_active(now.values(), edit.force_active)
+    for change in writes:
+        for store, before in change.before.items():
+            there = held_by(now[change.group], change.tp, store)
+            if there != before and not isinstance(before, Unknown):
+                fail(
+                    f"group {change.group}, {change.tp}: {store} held {shown(before)} and holds {shown(there)} now; "
+                    "nothing was written, make the plan again",
+                    EXIT["refused"],
+                )
+
+
+# writing --------------------------------------------------------------------------------------------------------------
+
+
+def _write(
+    world: World,
+    cluster: Cluster,
+    snapshots: Mapping[str, GroupSnapshot],
+    writes: Sequence[Change],
+    edit: Edit,
+    texts: Mapping[tuple[str, TopicPartition], str] | None,
+) -> list[Written]:
+    wanted = orders(writes, nodes_of(snapshots), kafka_of(snapshots), texts)
+    with Progress("writing offsets", len(wanted)) as progress:
+        return carry_out(world, cluster, wanted, edit.retention_ms, progress.update)
+
+
+def report(done: Sequence[Written]) -> None:
+    """What became of it, on stderr: a count, and a line for each that is not as wished."""
+    tell_some(
+        f"group {row.order.group}, {row.order.tp} in {row.order.store}: {row.state}: {row.why}"
+        for row in done
+        if row.why
+    )
+    written = sum(row.state == "written" for row in done)
+    tell(f"{written} of {counted(len(done), 'offset')} written and read back")

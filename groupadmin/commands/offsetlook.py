@@ -1,0 +1,287 @@
+"""Groups and files as the commands about positions read and show them.  Nothing is written."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from groundwork.output import EXIT, fail
+from groundwork.plural import counted
+from groupadmin.commands.editoptions import tell_some
+from groupadmin.commands.offsetedit import shown
+from groupadmin.files.model import KafkaState, OffsetsFile, SavedRow, Source, ZnodeState
+from groupadmin.files.read import read_offsets
+from groupadmin.plan.undo import says_what
+from groupadmin.snapshot.cluster import Cluster, World, read_cluster
+from groupadmin.snapshot.model import GroupSnapshot
+from groupadmin.snapshot.reader import look
+from groupadmin.snapshot.stores import BOTH, counts, held_by, stores_of
+from groupadmin.snapshot.tree import groups_in_zookeeper
+from kafkawire.dialects import Store as StoreName
+from kafkawire.model import BrokerPartition, TopicPartition
+from zkconsumer.commands.common import tell
+from zkconsumer.commands.options import group_name
+from zkconsumer.offsets.store import NONE, Committed, Unknown
+
+GET = ("group", "topic", "partition", "committed", "start", "end", "lag", "store", "age")
+BROKERS = "Any brokers of the cluster; with -z those that are registered there are asked without."
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+F = TypeVar("F", bound=Callable[..., Any])
+Keyed = dict[tuple[str, TopicPartition], object]
+
+
+def groups_option(command: F) -> F:
+    """--group, repeatable, and --regex, as groups: tuple of str and regex: bool."""
+
+    def named(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(text for text in texts if group_name(ctx, param, text))
+
+    regex = click.option("--regex", is_flag=True, help="--group is a regular expression for whole names.")
+    group = click.option(
+        "--group",
+        "groups",
+        multiple=True,
+        metavar="GROUP",
+        callback=named,
+        help="Consumer group; several are possible.",
+    )
+    return group(regex(command))
+
+
+def file_positions(path: Path, topic: str | None, groups: tuple[str, ...]) -> Keyed:
+    """What a file says, by group and partition; rows that name no group are of the only --group."""
+    file = read_file(path, topic)
+    found: Keyed = {}
+    for row in file.rows:
+        group = row.group or (groups[0] if len(groups) == 1 else None)
+        if group is None:
+            raise click.UsageError(f"{path} names no group: give one --group")
+        if not groups or group in groups:
+            found[group, row.tp] = row.position
+    return found
+
+
+def read_file(path: Path, topic: str | None, zero_means_missing: bool = False) -> OffsetsFile:
+    """An offsets file of any kind; what its reader should know goes to stderr.  Raises FileUnclear."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{path} is no text") from None
+    file = read_offsets(text, topic, zero_means_missing)
+    for warning in file.warnings:
+        tell(f"{path.name}: {warning}")
+    return file
+
+
+def rows_to_write(
+    path: Path, topic: str | None, zero_means_missing: bool = False, by_store: bool = False
+) -> OffsetsFile:
+    """The same for somebody who writes what the file says: rows that say nothing (undo.says_what) are left out."""
+    file = read_file(path, topic, zero_means_missing)
+    rows = [row for row in file.rows if says_what(file, row, by_store)]
+    left = [row for row in file.rows if not says_what(file, row, by_store)]
+    if left:
+        tell(
+            f"{path.name}: {counted(len(left), 'row has', 'rows have')} no position, the first {left[0].tp}: "
+            "left as it is in the stores; "
+            "`zkconsumer offsets delete` takes positions away"
+        )
+    return replace(file, rows=rows)
+
+
+# looking --------------------------------------------------------------------------------------------------------------
+
+
+def snapshots(
+    world: World, groups: Sequence[str], regex: bool, bounds: bool = True
+) -> tuple[dict[str, GroupSnapshot], Cluster]:
+    """The groups named, by name or expression, or all that ZooKeeper has; bounds: with the ends of logs.
+
+    Ends the command when one is not known.
+    """
+    cluster = read_cluster(world)
+    names = group_names(world, groups, regex)
+    found = look(world, names, cluster, bounds=bounds)
+    named = names if groups and not regex else []  # the others were listed a moment ago
+    unknown = [name for name in named if not known(world, found[name])]
+    if unknown:
+        fail(f"group {', '.join(unknown)} is not known to {where_from(world)}", EXIT["not found"])
+    return found, cluster
+
+
+def group_names(world: World, groups: Sequence[str], regex: bool) -> list[str]:
+    """The groups meant, sorted when they are found by expression.  Ends the command when none matches."""
+    if groups and not regex:
+        return list(dict.fromkeys(groups))
+    if world.session is None:
+        raise click.UsageError("without -z, groups are named one by one with --group")
+    try:
+        wanted = [re.compile(text) for text in groups or (".*",)]
+    except re.error as e:
+        raise click.UsageError(f"--group is no regular expression: {e}") from None
+    names = [name for name in groups_in_zookeeper(world.session) if any(each.fullmatch(name) for each in wanted)]
+    if not names:
+        fail(f"no group of {where_from(world)} matches", EXIT["not found"])
+    return names
+
+
+def known(world: World, each: GroupSnapshot) -> bool:
+    """Whether any store has anything of the group."""
+    if world.session is not None and world.session.children(f"/consumers/{each.group}") is not None:
+        return True
+    return bool(each.kafka_members) or any(row.position is not NONE for row in each.kafka.values())
+
+
+def where_from(world: World) -> str:
+    """The stores that were asked, for a sentence."""
+    if world.session is None:
+        return "Kafka"
+    return (
+        f"ZooKeeper at {world.session.connect} or Kafka"
+        if world.keeps_kafka
+        else f"ZooKeeper at {world.session.connect}"
+    )
+
+
+def tell_odd(groups: Iterable[GroupSnapshot]) -> None:
+    """On stderr what an operator would overlook: foreign nodes, the path of 1.1.0, positions of another log."""
+    tell_some(f"group {each.group}: {text}" for each in groups for text in odd(each))
+
+
+def odd(each: GroupSnapshot) -> Iterator[str]:
+    """A sentence for each."""
+    for one in each.foreign:
+        yield f"foreign node {one.path} holds {one.found!r}: {one.text}"
+    for tp, row in each.offset_path.items():
+        yield (
+            f"the folder /offset, beside /offsets, holds {shown(row.position)} for {tp}: brokers of 1.1.0 kept "
+            "OffsetCommit v0 there, no other release reads it"
+        )
+    for tp in each.partitions():
+        topic, former = each.topics.get(tp.topic), each.former_stores(tp)
+        if topic is None or tp.partition not in topic.partitions:
+            yield f"{tp} {_absent(tp)}; what is held for it is shown as it is"
+        elif "zookeeper" in former:
+            yield f"{tp}: its offset node is older than its topic, which was made again: a position of another log"
+        if "kafka" in former:
+            yield f"{tp}: its offset in Kafka is of an earlier topic of that name: a position of another log"
+        bounds = each.bounds.get(tp)
+        for store in BOTH:
+            there = held_by(each, tp, store)
+            if bounds is not None and isinstance(there, int) and not bounds[0] <= there <= bounds[1]:
+                yield f"{tp}: {there} in {store} lies outside the log, which holds {bounds[0]} to {bounds[1]}"
+
+
+def _absent(tp: TopicPartition) -> str:
+    if isinstance(tp.partition, BrokerPartition):
+        return f"is not there now: broker {tp.partition.broker} is not registered with it"
+    return "does not exist (any more)"
+
+
+def position_rows(
+    each: GroupSnapshot, stores: Iterable[StoreName], ages: Mapping[TopicPartition, int]
+) -> list[tuple[object, ...]]:
+    """In the order of GET; ages: commit times in Kafka, ms."""
+    rows: list[tuple[object, ...]] = []
+    for tp in each.partitions():
+        start, end = each.bounds.get(tp, (None, None))
+        partition = tp.partition if isinstance(tp.partition, int) else str(tp.partition)
+        held = {store: held_by(each, tp, store) for store in sorted(stores, reverse=True)}
+        for store, there in held.items():
+            if isinstance(there, Unknown):
+                tell(_named(there.reason, each.group, f"group {each.group}"))
+            if there is not NONE:
+                at_ms = written_at(each, tp, store, ages)
+                rows.append(
+                    (
+                        each.group,
+                        tp.topic,
+                        partition,
+                        shown(there),
+                        start,
+                        end,
+                        lag(there, end),
+                        store,
+                        age(at_ms, each),
+                    )
+                )
+        if all(there is NONE for there in held.values()):
+            rows.append((each.group, tp.topic, partition, None, start, end, None, None, None))
+    return rows
+
+
+def _named(reason: str, group: str, where: str) -> str:
+    """A reason with where it holds, unless it says so itself."""
+    return reason if reason.startswith(f"group {group}, ") else f"{where}: {reason}"
+
+
+def written_at(
+    each: GroupSnapshot, tp: TopicPartition, store: StoreName, ages: Mapping[TopicPartition, int]
+) -> int | None:
+    """When a store was given its position, ms since 1970."""
+    if store == "kafka":
+        return ages.get(tp)
+    row = each.zookeeper.get(tp)
+    return row.mtime_ms if row is not None else None
+
+
+def lag(there: Committed, end: int | None) -> int | None:
+    """Messages to the end of the log; negative where the position lies behind it, which is shown as it is."""
+    return end - there if isinstance(there, int) and end is not None else None
+
+
+def age(at_ms: int | None, each: GroupSnapshot) -> str | None:
+    """Time since then, in the largest unit that says something: 45s, 12m, 30h, 9d."""
+    if at_ms is None:
+        return None
+    seconds = max(0, each.read_at_ms - at_ms) // 1000
+    for unit, size, until in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172800)):
+        if seconds < until:
+            return f"{seconds // size}{unit}"
+    return f"{seconds // 86400}d"
+
+
+def saved(world: World, groups: Iterable[GroupSnapshot], stores: tuple[StoreName, ...] | None = None) -> OffsetsFile:
+    """Groups as a file.  stores: what is taken as the position; None: what the group keeps."""
+    rows: list[SavedRow] = []
+    warnings: list[str] = []
+    kept: set[StoreName] = set()
+    for each in groups:
+        counted = stores or stores_of(each, world.session is not None)
+        kept |= set(counted)
+        for tp in each.partitions():
+            there = counts(each, tp, counted)
+            row = _saved_row(each, tp, there, counted)
+            if isinstance(there, Unknown):
+                warnings.append(_named(there.reason, each.group, f"group {each.group}, {tp}"))
+                tell(warnings[-1])
+                if row.zookeeper is None and row.kafka is None:
+                    continue  # a row without a position would say that there is none
+            rows.append(row)
+    source: Source = "dual" if len(kept) > 1 else "kafka" if "kafka" in kept else "zookeeper"
+    where = world.session.connect if world.session is not None else ",".join(f"{h}:{p}" for h, p in world.bootstrap)
+    return OffsetsFile("json", rows, warnings, where, int(time.time() * 1000), source)
+
+
+def _saved_row(each: GroupSnapshot, tp: TopicPartition, there: Committed, stores: tuple[StoreName, ...]) -> SavedRow:
+    start, end = each.bounds.get(tp, (None, None))
+    node, kafka = each.zookeeper.get(tp), each.in_kafka(tp)
+    in_zookeeper = None
+    if "zookeeper" in stores and not isinstance(each.in_zookeeper(tp), Unknown):
+        found = (node.mzxid, node.version, node.mtime_ms) if node is not None else (None, None, None)
+        in_zookeeper = ZnodeState(_number(each.in_zookeeper(tp)), *found)
+    in_kafka = None
+    if "kafka" in stores and not isinstance(kafka.position, Unknown):
+        in_kafka = KafkaState(_number(kafka.position), kafka.metadata or None)
+    text = kafka.metadata or None
+    return SavedRow(each.group, tp.topic, tp.partition, _number(there), text, in_zookeeper, in_kafka, start, end)
+
+
+def _number(there: Committed) -> int | None:
+    return there if isinstance(there, int) else None

@@ -1,0 +1,201 @@
+"""`zkconsumer offsets`: positions of groups, in ZooKeeper and in Kafka.
+
+get | export | diff                                    look: nothing is changed, nothing is created
+set | reset | import | delete | copy-group             write: the plan first (commands.offsetedit)
+translate                                              the same for a group that moves to another cluster
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from groundwork.output import EXIT, fail, write
+from groundwork.plural import counted
+from groupadmin.commands.editoptions import must_keep, store_option, stores_named, usage_errors, world_of
+from groupadmin.commands.offsetedit import shown
+from groupadmin.commands.offsetlook import (
+    BROKERS,
+    FILE,
+    GET,
+    Keyed,
+    file_positions,
+    groups_option,
+    position_rows,
+    saved,
+    snapshots,
+    tell_odd,
+)
+from groupadmin.commands.offsettranslate import translate_command
+from groupadmin.commands.offsetwrite import copy_command, delete_command, import_command, reset_command, set_command
+from groupadmin.files.model import WrittenKind
+from groupadmin.files.write import unsayable, write_offsets
+from groupadmin.snapshot.cluster import World, read_cluster
+from groupadmin.snapshot.commits import commit_times
+from groupadmin.snapshot.model import in_order
+from groupadmin.snapshot.reader import look
+from groupadmin.snapshot.stores import BOTH, counts, held_by, stores_of
+from kafkawire.dialects import Store as StoreName
+from kafkawire.dialects import dialect
+from kafkawire.model import TopicPartition
+from zkconsumer.commands.common import clear_errors, tell, tell_unit
+from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
+from zkconsumer.session.access import ZooKeeper
+
+DIFF = ("group", "topic", "partition", "left", "right", "differ")
+
+
+@click.group()
+def offsets() -> None:
+    """Positions of groups, in ZooKeeper and in Kafka: look at them, change them, save them and put them back."""
+
+
+for _each in (set_command, reset_command, import_command, delete_command, copy_command, translate_command):
+    offsets.add_command(_each)
+
+
+@offsets.command("get")
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@groups_option
+@store_option
+@kafka_version_option
+@output_option()
+def get_command(
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    groups: tuple[str, ...],
+    regex: bool,
+    store: str | None,
+    kafka_version: str,
+    output: str,
+) -> None:
+    """Print where groups are in each partition, by store: a row for each store that holds a position.
+
+    A partition that none holds is a row without store.  Age is the time since the position was written; for Kafka it is
+    read from __consumer_offsets, for one group at a time.
+    """
+    if not groups:
+        raise click.UsageError("--group is missing")
+    must_keep(stores_named(store), kafka_version)
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        found, cluster = snapshots(world, groups, regex)
+        tell_odd(found.values())
+        ages = commit_times(world, cluster, next(iter(found.values()))) if len(found) == 1 else {}
+        rows = [row for each in found.values() for row in position_rows(each, stores_named(store) or BOTH, ages)]
+    write(rows, GET, output)
+    tell_unit(world.dialect)
+
+
+@offsets.command("export")
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@groups_option
+@store_option
+@kafka_version_option
+@output_option(forms=("json", "csv", "zk-export"), default="json")
+def export_command(
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    groups: tuple[str, ...],
+    regex: bool,
+    store: str | None,
+    kafka_version: str,
+    output: str,
+) -> None:
+    """Print the positions of groups, all without --group, for `offsets import` and other tools.
+
+    json has everything, also what each store holds; csv is what kafka-consumer-groups --from-file reads, zk-export what
+    ImportZkOffsets reads (of ZooKeeper's positions, without --store).
+    """
+    must_keep(stores_named(store), kafka_version)
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        found, _ = snapshots(world, groups, regex)
+        chosen = stores_named(store) or (("zookeeper",) if output == "zk-export" else None)
+        tell_odd(found.values())
+        file = saved(world, found.values(), chosen)
+    kind: WrittenKind = "csv" if output == "csv" else "zk-export" if output == "zk-export" else "json"
+    left_out = unsayable(file, kind)
+    if left_out:
+        tell(f"{counted(len(left_out), 'partition')} without a position left out, which {output} cannot say")
+    with clear_errors():
+        click.echo(write_offsets(file, kind), nl=False)
+
+
+@offsets.command("diff")
+@click.argument("files", nargs=-1, type=FILE)
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@groups_option
+@store_option
+@click.option("--topic", metavar="TOPIC", help="Topic of a file that names none.")
+@kafka_version_option
+@output_option()
+def diff_command(
+    files: tuple[Path, ...],
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    groups: tuple[str, ...],
+    regex: bool,
+    store: str | None,
+    topic: str | None,
+    kafka_version: str,
+    output: str,
+) -> None:
+    """Print what differs: of two files; of a file (left) and the stores now (right); or, without a file, of ZooKeeper
+    (left) and Kafka (right).  Exit 4 when anything does.
+    """
+    if len(files) > 2:
+        raise click.UsageError("at most two files are compared")
+    if len(files) == 2:
+        with usage_errors():
+            left, right = (file_positions(path, topic, groups) for path in files)
+    else:
+        must_keep(stores_named(store), kafka_version)
+        if not files and not dialect(kafka_version).keeps_offsets:
+            raise click.UsageError(
+                f"brokers of Kafka {kafka_version} keep no offsets: give one or two files to compare"
+            )
+        with world_of(zookeeper, brokers, kafka_version) as world:
+            left, right = _with_stores(world, files, topic, groups, regex, stores_named(store))
+    keys = sorted({*left, *right}, key=lambda key: (key[0], in_order(key[1])))
+    differ = [(group, tp) for group, tp in keys if left.get((group, tp)) != right.get((group, tp))]
+    write([_diff_row(left, right, group, tp) for group, tp in differ], DIFF, output)
+    if differ:
+        fail(f"{len(differ)} of {counted(len(keys), 'partition')} differ", EXIT["partly"])
+
+
+def _diff_row(left: Keyed, right: Keyed, group: str, tp: TopicPartition) -> tuple[object, ...]:
+    here, there = left.get((group, tp)), right.get((group, tp))
+    partition = tp.partition if isinstance(tp.partition, int) else str(tp.partition)
+    apart = there - here if isinstance(here, int) and isinstance(there, int) else None
+    return (group, tp.topic, partition, here, there, apart)
+
+
+def _with_stores(
+    world: World,
+    files: Sequence[Path],
+    topic: str | None,
+    groups: tuple[str, ...],
+    regex: bool,
+    stores: tuple[StoreName, ...] | None,
+) -> tuple[Keyed, Keyed]:
+    if not files:
+        if not groups:
+            raise click.UsageError("give --group, or files to compare")
+        found, _ = snapshots(world, groups, regex)
+        pairs = [(each, tp) for each in found.values() for tp in each.partitions()]
+        left = {(each.group, tp): shown(held_by(each, tp, "zookeeper")) for each, tp in pairs}
+        return left, {(each.group, tp): shown(held_by(each, tp, "kafka")) for each, tp in pairs}
+    left = file_positions(files[0], topic, groups)
+    names = list(dict.fromkeys(group for group, _ in left))
+    cluster = read_cluster(world)
+    also = {name: [tp for group, tp in left if group == name] for name in names}
+    now = look(world, names, cluster, also=also, wide=False, bounds=False)
+    right: Keyed = {}
+    for group, tp in left:
+        each = now[group]
+        right[group, tp] = shown(counts(each, tp, stores or stores_of(each, world.session is not None)))
+    return left, right

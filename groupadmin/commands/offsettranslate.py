@@ -1,0 +1,202 @@
+"""`zkconsumer offsets translate`: a group's positions of one cluster as positions of the cluster it was mirrored to.
+
+1  the map, then where the target's logs end, then the group's positions and where the source's logs end: in this order
+   nothing is taken for read, or for copied, that was not
+2  offsettranslate.translating: a position and a bound for each target partition, or why not
+3  the plan, and its way into the stores, as every command that writes positions does it (offsetedit)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+
+from groundwork.output import EXIT, fail, write
+from groundwork.plural import counted
+from groupadmin.commands.editoptions import Edit, edit_options, stores_named, tell_some, world_of
+from groupadmin.commands.offsetedit import carry, plan_rows
+from groupadmin.commands.offsetlook import BROKERS, known, tell_odd
+from groupadmin.commands.sourceoptions import Source, source_options
+from groupadmin.plan.changes import Change, plan_changes
+from groupadmin.plan.wanted import Bounds, Problem, Wanted
+from groupadmin.snapshot.cluster import Cluster, World, read_cluster
+from groupadmin.snapshot.logends import log_bounds
+from groupadmin.snapshot.model import GroupSnapshot
+from groupadmin.snapshot.reader import look
+from groupadmin.snapshot.stores import counts, held_by, stores_of, who_is_there
+from groupadmin.translation import Facts, Safe, translated
+from kafkawire.model import TopicPartition
+from zkconsumer.commands.common import tell
+from zkconsumer.commands.options import (
+    brokers_option,
+    group_name,
+    group_option,
+    kafka_version_option,
+    zookeeper_option,
+)
+from zkconsumer.errors import ConsumerError
+from zkconsumer.offsetmap.file import read_map
+from zkconsumer.offsetmap.records import OffsetMap, merged
+from zkconsumer.offsetmap.topic import Slots, read_topic
+from zkconsumer.offsets.store import Unknown
+from zkconsumer.session.access import ZooKeeper
+
+PLAN = ("group", "topic", "partition", "store", "before", "after", "from", "repeats", "action")
+Rows = dict[TopicPartition, Safe | Problem]
+
+
+@click.command("translate")
+@click.option(
+    "--map",
+    "maps",
+    multiple=True,
+    required=True,
+    metavar="FILE|TOPIC",
+    help="A mirror's offset map: a file, one --map for each mirror of its group; or the target's topic that holds it.",
+)
+@group_option(help="The group, as it is called on the source cluster.")
+@click.option("--to-group", metavar="GROUP", callback=group_name, help="Its name on the target; without: the same.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="This topic of the target only; repeatable.")
+@source_options
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@kafka_version_option
+@edit_options
+def translate_command(
+    maps: tuple[str, ...],
+    group: str,
+    to_group: str | None,
+    topics: tuple[str, ...],
+    source: Source,
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    kafka_version: str,
+    edit: Edit,
+) -> None:
+    """Move a group to the cluster that its topics are mirrored to: its positions there, by the mirror's offset map.
+
+    --source is the cluster it reads now, -z and -b are the one that is written.  It reads every message there that it
+    had not read, and at most `repeats` of a partition twice.  Stop the group first.
+
+    zkconsumer offsets translate --map orders.offsetmap --source ZK1 -z ZK2 --group billing --execute
+    """
+    with (
+        world_of(zookeeper, brokers, kafka_version) as target,
+        world_of(source.zookeeper, source.brokers, source.version) as origin,
+    ):
+        mine = to_group or group
+        cluster = read_cluster(target)
+        offsets = merged(_map(target, cluster, name) for name in maps)
+        rows = _translated(target, cluster, origin, group, offsets, source, topics, edit.force_active)
+        found = look(target, [mine], cluster, also={mine: list(rows)})[mine]
+        tell_odd([found])
+        if not known(target, found):
+            tell(f"group {mine} is not known yet on the target: it would be a new one")
+        changes = _changes(target, cluster, found, rows, edit)
+        carry(target, cluster, {mine: found}, changes, edit, show=partial(_show, rows))
+
+
+def _map(target: World, cluster: Cluster, name: str) -> OffsetMap:
+    """Of a file, or of a topic of the target."""
+    if Path(name).is_file():
+        return read_map(name).map
+    if name not in cluster.topics:
+        raise click.UsageError(f"--map {name} is neither a file nor a topic of the target")
+    leader = cluster.view.leader(TopicPartition(name, 0))
+    if leader is None:
+        raise ConsumerError(f"topic {name}, which holds the offset map, has no leader; try again when it has one")
+    return read_topic(target.links, target.dialect, leader, name, Slots()).map
+
+
+def _translated(
+    target: World,
+    cluster: Cluster,
+    origin: World,
+    group: str,
+    offsets: OffsetMap,
+    source: Source,
+    topics: Sequence[str],
+    force: bool,
+) -> Rows:
+    """A row for each partition of the target topics that the group's partitions feed."""
+    there = {topic: [TopicPartition(topic, p) for p in ps] for topic, ps in cluster.partitions.items()}
+    fed = {tp.topic for _, tp in offsets.pairs()} | {tp.topic for tp in offsets.stints}
+    ends = log_bounds(target, cluster, [tp for topic in fed for tp in there.get(topic, ())])
+    read, logs = _read(origin, group, offsets, source, force)
+    rows = translated(offsets, Facts(ends, logs, read), there)
+    chosen = {tp: row for tp, row in rows.items() if not topics or tp.topic in topics}
+    if not chosen:
+        fail(f"nothing that group {group} reads is in the map, or not for --topic", EXIT["refused"])
+    return chosen
+
+
+def _read(
+    origin: World, group: str, offsets: OffsetMap, source: Source, force: bool
+) -> tuple[dict[TopicPartition, int], Mapping[TopicPartition, Bounds]]:
+    """The group's positions on the source of topics that the map knows, and the bounds of those logs."""
+    cluster = read_cluster(origin)
+    mapped = {tp.topic for tp in offsets.stints}
+    wanted = [TopicPartition(topic, p) for topic in mapped for p in cluster.partitions.get(topic, ())]
+    found = look(origin, [group], cluster, also={group: wanted})[group]
+    tell_odd([found])
+    if not known(origin, found):
+        fail(f"group {group} is not known on the source cluster", EXIT["not found"])
+    active = who_is_there(found)
+    if active is not None and not force:
+        fail(f"on the source cluster {active}; stop it first, or give --force-active", EXIT["refused"])
+    stores = stores_named(source.store) or stores_of(found, origin.session is not None)
+    at = {tp: counts(found, tp, stores) for tp in found.partitions() if tp.topic in mapped}
+    unread = [f"{tp}: {each.reason}" for tp, each in at.items() if isinstance(each, Unknown)]
+    if unread:
+        tell_some(unread)
+        fail(f"{counted(len(unread), 'position')} of group {group} on the source cannot be read", EXIT["refused"])
+    former = [f"{tp}: {at[tp]} is of an earlier topic" for tp in at if found.former_stores(tp).intersection(stores)]
+    if former:
+        tell_some(former)
+        fail(
+            f"{counted(len(former), 'position')} of group {group} committed before the topic was created again; give"
+            " the group positions in the new log first (zkconsumer offsets reset on the source cluster)",
+            EXIT["refused"],
+        )
+    others = sorted({tp.topic for tp in found.partitions() if _has_position(found, tp)} - mapped)
+    if others:
+        tell(f"topics that the map does not know are left out: {', '.join(others)}")
+    return {tp: each for tp, each in at.items() if isinstance(each, int)}, found.bounds
+
+
+def _has_position(found: GroupSnapshot, tp: TopicPartition) -> bool:
+    """Whether either store of the source holds a position."""
+    return any(isinstance(held_by(found, tp, store), int) for store in ("kafka", "zookeeper"))
+
+
+def _changes(target: World, cluster: Cluster, found: GroupSnapshot, rows: Rows, edit: Edit) -> list[Change]:
+    stores = edit.stores or stores_of(found, target.session is not None)
+    after: dict[TopicPartition, Wanted | Problem] = {
+        tp: row if isinstance(row, Problem) else Wanted(row.position, _note(tp, row)) for tp, row in rows.items()
+    }
+    before = {tp: {store: held_by(found, tp, store) for store in stores} for tp in after}
+    existing = {tp for tp in after if cluster.has(tp)}
+    former = found.former_stores
+    return plan_changes(found.group, after, before, found.bounds, existing, stores, edit.out_of_range, former=former)
+
+
+def _note(tp: TopicPartition, safe: Safe) -> str:
+    return f"{tp}: {safe.note}" if safe.note else ""
+
+
+def _show(rows: Rows, changes: Sequence[Change], output: str) -> None:
+    """The plan, with where each offset comes from (the map, or the start of the log where the map has nothing), and the
+    bound of what is read twice."""
+    shown = []
+    for change in changes:
+        row = rows[change.tp]
+        safe = row if isinstance(row, Safe) else None
+        more = (("map" if safe.mapped else "log start"), safe.repeats) if safe is not None else (None, None)
+        shown += [(*each[:6], *more, each[6]) for each in plan_rows([change])]
+    write(shown, PLAN, output)
+    total = sum(row.repeats for row in rows.values() if isinstance(row, Safe))
+    are = "is" if total == 1 else "are"
+    tell(f"at most {counted(total, 'message')} of {counted(len(rows), 'partition')} {are} read twice")

@@ -1,0 +1,184 @@
+"""`zkconsumer offsets set | reset | import | delete | copy-group`: what each would write: offsetplans; how it is
+written: offsetedit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from groupadmin.commands.editoptions import Edit, edit_options, usage_errors, world_of
+from groupadmin.commands.offsetedit import carry
+from groupadmin.commands.offsetlook import BROKERS, FILE, rows_to_write
+from groupadmin.commands.offsetplans import (
+    changes_of,
+    copied,
+    delete_plan,
+    import_plan,
+    one_group,
+    reset_plan,
+    two_groups,
+)
+from groupadmin.commands.resetkind import ResetAsked, reset_options
+from groupadmin.plan.wanted import FromRows
+from zkconsumer.commands.common import tell
+from zkconsumer.commands.options import (
+    brokers_option,
+    group_name,
+    group_option,
+    kafka_version_option,
+    zookeeper_option,
+)
+from zkconsumer.session.access import ZooKeeper
+from zkconsumer.spelling import parse_assignments
+
+topics_option = click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="A topic, or these partitions of it; repeatable."
+)
+all_topics_option = click.option("--all-topics", is_flag=True, help="Every partition the group has a position of.")
+
+
+@click.command("set")
+@click.argument("assignments", nargs=-1, required=True, metavar="TOPIC:PARTITION=POSITION...")
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@group_option()
+@kafka_version_option
+@edit_options
+def set_command(
+    assignments: tuple[str, ...],
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    group: str,
+    kafka_version: str,
+    edit: Edit,
+) -> None:
+    """Set positions of a group one by one: the next message to read.
+
+    zkconsumer offsets set -z ZK -b BROKERS --group billing orders:0=123 orders:1,2=0 --execute
+    """
+    with usage_errors():
+        positions = parse_assignments(assignments)
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        cluster, found = one_group(world, group, positions)
+        changes = changes_of(world, cluster, found, FromRows(dict(positions)), list(positions), edit)
+        carry(world, cluster, {group: found}, changes, edit)
+
+
+@click.command("reset")
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@group_option()
+@topics_option
+@all_topics_option
+@reset_options
+@kafka_version_option
+@edit_options
+def reset_command(
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    group: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    reset: ResetAsked,
+    kafka_version: str,
+    edit: Edit,
+) -> None:
+    """Move a group, as kafka-consumer-groups --reset-offsets does: one of the kinds, on --topic or --all-topics.
+
+    Brokers before 0.10.1 look up times by segment file: the position is up to a segment too early, never too late.
+    """
+    with usage_errors():
+        kind = reset.kind_for(group)
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        cluster, found, changes = reset_plan(world, group, kind, topics, all_topics, edit)
+        carry(world, cluster, {group: found}, changes, edit)
+
+
+@click.command("import")
+@click.argument("file", type=FILE)
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@group_option(required=False, help="The group of rows that name none; of a file with several, this one only.")
+@click.option("--topic", metavar="TOPIC", help="The topic, for a file that names none (the data of a one-node topic).")
+@click.option("--zero-means-missing", is_flag=True, help="Take each 0 of the file as no position (kafka-utils).")
+@click.option("--keep-out-of-range", is_flag=True, help="Write positions outside the log as they are: for undoing.")
+@kafka_version_option
+@edit_options
+def import_command(
+    file: Path,
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    group: str | None,
+    topic: str | None,
+    zero_means_missing: bool,
+    keep_out_of_range: bool,
+    kafka_version: str,
+    edit: Edit,
+) -> None:
+    """Put back what a file says: an export or an undo file of ours, or a file of another tool, told apart by itself.
+
+    Rows with what each store held put that back in each, deletions included; rows with a position only go where the
+    group has positions now, or to --store.
+    """
+    with usage_errors():
+        read = rows_to_write(file, topic, zero_means_missing, by_store=True)
+    chosen = replace(edit, out_of_range="keep") if keep_out_of_range else edit
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        if read.cluster is not None and world.session is not None and read.cluster != world.session.connect:
+            tell(f"{file.name} was made of {read.cluster}, and is to be put into {world.session.connect}")
+        cluster, found, changes, written = import_plan(world, read.rows, group, chosen)
+        carry(world, cluster, found, changes, chosen, written)
+
+
+@click.command("delete")
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@group_option()
+@topics_option
+@all_topics_option
+@kafka_version_option
+@edit_options
+def delete_command(
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    group: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    kafka_version: str,
+    edit: Edit,
+) -> None:
+    """Take positions of a group away, also of topics that do not exist any more; auto.offset.reset decides then.
+
+    Kafka has no call for that which these releases know: it is told to forget them, and does at its next check.
+    """
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        cluster, found, changes = delete_plan(world, group, topics, all_topics, edit)
+        carry(world, cluster, {group: found}, changes, edit)
+
+
+@click.command("copy-group")
+@click.argument("source", callback=group_name)
+@click.argument("target", callback=group_name)
+@zookeeper_option(required=False)
+@brokers_option(BROKERS)
+@click.option("--merge", is_flag=True, help="Also where the target has positions: they are overwritten.")
+@kafka_version_option
+@edit_options
+def copy_command(
+    source: str,
+    target: str,
+    zookeeper: ZooKeeper | None,
+    brokers: list[tuple[str, int]],
+    merge: bool,
+    kafka_version: str,
+    edit: Edit,
+) -> None:
+    """Give TARGET the positions of SOURCE, each store its own; with --store, those that count go there."""
+    two_groups(source, target)
+    with world_of(zookeeper, brokers, kafka_version) as world:
+        cluster, found = one_group(world, source, ())
+        mine, changes = copied(world, cluster, found, target, merge, edit.stores, edit.out_of_range)
+        held = {(target, tp): row.metadata for tp, row in found.kafka.items() if row.metadata}
+        carry(world, cluster, {target: mine}, changes, edit, held)

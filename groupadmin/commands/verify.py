@@ -1,0 +1,77 @@
+"""`zkconsumer verify-rebalance GROUP`: is every partition read by exactly the thread it belongs to?"""
+
+from __future__ import annotations
+
+import click
+
+from groundwork.crew import sleep
+from groundwork.output import EXIT, write
+from groundwork.plural import counted
+from groupadmin.snapshot.groups import GroupNodes, read_group
+from zkconsumer.commands.common import Reach, reaching, tell
+from zkconsumer.commands.options import group_name, kafka_version_option, output_option, zookeeper_option
+from zkconsumer.group.verify import Finding, GroupFacts, verify
+from zkconsumer.session.access import ZooKeeper
+
+COLUMNS = ("finding", "topic", "partition", "member", "fault", "text")
+STRATEGIES = ("range", "roundrobin")
+
+
+@click.command("verify-rebalance")
+@click.argument("group", callback=group_name)
+@zookeeper_option()
+@click.option("--strategy", type=click.Choice(STRATEGIES), help="How the group divides; what fits better without.")
+@click.option(
+    "--settle-s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="A rebalance may be under way: look again for so many seconds while there are faults.",
+)
+@kafka_version_option
+@output_option()
+def verify_rebalance(
+    group: str, zookeeper: ZooKeeper, strategy: str | None, settle_s: float, kafka_version: str, output: str
+) -> None:
+    """Compare the owners of a group with its members and with who should own what; print what is wrong.
+
+    Exit code 0: healthy; 4: something is wrong; 5: no such group.  More threads than partitions are only told.
+    """
+    with reaching(zookeeper, kafka_version) as reach:
+        nodes, findings = _look(reach, group, strategy)
+        left_s = settle_s
+        while left_s > 0 and any(finding.fault for finding in findings):
+            pause_s = min(0.5, left_s)
+            sleep(pause_s)
+            left_s -= pause_s
+            nodes, findings = _look(reach, group, strategy)
+    write([_row(finding) for finding in findings], COLUMNS, output)
+    faults = sum(finding.fault for finding in findings)
+    tell(
+        f"group {group}: {counted(len(nodes.members), 'member')}, {counted(len(nodes.owners), 'owned partition')}, "
+        f"{counted(faults, 'fault')}"
+    )
+    if faults:
+        click.get_current_context().exit(EXIT["partly"])
+
+
+def facts(nodes: GroupNodes) -> GroupFacts:
+    """What verify() wants to know of a group."""
+    return GroupFacts(
+        {member.consumer_id: member.streams for member in nodes.members if member.why is None},
+        nodes.owners,
+        nodes.partitions,
+        {member.consumer_id: member.why for member in nodes.members if member.why is not None},
+    )
+
+
+def _look(reach: Reach, group: str, strategy: str | None) -> tuple[GroupNodes, list[Finding]]:
+    nodes = read_group(reach.session, reach.dialect, group)
+    return nodes, verify(facts(nodes), strategy)
+
+
+def _row(finding: Finding) -> tuple[object, ...]:
+    """In the order of COLUMNS."""
+    topic, partition = finding.tp if finding.tp is not None else (None, None)
+    number = partition if isinstance(partition, int | None) else str(partition)
+    return (finding.kind, topic, number, finding.member, finding.fault, finding.text)

@@ -1,0 +1,125 @@
+"""JSON texts with the lines of their values: an error can name the line where a document is wrong.
+
+Lines are looked for only when somebody asks, so that large files stay quick.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from groupadmin.files.model import FileUnclear
+
+Path = tuple[str | int, ...]  # of a value: the keys and indexes that lead to it, the first one of the document
+_BLANKS = " \t\r\n"
+_decode = json.JSONDecoder().raw_decode
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """The documents of a JSON text (one, or one a line), and what may be wrong in them without being an error yet.
+
+    repeated: paths of keys that an object has twice with the same value
+    """
+
+    text: str
+    values: Sequence[Any]
+    begins: Sequence[int]
+    repeated: Sequence[Path]
+
+    def line(self, path: Path) -> int | None:
+        """The line of the value at a path; of the deepest one on the way that is there."""
+        at = self.begins[int(path[0])] if path else 0
+        for step in path[1:]:
+            found = _step(self.text, at, step)
+            if found is None:
+                break
+            at = found
+        return self.text.count("\n", 0, at) + 1
+
+
+def read_json(text: str) -> Json:
+    """All documents of a text.  Raises FileUnclear, also for a key that an object has twice with different values."""
+    twice: list[tuple[dict[str, Any], str, bool]] = []
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(found)
+        if len(made) != len(found):
+            seen: dict[str, Any] = {}
+            for key, value in found:
+                if key in seen:
+                    twice.append((made, key, seen[key] == value))
+                seen[key] = value
+        return made
+
+    decoder = json.JSONDecoder(object_pairs_hook=pairs)
+    values, begins, at = [], [], _after_blanks(text, 0)
+    while at < len(text):
+        begins.append(at)
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as why:
+            raise FileUnclear(why.lineno, f"this is no JSON: {why.msg}", "export it again, or correct it") from None
+        except (ValueError, RecursionError) as why:
+            line = text.count("\n", 0, at) + 1
+            raise FileUnclear(line, f"this JSON cannot be read: {why}", "export it again, or correct it") from None
+        values.append(value)
+        at = _after_blanks(text, end)
+    document = Json(text, values, begins, [])
+    return _checked(document, twice) if twice else document
+
+
+def _checked(document: Json, twice: list[tuple[dict[str, Any], str, bool]]) -> Json:
+    paths = {id(made): path for path, made in _objects(document.values)}
+    repeated = []
+    for made, key, same in twice:
+        path = (*paths[id(made)], key) if id(made) in paths else ()  # it lies in a value that a repeated key replaced
+        if not same:
+            raise FileUnclear(
+                document.line(path) if path else None,
+                f"{key!r} stands here twice with different values",
+                "leave one of them in the file",
+            )
+        repeated.append(path)
+    return Json(document.text, document.values, document.begins, [path for path in repeated if path])
+
+
+def _objects(values: Sequence[Any]) -> list[tuple[Path, dict[str, Any]]]:
+    found: list[tuple[Path, dict[str, Any]]] = []
+    todo: list[tuple[Path, Any]] = [((index,), value) for index, value in enumerate(values)]
+    while todo:
+        path, value = todo.pop()
+        if isinstance(value, dict):
+            found.append((path, value))
+            todo.extend(((*path, key), inner) for key, inner in value.items())
+        elif isinstance(value, list):
+            todo.extend(((*path, index), inner) for index, inner in enumerate(value))
+    return found
+
+
+def _step(text: str, at: int, step: str | int) -> int | None:
+    """Where the value of a key (its last, if there are more) or of an index begins, from where its container does."""
+    opened = text[at]
+    if opened != ("{" if isinstance(step, str) else "["):
+        return None
+    found, index, at = None, 0, _after_blanks(text, at + 1)
+    while text[at] not in "}]":
+        key: object = index
+        if opened == "{":
+            key, end = _decode(text, at)
+            at = _after_blanks(text, _after_blanks(text, end) + 1)  # past the colon
+        if key == step:
+            found = at
+        _, end = _decode(text, at)
+        at, index = _after_blanks(text, end), index + 1
+        if text[at] == ",":
+            at = _after_blanks(text, at + 1)
+    return found
+
+
+def _after_blanks(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _BLANKS:
+        at += 1
+    return at

@@ -1,0 +1,124 @@
+"""An offsets file from its text, whichever tool wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from groupadmin.files import csvrows, plain, tables
+from groupadmin.files.documents import Path, read_json
+from groupadmin.files.model import FileUnclear, OffsetsFile, SavedRow
+from groupadmin.files.ours import FORMAT, read_ours
+from groupadmin.files.reading import Reading, shown
+from groupadmin.files.text import SKIPPED, is_comment, is_prose, is_said, lines_of
+
+_KNOWN_JSON = f"known are {FORMAT} and the offset_save of kafka-utils"
+_KNOWN_LINES = (
+    "known are our JSON, CSV, the tables of kafka-consumer-groups and ConsumerOffsetChecker with their headers, "
+    "lines of ExportZkOffsets, a node's PARTITION:OFFSET list, and the JSON of kafka-utils"
+)
+_ZERO = (
+    "a position of 0, which kafka-utils also writes for a partition that was never committed; "
+    "with zero_means_missing (--zero-means-missing) it is taken as none"
+)
+LinesReader = Callable[[Sequence[str], Reading], OffsetsFile]
+_LINES: tuple[tuple[Callable[[str], bool], LinesReader], ...] = (  # the first whose form a line has
+    (lambda line: tables.header_of(line) is not None, tables.read_tables),
+    (plain.is_one_node, plain.read_one_node),
+    (plain.is_export, plain.read_export),
+    (csvrows.is_row, csvrows.read_csv),
+)
+
+
+def read_offsets(text: str, topic: str | None = None, zero_means_missing: bool = False) -> OffsetsFile:
+    """The rows of a file of any kind (model.Kind), told apart by the text itself.
+
+    topic: for the kind that names none (the data of a one-node topic); the others do not look at it.
+    zero_means_missing: take each position of 0 as none.  CRLF, empty lines, a byte order mark, comments (#) and what
+    tools print beside their data are no obstacles; .warnings tells what was left out.
+
+    Raises FileUnclear with the line and what helps; nothing else, whatever the text.  A file is read wholly or not at
+    all: a row that cannot be read, or a partition with two positions, is never skipped.
+    """
+    lines = lines_of(text)
+    reading = Reading(topic, zero_means_missing)
+    start = _data_begins(lines)
+    if start is None:
+        said = next((line for line in lines if line.strip()), None)
+        problem = "the file is empty" if said is None else f"the file has no rows; it begins with {said[:80]!r}"
+        raise FileUnclear(None, problem, "give the file that a tool exported")
+    first = lines[start].removesuffix("\r")
+    if _reader_of(first) is None and _begins_document(first):
+        return _document(lines, start, reading)
+    return _lines_reader(lines, start, reading)(lines, reading)
+
+
+def _data_begins(lines: Sequence[str]) -> int | None:
+    """The index of the first line that is data, as far as one line tells."""
+    for index, ended in enumerate(lines):
+        line = ended.removesuffix("\r")
+        if not line.strip() or is_comment(line):
+            continue
+        if _reader_of(line) is not None or not (is_said(line) or (is_prose(line) and not _begins_document(line))):
+            return index
+    return None
+
+
+def _begins_document(line: str) -> bool:
+    return line.strip()[0] in "{["
+
+
+def _lines_reader(lines: Sequence[str], start: int, reading: Reading) -> LinesReader:
+    """By the first line whose form is sure; commas are the weakest sign."""
+    found = next((reader for line in lines[start:] if (reader := _reader_of(line.removesuffix("\r")))), None)
+    if found is None and lines[start].count(",") > 1:
+        found = csvrows.read_csv
+    if found is None:
+        first = lines[start].removesuffix("\r")
+        raise reading.unclear(start + 1, f"{shown(first)} is no row of any known form", _KNOWN_LINES)
+    return found
+
+
+def _reader_of(line: str) -> LinesReader | None:
+    return next((reader for has_form, reader in _LINES if has_form(line)), None)
+
+
+def _document(lines: Sequence[str], start: int, reading: Reading) -> OffsetsFile:
+    """JSON; lines in front stay as empty ones, so that the numbers of the others are right."""
+    document = read_json("\n" * start + "\n".join(lines[start:]))
+    reading.line_of = document.line
+    values = document.values
+    for path in document.repeated:
+        reading.tell(path, "says again what an earlier line says; it counts once")
+    if start and any(line.strip() and not is_comment(line) for line in lines[:start]):
+        reading.warn(f"the lines before line {start + 1}: {SKIPPED}")
+    whole = values[0] if len(values) == 1 else None
+    if isinstance(whole, dict) and "format" in whole:
+        return read_ours(whole, reading)
+    if isinstance(whole, dict) and ("groupid" in whole or isinstance(whole.get("offsets"), dict)):
+        return _kafka_utils(whole, reading)
+    raise reading.unclear((0,), "this JSON is of no known form", _KNOWN_JSON)
+
+
+def _kafka_utils(whole: Mapping[str, Any], reading: Reading) -> OffsetsFile:
+    """Of kafka-utils (Yelp): {"groupid": "G", "offsets": {"T": {"0": 123}}}; 0 is also what it writes for "never
+    committed"."""
+    group = reading.group(whole.get("groupid"), (0, "groupid"))
+    for topic, partitions in _object(whole.get("offsets"), (0, "offsets"), reading).items():
+        for partition, offset in _object(partitions, (0, "offsets", topic), reading).items():
+            path: Path = (0, "offsets", topic, partition)
+            position = reading.position("null" if offset is None else offset, path)
+            row = SavedRow(group, reading.name(topic, path, "topic"), reading.partition(partition, path), position)
+            if position == 0:
+                reading.tell(path, _ZERO)
+            reading.add(row, path)
+    if not reading.rows():
+        reading.warn("the file names no partition")
+    return reading.file("yelp", empty=True)
+
+
+def _object(value: object, path: Path, reading: Reading) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        problem = f"{shown(value)} stands where an object is expected"
+        raise reading.unclear(path, problem, "export it again, or correct it")
+    return value

@@ -1,0 +1,69 @@
+"""Copies that wait for their members, kept from expiring: committed again until somebody is there, or ctrl-C.
+
+Kafka has no compare-and-set.  A group is let go as soon as anybody is seen in it, or its positions are not those of the
+plan any more; each is looked at just before it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from groundwork.plural import counted
+from groupadmin.migrate import orders
+from groupadmin.migrate.gate import look_at
+from groupadmin.migrate.groupplan import GroupPlan, left_to_write
+from groupadmin.migrate.observation import SiteLike
+from groupadmin.snapshot.model import GroupSnapshot
+
+LOOK_S = 5.0  # how soon a member that came is noticed
+FEW = 20  # groups between a look and the writes that follow it
+
+
+def keep_alive(
+    site: SiteLike,
+    plans: Iterable[GroupPlan],
+    every_s: float,
+    retention_ms: int | None,
+    tell: Callable[[str], object],
+) -> None:
+    """Returns when no group is left.  Raises ZooKeeperAway."""
+    left = {plan.group: plan for plan in plans}
+    due = site.now() + every_s
+    while left:
+        touch = site.now() >= due
+        if touch:
+            due = site.now() + every_s
+        names = list(left)
+        for first in range(0, len(names), FEW):
+            some = [left[name] for name in names[first : first + FEW]]
+            seen = site.look(some, only_presence=True)
+            for plan in some:
+                why = _let_go(plan, seen[plan.group])
+                if why:
+                    tell(f"{plan.group} is let go: {why}")
+                    del left[plan.group]
+                elif touch:
+                    _touch(site, plan, seen[plan.group], retention_ms, tell)
+        if left:
+            site.sleep(min(LOOK_S, max(0.0, due - site.now())))
+
+
+def _let_go(plan: GroupPlan, now: GroupSnapshot) -> str:
+    if not look_at(now).nobody:
+        return "somebody is there"
+    found = left_to_write(plan, now)
+    if found.stale:
+        return found.stale[0].text
+    return "Kafka does not hold what was copied" if found.writes else ""
+
+
+def _touch(
+    site: SiteLike, plan: GroupPlan, now: GroupSnapshot, retention_ms: int | None, tell: Callable[[str], object]
+) -> None:
+    written = site.write(orders.copying(plan, left_to_write(plan, now)), retention_ms)
+    wrong = [row for row in written if row.state != "written"]
+    for row in wrong[:1]:
+        tell(
+            f"{plan.group}: {counted(len(wrong), 'position was', 'positions were')} not committed again, "
+            f"the first {row.order.tp}: {row.why}"
+        )

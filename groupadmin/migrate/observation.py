@@ -1,0 +1,141 @@
+"""The looks that a step asks for: one, two with a commit interval between them, or several until nobody is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+from groundwork.plural import counted
+from groupadmin.apply.writes import Order, Written
+from groupadmin.migrate import needs
+from groupadmin.migrate.gate import LOOK_EVERY_MS, LOOKS, Gate, look_at
+from groupadmin.migrate.groupplan import GroupPlan
+from groupadmin.migrate.markers import Marked
+from groupadmin.migrate.states import Step
+from groupadmin.snapshot.model import GroupSnapshot
+from zkconsumer.offsets.marker import Marker
+from zkconsumer.offsets.modes import Mode
+
+STOPPED = {needs.QUIET.name}
+STOPPED_OR = {needs.DUAL_OR_STOPPED.name, needs.NOBODY_READS_KAFKA.name, needs.NOBODY_ONLY_ON_KAFKA.name}
+COMPARE = {needs.STORES_AGREE.name, needs.BOTH_MOVE.name, needs.ZOOKEEPER_RESTS.name}
+BY_MODE = {needs.NOT_MIXED.name, needs.ALL_DUAL.name, needs.ALL_KAFKA.name}
+TOLD_FROM_S = 3
+LATE = 1.1  # an interval takes as long as its commit does beside its own time
+
+
+class SiteLike(Protocol):
+    """What the steps use of a Site."""
+
+    def look(self, plans: Sequence[GroupPlan], only_presence: bool = False) -> dict[str, GroupSnapshot]: ...
+    def write(self, orders: Sequence[Order], retention_ms: int | None) -> list[Written]: ...
+    def markers(self, groups: Iterable[str]) -> dict[str, Marked]: ...
+    def mark(self, wanted: Mapping[str, tuple[Marker, Marked]]) -> dict[str, str]: ...
+    def sleep(self, seconds: float) -> None: ...
+    def now(self) -> float: ...
+    def now_ms(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How steps are made; what the commands' options say.
+
+    at_once             groups that are looked at together
+    looks, look_every_ms, wait_ms    of the gate: quiet looks in a row, the time between them, and how long members
+                        that are on their way out are waited for
+    commit_interval_ms  the longest of the members' auto.commit.interval.ms
+    retention_ms        how long Kafka is to keep what is copied; None: as it does
+    answers             modes the operator vouches for, by member; "*" for all that tell none
+    back_out_of_range   of the copy back to ZooKeeper; None: as the plan says
+    """
+
+    at_once: int = 200
+    looks: int = LOOKS
+    look_every_ms: int = LOOK_EVERY_MS
+    wait_ms: int = 10_000
+    commit_interval_ms: int = 60_000
+    retention_ms: int | None = None
+    answers: Mapping[str, Mode] = field(default_factory=dict)
+    back_out_of_range: Literal["refuse", "clamp", "skip"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What was seen of a group: the first look and the last, whether a commit interval lies between them, and the
+    gate, where a step has one.
+    """
+
+    first: GroupSnapshot
+    now: GroupSnapshot
+    twice: bool = False
+    gate: Gate | None = None
+
+    def after(self, now: GroupSnapshot) -> Sight:
+        """After one more look; somebody who came meanwhile closes the gate."""
+        return replace(self, now=now, gate=self.gate.after(look_at(now)) if self.gate is not None else None)
+
+
+class Looker:
+    """Looks at groups, many at once."""
+
+    def __init__(self, site: SiteLike, how: How, tell: Callable[[str], object] = lambda text: None) -> None:
+        self._site = site
+        self._how = how
+        self._tell = tell
+
+    def once(self, plans: Sequence[GroupPlan]) -> dict[str, GroupSnapshot]:
+        """A look at each."""
+        return self._site.look(plans)
+
+    def for_steps(
+        self, plans: Mapping[str, GroupPlan], steps: Mapping[str, Step], first: Mapping[str, GroupSnapshot]
+    ) -> dict[str, Sight]:
+        """What each group's step asks for, beginning with a first look that was just made."""
+        began = self._site.now()
+        gates = {group: Gate(self._how.looks) for group, step in steps.items() if _gated(step, first[group])}
+        gates = self._gates({group: gate.after(look_at(first[group])) for group, gate in gates.items()}, plans)
+        twice = {group for group, step in steps.items() if _names(step) & COMPARE}
+        if twice:
+            apart = self._how.commit_interval_ms / 1000 * LATE - (self._site.now() - began)
+            if apart > TOLD_FROM_S:
+                self._tell(
+                    f"{counted(len(twice), 'group is', 'groups are')} looked at again "
+                    f"in {apart:.0f} s, after a commit interval"
+                )
+            self._site.sleep(max(0.0, apart))
+        again = [plans[group] for group in steps if group in gates or group in twice]
+        found = self._site.look(again)
+        sights = {}
+        for group in steps:
+            sight = Sight(first[group], first[group], group in twice, gates.get(group))
+            sights[group] = sight.after(found[group]) if group in found else sight
+        return sights
+
+    def _gates(self, gates: dict[str, Gate], plans: Mapping[str, GroupPlan]) -> dict[str, Gate]:
+        """Look until each is open, or time is over for those where somebody still is."""
+        until = self._site.now() + self._how.wait_ms / 1000
+        while True:
+            over = self._site.now() >= until
+            left = [group for group, gate in gates.items() if not gate.open and not (over and gate.quiet == 0)]
+            if not left:
+                return gates
+            self._site.sleep(self._how.look_every_ms / 1000)
+            now = self._site.look([plans[group] for group in left], only_presence=True)
+            gates = gates | {group: gates[group].after(look_at(now[group])) for group in left}
+
+
+def _gated(step: Step, first: GroupSnapshot) -> bool:
+    """Whether nobody may be there; where members of one kind may be, a gate is for groups that seem to be stopped."""
+    return bool(_names(step) & STOPPED) or (bool(_names(step) & STOPPED_OR) and look_at(first).nobody)
+
+
+def early(step: Step, first: GroupSnapshot) -> set[str]:
+    """Needs that a step which compares two looks can be refused for after the first; none for other steps."""
+    if not _names(step) & COMPARE:
+        return set()
+    return BY_MODE if _gated(step, first) else BY_MODE | STOPPED_OR
+
+
+def _names(step: Step) -> set[str]:
+    return {need.name for need in (*step.needs, *step.proves)}

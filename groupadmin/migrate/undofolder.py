@@ -1,0 +1,83 @@
+"""The files that undo, in a folder beside the journal: GROUP.STEP.json, written whole or not at all.
+
+A file that is there stays: it says what was before the first try.  One that says something else, because the step was
+made again later, is put beside it under a number: GROUP.STEP.2.json.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote
+
+from groupadmin.files.model import OffsetsFile
+from groupadmin.files.write import write_offsets
+from groupadmin.migrate.states import StepName
+from zkconsumer.errors import ConsumerError
+
+LONGEST = 200  # characters of a name; file systems take 255 bytes
+
+
+class UndoFolder:
+    """Undo files of one plan, below path; the folder is made with the first."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def file(self, group: str, step: StepName) -> Path:
+        """Where the state of a group before a step is kept."""
+        name = quote(group, safe="")
+        if len(name) > LONGEST:
+            name = f"{name[:LONGEST]}~{sha256(group.encode()).hexdigest()[:16]}"
+        return self.path / f"{name}.{step}.json"
+
+    def keep(self, group: str, step: StepName, file: OffsetsFile) -> Path | None:
+        """Write it; it is on the disk when this returns.  None where there is nothing to undo."""
+        if not file.rows:
+            return None
+        path, text = self.file(group, step), write_offsets(file, "json")
+        try:
+            if path.exists():
+                if path.read_text(encoding="utf-8") == text:
+                    return path
+                path = self._numbered(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text)
+        except OSError as why:
+            raise ConsumerError(f"undo file {path} cannot be written: {why}; nothing of {group} was written") from why
+        return path
+
+    def _numbered(self, path: Path) -> Path:
+        number = 2
+        while (free := path.with_suffix(f".{number}.json")).exists():
+            number += 1
+        return free
+
+    def files(self, groups: list[str], step: StepName) -> dict[str, str]:
+        """Those that are there, by group."""
+        paths = {group: self.file(group, step) for group in groups}
+        return {group: str(path) for group, path in paths.items() if path.exists()}
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file by this text, so that a crash leaves the old one or the new one.  Raises OSError.
+
+    What is no file, as /dev/stdout or /dev/null, is written to: it must not become one."""
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    draft = path.with_name(f".{path.name[:LONGEST]}.{os.getpid()}.draft")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,197 @@
+"""How the stores of a cluster are reached, and the cluster itself: brokers, topics, leaders.  Reads only.
+
+    world = World(reach.session, reach.links, reach.dialect, tuple(brokers))    a command's (commands.common.reaching)
+    cluster = read_cluster(world)
+
+All topics are asked for, never one by name (that would create it), and whether __consumer_offsets is there is known
+before anybody asks Kafka for a position.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from groundwork.crew import now, sleep
+from groupadmin.snapshot.model import TopicRow
+from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.view import ClusterView
+from kafkawire.cluster.zookeeper import TOPICS, no_cluster, read_brokers, read_view, refuse_other_generation
+from kafkawire.dialects import Dialect
+from kafkawire.errors import LocalError, RemoteError
+from kafkawire.model import Broker, PartitionId, TopicPartition
+from kafkawire.net.links import Links
+from kafkawire.v08 import apis
+from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from zkconsumer.errors import NoBrokers, OtherCluster
+from zkconsumer.session.nodes import read_nodes
+from zkconsumer.session.zksession import ZkSession
+from zkconsumer.topicnodes import read_topic_nodes
+
+Tell = Callable[[str], object]
+
+
+def nobody(text: str) -> None:
+    """Tells nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What groups are read and written with; everything is called in one thread of the hub.
+
+    session     None: Kafka alone
+    bootstrap   brokers to ask; empty: those that are registered in ZooKeeper
+    tell        takes a sentence about what could not be found out and stands in nobody's way
+    clock_ms    ms since the epoch
+    """
+
+    session: ZkSession | None
+    links: Links
+    dialect: Dialect
+    bootstrap: Sequence[tuple[str, int]] = ()
+    tell: Tell = nobody
+    clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+    now: Callable[[], float] = now
+    sleep: Callable[[float], object] = sleep
+
+    @property
+    def keeps_kafka(self) -> bool:
+        """Whether brokers of this release keep offsets in Kafka."""
+        return self._speaks(apis.OFFSET_FETCH.key)
+
+    @property
+    def coordinates(self) -> bool:
+        """Whether they have groups of the consumer protocol that came with 0.9."""
+        return self._speaks(apis.DESCRIBE_GROUPS.key)
+
+    def _speaks(self, api_key: int) -> bool:
+        try:
+            self.dialect.speaks(api_key)
+        except LocalError:
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """brokers by id; topics that exist; view: who leads what as the brokers say (no topic in it: none answered)."""
+
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, TopicRow] = field(default_factory=dict)
+    view: ClusterView = field(default_factory=ClusterView)
+
+    @property
+    def keeps_offsets(self) -> bool:
+        """Whether __consumer_offsets exists."""
+        return OFFSETS_TOPIC in self.topics
+
+    @property
+    def partitions(self) -> dict[str, tuple[PartitionId, ...]]:
+        """By topic, in order; for offsetplan.spelling.existing."""
+        return {topic: row.partitions for topic, row in self.topics.items()}
+
+    def has(self, tp: TopicPartition) -> bool:
+        """Whether the partition exists."""
+        return tp.topic in self.topics and tp.partition in self.topics[tp.topic].partitions
+
+
+def read_cluster(world: World) -> Cluster:
+    """The cluster as ZooKeeper and its brokers describe it.
+
+    Raises ZooKeeperAway; OtherGeneration when brokers are registered, and by another generation than we speak;
+    Unreachable when brokers were named and none of them answers, NoBrokers when none ever registered in this ZooKeeper,
+    OtherCluster when they are not those that it knows.  Without brokers that it knows, or when none of those answers,
+    that is told and the view is empty.
+    """
+    session = world.session
+    brokers = session.ask("read brokers", read_brokers, world.dialect.znodes) if session is not None else {}
+    if session is not None and not brokers:
+        session.ask("read brokers", refuse_other_generation, world.dialect.znodes)
+    topics = _topics(world, session) if session is not None else {}
+    if session is not None and world.bootstrap and not brokers:
+        _must_have_brokers(session)
+    view = _view(world, brokers, topics)
+    if session is not None and world.bootstrap:
+        _must_be_one(session.connect, brokers, view.brokers)
+    for topic in {*view.topics, *view.errors} - topics.keys():
+        topics[topic] = TopicRow(tuple(view.partitions(topic)))
+    return Cluster({**brokers, **view.brokers}, topics, view)
+
+
+def _must_have_brokers(session: ZkSession) -> None:
+    """Brokers that -b names have the topics, and positions would be written below a path where no member looks."""
+    wrong = session.ask("look for brokers", no_cluster, session.connect, "-z")
+    if wrong is not None:
+        raise NoBrokers(wrong)
+
+
+def _must_be_one(zookeeper: str, registered: Mapping[int, Broker], answered: Mapping[int, Broker]) -> None:
+    """Two clusters may have groups and topics of the same names: one store of each would be written."""
+    known = {(broker.host.lower(), broker.port) for broker in registered.values()}
+    there = {(broker.host.lower(), broker.port) for broker in answered.values()}
+    if known and there and not known & there:
+        raise OtherCluster(
+            f"-b and -z are not of one cluster: ZooKeeper {zookeeper} has brokers {_some(known)}, and those that were "
+            f"asked say that they are {_some(there)}; leave out -b, or see whether the chroot of -z is right"
+        )
+
+
+def _some(addresses: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{host}:{port}" for host, port in sorted(addresses)[:3])
+
+
+def brokers_of(world: World, cluster: Cluster) -> list[Broker]:
+    """Whom to ask, those with an id first."""
+    named = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(world.bootstrap)]
+    return [*cluster.brokers.values(), *named]
+
+
+def _topics(world: World, session: ZkSession) -> dict[str, TopicRow]:
+    names = sorted(session.children(TOPICS) or ())
+    nodes = read_nodes(session, [f"{TOPICS}/{name}" for name in names])
+    znodes = world.dialect.znodes
+    if znodes.PARTITIONS_BY_BROKER:
+        counted = read_topic_nodes(session, world.dialect, names)
+        return {name: TopicRow(tuple(ids)) for name, ids in counted.items() if nodes[f"{TOPICS}/{name}"] is not None}
+    found = {}
+    for name in names:
+        node = nodes[f"{TOPICS}/{name}"]
+        if node is None:
+            continue  # deleted after it was listed
+        try:
+            ids = world.dialect.in_order(znodes.topic(node.data, f"topic {name}"))
+        except RemoteError as senseless:
+            world.tell(str(senseless))
+            continue
+        found[name] = TopicRow(tuple(ids), node.czxid, node.ctime_ms)
+    return found
+
+
+def leaders_again(world: World, cluster: Cluster) -> ClusterView | None:
+    """Who leads what now, where somebody led what they should not; None: nobody answers."""
+    if world.session is not None and not world.dialect.describes_itself:
+        return world.session.ask("read partitions", read_view, world.dialect.znodes, list(cluster.topics))
+    addresses = [(broker.host, broker.port) for broker in cluster.brokers.values()]
+    try:
+        return MetadataSource(addresses, world.dialect, world.links).read(None)
+    except Unreachable:
+        return None
+
+
+def _view(world: World, brokers: Mapping[int, Broker], topics: Iterable[str]) -> ClusterView:
+    addresses = list(world.bootstrap) or [(broker.host, broker.port) for broker in brokers.values()]
+    if not addresses:
+        assert world.session is not None, "without ZooKeeper brokers are named"
+        where = f"no brokers are registered under {world.session.connect}: is the chroot missing, or wrong?"
+        world.tell(f"{where}  Ends of logs and offsets in Kafka cannot be asked for")
+        return ClusterView()
+    if world.session is not None and not world.dialect.describes_itself:
+        return world.session.ask("read partitions", read_view, world.dialect.znodes, list(topics))
+    try:
+        return MetadataSource(addresses, world.dialect, world.links).read(None)
+    except Unreachable as why:
+        if world.bootstrap:
+            raise
+        world.tell(str(why))
+        return ClusterView()

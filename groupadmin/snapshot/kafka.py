@@ -1,0 +1,190 @@
+"""Groups as Kafka keeps them, many at once: positions, members, names.  Reads only, and creates nothing.
+
+A group's coordinator is the leader of its partition of __consumer_offsets, so nobody is asked who it is (the first such
+question of a cluster creates the topic).  Asked again for a while where a coordinator loads, moves, or does not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from groupadmin.snapshot.cluster import Cluster, World, leaders_again
+from groupadmin.snapshot.exchange import exchange
+from groupadmin.snapshot.model import KafkaRow
+from kafkawire.cluster.view import ClusterView
+from kafkawire.errors import LinkLost
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.requests import Request
+from kafkawire.v08.offsetrecords import OFFSETS_TOPIC, group_partition
+from zkconsumer.offsets.store import NONE, Unknown
+from zkconsumer.refusals import refusal
+
+PER_REQUEST = 5000  # partitions
+GROUPS_PER_REQUEST = 200
+AGAIN = (14, 15, 16)  # loading, no coordinator, another one
+WAIT_S = 10.0
+BACKOFF_S = 0.5
+
+NO_SUCH_PARTITION = 3
+
+K = TypeVar("K")
+Question = tuple[K, str, Request[Any]]  # its key, a group it is about, and the request
+
+
+@dataclass(frozen=True, slots=True)
+class NoSuchPartition(Unknown):
+    """The coordinator knows no such partition: its topic was deleted, or is so new that it has not heard of it."""
+
+
+def positions(
+    world: World, cluster: Cluster, wanted: Mapping[str, Sequence[TopicPartition]]
+) -> dict[str, dict[TopicPartition, KafkaRow]]:
+    """What the coordinators answer, by group: a row for each partition asked for, Unknown where nobody could tell.
+
+    __consumer_offsets must exist.
+    """
+    fetch = world.dialect.requests.offset_fetch
+    pieces = {
+        (group, first): list(tps[first : first + PER_REQUEST])
+        for group, tps in wanted.items()
+        for first in range(0, len(tps), PER_REQUEST)
+    }
+    questions = [(key, key[0], fetch(world.dialect, key[0], tps)) for key, tps in pieces.items()]
+    found: dict[str, dict[TopicPartition, KafkaRow]] = {group: {} for group in wanted}
+    for key, (broker, reply) in _asked(world, cluster, questions, _offsets_again).items():
+        group, tps = key[0], pieces[key]
+        if isinstance(reply, str):
+            found[group] |= {tp: KafkaRow(Unknown(f"group {group}, {tp}: {reply}")) for tp in tps}
+            continue
+        rows = {TopicPartition(t["topic"], row["partition"]): row for t in reply["topics"] for row in t["partitions"]}
+        found[group] |= {tp: _row(group, tp, broker, rows.get(tp)) for tp in tps}
+    return found
+
+
+def members(world: World, cluster: Cluster, groups: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Members of each group by its coordinator (0.9 and later); __consumer_offsets must exist.
+
+    Where nobody can tell, the sentence that says so stands in for a member: somebody may be there.
+    """
+    by_partition: dict[int, list[str]] = {}
+    count = len(cluster.view.partitions(OFFSETS_TOPIC)) or 1
+    for group in groups:
+        by_partition.setdefault(group_partition(group, count), []).append(group)
+    questions = []
+    for some in by_partition.values():  # of one partition, so of one coordinator
+        for first in range(0, len(some), GROUPS_PER_REQUEST):
+            part = tuple(some[first : first + GROUPS_PER_REQUEST])
+            questions.append((part, part[0], world.dialect.requests.describe_groups(world.dialect, part)))
+    found: dict[str, tuple[str, ...]] = {}
+    for part, (broker, reply) in _asked(world, cluster, questions, _groups_again).items():
+        rows = {} if isinstance(reply, str) else {row["group"]: row for row in reply["groups"]}
+        for group in part:
+            found[group] = _members(group, broker, rows.get(group), reply)
+    return found
+
+
+def names(world: World, cluster: Cluster) -> dict[str, str]:
+    """Groups that any broker coordinates, with their protocol type (0.9 and later): ListGroups of each.
+
+    What could not be asked is told.
+    """
+    request = world.dialect.requests.list_groups(world.dialect)
+    found: dict[str, str] = {}
+    for broker, reply in exchange(world.links, {b: [(b, request)] for b in cluster.brokers.values()}).items():
+        if isinstance(reply, LinkLost):
+            world.tell(f"the groups of {broker} are missing: {reply}")
+        elif reply["error"]:
+            world.tell(f"the groups of {broker} are missing: {refusal(reply['error'], broker)}")
+        else:
+            found |= {row["group"]: row["protocol_type"] for row in reply["groups"]}
+    return found
+
+
+def _row(group: str, tp: TopicPartition, broker: Broker | None, row: Mapping[str, Any] | None) -> KafkaRow:
+    if row is None:
+        return KafkaRow(Unknown(f"group {group}, {tp} on {broker}: the answer leaves this partition out"))
+    code, offset = row["error"], row["offset"]
+    if code:
+        unknown = NoSuchPartition if code == NO_SUCH_PARTITION else Unknown
+        return KafkaRow(unknown(str(refusal(code, broker, tp, group=group))))
+    if offset == -1:
+        return KafkaRow(NONE)
+    if offset < 0:
+        return KafkaRow(Unknown(f"group {group}, {tp} on {broker}: the committed offset is {offset}, no position"))
+    return KafkaRow(int(offset), row["metadata"] or "")
+
+
+def _members(group: str, broker: Broker | None, row: Mapping[str, Any] | None, reply: Any) -> tuple[str, ...]:
+    if row is None:
+        why = reply if isinstance(reply, str) else f"{broker} leaves it out of its answer"
+        return (f"(who is in group {group} cannot be told: {why})",)
+    if row["error"]:
+        return (f"(who is in group {group} cannot be told: {refusal(row['error'], broker, group=group)})",)
+    return tuple(member["member_id"] for member in row["members"])
+
+
+def _offsets_again(reply: Mapping[str, Any]) -> int:
+    """The code for which it is asked again, else 0."""
+    codes = (row["error"] for topic in reply["topics"] for row in topic["partitions"])
+    return next((code for code in codes if code in AGAIN), 0)
+
+
+def _groups_again(reply: Mapping[str, Any]) -> int:
+    return next((row["error"] for row in reply["groups"] if row["error"] in AGAIN), 0)
+
+
+def _asked(
+    world: World, cluster: Cluster, questions: Iterable[Question[K]], again: Callable[[Any], int]
+) -> dict[K, tuple[Broker | None, Any]]:
+    """Who answered, and the reply; a sentence in its place when time was over."""
+    left = list(questions)
+    found: dict[K, tuple[Broker | None, Any]] = {}
+    until = world.now() + WAIT_S
+    view = cluster.view
+    while left:
+        asked, found_out = _by_coordinator(view, left)
+        whom = {key: broker for broker, some in asked.items() for key, _ in some}
+        found_out |= {key: (whom[key], reply) for key, reply in exchange(world.links, asked).items()}
+        retry = []
+        for question in left:
+            broker, reply = found_out[question[0]]
+            why = _why(question[1], broker, reply, again)
+            if why:
+                retry.append(question)
+            found[question[0]] = (broker, why or reply)
+        left = retry
+        if not left or world.now() + BACKOFF_S > until:
+            break
+        world.sleep(BACKOFF_S)
+        view = _refreshed(world, cluster, view)
+    return found
+
+
+def _why(group: str, broker: Broker | None, reply: Any, again: Callable[[Any], int]) -> str:
+    """Why it has to be asked again, or nothing."""
+    if isinstance(reply, (str, LinkLost)):
+        return str(reply)
+    code = again(reply)
+    return str(refusal(code, broker, group=group)) if code else ""
+
+
+def _by_coordinator(
+    view: ClusterView, questions: Sequence[Question[K]]
+) -> tuple[dict[Broker, list[tuple[K, Request[Any]]]], dict[K, tuple[Broker | None, Any]]]:
+    count = len(view.partitions(OFFSETS_TOPIC))
+    asked: dict[Broker, list[tuple[K, Request[Any]]]] = {}
+    nobody: dict[K, tuple[Broker | None, Any]] = {}
+    for key, group, request in questions:
+        tp = TopicPartition(OFFSETS_TOPIC, group_partition(group, count)) if count else None
+        leader = view.leader(tp) if tp is not None else None
+        if leader is not None:
+            asked.setdefault(leader, []).append((key, request))
+        else:
+            nobody[key] = (None, f"{tp or OFFSETS_TOPIC} has no leader, so the group has no coordinator")
+    return asked, nobody
+
+
+def _refreshed(world: World, cluster: Cluster, view: ClusterView) -> ClusterView:
+    return leaders_again(world, cluster) or view

@@ -1,0 +1,196 @@
+"""Groups as they are in both stores now: a GroupSnapshot for each.  Reads only, and creates nothing.
+
+    snapshots = look(world, ["billing"], read_cluster(world))
+
+Order: ZooKeeper, then Kafka, then the ends of logs, many groups at once.  Kafka is asked through the leader of the
+group's partition of __consumer_offsets, which is its coordinator, and only when that topic exists: a question for the
+coordinator would create it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from groupadmin.snapshot import kafka as kafkaside
+from groupadmin.snapshot.cluster import Cluster, World
+from groupadmin.snapshot.foreign import Znode, sort_nodes
+from groupadmin.snapshot.logends import log_bounds
+from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow
+from groupadmin.snapshot.tree import read_trees
+from kafkawire.errors import RegistrationError
+from kafkawire.model import TopicPartition
+from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from zkconsumer.errors import ConsumerError
+from zkconsumer.filters import streams_by_topic
+from zkconsumer.offsets.marker import MarkerUnclear, marker_path, read_marker
+from zkconsumer.offsets.modes import Mode, modes_path, read_mode
+from zkconsumer.offsets.store import NONE
+from zkconsumer.session.nodes import list_children, read_nodes
+
+WIDE = 200_000  # positions that are asked for though nobody may have committed them
+
+
+def look(
+    world: World,
+    groups: Iterable[str],
+    cluster: Cluster,
+    *,
+    to_groups: Mapping[str, str] | None = None,
+    also: Mapping[str, Collection[TopicPartition]] | None = None,
+    wide: bool | None = None,
+    bounds: bool = True,
+) -> dict[str, GroupSnapshot]:
+    """A snapshot of each group, also of one that nobody knows (nothing is in it then).
+
+    to_groups: its name in Kafka, where that is another.  also: partitions by group that Kafka, and the leaders, are
+    asked for though ZooKeeper has nothing of them.  wide: ask Kafka for every partition there is, since a group may
+    have positions of topics that ZooKeeper knows nothing of; None: where that is not too much.  bounds: of logs too.
+    What could not be found out is Unknown or absent, and told; who is in a group that Kafka coordinates and does not
+    tell of is a member in kafka_members that says so.  Raises ZooKeeperAway.
+    """
+    names = list(dict.fromkeys(groups))
+    read_at = world.clock_ms()
+    trees = read_trees(world.session, names) if world.session is not None else {name: {} for name in names}
+    left = _left_zookeeper(world, names)
+    found = {name: _from_zookeeper(world, cluster, name, trees[name], read_at, name in left) for name in names}
+    extra = {name: {*(also or {}).get(name, ()), *_subscribed(world, cluster, trees[name], name)} for name in names}
+    found = {name: replace(each, to_group=(to_groups or {}).get(name)) for name, each in found.items()}
+    found = _with_kafka(world, cluster, found, extra, wide)
+    return _with_bounds(world, cluster, found, extra) if bounds else found
+
+
+def members_now(world: World, cluster: Cluster, groups: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Who is in groups at this moment: ids in ZooKeeper and members in Kafka.  A quick look before a write.
+
+    Raises ZooKeeperAway.
+    """
+    names = list(dict.fromkeys(groups))
+    found: dict[str, tuple[str, ...]] = dict.fromkeys(names, ())
+    if world.session is not None:
+        folders = {world.dialect.znodes.ids(name): name for name in names}
+        for path, ids in list_children(world.session, folders).items():
+            found[folders[path]] = tuple(ids or ())
+    if world.coordinates and cluster.keeps_offsets:
+        for name, members in kafkaside.members(world, cluster, names).items():
+            found[name] += members
+    return found
+
+
+def _from_zookeeper(
+    world: World, cluster: Cluster, group: str, nodes: Mapping[str, Znode], read_at: int, left_zookeeper: bool
+) -> GroupSnapshot:
+    ordered = sort_nodes(group, nodes, world.dialect)
+    modes, foreign = _modes(group, nodes)
+    return GroupSnapshot(
+        group,
+        ordered.zookeeper,
+        {},
+        {},
+        cluster.topics,
+        ordered.offset_path,
+        (*ordered.foreign, *foreign),
+        ordered.members,
+        ordered.owners,
+        modes=modes,
+        kafka_members=() if world.coordinates else None,
+        kafka_absent=not (world.keeps_kafka and cluster.keeps_offsets),
+        read_at_ms=read_at,
+        left_zookeeper=left_zookeeper,
+    )
+
+
+def _left_zookeeper(world: World, groups: Sequence[str]) -> set[str]:
+    """Groups that a migration took off ZooKeeper, as its nodes say; one that makes no sense is told."""
+    if world.session is None:
+        return set()
+    nodes = read_nodes(world.session, [marker_path(group) for group in groups])
+    found = set()
+    for group in groups:
+        node = nodes[marker_path(group)]
+        try:
+            if node is not None and read_marker(group, node.data).left_zookeeper:
+                found.add(group)
+        except MarkerUnclear as unclear:
+            world.tell(str(unclear))
+    return found
+
+
+def _modes(group: str, nodes: Mapping[str, Znode]) -> tuple[dict[str, Mode], list[Foreign]]:
+    folder = modes_path(group) + "/"
+    modes: dict[str, Mode] = {}
+    foreign = []
+    for path, node in nodes.items():
+        if not path.startswith(folder):
+            continue
+        try:
+            modes[path.removeprefix(folder)] = read_mode(node.data, path).mode
+        except ConsumerError as why:
+            foreign.append(Foreign("id", path, node.data.decode("utf-8", "backslashreplace")[:200], str(why)))
+    return modes, foreign
+
+
+def _subscribed(world: World, cluster: Cluster, nodes: Mapping[str, Znode], group: str) -> set[TopicPartition]:
+    """The partitions that members read now; of one that cannot be read, none."""
+    folder = world.dialect.znodes.ids(group) + "/"
+    topics: set[str] = set()
+    visible = sorted(cluster.topics.keys() - {OFFSETS_TOPIC})
+    for path, node in nodes.items():
+        if path.startswith(folder):
+            try:
+                topics |= streams_by_topic(world.dialect.znodes.registration(node.data), visible).keys()
+            except (RegistrationError, ValueError):
+                continue  # it is among the foreign nodes
+    return {tp for topic in topics for tp in _partitions(cluster, topic)}
+
+
+def _partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition) for partition in cluster.partitions.get(topic, ())]
+
+
+# Kafka and logs -------------------------------------------------------------------------------------------------------
+
+
+def _with_kafka(
+    world: World,
+    cluster: Cluster,
+    groups: Mapping[str, GroupSnapshot],
+    extra: Mapping[str, set[TopicPartition]],
+    wide: bool | None,
+) -> dict[str, GroupSnapshot]:
+    if not (world.keeps_kafka and cluster.keeps_offsets):
+        nothing = {name: dict.fromkeys(extra[name], KafkaRow(NONE)) for name in groups}
+        return {name: replace(each, kafka=nothing[name]) for name, each in groups.items()}
+    every = [tp for topic in sorted(cluster.topics.keys() - {OFFSETS_TOPIC}) for tp in _partitions(cluster, topic)]
+    everything = wide if wide is not None else len(groups) * len(every) <= WIDE
+    related = {name: [*{*each.partitions(), *extra[name]}] for name, each in groups.items()}
+    asked = {name: [*{*every, *related[name]}] if everything else related[name] for name in groups}
+    kafka_name = {name: each.to_group or name for name, each in groups.items()}
+    rows = kafkaside.positions(world, cluster, {kafka_name[name]: tps for name, tps in asked.items()})
+    known = kafkaside.members(world, cluster, list(kafka_name.values())) if world.coordinates else {}
+    found = {}
+    for name, each in groups.items():
+        keep = set(related[name])
+        answers = {
+            tp: row
+            for tp, row in rows[kafka_name[name]].items()  # whoever makes or deletes other topics now is not our affair
+            if tp in keep or not isinstance(row.position, kafkaside.NoSuchPartition)
+        }
+        topics = {tp.topic for tp, row in answers.items() if row.position is not NONE}  # with those beside them
+        held = {tp: row for tp, row in answers.items() if tp in keep or tp.topic in topics}
+        found[name] = replace(each, kafka=held, kafka_members=known.get(kafka_name[name], each.kafka_members))
+    return found
+
+
+def _with_bounds(
+    world: World, cluster: Cluster, groups: Mapping[str, GroupSnapshot], extra: Mapping[str, set[TopicPartition]]
+) -> dict[str, GroupSnapshot]:
+    wanted = {
+        name: [tp for tp in {*each.partitions(), *extra[name]} if cluster.has(tp)] for name, each in groups.items()
+    }
+    everything = dict.fromkeys(tp for tps in wanted.values() for tp in tps)
+    bounds = log_bounds(world, cluster, everything)
+    return {
+        name: replace(each, bounds={tp: bounds[tp] for tp in wanted[name] if tp in bounds})
+        for name, each in groups.items()
+    }

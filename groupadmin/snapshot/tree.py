@@ -1,0 +1,91 @@
+"""All nodes below groups, many groups at once, level by level; and what takes a group's nodes away.
+
+/consumers/GROUP/{ids,owners,offsets,offset,modes}/...    what is read: three levels, deeper ones are nobody's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from groupadmin.snapshot.foreign import Znode
+from kafkawire.groupnodes import CONSUMERS
+from zkconsumer.session.nodes import Read, delete_nodes, list_children, read_nodes
+from zkconsumer.session.zkcalls import Outcome
+from zkconsumer.session.zksession import ZkSession
+
+FOLDERS = ("ids", "owners", "offsets", "offset", "modes")
+DEEPEST = 3  # levels below such a folder; the third shows that there is something nobody knows
+Tree = dict[str, Znode]
+
+
+def groups_in_zookeeper(session: ZkSession) -> list[str]:
+    """Names of all groups that have a node, sorted."""
+    return sorted(session.children(CONSUMERS) or ())
+
+
+def read_trees(session: ZkSession, groups: Iterable[str]) -> dict[str, Tree]:
+    """The nodes in the folders of each group by path; the folders themselves are left out.  Raises ZooKeeperAway."""
+    names = list(groups)
+    trees: dict[str, Tree] = {name: {} for name in names}
+    homes = {f"{CONSUMERS}/{name}": name for name in names}
+    folders = {
+        f"{home}/{child}": homes[home]
+        for home, children in list_children(session, homes).items()
+        for child in children or ()
+        if child in FOLDERS
+    }
+    level = folders
+    for depth in range(DEEPEST):
+        below = {
+            f"{path}/{child}": level[path]
+            for path, children in list_children(session, level).items()
+            for child in children or ()
+        }
+        nodes = {path: node for path, node in read_nodes(session, below).items() if node is not None}
+        for path, node in nodes.items():
+            trees[below[path]][path] = Znode(node.data, node.version, node.mzxid, node.czxid, node.mtime_ms)
+        level = {path: below[path] for path, node in nodes.items() if node.children}
+        if not level or depth == DEEPEST - 1:
+            break
+    return trees
+
+
+def everything_below(session: ZkSession, group: str) -> dict[str, Read]:
+    """All nodes of a group, its own first, whatever they are and however deep."""
+    home = f"{CONSUMERS}/{group}"
+    found: dict[str, Read] = {}
+    level = [home]
+    while level:
+        nodes = {path: node for path, node in read_nodes(session, level).items() if node is not None}
+        found |= nodes
+        parents = [path for path, node in nodes.items() if node.children]
+        level = [f"{path}/{child}" for path, below in list_children(session, parents).items() for child in below or ()]
+    return found
+
+
+def delete_tree(session: ZkSession, group: str, nodes: Mapping[str, Read], force: bool = False) -> list[str]:
+    """Delete these nodes of a group, each only in the version that was read; the paths that are still there.
+
+    A node of somebody's session is never deleted: it shows that he is there, and the JVM's members do not make theirs
+    again.  Where there is one nothing is deleted, with force all the others are.  /ids goes first: it cannot while a
+    member is in it, and then nothing else does.  A node that is new, or was written again, keeps its parents.
+    """
+    alive = [path for path, node in nodes.items() if node.owner]
+    if alive and not force:
+        return alive
+    ids = f"{CONSUMERS}/{group}/ids"
+    versions = {path: node.version for path, node in nodes.items() if not node.owner}
+    first = {path: version for path, version in versions.items() if path == ids or path.startswith(ids + "/")}
+    left = _delete_upwards(session, first)
+    if left and not force:
+        return left
+    return left + _delete_upwards(session, {path: at for path, at in versions.items() if path not in first})
+
+
+def _delete_upwards(session: ZkSession, versions: Mapping[str, int]) -> list[str]:
+    left: list[str] = []
+    for depth in sorted({path.count("/") for path in versions}, reverse=True):
+        some = {path: version for path, version in versions.items() if path.count("/") == depth}
+        outcomes = delete_nodes(session, some)
+        left += [path for path, outcome in outcomes.items() if outcome in (Outcome.CHANGED, Outcome.EXISTS)]
+    return left

@@ -1,0 +1,228 @@
+"""A group's positions of a source cluster as safe positions of the target, by an offset map.  Pure.
+
+For a source partition at p, and a target partition that it feeds:
+
+    from     the largest low of the entries at or before p: every message from p on lies there or behind
+    until    the smallest high of the entries at or behind p that are no older: what was read before p lies before it
+
+The target partition gets the smallest `from` of all source partitions that feed it; what lies between there and the
+largest `until` may be read twice, and no more than that.  Where nothing is left to read of a source partition (the
+group is at the end of its log), whatever comes is sent later than now, so it lies behind the end that the target
+partition had before.
+
+A target partition that no mapped source partition feeds gets the beginning of its log: without a committed offset the
+group would start there at its `auto.offset.reset`, and `largest` skips what was written since.
+
+Refused, with the reason: a position that the map does not reach, or that lies before its beginning; a source partition
+without a position; a target partition whose log is shorter than the map says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from groupadmin.plan.wanted import Bounds, Problem
+from groupadmin.snapshot.model import in_order
+from kafkawire.model import TopicPartition
+from zkconsumer.offsetmap.records import OffsetMap, Stint
+
+
+@dataclass(frozen=True, slots=True)
+class Safe:
+    """Where a group may go on in a target partition.
+
+    repeats   at most so many messages are read twice
+    apart     so many of them because source partitions that feed this one were not read equally far
+    mapped    False: the map has nothing for it, and the position is the beginning of its log
+    """
+
+    position: int
+    repeats: int
+    apart: int = 0
+    mapped: bool = True
+
+    @property
+    def note(self) -> str:
+        """What the operator should know beside the two numbers; often nothing."""
+        if not self.mapped:
+            return (
+                f"the offset map has nothing for it, so the group starts at the beginning of its log, {self.position}"
+            )
+        if not self.apart:
+            return ""
+        return f"up to {self.apart} of them, as source partitions that feed it were not read equally far"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known beside the map, in the order in which it is to be read.
+
+    target   where each log of the target cluster begins and ends
+    source   the same of the source cluster, asked after the target; a partition that is not there is not known
+    read     the group's positions on the source cluster
+    """
+
+    target: Mapping[TopicPartition, Bounds]
+    source: Mapping[TopicPartition, Bounds]
+    read: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """What one source partition asks of a target partition."""
+
+    begin: int
+    until: int
+
+
+class _Refused(Exception):
+    """Why there is no safe position; a sentence."""
+
+
+def translated(
+    offsets: OffsetMap, facts: Facts, topics: Mapping[str, Collection[TopicPartition]]
+) -> dict[TopicPartition, Safe | Problem]:
+    """A row for each partition of the target topics that the group's source partitions feed, sorted.
+
+    topics: the partitions that each topic of the target cluster has.
+    """
+    asked = {tp.topic for tp in facts.read}
+    mapped = [source for source in offsets.stints if source.topic in asked]
+    feeds = _feeds(offsets, mapped, topics)
+    unmapped = _unmapped(offsets, facts, asked)
+    found: dict[TopicPartition, Safe | Problem] = {}
+    fed = {target.topic for target in feeds} - unmapped.keys()
+    for target in {*feeds, *(tp for topic in fed for tp in topics.get(topic, ()))}:
+        if target.topic in unmapped:
+            continue
+        try:
+            found[target] = _safe(offsets, facts, target, feeds.get(target, ()))
+        except _Refused as why:
+            found[target] = Problem(f"{target}: {why}")
+    for topic, sentence in unmapped.items():
+        there = {*topics.get(topic, ()), *(target for target in feeds if target.topic == topic)}
+        found |= {target: Problem(f"{target}: {sentence}") for target in there}
+    return dict(sorted(found.items(), key=lambda row: in_order(row[0])))
+
+
+def _feeds(
+    offsets: OffsetMap, sources: Iterable[TopicPartition], topics: Mapping[str, Collection[TopicPartition]]
+) -> dict[TopicPartition, list[TopicPartition]]:
+    """Which source partitions may send to each target partition: those that did, and with keys those that could."""
+    found: dict[TopicPartition, list[TopicPartition]] = {}
+    for source in sorted(sources, key=in_order):
+        stints = offsets.stints[source]
+        sent = {target for stint in stints for target in stint.entries}
+        routes = [stint.begun.keeps for stint in stints if stint.begun.keeps is not None]
+        names = {target.topic for target in sent} or {source.topic}
+        every = {target for name in names for target in topics.get(name, ())}
+        to_one = bool(routes and routes[-1])
+        may = sent or ({source} & every) or every if to_one else sent | every
+        for target in may:
+            found.setdefault(target, []).append(source)
+    return found
+
+
+def _unmapped(offsets: OffsetMap, facts: Facts, asked: Iterable[str]) -> dict[str, str]:
+    """Topics of which the group read a partition that the map does not know: messages of it may lie anywhere."""
+    found = {}
+    for topic in sorted(asked):
+        for tp in sorted((tp for tp in facts.read if tp.topic == topic), key=in_order):
+            if tp not in offsets.stints and not _empty(facts, tp):
+                found[topic] = (
+                    f"source partition {tp} is not in the map; was it mirrored by another daemon (give its map, too), "
+                    "or before the map was kept?"
+                )
+                break
+    return found
+
+
+def _empty(facts: Facts, tp: TopicPartition) -> bool:
+    """Nothing is in it, as far as the source said."""
+    bounds = facts.source.get(tp)
+    return bounds is not None and bounds[0] == bounds[1]
+
+
+def _safe(offsets: OffsetMap, facts: Facts, target: TopicPartition, sources: Sequence[TopicPartition]) -> Safe:
+    """Raises _Refused."""
+    bounds = facts.target.get(target)
+    if bounds is None:
+        raise _Refused("where its log begins and ends is not known, no leader answered; try again when it has one")
+    spans = []
+    for source in sources:
+        if source in facts.read:
+            spans.append(_span(offsets.stints[source], facts, source, target, bounds[1]))
+        elif not _empty(facts, source):
+            raise _Refused(
+                f"the group has no position of source partition {source}, which feeds it; give it one on the source "
+                f"cluster first (zkconsumer offsets reset --topic {source.topic}:{source.partition})"
+            )
+    if not spans:  # no source partition that has messages, or was read, feeds it
+        return Safe(bounds[0], bounds[1] - bounds[0], mapped=False)
+    begin = min(span.begin for span in spans)
+    if begin > bounds[1]:
+        raise _Refused(
+            f"the map says that messages lie from {begin} on, and its log ends at {bounds[1]}: was the topic made "
+            "anew, or did the target lose messages?"
+        )
+    until = max(begin, *(span.until for span in spans))
+    return Safe(begin, until - begin, max(span.begin for span in spans) - begin)
+
+
+def _span(stints: Sequence[Stint], facts: Facts, source: TopicPartition, target: TopicPartition, end: int) -> _Span:
+    at = facts.read[source]
+    log = facts.source.get(source)
+    if log is not None and at > log[1]:
+        raise _Refused(
+            f"the group is at {at} of source partition {source}, and its log ends at {log[1]}: was the topic made anew?"
+        )
+    stint = _stint_of(stints, source, at, None if log is None else log[1])
+    all_read = log is not None and at >= log[1]
+    begin, number = _begin(stints, target, at)
+    if begin is None:
+        copied = log is not None and stint.reached >= log[1]
+        if all_read or (copied and not any(target in each.entries for each in stints)):
+            return _Span(end, end)  # nothing of it is in there that was not read, and what comes is sent later
+        raise _Refused(
+            f"of source partition {source} the group has not read all, and where what it has not read lies in this one "
+            "is not written down yet; try again when the mirror has copied it"
+        )
+    if all_read:
+        return _Span(end, end)
+    highs = [
+        entry.high
+        for each in stints[number:]
+        for entry in each.entries.get(target, ())
+        if entry.position >= at and entry.low >= begin and entry.high is not None
+    ]
+    return _Span(begin, min(highs, default=end))
+
+
+def _begin(stints: Sequence[Stint], target: TopicPartition, at: int) -> tuple[int | None, int]:
+    """The largest low that is true for the position, and the newest stint that says so: it repeated, before that
+    offset or from it on, what earlier ones had sent."""
+    best, number = None, 0
+    for n, stint in enumerate(stints):
+        for entry in stint.entries.get(target, ()):
+            if entry.position <= at and (best is None or entry.low >= best):
+                best, number = entry.low, n
+    return best, number
+
+
+def _stint_of(stints: Sequence[Stint], source: TopicPartition, at: int, end: int | None) -> Stint:
+    """The newest stint that sent what lies before the position.  Raises _Refused where the map does not reach it."""
+    number = max((n for n, stint in enumerate(stints) if stint.begun.position <= at), default=None)
+    if number is None:
+        raise _Refused(
+            f"the group is at {at} of source partition {source}, and the map begins at {stints[0].begun.position}: "
+            "what was mirrored before is not in it"
+        )
+    stint = stints[number]
+    if at > stint.reached and number == len(stints) - 1:
+        log = "" if end is None else f" (its log ends at {end})"
+        raise _Refused(
+            f"the group is at {at} of source partition {source}{log}, and the map is written up to {stint.reached}: "
+            "let the mirror run until it has copied that, then try again"
+        )
+    return stint

@@ -1,0 +1,48 @@
+"""Which groups are meant, and what an operator answers for members that tell no mode."""
+
+from __future__ import annotations
+
+import pytest
+
+from groupadmin.migrate.selection import Wanted, answers, chosen
+from zkconsumer.errors import NoSuchGroup
+from zkconsumer.offsets.modes import MODES
+from zkconsumer.spelling import WrongUsage
+
+THERE = ["audit", "billing", "console-consumer-1", "etl-1", "etl-2"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (Wanted(("billing",)), ["billing"]),
+        (Wanted(pattern="etl-.*"), ["etl-1", "etl-2"]),
+        (Wanted(pattern="etl"), None),  # the whole name has to fit
+        (Wanted(("audit",), "etl-1"), ["audit", "etl-1"]),
+        (Wanted(everything=True, exclude=("console-consumer-.*", "etl-1")), ["audit", "billing", "etl-2"]),
+        (Wanted(("billing",), exclude=("bill.*",)), None),
+        (Wanted(("nobody",)), None),
+    ],
+)
+def test_groups_that_are_meant(wanted: Wanted, expected: list[str] | None):
+    if expected is None:
+        with pytest.raises(NoSuchGroup):
+            chosen(wanted, THERE, "zk")
+    else:
+        assert chosen(wanted, THERE, "zk") == expected
+
+
+@pytest.mark.parametrize("wanted", [Wanted(pattern="("), Wanted(everything=True, exclude=("*",))])
+def test_a_pattern_that_is_none_is_wrong_usage(wanted: Wanted):
+    with pytest.raises(WrongUsage, match="no regular expression"):
+        chosen(wanted, THERE, "zk")
+
+
+def test_answers_for_one_member_and_for_all_others():
+    assert answers(["dual", "host-1=a=kafka"], MODES) == {"*": "dual", "host-1=a": "kafka"}
+
+
+@pytest.mark.parametrize("texts", [["both"], ["=dual"], ["m=both"], ["dual", "kafka"], ["m=dual", "m=kafka"]])
+def test_answers_that_say_nothing_or_two_things_are_wrong_usage(texts: list[str]):
+    with pytest.raises(WrongUsage, match="--mode"):
+        answers(texts, MODES)

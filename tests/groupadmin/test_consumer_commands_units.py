@@ -1,0 +1,130 @@
+"""Commands of zkconsumer without a cluster: what they print of a message, wrong arguments, exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from groundwork.output import EXIT
+from groupadmin.commands.cli import outcome
+from groupadmin.commands.lag import total, verdict
+from groupadmin.snapshot.groups import GroupRow, host_of
+from kafkawire.errors import LocalError
+from kafkawire.model import Message
+from zkconsumer.commands.printing import Printing
+from zkconsumer.offsets.store import NONE, Unknown
+
+BINARY = b"\xff\x00"
+
+
+def message(key: bytes | None, value: bytes | None) -> Message:
+    return Message("orders", 3, 7, key, value, None, None, None, 8)
+
+
+def test_a_line_of_text_is_the_bytes_themselves():
+    assert Printing().line(message(b"k", BINARY)) == BINARY + b"\n"
+    assert Printing(key=True, offset=True).line(message(None, None)) == b"orders/3 7\t\t\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, None), (b"", ""), ("ä\n".encode(), "ä\n"), (BINARY, {"base64": "/wA="})]
+)
+def test_json_tells_null_text_and_bytes_apart_on_one_line(value: bytes | None, shown: object):
+    line = Printing(form="json").line(message(b"k", value))
+    assert line.count(b"\n") == 1
+    row = json.loads(line)
+    assert row == {
+        "topic": "orders", "partition": 3, "offset": 7, "timestamp_ms": None, "key": "k", "value": shown
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (["consume", "--topic", "t"], "a group lives in ZooKeeper"),
+        (["consume", "-b", "h:9092", "--topic", "t"], "a group lives in ZooKeeper"),
+        (["consume", "-z", "h"], "give --topic, or --whitelist"),
+        (["consume", "-z", "h", "--topic", "t", "--whitelist", "w"], "give --topic, or --whitelist"),
+        (["consume", "-z", "h", "--topic", "t", "--offset", "3"], "--offset needs --partition"),
+        (["consume", "-z", "h", "--partition", "0"], "--partition needs --topic"),
+        (["consume", "-z", "h", "--topic", "t", "--partition", "0", "--group", "g"], "--group does not go with it"),
+        (["consume", "-z", "h", "-b", "h:1", "--topic", "t", "--partition", "0"], "either -z or -b"),
+        (["consume", "-z", "h", "--topic", "t", "--partition", "0", "--offset", "-1"], "neither a number"),
+        (["consume", "-z", "h", "--topic", "t", "--partition", "0", "--offset", "1", "--from-beginning"], "not both"),
+        (["consume", "-b", "h", "--topic", "t", "--partition", "0"], "-b: 'h' is not host:port"),
+        (["consume", "-z", "h", "--whitelist", "("], "topic filter"),
+        (["consume", "-z", "h", "--topic", "a b"], "topic 'a b': a name is 1 to 255 of ASCII letters"),
+        (["consume", "-z", "h", "--topic", "t", "--consumer-property", "x"], "is not KEY=VALUE"),
+        (["consume", "-z", "h", "--topic", "t", "--consumer-property", "grup.id=x"], "did you mean 'group.id'"),
+        (["groups", "list", "-z", "h", "--kafka-version", "9x"], "unknown Kafka release"),
+        (["groups", "describe", "-z", "h"], "--group"),
+        (["lag", "-z", "h", "--watch", "0"], "--watch"),
+        (["completion", "tcsh"], "tcsh"),
+        ([], "a command is missing"),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence(args: list[str], why: str, capsys: pytest.CaptureFixture[str]):
+    assert outcome(args) == EXIT["usage"]
+    told = capsys.readouterr()
+    assert why in told.err
+    assert told.out == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_what_the_shell_reads(shell: str, capsys: pytest.CaptureFixture[str]):
+    assert outcome(["completion", shell]) == 0
+    assert "_ZKCONSUMER_COMPLETE" in capsys.readouterr().out
+
+
+def test_kernels_that_are_not_there_are_one_sentence_and_only_the_long_version_asks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("groupadmin.commands.cli.kernels.name", kernels_refused)
+    assert outcome(["--version"]) == 0
+    assert outcome(["--version", "-v"]) == EXIT["usage"]
+    assert "KAFKAWIRE_KERNELS=fortran: known are" in capsys.readouterr().err
+
+
+def kernels_refused() -> str:
+    raise LocalError("KAFKAWIRE_KERNELS=fortran: known are auto, python, numba")
+
+
+def test_the_long_version_names_what_it_stands_on(capsys: pytest.CaptureFixture[str]):
+    assert outcome(["--version"]) == 0
+    (short,) = capsys.readouterr().out.splitlines()
+    assert outcome(["--version", "-v"]) == 0
+    first, *more = capsys.readouterr().out.splitlines()
+    assert first == short
+    assert [line.split()[0] for line in more] == ["column", "Python", "gevent", "kazoo"]
+
+
+def test_a_partition_without_a_commit_is_no_lag_and_one_that_cannot_be_read_is_unknown():
+    rows = [
+        GroupRow("t", 0, None, 40, 100),
+        GroupRow("t", 1, None, NONE, 100),
+        GroupRow("t", 2, None, Unknown("strange"), 100),
+        GroupRow("t", 3, None, 40, None),
+        GroupRow("t", 4, None, 40, 30),
+    ]
+    assert total(rows) == (60, 2)
+
+
+@pytest.mark.parametrize(
+    ("lag", "unknown", "code"), [(10, 0, "done"), (11, 3, "exceeded"), (10, 1, "partly"), (0, 0, "done")]
+)
+def test_a_threshold_is_exceeded_above_it_and_unknown_lag_is_no_success(lag: int, unknown: int, code: str):
+    assert verdict([("quiet", 0, 0), ("g", lag, unknown)], 10) == EXIT[code]
+
+
+@pytest.mark.parametrize(
+    ("consumer_id", "host"),
+    [
+        ("g_host-7-1394154511599-60744496", "host-7"),
+        ("g_named", None),
+        ("other_host-1394154511599-60744496", None),
+        ("0f3c-41-aa", None),
+    ],
+)
+def test_a_host_is_told_where_the_id_is_made_as_the_jvm_makes_it(consumer_id: str, host: str | None):
+    assert host_of("g", consumer_id) == host

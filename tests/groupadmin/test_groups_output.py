@@ -1,0 +1,31 @@
+"""What `zkconsumer groups describe` prints of a row."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from groundwork.output import write
+from groupadmin.commands.groups import COLUMNS, partition_row
+from groupadmin.commands.lag import total
+from groupadmin.snapshot.groups import GroupRow
+from kafkawire.model import BrokerPartition, PartitionId
+from zkconsumer.offsets.store import NONE
+
+
+@pytest.mark.parametrize(("partition", "shown"), [(3, 3), (BrokerPartition(1, 0), "1-0")])
+def test_a_partition_is_a_number_where_it_is_one(partition: PartitionId, shown: object):
+    out = io.StringIO()
+    rows = [GroupRow("orders", partition, "g_host-0", 40, 50), GroupRow("orders", partition, None, NONE, None)]
+    write([partition_row(row) for row in rows], COLUMNS, "json", out)
+    first, second = json.loads(out.getvalue())
+    assert [first["partition"], second["partition"]] == [shown, shown]
+    assert [first["lag"], second["committed"]] == [10, None]
+
+
+def test_a_position_beyond_the_end_of_its_log_is_shown_below_zero_and_takes_nothing_off_the_sum():
+    beyond, behind = GroupRow("t", 0, None, 60, 50), GroupRow("t", 1, None, 40, 50)
+    assert beyond.lag == -10
+    assert total([beyond, behind]) == (10, 0)

@@ -1,1 +1,0 @@
-"""Groups on their way off ZooKeeper, and back: states, journal, plans, checks, reports.  Decides; does not do."""
