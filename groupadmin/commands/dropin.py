@@ -1,32 +1,34 @@
-"""zk-consumer-groups, zk-offset-export, zk-offset-import, zk-offset-checker: what hands type at Kafka's own tools.
+"""zk-consumer-groups, zk-offset-export, zk-offset-import, zk-offset-checker: the spellings of Kafka's own tools.
 
-Options and output are those of ConsumerGroupCommand, ExportZkOffsets, ImportZkOffsets and ConsumerOffsetChecker.  Where
-those write at once, these show what they would write and want --execute, or an answer at the terminal; without either
-they end with 3, so that no script takes a plan for the deed.  Also: -z, --zk-config, --zk-auth and the TLS options.
+Options and output are those of ConsumerGroupCommand (2.x), ExportZkOffsets, ImportZkOffsets and ConsumerOffsetChecker
+(0.8.2, and that of 0.7).  Where those write at once, these print what they would write and require --execute, or an
+answer at the terminal; without either they exit with 3, so that no script mistakes a dry run for the change.  They also
+take -z, --zk-config, --zk-auth and the TLS options.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
 
-from groundwork.output import EXIT, fail, run_command, version_option
+from groundwork.output import EXIT, fail, run_command, version_option, write
 from groundwork.plural import counted
-from groupadmin.commands.dropinrows import byte_rows, checker_rows, describe_table, new_offsets
 from groupadmin.commands.editoptions import Edit, dry_run_option, force_option, undo_dir_option, usage_errors, world_of
 from groupadmin.commands.groupedit import delete_groups
 from groupadmin.commands.offsetedit import carry, refuse_active
-from groupadmin.commands.offsetlook import FILE, groups_option, rows_to_write, saved, snapshots, tell_odd
+from groupadmin.commands.offsetlook import FILE, groups_option, lag, rows_to_write, saved, snapshots, tell_odd
 from groupadmin.commands.offsetplans import delete_plan, import_plan, reset_plan
-from groupadmin.commands.resetkind import ResetAsked, reset_options
+from groupadmin.commands.offsetwrite import ResetAsked, reset_options
 from groupadmin.files.write import unsayable, write_offsets
 from groupadmin.plan.changes import Change, OutOfRangePolicy
 from groupadmin.plan.wanted import Reset
 from groupadmin.snapshot.cluster import World
-from groupadmin.snapshot.groups import list_groups
-from groupadmin.snapshot.stores import BOTH
+from groupadmin.snapshot.groups import host_of, list_groups
+from groupadmin.snapshot.model import BOTH, GroupSnapshot, counts, stores_of
 from zkconsumer.commands import pipes
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.options import (
@@ -37,7 +39,94 @@ from zkconsumer.commands.options import (
     kafka_version_option,
     zookeeper_option,
 )
+from zkconsumer.offsets.store import Unknown
 from zkconsumer.session.access import ZooKeeper
+
+DESCRIBED = (
+    "GROUP",
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "LOG-END-OFFSET",
+    "LAG",
+    "CONSUMER-ID",
+    "HOST",
+    "CLIENT-ID",
+)
+RESET = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")
+CHECKED = "{:<15} {:<30} {:<3} {:<15} {:<15} {:<15} {}"
+
+
+def describe_table(groups: Iterable[GroupSnapshot], connected: bool, tell: Callable[[str], object]) -> None:
+    """Print `--describe`: of a group with two stores the larger position, which its members would begin at."""
+    rows: list[tuple[object, ...]] = []
+    for each in groups:
+        tell_odd([each])
+        if not each.members and not each.owners and not each.kafka_members:
+            tell(f"Consumer group '{each.group}' has no active members.")
+        stores = stores_of(each, connected)
+        for tp in each.partitions():
+            there = counts(each, tp, stores)
+            if isinstance(there, Unknown):
+                tell(there.reason)
+            _, end = each.bounds.get(tp, (None, None))
+            owner = each.owners.get(tp)
+            host = host_of(each.group, owner.rpartition("-")[0]) if owner is not None else None
+            position = there if isinstance(there, int) else None
+            rows.append((each.group, tp.topic, str(tp.partition), position, end, lag(there, end), owner, host, None))
+    write(rows, DESCRIBED)
+
+
+def new_offsets(changes: Sequence[Change], output: str) -> None:
+    """Print a reset: GROUP TOPIC PARTITION NEW-OFFSET, or as CSV what --from-file reads."""
+    rows = [(c.group, c.tp.topic, str(c.tp.partition), c.after) for c in changes if c.action in ("write", "unchanged")]
+    if output == "csv":
+        csv.writer(sys.stdout, lineterminator="\n").writerows(row[1:] for row in rows)
+    else:
+        write(rows, RESET)
+
+
+def checker_rows(each: GroupSnapshot, topics: Collection[str] | None) -> Iterator[str]:
+    """The lines of ConsumerOffsetChecker, header first; no position is `unknown`, no owner `none`."""
+    yield CHECKED.format("Group", "Topic", "Pid", "Offset", "logSize", "Lag", "Owner")
+    stores = stores_of(each)
+    for tp in each.partitions():
+        if topics is not None and tp.topic not in topics:
+            continue
+        there = counts(each, tp, stores)
+        _, end = each.bounds.get(tp, (None, None))
+        behind = lag(there, end)
+        yield CHECKED.format(
+            each.group,
+            tp.topic,
+            str(tp.partition),
+            there if isinstance(there, int) else "unknown",
+            "unknown" if end is None else end,
+            "unknown" if behind is None else behind,
+            each.owners.get(tp, "none"),
+        )
+
+
+def byte_rows(each: GroupSnapshot, topics: Collection[str] | None) -> Iterator[str]:
+    """The lines of 0.7's ConsumerOffsetChecker: a paragraph for each partition that has a position, in bytes."""
+    for tp in sorted(each.zookeeper, key=lambda tp: (tp.topic, str(tp.partition))):
+        there = each.in_zookeeper(tp)
+        if (topics is not None and tp.topic not in topics) or not isinstance(there, int):
+            continue
+        yield f"{each.group},{tp.topic},{tp.partition} (Group,Topic,BrokerId-PartitionId)"
+        yield f"{'Owner = ':>20}{each.owners.get(tp, 'null')}"
+        yield from _bytes("Consumer offset", there)
+        if tp in each.bounds:
+            _, end = each.bounds[tp]
+            yield from _bytes("Log size", end)
+            yield from _bytes("Consumer lag", end - there)
+            yield ""
+
+
+def _bytes(what: str, count: int) -> Iterator[str]:
+    yield f"{f'{what} = ':>20}{count}"
+    yield f"{'= ':>20}{count:,} ({count / 1024**3:,.2f}G)"
+
 
 SAME = {
     "--zkconnect": "--zookeeper",

@@ -15,7 +15,7 @@ from groundwork.output import EXIT, fail
 from groupadmin.files.model import FileUnclear
 from groupadmin.plan.changes import OutOfRangePolicy
 from groupadmin.snapshot.cluster import World
-from groupadmin.snapshot.stores import BOTH
+from groupadmin.snapshot.model import BOTH
 from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import dialect
 from zkconsumer.commands.common import link_pool, must_tell, reaching, tell

@@ -27,9 +27,8 @@ from groupadmin.commands.offsetlook import BROKERS, age, groups_option, snapshot
 from groupadmin.commands.offsetplans import copied, two_groups
 from groupadmin.plan.changes import Change
 from groupadmin.snapshot.cluster import Cluster, World
-from groupadmin.snapshot.model import GroupSnapshot
+from groupadmin.snapshot.model import BOTH, GroupSnapshot, held_by
 from groupadmin.snapshot.reader import look
-from groupadmin.snapshot.stores import BOTH, held_by
 from groupadmin.snapshot.tree import delete_tree, everything_below
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition

@@ -24,15 +24,13 @@ from groundwork.crew import sleep
 from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
 from groupadmin.commands.editoptions import tell_some
-from groupadmin.commands.groups import COLUMNS, partition_row
-from groupadmin.commands.groupstores import kafka_groups
+from groupadmin.commands.groups import COLUMNS, kafka_groups, partition_row
 from groupadmin.commands.offsetlook import age, known, tell_odd, where_from, written_at
 from groupadmin.snapshot.cluster import Cluster, World, read_cluster
-from groupadmin.snapshot.commits import commit_times
 from groupadmin.snapshot.groups import GroupRow
-from groupadmin.snapshot.model import GroupSnapshot
+from groupadmin.snapshot.kafka import commit_times
+from groupadmin.snapshot.model import GroupSnapshot, counts, held_by, stores_of
 from groupadmin.snapshot.reader import WIDE, look
-from groupadmin.snapshot.stores import counts, held_by, stores_of
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from kafkawire.dialects import Store as StoreName
 from zkconsumer.commands.common import Reach, at_interrupt, must_tell, reaching, tell, tell_unit

@@ -18,9 +18,8 @@ from typing import Any, Literal, TypeVar
 import click
 
 from groundwork.output import EXIT, fail, failing
-from groupadmin.migrate.events import Header
 from groupadmin.migrate.groupplan import Plan
-from groupadmin.migrate.journal import now_ms
+from groupadmin.migrate.journal import Header, now_ms
 from groupadmin.migrate.planfile import PlanUnclear, read_plan
 from groupadmin.migrate.selection import Wanted, chosen
 from groupadmin.migrate.site import Site

@@ -26,16 +26,14 @@ from groupadmin.commands.migratebase import (
     undo_folder,
 )
 from groupadmin.commands.migratereport import keep_checks
-from groupadmin.migrate import needs
+from groupadmin.migrate import states
 from groupadmin.migrate.checks import Check, ClusterFacts, check_cluster
 from groupadmin.migrate.clusterfacts import Told, cluster_facts
-from groupadmin.migrate.decision import Policies
-from groupadmin.migrate.groupplan import GroupPlan, Plan, make_plan, plan_group
+from groupadmin.migrate.groupplan import GroupPlan, Plan, Policies, make_plan, plan_group
 from groupadmin.migrate.journal import open_journal, read_journal
 from groupadmin.migrate.observation import How
-from groupadmin.migrate.outcomes import Outcome
 from groupadmin.migrate.planfile import plan_text
-from groupadmin.migrate.runner import Doer
+from groupadmin.migrate.runner import Doer, Outcome
 from groupadmin.migrate.selection import Wanted, chosen
 from groupadmin.migrate.site import Site
 from groupadmin.migrate.states import MigrationRefused
@@ -260,7 +258,7 @@ def check_command(
     write([(row.outcome, row.id, row.group, row.text, row.remedy or None) for row in rows], CHECKS, output)
     refused = [each for each in outcomes if each.refusal is not None]
     for each in refused:
-        if each.refusal is not None and each.refusal.name != needs.CHECKS_PASS.name:
+        if each.refusal is not None and each.refusal.name != states.CHECKS_PASS.name:
             tell(f"{each.group}: {each.refusal}")
     if refused or any(row.outcome == "fail" for row in rows):
         fail(f"{len(refused)} of {counted(len(names), 'group')} may not be moved as they are", EXIT["refused"])

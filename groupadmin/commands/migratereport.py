@@ -22,12 +22,11 @@ from groupadmin.commands.migratebase import (
     undo_folder,
 )
 from groupadmin.migrate.checks import Check
-from groupadmin.migrate.events import Standing
 from groupadmin.migrate.groupplan import Plan
-from groupadmin.migrate.journal import read_journal
-from groupadmin.migrate.markers import Marked, read_markers
+from groupadmin.migrate.journal import Standing, read_journal
 from groupadmin.migrate.report import Reported, as_json, as_markdown
 from groupadmin.migrate.selection import Wanted, chosen
+from groupadmin.migrate.site import Marked, read_markers
 from groupadmin.migrate.states import StepName, steps_from
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from zkconsumer.commands.common import clear_errors, reaching, tell

@@ -26,17 +26,15 @@ from groupadmin.commands.migratebase import (
     site_of,
     undo_folder,
 )
-from groupadmin.migrate import needs
+from groupadmin.migrate import states
 from groupadmin.migrate.groupplan import Plan
 from groupadmin.migrate.journal import open_journal, read_journal
 from groupadmin.migrate.keepalive import keep_alive
-from groupadmin.migrate.nextstep import Asked
 from groupadmin.migrate.observation import How
-from groupadmin.migrate.outcomes import Outcome
-from groupadmin.migrate.preview import Preview, preview
-from groupadmin.migrate.runner import NOT_WRITTEN, Doer
+from groupadmin.migrate.runner import NOT_WRITTEN, Doer, Outcome, Preview, preview
 from groupadmin.migrate.selection import Wanted, answers
 from groupadmin.migrate.site import Site
+from groupadmin.migrate.states import Asked
 from zkconsumer.commands.common import at_interrupt, tell
 from zkconsumer.commands.options import execute_option, go_ahead, output_option
 from zkconsumer.errors import ConsumerError
@@ -48,7 +46,7 @@ from zkconsumer.spelling import DAY_MS
 F = TypeVar("F", bound=Callable[..., Any])
 COLUMNS = ("group", "step", "phase", "written", "refused", "remedy")
 PREVIEW = ("group", "phase", "step", "positions", "refused", "remedy")
-MISMATCH = {NOT_WRITTEN, needs.AS_PLANNED.name, needs.STORES_AGREE.name}
+MISMATCH = {NOT_WRITTEN, states.AS_PLANNED.name, states.STORES_AGREE.name}
 KEPT = (Phase.COPIED, Phase.VERIFIED, Phase.CUTOVER)
 
 

@@ -23,9 +23,8 @@ from groupadmin.apply.writes import Written, carry_out, orders
 from groupadmin.commands.editoptions import Edit, tell_some
 from groupadmin.plan.changes import Change, refused
 from groupadmin.snapshot.cluster import Cluster, World
-from groupadmin.snapshot.model import GroupSnapshot
+from groupadmin.snapshot.model import BOTH, GroupSnapshot, held_by, who_is_there
 from groupadmin.snapshot.reader import look, members_now
-from groupadmin.snapshot.stores import BOTH, held_by, who_is_there
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.options import go_ahead

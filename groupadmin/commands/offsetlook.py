@@ -19,9 +19,8 @@ from groupadmin.files.model import KafkaState, OffsetsFile, SavedRow, Source, Zn
 from groupadmin.files.read import read_offsets
 from groupadmin.plan.undo import says_what
 from groupadmin.snapshot.cluster import Cluster, World, read_cluster
-from groupadmin.snapshot.model import GroupSnapshot
+from groupadmin.snapshot.model import BOTH, GroupSnapshot, counts, held_by, stores_of
 from groupadmin.snapshot.reader import look
-from groupadmin.snapshot.stores import BOTH, counts, held_by, stores_of
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import BrokerPartition, TopicPartition

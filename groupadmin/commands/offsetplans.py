@@ -14,12 +14,10 @@ from groupadmin.files.model import SavedRow
 from groupadmin.plan.changes import Change, OutOfRangePolicy, plan_changes
 from groupadmin.plan.undo import by_store, texts
 from groupadmin.plan.wanted import FromRows, Problem, Reset, ShiftBy, Wanted, asked_time, wanted
-from groupadmin.snapshot.borders import on_borders
 from groupadmin.snapshot.cluster import Cluster, World, read_cluster
-from groupadmin.snapshot.logends import at_time
-from groupadmin.snapshot.model import GroupSnapshot
+from groupadmin.snapshot.logends import at_time, on_borders
+from groupadmin.snapshot.model import GroupSnapshot, counts, held_by, stores_of
 from groupadmin.snapshot.reader import look
-from groupadmin.snapshot.stores import counts, held_by, stores_of
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell

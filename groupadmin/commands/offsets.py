@@ -33,10 +33,9 @@ from groupadmin.commands.offsetwrite import copy_command, delete_command, import
 from groupadmin.files.model import WrittenKind
 from groupadmin.files.write import unsayable, write_offsets
 from groupadmin.snapshot.cluster import World, read_cluster
-from groupadmin.snapshot.commits import commit_times
-from groupadmin.snapshot.model import in_order
+from groupadmin.snapshot.kafka import commit_times
+from groupadmin.snapshot.model import BOTH, counts, held_by, in_order, stores_of
 from groupadmin.snapshot.reader import look
-from groupadmin.snapshot.stores import BOTH, counts, held_by, stores_of
 from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition

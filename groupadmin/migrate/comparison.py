@@ -1,7 +1,11 @@
-"""Two looks at a group, and what they prove: that both stores follow, that one rests, that they agree.  Pure.
+"""What snapshots of a group prove: both stores follow, one rests, they agree, no member is left.  Pure.
 
-The looks have to lie at least one commit interval apart.  Then, if every member writes both stores, each store holds at
-the second look at least what the other one held at the first: whatever differs more than that, no interval explains.
+Two snapshots have to lie at least one commit interval apart.  Then, if every member writes both stores, each store
+holds at the second at least what the other one held at the first: no interval explains a larger difference.
+
+Before anything is written for a group that should be stopped, a Gate counts snapshots in a row without a member.  A
+member that restarts is away for a moment, and the id node of a killed one outlives it by the session timeout, so one
+snapshot proves nothing.  Snapshots for a Gate should be at least LOOK_EVERY_MS apart.
 """
 
 from __future__ import annotations
@@ -9,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from groupadmin.migrate.gate import Gate
+from groundwork.plural import counted
 from groupadmin.migrate.groupplan import GroupPlan, Write, left_to_write, missing
-from groupadmin.migrate.needs import Facts
+from groupadmin.migrate.states import Facts
 from groupadmin.snapshot.model import GroupSnapshot
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
@@ -146,3 +150,58 @@ def facts(
         zookeeper_moves=compared.zookeeper_moves if compared else None,
         first=firsts,
     )
+
+
+LOOKS = 4
+LOOK_EVERY_MS = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Who was there.  kafka_members: of a group of this name that Kafka coordinates; None: before 0.9 there is none."""
+
+    ids: tuple[str, ...]
+    owners: int
+    kafka_members: int | None = None
+
+    @property
+    def nobody(self) -> bool:
+        return not self.ids and not self.owners and not self.kafka_members
+
+
+def look_at(snapshot: GroupSnapshot) -> Look:
+    """Who is there by a snapshot; an owner node of another client is somebody too."""
+    foreign = sum(each.kind == "owner" for each in snapshot.foreign)
+    kafka_members = None if snapshot.kafka_members is None else len(snapshot.kafka_members)
+    return Look(snapshot.members, len(snapshot.owners) + foreign, kafka_members)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """.open after as many quiet looks in a row as are needed; anybody seen makes it count afresh.
+
+    closed: so many looks were not quiet.
+    """
+
+    needed: int = LOOKS
+    quiet: int = 0
+    seen: int = 0
+    last: Look | None = None
+
+    def after(self, look: Look) -> Gate:
+        """The gate after one more look."""
+        return Gate(self.needed, self.quiet + 1 if look.nobody else 0, self.seen + (not look.nobody), look)
+
+    @property
+    def open(self) -> bool:
+        return self.quiet >= self.needed > 0
+
+    def __str__(self) -> str:
+        if self.last is None:
+            return "nobody looked yet"
+        if self.last.nobody:
+            return f"nobody there for {self.quiet} of {self.needed} looks"
+        there = [f"members {', '.join(self.last.ids)}"] if self.last.ids else []
+        there += [f"{counted(self.last.owners, 'owned partition')}"] if self.last.owners else []
+        there += [f"{counted(self.last.kafka_members, 'member')} in Kafka"] if self.last.kafka_members else []
+        return f"still there: {'; '.join(there)}"

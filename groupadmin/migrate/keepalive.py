@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from groundwork.plural import counted
 from groupadmin.migrate import orders
-from groupadmin.migrate.gate import look_at
+from groupadmin.migrate.comparison import look_at
 from groupadmin.migrate.groupplan import GroupPlan, left_to_write
 from groupadmin.migrate.observation import SiteLike
 from groupadmin.snapshot.model import GroupSnapshot

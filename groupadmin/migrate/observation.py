@@ -8,19 +8,19 @@ from typing import Literal, Protocol
 
 from groundwork.plural import counted
 from groupadmin.apply.writes import Order, Written
-from groupadmin.migrate import needs
-from groupadmin.migrate.gate import LOOK_EVERY_MS, LOOKS, Gate, look_at
+from groupadmin.migrate import states
+from groupadmin.migrate.comparison import LOOK_EVERY_MS, LOOKS, Gate, look_at
 from groupadmin.migrate.groupplan import GroupPlan
-from groupadmin.migrate.markers import Marked
+from groupadmin.migrate.site import Marked
 from groupadmin.migrate.states import Step
 from groupadmin.snapshot.model import GroupSnapshot
 from zkconsumer.offsets.marker import Marker
 from zkconsumer.offsets.modes import Mode
 
-STOPPED = {needs.QUIET.name}
-STOPPED_OR = {needs.DUAL_OR_STOPPED.name, needs.NOBODY_READS_KAFKA.name, needs.NOBODY_ONLY_ON_KAFKA.name}
-COMPARE = {needs.STORES_AGREE.name, needs.BOTH_MOVE.name, needs.ZOOKEEPER_RESTS.name}
-BY_MODE = {needs.NOT_MIXED.name, needs.ALL_DUAL.name, needs.ALL_KAFKA.name}
+STOPPED = {states.QUIET.name}
+STOPPED_OR = {states.DUAL_OR_STOPPED.name, states.NOBODY_READS_KAFKA.name, states.NOBODY_ONLY_ON_KAFKA.name}
+COMPARE = {states.STORES_AGREE.name, states.BOTH_MOVE.name, states.ZOOKEEPER_RESTS.name}
+BY_MODE = {states.NOT_MIXED.name, states.ALL_DUAL.name, states.ALL_KAFKA.name}
 TOLD_FROM_S = 3
 LATE = 1.1  # an interval takes as long as its commit does beside its own time
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from groundwork.plural import counted
 from groupadmin.migrate.checks import Check
-from groupadmin.migrate.events import Standing
 from groupadmin.migrate.groupplan import GroupPlan, Plan, PlanRow
+from groupadmin.migrate.journal import Standing
 from groupadmin.migrate.planfile import plan_document
 from groupadmin.migrate.states import steps_from
 from zkconsumer.offsets.marker import Phase

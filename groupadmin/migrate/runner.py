@@ -1,43 +1,116 @@
-"""One step of a migration, or the steps of the way back, for many groups at once: looks, writes, journal, marker.
+"""Runs one step of a migration, or the steps of a rollback, for many groups at once.
 
 The order, for each batch of groups:
 
-    look          twice where a step compares, several times where nobody may be there (gate)
-    begin         states.begin with what was seen: refused groups are journalled as such and left alone
-    undo file     on the disk before the first write
-    begun         journalled
-    write         each order is read back (groupworld.write), then journalled
-    look, end     states.end with what is there now, and the phase is journalled: now it holds
-    marker        the node in ZooKeeper follows the journal
+    snapshots       two where a step compares, several where no member may be there (Gate)
+    begin           states.begin with what was seen: refused groups are journalled as such and left alone
+    undo file       on the disk before the first write
+    begun           journalled
+    write           each order is read back (apply.writes), then journalled
+    snapshot, end   states.end with what is there now, and the phase is journalled: now it holds
+    marker          the node in ZooKeeper follows the journal
 
 A process that is killed anywhere in between is simply started again: what is there already is not written twice, and a
-node that lags behind the journal is brought up to it first.
+marker behind the journal is brought up to it first.
+
+A dry run (preview) says from one snapshot how many offsets a step would write, and what keeps it from beginning.  What
+only several snapshots can tell is left to the step itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from groundwork.failpoints import failpoint
 from groundwork.plural import counted
 from groupadmin.apply.writes import Order
 from groupadmin.migrate import orders
-from groupadmin.migrate.checks import Check, failures
-from groupadmin.migrate.comparison import facts, idle_behind
-from groupadmin.migrate.events import Begun, Declined, Event, Reached, Wrote
-from groupadmin.migrate.groupchecks import check_group
-from groupadmin.migrate.groupplan import GroupPlan, Plan, left_to_write, plan_group
-from groupadmin.migrate.journal import Journal
-from groupadmin.migrate.markers import Marked, somebody_else
-from groupadmin.migrate.needs import Facts
-from groupadmin.migrate.nextstep import Asked
-from groupadmin.migrate.observation import How, Looker, Sight, SiteLike, early
-from groupadmin.migrate.outcomes import AFTER, BACK, Outcome, back_policies, next_step, together
-from groupadmin.migrate.states import MigrationRefused, StepName, begin, end, step_from, unmet
+from groupadmin.migrate.checks import Check, check_group, failures
+from groupadmin.migrate.comparison import Gate, facts, idle_behind, look_at
+from groupadmin.migrate.groupplan import GroupPlan, Plan, Policies, falls_behind, left_to_write, plan_group
+from groupadmin.migrate.journal import Begun, Declined, Event, Journal, Reached, Standing, Wrote
+from groupadmin.migrate.observation import COMPARE, How, Looker, Sight, SiteLike, early
+from groupadmin.migrate.site import Marked, somebody_else
+from groupadmin.migrate.states import (
+    CHECKS_PASS,
+    COPIED,
+    Asked,
+    Facts,
+    MigrationRefused,
+    Step,
+    StepName,
+    begin,
+    end,
+    step_asked,
+    step_from,
+    unmet,
+)
 from groupadmin.migrate.undofolder import UndoFolder
 from groupadmin.snapshot.model import GroupSnapshot
 from zkconsumer.offsets.marker import Marker, Phase
+
+P, S = Phase, StepName
+AFTER: Mapping[Asked, frozenset[Phase]] = {  # where what is asked for was done before
+    "check": frozenset(set(Phase) - {P.PLANNED, P.CHECKED}),
+    "copy": frozenset({P.VERIFIED}),
+    "verify": frozenset(),
+    "cutover": frozenset({P.CUTOVER, P.DONE}),
+    "rollback": frozenset({P.ROLLED_BACK}),
+}
+BACK = (S.RETURN_COPY, S.RETURN_VERIFY)  # planned anew each time: what was copied back is equal by then
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a group.
+
+    step      the last one that was made, or tried; None: nothing was to be done
+    phase     where the group is now
+    written   positions in the stores
+    refusal   why it went no farther; None: it did
+    notes     sentences for the operator
+    """
+
+    group: str
+    step: StepName | None
+    phase: Phase
+    written: int = 0
+    refusal: MigrationRefused | None = None
+    notes: tuple[str, ...] = ()
+
+
+def back_policies(policies: Policies, how: How) -> Policies:
+    """How the way back is decided: Kafka is what counts since the cutover."""
+    return replace(policies, conflict="kafka", out_of_range=how.back_out_of_range or policies.out_of_range)
+
+
+def next_step(asked: Asked, standing: Standing, now: GroupSnapshot, seen: Facts, back: Policies) -> StepName:
+    """The step that is meant, by a look at the group.  Raises MigrationRefused where none of this kind leads on."""
+    returned = asked == "rollback" and standing.phase in COPIED
+    behind = returned and falls_behind(plan_group(now, back, "to-zookeeper"))
+    try:
+        return step_asked(asked, standing.phase, seen, behind)
+    except MigrationRefused:
+        declined = standing.declined
+        if standing.phase is P.PLANNED and declined is not None and declined.step is S.CHECK:
+            raise _unchecked(asked, declined) from None
+        raise
+
+
+def _unchecked(asked: Asked, declined: Declined) -> MigrationRefused:
+    """It was checked, and the check refused it: what it found stands in the way."""
+    remedy = CHECKS_PASS.remedy
+    seen = declined.text.removeprefix(f"{S.CHECK} of a group that is {P.PLANNED}: ").removesuffix(f"; {remedy}")
+    return MigrationRefused(declined.name, f"{asked} after a check that failed; {seen}", remedy)
+
+
+def together(before: Outcome | None, now: Outcome) -> Outcome:
+    """Steps that were made one after the other, as one."""
+    if before is None:
+        return now
+    return replace(now, written=before.written + now.written, notes=(*before.notes, *now.notes))
+
 
 P, S = Phase, StepName
 NOT_WRITTEN = "not written"
@@ -303,3 +376,60 @@ class Doer:
 def _before(order: Order) -> int | None:
     held = order.node.position if order.node is not None else order.held.position if order.held is not None else None
     return held if isinstance(held, int) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """step None: nothing is to be done, or .refusals say why it cannot be.  orders: positions that would be written."""
+
+    group: str
+    phase: Phase
+    step: StepName | None
+    orders: tuple[Order, ...] = ()
+    refusals: tuple[MigrationRefused, ...] = ()
+
+
+def preview(
+    site: SiteLike, plan: Plan, standings: Mapping[str, Standing], how: How, asked: Asked, groups: Sequence[str]
+) -> list[Preview]:
+    """A row for each group, in order."""
+    plans = {each.group: each for each in plan.groups}
+    found = []
+    for first in range(0, len(groups), how.at_once):
+        some = groups[first : first + how.at_once]
+        seen, marked = site.look([plans[group] for group in some]), site.markers(some)
+        for group in some:
+            standing = standings.get(group) or Standing(Phase.PLANNED, 0, past=((Phase.PLANNED, site.now_ms()),))
+            refusal = somebody_else(marked[group], plan.plan_id, standing)
+            if refusal is not None:
+                found.append(Preview(group, standing.phase, None, refusals=(refusal,)))
+            else:
+                found.append(_group(plans[group], plan, standing, how, asked, seen[group]))
+    return found
+
+
+def _group(one: GroupPlan, plan: Plan, standing: Standing, how: How, asked: Asked, now: GroupSnapshot) -> Preview:
+    phase = standing.phase
+    if phase in AFTER[asked]:
+        return Preview(one.group, phase, None)
+    gate = Gate(1).after(look_at(now))
+    back = back_policies(plan.policies, how)
+    try:
+        name = next_step(asked, standing, now, facts(one, now, gate=gate, answers=how.answers), back)
+    except MigrationRefused as why:
+        return Preview(one.group, phase, None, refusals=(why,))
+    step = step_from(phase, name)
+    if name in BACK:
+        one = plan_group(now, back, "to-zookeeper")
+    seen = facts(one, now, gate=gate, answers=how.answers)
+    wanted = {need.name for need in step.needs} - COMPARE
+    refusals = tuple(each for each in unmet(phase, name, seen) if each.name in wanted)
+    return Preview(one.group, phase, name, tuple(_orders(one, step, now)), refusals)
+
+
+def _orders(one: GroupPlan, step: Step, now: GroupSnapshot) -> list[Order]:
+    if step.name is StepName.ROLL_BACK:
+        return orders.taking_back(one, now)[0] if "kafka offsets" in step.writes else []
+    if step.name is StepName.RETURN_DUAL or not {"kafka offsets", "zookeeper offsets"} & step.writes:
+        return []  # which partitions are idle takes two looks
+    return orders.copying(one, left_to_write(one, now))

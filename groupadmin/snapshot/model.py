@@ -1,7 +1,13 @@
-"""What was read of one group, before anything is decided: both stores, logs, topics, members.  Values only.
+"""What was read of one group at one moment: both stores, logs, topics, members.  Values only.
 
-Numbers are three-valued (zkconsumer/offsets/store.py).  A partition without an offset node has none: the whole folder
-was listed.  A partition that Kafka was not asked about, or did not answer for, is Unknown: absent is not none.
+Offsets are three-valued (zkconsumer/offsets/store.py).  A partition without an offset node has none, because the whole
+folder was listed.  A partition that Kafka was not asked about, or did not answer for, is Unknown: absent is not none.
+
+Which stores the group uses is read off the snapshot (stores_of):
+
+    members publish their modes     the stores of those modes: zookeeper, kafka, or both (dual, or several modes)
+    no member publishes one         the stores that hold an offset of the group; an unreadable store may hold one
+    neither store holds an offset   ZooKeeper where there is a session, else Kafka
 """
 
 from __future__ import annotations
@@ -10,8 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from groundwork.plural import counted
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import PartitionId, TopicPartition
+from zkconsumer.offsets.dual import ahead_of, larger
 from zkconsumer.offsets.former import TopicCreation, committed_before, topic_in, written_before
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed, Unknown
@@ -154,3 +162,64 @@ def in_order(tp: TopicPartition) -> tuple[str, int, int, int]:
     if isinstance(tp.partition, int):
         return tp.topic, 0, tp.partition, 0
     return tp.topic, 1, tp.partition.broker, tp.partition.index
+
+
+BOTH: tuple[StoreName, ...] = ("kafka", "zookeeper")  # in the order to write them
+
+
+def stores_of(snapshot: GroupSnapshot, connected: bool = True) -> tuple[StoreName, ...]:
+    """The stores that have to be written so that a position counts.  connected: to ZooKeeper."""
+    modes = set(snapshot.modes.values())
+    held: set[StoreName] = set()
+    if modes:
+        held = {store for store in BOTH if store in modes or "dual" in modes}
+    else:
+        if any(row.position is not NONE for row in snapshot.zookeeper.values()):
+            held.add("zookeeper")
+        if any(_may_hold(snapshot, tp, row.position) for tp, row in snapshot.kafka.items()):
+            held.add("kafka")
+    if not held:
+        held.add("zookeeper" if connected else "kafka")
+    return tuple(store for store in BOTH if store in held)
+
+
+def _may_hold(snapshot: GroupSnapshot, tp: TopicPartition, there: Committed) -> bool:
+    """Whether Kafka has a position, or did not tell.  Of a deleted topic it never tells, whatever the group keeps."""
+    if isinstance(there, Unknown) and snapshot.topics:
+        row = snapshot.topics.get(tp.topic)
+        return row is not None and row.has(tp.partition)
+    return there is not NONE
+
+
+def held_by(snapshot: GroupSnapshot, tp: TopicPartition, store: StoreName) -> Committed:
+    """What a store holds."""
+    return snapshot.in_kafka(tp).position if store == "kafka" else snapshot.in_zookeeper(tp)
+
+
+def counts(snapshot: GroupSnapshot, tp: TopicPartition, stores: tuple[StoreName, ...]) -> Committed:
+    """Where members that keep these stores would begin: the larger of both, as zkconsumer.offsets.dual has it."""
+    if len(stores) == 1:
+        return held_by(snapshot, tp, stores[0])
+    kafka, zookeeper = held_by(snapshot, tp, "kafka"), held_by(snapshot, tp, "zookeeper")
+    if snapshot.left_zookeeper and ahead_of(zookeeper, kafka):
+        return kafka
+    return larger(kafka, zookeeper)
+
+
+def who_is_there(snapshot: GroupSnapshot) -> str | None:
+    """A sentence about who is in the group, None for nobody: ids and owners in ZooKeeper, members in Kafka."""
+    foreign = [each.path for each in snapshot.foreign if each.kind == "owner"]
+    there = [f"members {_some(snapshot.members)}"] if snapshot.members else []
+    if snapshot.owners:
+        there.append(
+            f"owners of {counted(len(snapshot.owners), 'partition')}, {_some(sorted(set(snapshot.owners.values())))}"
+        )
+    if foreign:
+        there.append(f"owner nodes of another client, {_some(foreign)}")
+    if snapshot.kafka_members:
+        there.append(f"members in Kafka, {_some(snapshot.kafka_members)}")
+    return f"group {snapshot.group} is active: {'; '.join(there)}" if there else None
+
+
+def _some(names: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -18,14 +18,10 @@ from pathlib import Path
 import pytest
 
 from groupadmin.migrate import journal as journal_file
-from groupadmin.migrate.comparison import facts
-from groupadmin.migrate.decision import Policies
-from groupadmin.migrate.events import Begun, Header, Reached, Wrote
-from groupadmin.migrate.gate import Gate, look_at
-from groupadmin.migrate.groupplan import GroupPlan, Plan, left_to_write, make_plan, plan_group
-from groupadmin.migrate.journal import Journal, open_journal
-from groupadmin.migrate.needs import Facts
-from groupadmin.migrate.states import StepName, begin, end
+from groupadmin.migrate.comparison import Gate, facts, look_at
+from groupadmin.migrate.groupplan import GroupPlan, Plan, Policies, left_to_write, make_plan, plan_group
+from groupadmin.migrate.journal import Begun, Header, Journal, Reached, Wrote, open_journal
+from groupadmin.migrate.states import Facts, StepName, begin, end
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.marker import Phase

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from groupadmin.migrate.checks import ClusterFacts, OffsetsTopic, check_cluster, failed
-from groupadmin.migrate.decision import Policies
-from groupadmin.migrate.groupchecks import check_group
-from groupadmin.migrate.groupplan import plan_group
+from groupadmin.migrate.checks import ClusterFacts, OffsetsTopic, check_cluster, check_group, failed
+from groupadmin.migrate.groupplan import Policies, plan_group
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.marker import Marker, Phase

@@ -10,14 +10,11 @@ import pytest
 
 from groupadmin.apply.writes import Order, Written
 from groupadmin.migrate.checks import Check
-from groupadmin.migrate.decision import Policies
-from groupadmin.migrate.events import Header, Standing
-from groupadmin.migrate.groupplan import Plan, make_plan, plan_group
-from groupadmin.migrate.journal import Journal, open_journal
+from groupadmin.migrate.groupplan import Plan, Policies, make_plan, plan_group
+from groupadmin.migrate.journal import Header, Journal, Standing, open_journal
 from groupadmin.migrate.keepalive import keep_alive
-from groupadmin.migrate.markers import Marked, somebody_else
-from groupadmin.migrate.preview import preview
-from groupadmin.migrate.runner import Doer
+from groupadmin.migrate.runner import Doer, preview
+from groupadmin.migrate.site import Marked, somebody_else
 from groupadmin.migrate.states import StepName
 from groupadmin.migrate.undofolder import UndoFolder
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, ZkRow

@@ -12,8 +12,19 @@ from pathlib import Path
 import pytest
 
 from groupadmin.migrate import journal as journal_file
-from groupadmin.migrate.events import Begun, Declined, Header, JournalDamaged, Reached, Standing, Wrote
-from groupadmin.migrate.journal import JournalFailed, open_journal, read_journal, understood
+from groupadmin.migrate.journal import (
+    Begun,
+    Declined,
+    Header,
+    JournalDamaged,
+    JournalFailed,
+    Reached,
+    Standing,
+    Wrote,
+    open_journal,
+    read_journal,
+    understood,
+)
 from groupadmin.migrate.states import MigrationRefused, StepName
 from kafkawire.model import BrokerPartition, TopicPartition
 from tests import children
@@ -64,7 +75,7 @@ def test_no_journal_is_no_standing(path: Path):
 def test_two_runs_at_once_are_refused_and_the_dead_hold_no_lock(path: Path):
     program = f"""
 import sys
-from groupadmin.migrate.events import Header
+from groupadmin.migrate.journal import Header
 from groupadmin.migrate.journal import open_journal
 journal = open_journal({str(path)!r}, Header("abc", "zk:2181/kafka", "to-kafka", 1))
 journal.begin(["a"], 1)

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from groupadmin.migrate.comparison import compare, facts, idle_behind
-from groupadmin.migrate.decision import Policies
-from groupadmin.migrate.gate import Gate, Look, look_at
-from groupadmin.migrate.groupplan import plan_group
+from groupadmin.migrate.comparison import Gate, Look, compare, facts, idle_behind, look_at
+from groupadmin.migrate.groupplan import Policies, plan_group
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import NONE, Unknown

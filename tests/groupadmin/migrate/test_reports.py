@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupadmin.migrate.checks import Check
-from groupadmin.migrate.decision import Policies
-from groupadmin.migrate.events import Declined, Standing
-from groupadmin.migrate.groupplan import Plan, make_plan, plan_group
+from groupadmin.migrate.groupplan import Plan, Policies, make_plan, plan_group
+from groupadmin.migrate.journal import Declined, Standing
 from groupadmin.migrate.planfile import PlanUnclear, plan_text, read_plan
 from groupadmin.migrate.report import Reported, as_json, as_markdown, undo_commands
 from groupadmin.migrate.states import StepName

@@ -6,10 +6,10 @@ from dataclasses import fields, replace
 
 import pytest
 
-from groupadmin.migrate.needs import Facts
 from groupadmin.migrate.states import (
     FORBIDDEN,
     STEPS,
+    Facts,
     MigrationRefused,
     StepName,
     begin,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupadmin.migrate.needs import Facts
-from groupadmin.migrate.nextstep import step_asked
-from groupadmin.migrate.states import MigrationRefused, StepName, step_from
+from groupadmin.migrate.states import Facts, MigrationRefused, StepName, step_asked, step_from
 from zkconsumer.offsets.marker import Phase
 
 P, S = Phase, StepName

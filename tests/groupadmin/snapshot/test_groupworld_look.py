@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from groupadmin.snapshot.cluster import read_cluster
-from groupadmin.snapshot.commits import commit_times
 from groupadmin.snapshot.groups import read_group
+from groupadmin.snapshot.kafka import commit_times
 from groupadmin.snapshot.model import KafkaRow
 from groupadmin.snapshot.reader import look
 from kafkawire.model import TopicPartition

@@ -8,9 +8,8 @@ import pytest
 
 from groupadmin.apply.writes import Order, Written, carry_out
 from groupadmin.snapshot.cluster import read_cluster
-from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, TopicRow, ZkRow
+from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, TopicRow, ZkRow, counts, stores_of, who_is_there
 from groupadmin.snapshot.reader import look
-from groupadmin.snapshot.stores import counts, stores_of, who_is_there
 from groupadmin.snapshot.tree import delete_tree, everything_below
 from kafkawire.model import TopicPartition
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
