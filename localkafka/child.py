@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from localkafka.errors import LocalKafkaError, last_lines
+from localkafka.waiting import wait_until
 
 KEEPER = Path(__file__).with_name("keeper.py")
+STOPPED_S = 10.0
 PYTHON = (sys.executable, "-I", "-S")  # without site-packages it is up in a fraction of the time
 
 
@@ -83,8 +85,18 @@ class Child:
                 pass  # the keeper is gone, and the child with it: _listen says how
 
     def pause(self) -> None:
+        """SIGSTOP, and wait until it is stopped: the keeper only passes the signal on."""
         self.paused = True
         self.send(signal.SIGSTOP)
+        wait_until(self._stopped, STOPPED_S, f"{self.name} to be stopped by SIGSTOP")
+
+    def _stopped(self) -> bool:
+        """Whether each of its threads is; an ended one runs no more either."""
+        try:
+            stats = [task.joinpath("stat").read_text() for task in Path(f"/proc/{self.pid}/task").iterdir()]
+        except OSError:
+            return not self.running or not Path("/proc/self").exists()  # without /proc nothing is known: as before
+        return all(stat.rpartition(")")[2].split()[0] in "TtZX" for stat in stats)
 
     def resume(self) -> None:
         self.send(signal.SIGCONT)
