@@ -357,6 +357,7 @@ class HandlerQueue:
         """Pass a batch through the rest of the hooks, and send it."""
         if last:
             batch = batch + self._hooked("last_batch_before_close", self._hooks.handler.last_batch_before_close, [])
+            self._hooks.ended()
         if not batch:
             return
         items = self._hooked("before_sending", lambda: self._hooks.handler.before_sending(list(batch)), batch)
@@ -467,6 +468,10 @@ class Hooks:
             self.handler.after_enqueue(item, added)
         except Exception as exc:  # a user's code may raise anything
             self._failures.raised(exc, repr(item))
+
+    def ended(self) -> None:
+        """No item comes any more: log how often after_enqueue raised since the last line about it."""
+        self._failures.tell(all_of_it=True)
 
     def made(self, name: str, call: Callable[[], list[Item]], given: list[Item]) -> Made:
         """What the hook of that name makes of the items it is given.
