@@ -108,7 +108,7 @@ def test_an_id_node_that_is_empty_for_ever_is_left_out_after_the_alarm(planted):
     planted.member("g_x", "")
     with reader(planted) as ours:
         reads(ours, 0, 1)
-        told = [text for text in ours.kinds("rebalance") if "still trying" in text]
+        told = [text for text in ours.kinds("outage") if "still trying" in text]
         assert "member g_x: registration: its node is empty" in told[0]
         planted.zk.set("/consumers/g/ids/g_x", STATIC.encode())  # and counts as soon as it is filled
         reads(ours, 0)

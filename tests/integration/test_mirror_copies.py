@@ -79,9 +79,11 @@ def test_a_new_topic_is_mirrored_within_five_seconds_of_its_creation(
 
 
 HANDLER = """
+from mirrormaker.handler import DROP
+
 def handler(message):
     if message.value is None or b"#1 " in message.value:
-        return None
+        return DROP
     if b"#2 " in message.value:
         return [message, (b"again", message.value)]
     if b"#3 " in message.value:

@@ -236,7 +236,7 @@ def test_what_a_broker_will_never_give_parks_its_partition_and_no_other(
         mirror.wait_said(f"{fixed}/0 flows again")
         assert mirror.stop()[0] == 0
     assert values(target, plain, 0) == named(plain, 0, 0, 800)
-    assert mirror.said().count('msg="parked: ') == 2
+    assert mirror.said().count('msg="source dc1: parked: ') == 2
 
     words = ("-z", cluster.zookeeper, "--topic", packed, "--from-beginning", "--kafka-version", release_of(cluster))
     printed = consumed(cluster, *words, "--timeout-ms", "3000")
