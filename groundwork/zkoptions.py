@@ -31,7 +31,7 @@ class AccessOptions(Options):
     PREFIX: ClassVar[str] = "zookeeper"
 
     zookeeper_auth: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "{prefix}.auth", None, "who we are to ZooKeeper: digest:USER:PASSWORD; masked wherever it is printed",
+        "{prefix}.auth", None, "ZooKeeper credentials, digest:USER:PASSWORD; masked wherever they are printed",
         kind=identity, secret=True, behind=_CONNECT,
     )  # fmt: skip
     zookeeper_ssl: bool = option(

@@ -34,7 +34,12 @@ from zkconsumer.commands.consume import consume
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", "show_version", is_flag=True, help="Print the version; with -v, of what it stands on too.")
+@click.option(
+    "--version",
+    "show_version",
+    is_flag=True,
+    help="Print the version; with -v, also those of Python and of the libraries.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="With --version.")
 @click.pass_context
 def cli(ctx: click.Context, show_version: bool, verbose: bool) -> None:

@@ -147,9 +147,9 @@ ALLOWED = "--list, --describe, --delete, --reset-offsets"
 @brokers_option()
 @groups_option
 @click.option("--list", "list_them", is_flag=True, help="List all groups.")
-@click.option("--describe", is_flag=True, help="Positions and lag of groups.")
-@click.option("--delete", is_flag=True, help="Delete groups, or with --topic their positions of a topic.")
-@click.option("--reset-offsets", is_flag=True, help="Move a group.")
+@click.option("--describe", is_flag=True, help="Print offsets and lag of groups.")
+@click.option("--delete", is_flag=True, help="Delete groups, or with --topic their offsets of a topic.")
+@click.option("--reset-offsets", is_flag=True, help="Reset the offsets of a group.")
 @click.option("--all-groups", is_flag=True, help="Every group, with --describe.")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="With --reset-offsets and --delete.")
 @click.option("--all-topics", is_flag=True, help="With --reset-offsets.")
@@ -259,7 +259,7 @@ def _writes(changes: Sequence[Change]) -> bool:
 @version_option("zk-offset-export")
 @zookeeper_option()
 @groups_option
-@click.option("--output-file", type=click.Path(dir_okay=False, path_type=Path), help="Instead of stdout.")
+@click.option("--output-file", type=click.Path(dir_okay=False, path_type=Path), help="File to write instead of stdout.")
 @kafka_version_option
 def offset_export(
     zookeeper: ZooKeeper, groups: tuple[str, ...], regex: bool, output_file: Path | None, kafka_version: str
@@ -286,11 +286,11 @@ def offset_export(
 @version_option("zk-offset-import")
 @zookeeper_option()
 @click.option("--input-file", type=FILE, required=True, help="As ExportZkOffsets writes it; other forms are read too.")
-@group_option(required=False, help="The group of rows that name none; of a file with several, this one only.")
+@group_option(required=False, help="Group of rows that name no group; of a file with several groups, only this one.")
 @execute_option
 @dry_run_option
 @force_option
-@click.option("--keep-out-of-range", is_flag=True, help="Write positions outside the log as they are.")
+@click.option("--keep-out-of-range", is_flag=True, help="Write offsets outside the log as they are.")
 @undo_dir_option
 @kafka_version_option
 def offset_import(
@@ -322,7 +322,7 @@ def offset_import(
 @version_option("zk-offset-checker")
 @zookeeper_option()
 @group_option()
-@click.option("--topic", metavar="T,T", help="Topics with commas between them; all of the group without.")
+@click.option("--topic", metavar="T,T", help="Topics, separated by commas (default: all of the group).")
 @click.option("--broker-info", is_flag=True, help="Print the brokers, too.")
 @click.option("--socket.timeout.ms", "socket_timeout", hidden=True)
 @click.option("--retry.backoff.ms", "retry_backoff", hidden=True)

@@ -76,26 +76,26 @@ def edit_options(command: F) -> F:
 store_option = click.option(
     "--store",
     type=click.Choice(("zookeeper", "kafka", "both")),
-    help="Where; without: as the modes of the members tell, else where the group has positions now.",
+    help="Offset store (default: what the members' modes say, else where the group has offsets now).",
 )
 undo_dir_option = click.option(
     "--undo-dir",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
-    help="Folder for the file that undoes it; without: the current one.",
+    help="Folder for the undo file (default: the current one).",
 )
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only the plan; wins over --execute.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show the plan and write nothing; wins over --execute.")
 force_option = click.option(
-    "--force-active", is_flag=True, help="Write though somebody is in the group, who may overwrite it at once."
+    "--force-active", is_flag=True, help="Write although the group has active members, who may overwrite it at once."
 )
 _EDIT = (
     store_option,
     execute_option,
     dry_run_option,
     force_option,
-    click.option("--clamp", is_flag=True, help="Move positions outside the log to its nearer end."),
-    click.option("--skip-out-of-range", is_flag=True, help="Leave partitions alone whose position is outside the log."),
-    click.option("--retention", metavar="30d", help="How long Kafka is to keep the positions; as it does without."),
+    click.option("--clamp", is_flag=True, help="Move offsets outside the log to its nearer end."),
+    click.option("--skip-out-of-range", is_flag=True, help="Skip partitions whose offset is outside the log."),
+    click.option("--retention", metavar="30d", help="Offset retention in Kafka (default: the broker's)."),
     undo_dir_option,
     output_option(),
 )

@@ -54,7 +54,9 @@ PLAN = ("group", "zookeeper", "kafka", "youngest", "action")
 @brokers_option(BROKERS)
 @groups_option
 @click.option("--storage", type=click.Choice(("zookeeper", "kafka", "both")), default="both", show_default=True)
-@click.option("--inactive-for", metavar="30d", help="Only groups of which ZooKeeper was told nothing for so long.")
+@click.option(
+    "--inactive-for", metavar="30d", help="Only groups without a commit or member in ZooKeeper for that long."
+)
 @execute_option
 @dry_run_option
 @force_option

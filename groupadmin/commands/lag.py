@@ -61,7 +61,7 @@ TOTALS = ("group", "members", "partitions", "lag", "unknown")
     flag_value=5.0,
     type=click.FloatRange(min=0.1),
     metavar="SECONDS",
-    help="Look again after so many seconds (5), until ctrl-C or SIGTERM.",
+    help="Repeat every so many seconds (5), until ctrl-C or SIGTERM.",
 )
 @click.option("--threshold", type=click.IntRange(min=0), help="Exit with 6 when a group's lag is more (0.7: bytes).")
 @kafka_version_option

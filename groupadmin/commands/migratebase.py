@@ -80,8 +80,8 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     return _options(
         with_place,
-        click.option("--plan", "plan_file", required=True, metavar="FILE", type=_FILE, help="The plan."),
-        click.option("--journal", metavar="FILE", type=_PATH, help="Its journal.  [default: beside the plan]"),
+        click.option("--plan", "plan_file", required=True, metavar="FILE", type=_FILE, help="Plan file."),
+        click.option("--journal", metavar="FILE", type=_PATH, help="Journal of the plan.  [default: beside the plan]"),
     )
 
 
@@ -101,10 +101,12 @@ def groups_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     return _options(
         with_wanted,
-        click.option("--group", multiple=True, metavar="GROUP", callback=_names, help="A group; may be repeated."),
-        click.option("--groups-regex", metavar="REGEX", help="All groups whose whole name fits."),
+        click.option("--group", multiple=True, metavar="GROUP", callback=_names, help="Group; repeatable."),
+        click.option("--groups-regex", metavar="REGEX", help="All groups whose whole name matches."),
         click.option("--all", "everything", is_flag=True, help="All groups."),
-        click.option("--exclude", multiple=True, metavar="REGEX", help="But not these; may be repeated."),
+        click.option(
+            "--exclude", multiple=True, metavar="REGEX", help="Leave out groups whose whole name matches; repeatable."
+        ),
     )
 
 

@@ -65,28 +65,28 @@ CHECKS = ("outcome", "check", "group", "seen", "remedy")
 @click.command("plan")
 @cluster_options
 @groups_options
-@click.option("--plan", "plan_file", type=click.Path(dir_okay=False, path_type=Path), help="Where the plan is kept.")
-@click.option("--to-group", metavar="GROUP", help="Its name in Kafka, of one group.")
+@click.option("--plan", "plan_file", type=click.Path(dir_okay=False, path_type=Path), help="File to write the plan to.")
+@click.option("--to-group", metavar="GROUP", help="Name of the group in Kafka, where one group is planned.")
 @click.option(
     "--prefer",
     type=click.Choice(("refuse", "max", "zookeeper", "kafka")),
     default="refuse",
     show_default=True,
-    help="Which number counts where both stores have one and they differ.",
+    help="Which offset is used where both stores have one and they differ.",
 )
 @click.option(
     "--on-out-of-range",
     type=click.Choice(("refuse", "clamp", "skip")),
     default="refuse",
     show_default=True,
-    help="What becomes of a position that the log does not hold.",
+    help="What to do with an offset outside the log.",
 )
 @click.option(
     "--recreated",
     type=click.Choice(("refuse", "trust")),
     default="refuse",
     show_default=True,
-    help="What becomes of numbers that are older than their topic.",
+    help="What to do with offsets that are older than their topic.",
 )
 @output_option()
 def plan_command(
@@ -218,12 +218,12 @@ def _summary(plan: Plan, place: Files | None) -> None:
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="How many replicas __consumer_offsets should have.",
+    help="Number of replicas that __consumer_offsets should have.",
 )
 @click.option("--broker-retention", type=DURATION, help="offsets.retention.minutes of the brokers, as 24h or 7d.")
 @click.option("--downtime", type=DURATION, default="1h", show_default=True, help="How long groups will be stopped.")
-@click.option("--retention", type=DURATION, help="What the copy will ask Kafka for, as 30d.")
-@click.option("--keepalive", is_flag=True, help="The copies will be committed again until members are back.")
+@click.option("--retention", type=DURATION, help="Offset retention that the copy will ask Kafka for, as 30d.")
+@click.option("--keepalive", is_flag=True, help="The copies will be committed again until members return.")
 @output_option()
 def check_command(
     zookeeper: ZooKeeper,

@@ -42,7 +42,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command("status")
 @zookeeper_option(required=False)
-@click.option("--plan", "plan_file", type=_FILE, metavar="FILE", help="The plan; its journal says where groups are.")
+@click.option(
+    "--plan", "plan_file", type=_FILE, metavar="FILE", help="Plan file; its journal says which phase each group is in."
+)
 @click.option("--journal", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Its journal.")
 @groups_options
 @output_option()

@@ -98,26 +98,26 @@ def step_options(command: F) -> F:
 
 _STEP_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--mode", multiple=True, metavar="[MEMBER=]MODE",
-                 help="The mode of members that tell none (JVM members), as you know it: zookeeper, dual or kafka."),
+                 help="Offset mode of members that publish none (JVM members): zookeeper, dual or kafka."),
     click.option("--commit-interval", type=DURATION, default="60s", show_default=True,
                  help="The longest auto.commit.interval.ms of the members."),
     click.option("--looks", type=click.IntRange(min=1), default=4, show_default=True,
-                 help="How often in a row nobody may be there."),
-    click.option("--look-every", type=DURATION, default="1500ms", show_default=True, help="The time between."),
+                 help="Number of consecutive checks that must find no active member."),
+    click.option("--look-every", type=DURATION, default="1500ms", show_default=True, help="Time between those checks."),
     click.option("--wait", type=DURATION, default="10s", show_default=True,
-                 help="How long members that are on their way out are waited for."),
+                 help="How long to wait for members that are leaving."),
     click.option("--at-once", type=click.IntRange(min=1), default=200, show_default=True,
-                 help="Groups that are looked at together."),
+                 help="Groups read together."),
     output_option(),
 )  # fmt: skip
-RETENTION = click.option("--retention", type=DURATION, help="How long Kafka is to keep the copies, as 30d.")
+RETENTION = click.option("--retention", type=DURATION, help="Offset retention of the copies, as 30d.")
 
 
 @click.command("copy")
 @step_options
 @RETENTION
-@click.option("--keepalive", is_flag=True, help="Stay, and commit the copies again until members are back.")
-@click.option("--keepalive-every", type=DURATION, default="1h", show_default=True, help="How often.")
+@click.option("--keepalive", is_flag=True, help="Keep running, and commit the copies again until members return.")
+@click.option("--keepalive-every", type=DURATION, default="1h", show_default=True, help="Interval of --keepalive.")
 @execute_option
 def copy_command(asking: Asking, keepalive: bool, keepalive_every: int, execute: bool) -> None:
     """Copy what the plan says into Kafka, while nobody is in the group; every position is read back.
@@ -166,7 +166,7 @@ def cutover_command(asking: Asking, execute: bool) -> None:
 @click.option(
     "--on-out-of-range",
     type=click.Choice(("refuse", "clamp", "skip")),
-    help="Of positions copied back; as the plan says without.",
+    help="Out-of-range policy for offsets copied back (default: the plan's).",
 )
 @execute_option
 def rollback_command(asking: Asking, execute: bool) -> None:

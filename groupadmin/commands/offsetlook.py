@@ -48,7 +48,7 @@ def groups_option(command: F) -> F:
         multiple=True,
         metavar="GROUP",
         callback=named,
-        help="Consumer group; several are possible.",
+        help="Consumer group; repeatable.",
     )
     return group(regex(command))
 

@@ -129,7 +129,7 @@ def export_command(
 @brokers_option(BROKERS)
 @groups_option
 @store_option
-@click.option("--topic", metavar="TOPIC", help="Topic of a file that names none.")
+@click.option("--topic", metavar="TOPIC", help="Topic of a file that names no topic.")
 @kafka_version_option
 @output_option()
 def diff_command(

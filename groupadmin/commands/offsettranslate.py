@@ -96,25 +96,31 @@ def _zookeeper(connect: str | None, file: Path | None) -> ZooKeeper | None:
 
 
 _SOURCE = (
-    click.option("--source", metavar="HOST:PORT/CHROOT", help="ZooKeeper of the cluster that the group reads now."),
+    click.option(
+        "--source", metavar="HOST:PORT/CHROOT", help="ZooKeeper of the source cluster, which the group reads now."
+    ),
     click.option(
         "--source-config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A consumer's options there, .yaml or .properties: zookeeper.connect, .auth, .ssl.*",
+        help="Consumer options for the source, .yaml or .properties: zookeeper.connect, .auth, .ssl.*",
     ),
     click.option(
         "--source-brokers",
         metavar="HOST:PORT,…",
         callback=_addresses,
-        help="Brokers there; with --source those that are registered are asked without.",
+        help="Brokers of the source (default with --source: those that are registered).",
     ),
     click.option(
-        "--source-version", default="0.8.2", show_default=True, callback=_release, help="Release of the brokers there."
+        "--source-version",
+        default="0.8.2",
+        show_default=True,
+        callback=_release,
+        help="Release of the source's brokers.",
     ),
     click.option(
         "--source-store",
         type=click.Choice(("zookeeper", "kafka", "both")),
-        help="Where its positions count there; without: as the modes of its members tell, else where it has some.",
+        help="Offset store on the source (default: what the members' modes say, else where it has offsets).",
     ),
 )
 
@@ -130,11 +136,13 @@ Rows = dict[TopicPartition, Safe | Problem]
     multiple=True,
     required=True,
     metavar="FILE|TOPIC",
-    help="A mirror's offset map: a file, one --map for each mirror of its group; or the target's topic that holds it.",
+    help="Offset map of the mirror: a file (one --map for each mirror of its group), or a topic of the target.",
 )
-@group_option(help="The group, as it is called on the source cluster.")
-@click.option("--to-group", metavar="GROUP", callback=group_name, help="Its name on the target; without: the same.")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="This topic of the target only; repeatable.")
+@group_option(help="Name of the group on the source cluster.")
+@click.option(
+    "--to-group", metavar="GROUP", callback=group_name, help="Name of the group on the target (default: the same)."
+)
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic of the target; repeatable.")
 @source_options
 @zookeeper_option(required=False)
 @brokers_option(BROKERS)

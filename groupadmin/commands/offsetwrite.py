@@ -53,15 +53,15 @@ from zkconsumer.spelling import parse_assignments, parse_duration, parse_positio
 F = TypeVar("F", bound=Callable[..., Any])
 _KINDS = (
     click.option("--to-earliest", is_flag=True, help="To the start of the log."),
-    click.option("--to-latest", is_flag=True, help="To its end."),
-    click.option("--to-current", is_flag=True, help="To the committed position; the end where there is none."),
-    click.option("--to-offset", metavar="N", help="To this position."),
-    click.option("--shift-by", metavar="N", help="By so many messages, back when N is negative."),
+    click.option("--to-latest", is_flag=True, help="To the log end."),
+    click.option("--to-current", is_flag=True, help="To the committed offset; to the log end where there is none."),
+    click.option("--to-offset", metavar="N", help="To this offset."),
+    click.option("--shift-by", metavar="N", help="By N messages; backwards when N is negative."),
     click.option(
         "--to-datetime", metavar="TIME", help="To the first message at that time: ISO, or s/ms/ns since 1970."
     ),
     click.option("--by-duration", metavar="90m|PT1H30M", help="To the first message that long ago."),
-    click.option("--from-file", type=FILE, help="To what an offsets file of any kind says."),
+    click.option("--from-file", type=FILE, help="To the offsets in a file."),
 )
 
 
@@ -127,7 +127,7 @@ def reset_options(command: F) -> F:
 topics_option = click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="A topic, or these partitions of it; repeatable."
 )
-all_topics_option = click.option("--all-topics", is_flag=True, help="Every partition the group has a position of.")
+all_topics_option = click.option("--all-topics", is_flag=True, help="Every partition that the group has an offset of.")
 
 
 @click.command("set")
@@ -191,10 +191,10 @@ def reset_command(
 @click.argument("file", type=FILE)
 @zookeeper_option(required=False)
 @brokers_option(BROKERS)
-@group_option(required=False, help="The group of rows that name none; of a file with several, this one only.")
-@click.option("--topic", metavar="TOPIC", help="The topic, for a file that names none (the data of a one-node topic).")
-@click.option("--zero-means-missing", is_flag=True, help="Take each 0 of the file as no position (kafka-utils).")
-@click.option("--keep-out-of-range", is_flag=True, help="Write positions outside the log as they are: for undoing.")
+@group_option(required=False, help="Group of rows that name no group; of a file with several groups, only this one.")
+@click.option("--topic", metavar="TOPIC", help="Topic of a file that names no topic (the data of a one-node topic).")
+@click.option("--zero-means-missing", is_flag=True, help="Treat each 0 in the file as no offset (kafka-utils).")
+@click.option("--keep-out-of-range", is_flag=True, help="Write offsets outside the log as they are: for undoing.")
 @kafka_version_option
 @edit_options
 def import_command(
@@ -254,7 +254,7 @@ def delete_command(
 @click.argument("target", callback=group_name)
 @zookeeper_option(required=False)
 @brokers_option(BROKERS)
-@click.option("--merge", is_flag=True, help="Also where the target has positions: they are overwritten.")
+@click.option("--merge", is_flag=True, help="Overwrite offsets that the target group already has.")
 @kafka_version_option
 @edit_options
 def copy_command(

@@ -20,13 +20,13 @@ STRATEGIES = ("range", "roundrobin")
 @click.command("verify-rebalance")
 @click.argument("group", callback=group_name)
 @zookeeper_option()
-@click.option("--strategy", type=click.Choice(STRATEGIES), help="How the group divides; what fits better without.")
+@click.option("--strategy", type=click.Choice(STRATEGIES), help="Partition assignment strategy (default: detected).")
 @click.option(
     "--settle-s",
     type=click.FloatRange(min=0),
     default=0.0,
     show_default=True,
-    help="A rebalance may be under way: look again for so many seconds while there are faults.",
+    help="Repeat for so many seconds while there are faults: a rebalance may be in progress.",
 )
 @kafka_version_option
 @output_option()

@@ -107,7 +107,7 @@ def run(job: Path, master: str | None, conf: dict[str, str], output: str, report
 
 @load.command()
 @job_argument
-@click.option("--dry-run", is_flag=True, help="Allowed and needless: a plan is only shown.")
+@click.option("--dry-run", is_flag=True, help="No effect: plan never writes.")
 @spark_options
 @output_option
 def plan(job: Path, dry_run: bool, master: str | None, conf: dict[str, str], output: str) -> None:

@@ -174,7 +174,7 @@ def compact(
 @click.command()
 @job_argument
 @click.argument("batch", type=click.IntRange(1))
-@click.option("--why", default="by hand", show_default=True, help="Kept with it.")
+@click.option("--why", default="by hand", show_default=True, help="Reason, kept in the ledger.")
 @execute_option
 @spark_options
 def abandon(job: Path, batch: int, why: str, execute: bool, master: str | None, conf: dict[str, str]) -> None:

@@ -62,7 +62,7 @@ def list_batches(
 @pipeline_argument
 @click.argument("stage")
 @click.argument("batch", type=click.IntRange(1))
-@click.option("--why", default="by hand", show_default=True, help="Kept with it.")
+@click.option("--why", default="by hand", show_default=True, help="Reason, kept in the ledger.")
 @execute_option
 @spark_options
 def abandon(

@@ -59,21 +59,23 @@ def _partition(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.command()
 @zookeeper_option(required=False)
 @brokers_option("Brokers to ask instead of ZooKeeper; with --partition only: a group lives in ZooKeeper.")
-@group_option(required=False, help="Consumer group to take part in; a throwaway one without.")
+@group_option(required=False, help="Consumer group to join (default: a temporary one).")
 @click.option("--topic", callback=_topic, help="Topic to read.")
 @click.option("--whitelist", metavar="REGEX", help="Read every topic whose whole name matches.")
 @click.option("--blacklist", metavar="REGEX", help="Leave out topics whose whole name matches; beside a whitelist too.")
 @click.option(
     "--partition", metavar="N", callback=_partition, help="Read this partition only (0.7: as 1-0), without a group."
 )
-@click.option("--offset", metavar="N|smallest|largest", help="Where to begin, with --partition.")
+@click.option("--offset", metavar="N|smallest|largest", help="Offset to start at, with --partition.")
 @click.option("--num.streams", "num_streams", type=click.IntRange(min=1), default=1, help="Streams (thread ids).")
 @click.option("--from-beginning", is_flag=True, help="Where nothing is committed, start at the smallest offset.")
-@click.option("--max-messages", type=click.IntRange(min=1), help="End after so many.")
-@click.option("--timeout-ms", type=click.IntRange(min=0), help="End when no message comes for so long.")
-@click.option("--print-key", is_flag=True, help="Key and a tab before each value; null is an empty text.")
-@click.option("--print-offset", is_flag=True, help="TOPIC/PARTITION OFFSET and a tab before each message.")
-@click.option("--consumer-property", "properties", multiple=True, metavar="KEY=VALUE", help="An option; repeatable.")
+@click.option("--max-messages", type=click.IntRange(min=1), help="Exit after so many messages.")
+@click.option("--timeout-ms", type=click.IntRange(min=0), help="Exit when no message arrives for that long.")
+@click.option("--print-key", is_flag=True, help="Print the key and a tab before each value; null is empty.")
+@click.option("--print-offset", is_flag=True, help="Print TOPIC/PARTITION OFFSET and a tab before each message.")
+@click.option(
+    "--consumer-property", "properties", multiple=True, metavar="KEY=VALUE", help="Consumer option; repeatable."
+)
 @kafka_version_option
 @output_option((TEXT, JSON), TEXT)
 def consume(

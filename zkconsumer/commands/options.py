@@ -86,7 +86,7 @@ _ZOOKEEPER = (
     click.option(
         "--zk-config",
         type=_FILE,
-        help="A consumer's options, .yaml or .properties: zookeeper.auth, .set.acl, .ssl.*, and .connect without -z.",
+        help="Consumer options, .yaml or .properties: zookeeper.auth, .set.acl, .ssl.*, and .connect without -z.",
     ),
     click.option(
         "--zk-auth",
@@ -94,10 +94,12 @@ _ZOOKEEPER = (
         envvar=AUTH_VARIABLE,
         show_envvar=True,
         callback=_identity,
-        help="Who we are to ZooKeeper.",
+        help="ZooKeeper credentials.",
     ),
-    click.option("--zk-tls", is_flag=True, help="The connection to ZooKeeper is TLS."),
-    click.option("--zk-tls-ca", type=_FILE, help="TLS, with the authorities of this PEM file instead of the system's."),
+    click.option("--zk-tls", is_flag=True, help="Use TLS for the connection to ZooKeeper."),
+    click.option(
+        "--zk-tls-ca", type=_FILE, help="Use TLS, with the CA certificates of this PEM file instead of the system's."
+    ),
 )
 
 
@@ -146,7 +148,7 @@ def group_option(required: bool = True, help: str = "Consumer group.") -> Callab
 def output_option(forms: tuple[str, ...] = FORMS, default: str = "table") -> Callable[[F], F]:
     """-o, as output: one of the forms, for groundwork.output.write."""
     return click.option(
-        "-o", "--output", type=click.Choice(forms), default=default, show_default=True, help="Form of the output."
+        "-o", "--output", type=click.Choice(forms), default=default, show_default=True, help="Output format."
     )
 
 
@@ -196,7 +198,7 @@ def _release(ctx: click.Context, param: click.Parameter, text: str) -> str:
 def execute_option(command: F) -> F:
     """--execute, as execute: bool: for commands that write, which show their plan first and then ask go_ahead()."""
     option: Callable[[F], F] = click.option(
-        "--execute", is_flag=True, help="Do it; without, only the plan is shown, and on a terminal you are asked."
+        "--execute", is_flag=True, help="Write; without it the plan is shown, and on a terminal you are asked."
     )
     return option(command)
 

@@ -126,7 +126,7 @@ class Doer:
         began = now()
         while self._session.state is not State.CONNECTED or self._session.fenced:
             if self._closing():
-                return Failed(action.turn, "ZooKeeper is away, and we are to end")
+                return Failed(action.turn, "ZooKeeper is disconnected, and this member is shutting down")
             sleep(SESSION_LOOK_S)
         while (holder := self._group.register(int(time.time() * 1000))) is not None:
             if now() - began > TELL_AFTER_S:
@@ -134,7 +134,8 @@ class Doer:
                 text = f"id node {self._group.consumer_id} is held by {holder}; waiting until it ends"
                 self._on_event(ConsumerEvent("rebalance", text))
             if self._closing():
-                return Failed(action.turn, f"id node {self._group.consumer_id} is held by {holder}, and we are to end")
+                held = f"id node {self._group.consumer_id} is held by {holder}"
+                return Failed(action.turn, f"{held}, and this member is shutting down")
             self._group.wait_for_id(1.0)
         self.sweep()
         return Finished(action.turn)
