@@ -14,25 +14,27 @@ from groupadmin.files.model import ZnodeState
 from groupadmin.files.write import write_offsets
 from groupadmin.plan.changes import Change
 from groupadmin.plan.undo import undo_file
-from groupadmin.snapshot.cluster import World
+from groupadmin.snapshot.cluster import AdminClient
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, ZkRow
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import Committed
 
 
-def keep_undo(world: World, snapshots: Mapping[str, GroupSnapshot], writes: Sequence[Change], folder: Path) -> Path:
+def keep_undo(
+    admin: AdminClient, snapshots: Mapping[str, GroupSnapshot], writes: Sequence[Change], folder: Path
+) -> Path:
     """The undo file, on the disk when this returns.  Ends the command when it cannot be written."""
     nodes = {key: ZnodeState(None, row.mzxid, row.version, row.mtime_ms) for key, row in nodes_of(snapshots).items()}
     texts = {key: row.metadata for key, row in kafka_of(snapshots).items() if row.metadata}
-    cluster = world.session.connect if world.session is not None else ",".join(f"{h}:{p}" for h, p in world.bootstrap)
-    text = write_offsets(undo_file(merged(writes), cluster, world.clock_ms(), nodes, texts), "json")
+    cluster = admin.session.connect if admin.session is not None else ",".join(f"{h}:{p}" for h, p in admin.bootstrap)
+    text = write_offsets(undo_file(merged(writes), cluster, admin.clock_ms(), nodes, texts), "json")
     groups = sorted({change.group for change in writes})
     name = (
         "".join(c if c.isalnum() or c in "._-" else "_" for c in groups[0])
         if len(groups) == 1
         else f"{len(groups)}-groups"
     )
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(world.clock_ms() / 1000))
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(admin.clock_ms() / 1000))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return _kept(folder, f"undo-{name[:100]}-{stamp}", text)
@@ -69,16 +71,16 @@ def merged(changes: Iterable[Change]) -> list[Change]:
     return list(found.values())
 
 
-def undo_command(world: World, undo: Path, writes: Sequence[Change]) -> str:
+def undo_command(admin: AdminClient, undo: Path, writes: Sequence[Change]) -> str:
     """What an operator types to bring back what was there."""
     words = ["zkconsumer", "offsets", "import", str(undo)]
-    if world.session is not None:
-        words += ["-z", world.session.connect]
-    if world.bootstrap:
-        words += ["-b", ",".join(f"{host}:{port}" for host, port in world.bootstrap)]
+    if admin.session is not None:
+        words += ["-z", admin.session.connect]
+    if admin.bootstrap:
+        words += ["-b", ",".join(f"{host}:{port}" for host, port in admin.bootstrap)]
     if any(outside(before, change) for change in writes for before in change.before.values()):
         words.append("--keep-out-of-range")
-    return shlex.join([*words, "--kafka-version", world.dialect.release, "--execute"])
+    return shlex.join([*words, "--kafka-version", admin.dialect.release, "--execute"])
 
 
 def outside(before: Committed, change: Change) -> bool:

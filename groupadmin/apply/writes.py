@@ -18,7 +18,7 @@ from typing import Literal
 
 from groupadmin.plan.changes import Change
 from groupadmin.plan.undo import same
-from groupadmin.snapshot.cluster import Cluster, World, brokers_of
+from groupadmin.snapshot.cluster import AdminClient, Cluster, brokers_of
 from groupadmin.snapshot.model import KafkaRow, ZkRow
 from kafkawire.dialects import Store as StoreName
 from kafkawire.errors import WireError
@@ -89,8 +89,8 @@ def orders(
     return found
 
 
-def carry_out(
-    world: World,
+def apply_orders(
+    admin: AdminClient,
     cluster: Cluster,
     wanted: Sequence[Order],
     retention_ms: int | None = None,
@@ -103,7 +103,7 @@ def carry_out(
     """
     found: dict[tuple[str, TopicPartition, StoreName], Written] = {}
     for some in _by_group(order for order in wanted if order.store == "kafka").values():
-        found |= {_key(row.order): row for row in write_kafka(world, cluster, some, retention_ms)}
+        found |= {_key(row.order): row for row in write_kafka(admin, cluster, some, retention_ms)}
         progress(len(found))
     zookeeper = []
     for order in (order for order in wanted if order.store == "zookeeper"):
@@ -114,7 +114,7 @@ def carry_out(
         else:
             zookeeper.append(order)
     for first in range(0, len(zookeeper), AT_ONCE):
-        found |= {_key(row.order): row for row in write_zookeeper(world, zookeeper[first : first + AT_ONCE])}
+        found |= {_key(row.order): row for row in write_zookeeper(admin, zookeeper[first : first + AT_ONCE])}
         progress(len(found))
     return [found[_key(order)] for order in wanted]
 
@@ -133,12 +133,12 @@ def _by_group(wanted: Iterable[Order]) -> dict[str, list[Order]]:
 # ZooKeeper ------------------------------------------------------------------------------------------------------------
 
 
-def write_zookeeper(world: World, wanted: Sequence[Order]) -> list[Written]:
+def write_zookeeper(admin: AdminClient, wanted: Sequence[Order]) -> list[Written]:
     """Orders for ZooKeeper, pipelined: each node only in the version that was looked at.  Raises ZooKeeperAway."""
-    session = world.session
+    session = admin.session
     if session is None:
         return [Written(order, "failed", "no ZooKeeper was named (-z)") for order in wanted]
-    paths = {world.dialect.znodes.offset(order.group, order.tp): order for order in wanted}
+    paths = {admin.dialect.znodes.offset(order.group, order.tp): order for order in wanted}
     outcomes = _write_nodes(session, paths)
     there = read_nodes(session, paths)
     return [_seen(path, order, outcomes[path], there[path]) for path, order in paths.items()]
@@ -186,7 +186,7 @@ def _seen(path: str, order: Order, outcome: Outcome, node: Read | None) -> Writt
 
 
 def write_kafka(
-    world: World, cluster: Cluster, wanted: Sequence[Order], retention_ms: int | None = None
+    admin: AdminClient, cluster: Cluster, wanted: Sequence[Order], retention_ms: int | None = None
 ) -> list[Written]:
     """Orders for Kafka of one group; the coordinator is looked up, which creates __consumer_offsets at need.
 
@@ -196,30 +196,30 @@ def write_kafka(
         return []
     group = wanted[0].group
     puts = [order for order in wanted if order.position is not None]
-    found = _commit(world, cluster, group, puts, retention_ms) if puts else {}
-    found |= _expire(world, cluster, group, [order for order in wanted if order.position is None])
+    found = _commit(admin, cluster, group, puts, retention_ms) if puts else {}
+    found |= _expire(admin, cluster, group, [order for order in wanted if order.position is None])
     return [found[order.tp] for order in wanted]
 
 
-def coordinator(world: World, cluster: Cluster) -> Coordinator:
-    """Whoever coordinates groups in this world, with waits that end after WAIT_MS."""
+def coordinator(admin: AdminClient, cluster: Cluster) -> Coordinator:
+    """Whoever coordinates groups in this admin, with waits that end after WAIT_MS."""
     return Coordinator(
-        lambda: brokers_of(world, cluster),
-        world.links,
-        world.dialect,
+        lambda: brokers_of(admin, cluster),
+        admin.links,
+        admin.dialect,
         retries=WAIT_MS // BACKOFF_MS,
         backoff_ms=BACKOFF_MS,
         timeout_ms=WAIT_MS,
-        sleep=world.sleep,
-        now=world.now,
-        clock_ms=world.clock_ms,
+        sleep=admin.sleep,
+        now=admin.now,
+        clock_ms=admin.clock_ms,
     )
 
 
 def _commit(
-    world: World, cluster: Cluster, group: str, wanted: Sequence[Order], retention_ms: int | None
+    admin: AdminClient, cluster: Cluster, group: str, wanted: Sequence[Order], retention_ms: int | None
 ) -> dict[TopicPartition, Written]:
-    asked = coordinator(world, cluster)
+    asked = coordinator(admin, cluster)
     positions = {order.tp: (order.position, _text(cluster, order)) for order in wanted if order.position is not None}
     try:
         results = asked.commit(group, positions, "kafka", retention_ms)
@@ -248,12 +248,12 @@ def _read_back(order: Order, error: WireError | None, held: Committed) -> Writte
     return Written(order, "failed", f"{order.tp}: Kafka took {order.position}, and read again it holds: {says}")
 
 
-def _expire(world: World, cluster: Cluster, group: str, wanted: Sequence[Order]) -> dict[TopicPartition, Written]:
+def _expire(admin: AdminClient, cluster: Cluster, group: str, wanted: Sequence[Order]) -> dict[TopicPartition, Written]:
     """Tell Kafka to forget them; where it holds nothing, nothing is to be done."""
     held = [order.tp for order in wanted if order.held is None or order.held.position is not NONE]
     try:
         results: Mapping[TopicPartition, WireError | None] = (
-            coordinator(world, cluster).forget(group, held) if held else {}
+            coordinator(admin, cluster).forget(group, held) if held else {}
         )
     except WireError as why:
         results = dict.fromkeys(held, why)

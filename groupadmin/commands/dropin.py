@@ -17,7 +17,14 @@ import click
 
 from groundwork.output import EXIT, fail, run_command, version_option, write
 from groundwork.plural import counted
-from groupadmin.commands.editoptions import Edit, dry_run_option, force_option, undo_dir_option, usage_errors, world_of
+from groupadmin.commands.editoptions import (
+    Edit,
+    admin_client,
+    dry_run_option,
+    force_option,
+    undo_dir_option,
+    usage_errors,
+)
 from groupadmin.commands.groupedit import delete_groups
 from groupadmin.commands.offsetedit import carry, refuse_active
 from groupadmin.commands.offsetlook import FILE, groups_option, lag, rows_to_write, saved, snapshots, tell_odd
@@ -26,7 +33,7 @@ from groupadmin.commands.offsetwrite import ResetAsked, reset_options
 from groupadmin.files.write import unsayable, write_offsets
 from groupadmin.plan.changes import Change, OutOfRangePolicy
 from groupadmin.plan.wanted import Reset
-from groupadmin.snapshot.cluster import World
+from groupadmin.snapshot.cluster import AdminClient
 from groupadmin.snapshot.groups import host_of, list_groups
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, counts, stores_of
 from zkconsumer.commands import pipes
@@ -195,19 +202,19 @@ def consumer_groups(
         tell("--command-config has no effect: the brokers of these releases are asked without TLS and SASL")
     edit = Edit(execute, dry_run, force_active, "clamp", None, undo_dir, None, "csv" if export else "table")
     kind = _only_one_group(groups, reset) if reset_offsets else None
-    with world_of(zookeeper, brokers, kafka_version) as world:
+    with admin_client(zookeeper, brokers, kafka_version) as admin:
         if list_them:
-            _list(world)
+            _list(admin)
         elif describe:
-            found, _ = snapshots(world, groups, regex)
-            describe_table(found.values(), world.session is not None, tell)
+            found, _ = snapshots(admin, groups, regex)
+            describe_table(found.values(), admin.session is not None, tell)
         elif kind is not None:
-            cluster, each, changes = reset_plan(world, groups[0], kind, topics, all_topics, edit)
-            carry(world, cluster, {each.group: each}, changes, edit, show=new_offsets)
+            cluster, each, changes = reset_plan(admin, groups[0], kind, topics, all_topics, edit)
+            carry(admin, cluster, {each.group: each}, changes, edit, show=new_offsets)
         elif topics:
-            _delete_positions(world, groups, topics, edit)
+            _delete_positions(admin, groups, topics, edit)
         else:
-            _delete_whole(world, groups, regex, edit)
+            _delete_whole(admin, groups, regex, edit)
 
 
 def _only_one_group(groups: Sequence[str], reset: ResetAsked) -> Reset:
@@ -217,28 +224,28 @@ def _only_one_group(groups: Sequence[str], reset: ResetAsked) -> Reset:
         return reset.kind_for(groups[0])
 
 
-def _list(world: World) -> None:
+def _list(admin: AdminClient) -> None:
     """--list."""
-    if world.session is None:
+    if admin.session is None:
         raise click.UsageError("--list looks at ZooKeeper: give --zookeeper")
-    for row in list_groups(world.session, world.dialect):
+    for row in list_groups(admin.session, admin.dialect):
         click.echo(row.group)
 
 
-def _delete_positions(world: World, groups: Sequence[str], topics: Sequence[str], edit: Edit) -> None:
+def _delete_positions(admin: AdminClient, groups: Sequence[str], topics: Sequence[str], edit: Edit) -> None:
     """--delete with --topic."""
     for group in groups:
-        cluster, each, changes = delete_plan(world, group, topics, False, edit)
-        done = carry(world, cluster, {group: each}, changes, edit)
+        cluster, each, changes = delete_plan(admin, group, topics, False, edit)
+        done = carry(admin, cluster, {group: each}, changes, edit)
         _wanted(done or not _writes(changes), edit)
 
 
-def _delete_whole(world: World, groups: Sequence[str], regex: bool, edit: Edit) -> None:
+def _delete_whole(admin: AdminClient, groups: Sequence[str], regex: bool, edit: Edit) -> None:
     """--delete: each group with all it has, in both stores."""
-    found, cluster = snapshots(world, groups, regex)
+    found, cluster = snapshots(admin, groups, regex)
     refuse_active(found.values(), edit.force_active)
     if _wanted(not edit.dry_run and go_ahead(edit.execute, f"delete {', '.join(found)}"), edit):
-        delete_groups(world, cluster, found, BOTH, edit.undo_dir, edit.force_active)
+        delete_groups(admin, cluster, found, BOTH, edit.undo_dir, edit.force_active)
 
 
 def _wanted(done: bool, edit: Edit) -> bool:
@@ -265,10 +272,10 @@ def offset_export(
     zookeeper: ZooKeeper, groups: tuple[str, ...], regex: bool, output_file: Path | None, kafka_version: str
 ) -> None:
     """ExportZkOffsets: the positions in ZooKeeper of groups, all without --group, a line each."""
-    with world_of(zookeeper, (), kafka_version) as world:
-        found, _ = snapshots(world, groups, regex, bounds=False)
+    with admin_client(zookeeper, (), kafka_version) as admin:
+        found, _ = snapshots(admin, groups, regex, bounds=False)
         tell_odd(found.values())
-        file = saved(world, found.values(), ("zookeeper",))
+        file = saved(admin, found.values(), ("zookeeper",))
     left_out = len(unsayable(file, "zk-export"))
     if left_out:
         tell(f"{counted(left_out, 'partition')} without a position left out")
@@ -309,9 +316,9 @@ def offset_import(
     edit = Edit(execute, dry_run, force_active, policy, ("zookeeper",), undo_dir, None, "table")
     with usage_errors():
         rows = rows_to_write(input_file, None, by_store=True).rows
-    with world_of(zookeeper, (), kafka_version) as world:
-        cluster, found, changes, texts = import_plan(world, rows, group, edit)
-        done = carry(world, cluster, found, changes, edit, texts)
+    with admin_client(zookeeper, (), kafka_version) as admin:
+        cluster, found, changes, texts = import_plan(admin, rows, group, edit)
+        done = carry(admin, cluster, found, changes, edit, texts)
         _wanted(done or not _writes(changes), edit)
 
 
@@ -341,10 +348,10 @@ def offset_checker(
     Of a group with two stores the larger position is printed, which is where its members would begin.  With
     --kafka-version 0.7 it prints what 0.7's prints.
     """
-    with world_of(zookeeper, (), kafka_version) as world:
-        found, cluster = snapshots(world, [group], False)
+    with admin_client(zookeeper, (), kafka_version) as admin:
+        found, cluster = snapshots(admin, [group], False)
         topics = None if topic is None else [name for name in topic.split(",") if name]
-        in_bytes = world.dialect.position_unit == "bytes"
+        in_bytes = admin.dialect.position_unit == "bytes"
         for line in (byte_rows if in_bytes else checker_rows)(found[group], topics):
             click.echo(line)
         if broker_info or in_bytes:

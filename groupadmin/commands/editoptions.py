@@ -14,7 +14,7 @@ import click
 from groundwork.output import EXIT, fail
 from groupadmin.files.model import FileUnclear
 from groupadmin.plan.changes import OutOfRangePolicy
-from groupadmin.snapshot.cluster import World
+from groupadmin.snapshot.cluster import AdminClient
 from groupadmin.snapshot.model import BOTH
 from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import dialect
@@ -129,9 +129,9 @@ def usage_errors() -> Iterator[None]:
 
 
 @contextmanager
-def world_of(
+def admin_client(
     zookeeper: ZooKeeper | None, brokers: Sequence[tuple[str, int]], kafka_version: str, needs_zookeeper: bool = False
-) -> Iterator[World]:
+) -> Iterator[AdminClient]:
     """The stores that -z and -b reach; what WrongUsage and FileUnclear say in the block ends it with the usage code."""
     must_tell(brokers, kafka_version)
     if zookeeper is None and (not brokers or needs_zookeeper):
@@ -145,10 +145,10 @@ def world_of(
 
     if zookeeper is None:
         with link_pool() as links, usage_errors():
-            yield World(None, links, dialect(kafka_version), tuple(brokers), once)
+            yield AdminClient(None, links, dialect(kafka_version), tuple(brokers), once)
     else:
         with reaching(zookeeper, kafka_version) as reach, usage_errors():
-            yield World(reach.session, reach.links, reach.dialect, tuple(brokers), once)
+            yield AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers), once)
 
 
 def tell_some(texts: Iterable[str]) -> None:

@@ -11,24 +11,24 @@ import click
 from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
 from groupadmin.apply.undofile import kafka_of, keep_undo, undo_command
-from groupadmin.apply.writes import Order, carry_out
+from groupadmin.apply.writes import Order, apply_orders
 from groupadmin.commands.editoptions import (
     Edit,
+    admin_client,
     dry_run_option,
     edit_options,
     force_option,
     stores_named,
     undo_dir_option,
     usage_errors,
-    world_of,
 )
 from groupadmin.commands.offsetedit import carry, refuse_active, report
 from groupadmin.commands.offsetlook import BROKERS, age, groups_option, snapshots, tell_odd
 from groupadmin.commands.offsetplans import copied, two_groups
 from groupadmin.plan.changes import Change
-from groupadmin.snapshot.cluster import Cluster, World
+from groupadmin.snapshot.cluster import AdminClient, Cluster
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, held_by
-from groupadmin.snapshot.reader import look
+from groupadmin.snapshot.reader import read_snapshots
 from groupadmin.snapshot.tree import delete_tree, everything_below
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
@@ -88,8 +88,8 @@ def delete_command(
     with usage_errors():
         quiet_ms = parse_duration(inactive_for) if inactive_for is not None else None
     stores = stores_named(storage) or BOTH
-    with world_of(zookeeper, brokers, kafka_version) as world:
-        found, cluster = snapshots(world, groups, regex)
+    with admin_client(zookeeper, brokers, kafka_version) as admin:
+        found, cluster = snapshots(admin, groups, regex)
         chosen = {name: each for name, each in found.items() if quiet_ms is None or _quiet(each, quiet_ms, stores)}
         write([_row(each, stores, each.group in chosen) for each in found.values()], PLAN, output)
         sys.stdout.flush()  # before what follows on stderr
@@ -103,11 +103,11 @@ def delete_command(
         elif dry_run:
             tell(f"only a plan, nothing was done; without --dry-run: {what}")
         elif go_ahead(execute, what):
-            delete_groups(world, cluster, chosen, stores, undo_dir, force_active)
+            delete_groups(admin, cluster, chosen, stores, undo_dir, force_active)
 
 
 def delete_groups(
-    world: World,
+    admin: AdminClient,
     cluster: Cluster,
     groups: dict[str, GroupSnapshot],
     stores: Sequence[StoreName],
@@ -115,12 +115,12 @@ def delete_groups(
     force_active: bool,
 ) -> None:
     """Delete them, after a last look whether somebody came.  Ends the command with 4 where something is left."""
-    now = look(world, groups, cluster, wide=False, bounds=False)
+    now = read_snapshots(admin, groups, cluster, wide=False, bounds=False)
     refuse_active(now.values(), force_active)
     writes = [change for each in groups.values() for change in _gone(each, stores)]
     if writes:
-        undo = keep_undo(world, groups, writes, undo_dir)
-        tell(f"undo: {undo_command(world, undo, writes)}")
+        undo = keep_undo(admin, groups, writes, undo_dir)
+        tell(f"undo: {undo_command(admin, undo, writes)}")
     left = []
     if "kafka" in stores:
         held = kafka_of(groups)
@@ -130,12 +130,12 @@ def delete_groups(
             if change.before.get("kafka", NONE) is not NONE
         ]
         if orders:
-            done = carry_out(world, cluster, orders)
+            done = apply_orders(admin, cluster, orders)
             report(done)
             left += [f"{row.order.tp} of group {row.order.group} in Kafka" for row in done if row.state != "written"]
-    if "zookeeper" in stores and world.session is not None:
+    if "zookeeper" in stores and admin.session is not None:
         for group in groups:
-            left += delete_tree(world.session, group, everything_below(world.session, group), force_active)
+            left += delete_tree(admin.session, group, everything_below(admin.session, group), force_active)
     if left:
         some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
         fail(f"not (yet) gone: {some}", EXIT["partly"])
@@ -162,12 +162,12 @@ def rename_command(
     NEW may hold no position.  What was at any moment not copied is still in OLD.
     """
     two_groups(old, new)
-    with world_of(zookeeper, brokers, kafka_version) as world:
-        found, cluster = snapshots(world, [old], False)
+    with admin_client(zookeeper, brokers, kafka_version) as admin:
+        found, cluster = snapshots(admin, [old], False)
         source = found[old]
         tell_odd([source])
         refuse_active([source], edit.force_active)
-        mine, changes = copied(world, cluster, source, new, False, edit.stores, edit.out_of_range)
+        mine, changes = copied(admin, cluster, source, new, False, edit.stores, edit.out_of_range)
         left = [change for change in changes if change.action == "skipped"]
         if left:
             fail(
@@ -179,8 +179,8 @@ def rename_command(
         texts: dict[tuple[str, TopicPartition], str] = {
             (new, tp): row.metadata for tp, row in source.kafka.items() if row.metadata
         }
-        if carry(world, cluster, {new: mine}, changes, edit, texts):
-            delete_groups(world, cluster, {old: source}, edit.stores or BOTH, edit.undo_dir, edit.force_active)
+        if carry(admin, cluster, {new: mine}, changes, edit, texts):
+            delete_groups(admin, cluster, {old: source}, edit.stores or BOTH, edit.undo_dir, edit.force_active)
 
 
 def _gone(each: GroupSnapshot, stores: Sequence[StoreName]) -> list[Change]:

@@ -10,11 +10,11 @@ from groundwork.output import EXIT, fail, write
 from groupadmin.commands.groupedit import delete_command, rename_command
 from groupadmin.commands.offsetlook import age, known, tell_odd, written_at
 from groupadmin.snapshot import kafka as kafkaside
-from groupadmin.snapshot.cluster import World, read_cluster
+from groupadmin.snapshot.cluster import AdminClient, read_cluster
 from groupadmin.snapshot.groups import GroupMember, GroupNodes, GroupRow, describe, list_groups, read_group
 from groupadmin.snapshot.kafka import commit_times, groups_in_log
 from groupadmin.snapshot.model import GroupSnapshot
-from groupadmin.snapshot.reader import look
+from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import must_tell, reaching, tell, tell_unit
 from zkconsumer.commands.options import (
@@ -37,14 +37,14 @@ from zkconsumer.topicnodes import no_brokers
 Listed = tuple[str, int | None, int | None]
 
 
-def kafka_groups(world: World) -> dict[str, tuple[int, str | None]]:
+def kafka_groups(admin: AdminClient) -> dict[str, tuple[int, str | None]]:
     """Groups that Kafka has: topics with a position, and the protocol type of those that it coordinates.
 
     To be asked last: reading the offsets topic blocks.
     """
-    cluster = read_cluster(world)
-    types = kafkaside.names(world, cluster) if world.coordinates else {}
-    log = groups_in_log(world, cluster)
+    cluster = read_cluster(admin)
+    types = kafkaside.names(admin, cluster) if admin.coordinates else {}
+    log = groups_in_log(admin, cluster)
     topics = {group: len({tp.topic for tp in held}) for group, held in log.offsets.items()} if log is not None else {}
     return {group: (topics.get(group, 0), types.get(group) or None) for group in sorted({*types, *topics})}
 
@@ -65,24 +65,24 @@ def beside_kafka(
 # describe -------------------------------------------------------------------------------------------------------------
 
 
-def read_both(world: World, group: str) -> tuple[GroupNodes, GroupSnapshot | None]:
+def read_both(admin: AdminClient, group: str) -> tuple[GroupNodes, GroupSnapshot | None]:
     """The group's nodes, and what both stores hold.  Raises NoSuchGroup where neither knows it, ZooKeeperAway."""
-    session = world.session
+    session = admin.session
     assert session is not None, "the command asks for -z"
-    cluster = read_cluster(world)
-    held = look(world, [group], cluster)[group]
+    cluster = read_cluster(admin)
+    held = read_snapshots(admin, [group], cluster)[group]
     try:
-        nodes = read_group(session, world.dialect, group)
+        nodes = read_group(session, admin.dialect, group)
     except NoSuchGroup:
-        if not known(world, held):
+        if not known(admin, held):
             raise
         nodes = GroupNodes(group, (), {}, {}, [tp for tp, row in held.kafka.items() if row.position is not NONE])
-    if cluster.keeps_offsets and world.keeps_kafka and not cluster.view.brokers:
+    if cluster.keeps_offsets and admin.keeps_kafka and not cluster.view.brokers:
         tell("no broker answers: what Kafka holds is not known")
     return nodes, held
 
 
-def both_rows(world: World, rows: Sequence[GroupRow], held: GroupSnapshot) -> list[tuple[object, ...]]:
+def both_rows(admin: AdminClient, rows: Sequence[GroupRow], held: GroupSnapshot) -> list[tuple[object, ...]]:
     """In the order of groups.COLUMNS: a row for each store that holds a position of a partition.
 
     A number that Kafka holds never stands in place of ZooKeeper's.
@@ -90,7 +90,7 @@ def both_rows(world: World, rows: Sequence[GroupRow], held: GroupSnapshot) -> li
     from groupadmin.commands.groups import partition_row
 
     tell_odd([held])
-    ages = commit_times(world, read_cluster(world), held)
+    ages = commit_times(admin, read_cluster(admin), held)
     in_rows = {TopicPartition(row.topic, row.partition) for row in rows}
     more = [tp for tp in held.kafka if tp not in in_rows and held.kafka[tp].position is not NONE]
     ends = {tp: end for tp, (_, end) in held.bounds.items()}
@@ -140,8 +140,8 @@ def list_command(zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_ver
         if not rows and (hint := no_brokers(reach.session, reach.dialect)):
             fail(hint, EXIT["runtime"])
         found = [(row.group, row.members, row.topics) for row in rows]
-        world = World(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
-        both = beside_kafka(found, kafka_groups(world)) if brokers else []
+        admin = AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
+        both = beside_kafka(found, kafka_groups(admin)) if brokers else []
     write(both if brokers else found, LIST_BOTH if brokers else LIST, output)
 
 
@@ -161,10 +161,10 @@ def describe_command(
     """
     must_tell(brokers, kafka_version)
     with reaching(zookeeper, kafka_version) as reach:
-        world = World(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
-        nodes, held = read_both(world, group)
+        admin = AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
+        nodes, held = read_both(admin, group)
         rows = describe(reach.session, reach.links, reach.dialect, [nodes], brokers, tell)[group]
-        shown = both_rows(world, rows, held) if held is not None else [partition_row(row) for row in rows]
+        shown = both_rows(admin, rows, held) if held is not None else [partition_row(row) for row in rows]
     unreadable = [member for member in nodes.members if member.why is not None]
     for member in unreadable:
         tell(f"member {member.consumer_id} cannot be read, so nobody in the group can divide: {member.why}")
@@ -172,7 +172,7 @@ def describe_command(
     for each in idle:
         tell(str(each))
     write([*shown, *idle_rows(idle)], COLUMNS, output)
-    tell_unit(world.dialect)
+    tell_unit(admin.dialect)
 
 
 @groups.command("members")

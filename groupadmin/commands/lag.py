@@ -26,11 +26,11 @@ from groundwork.plural import counted
 from groupadmin.commands.editoptions import tell_some
 from groupadmin.commands.groups import COLUMNS, kafka_groups, partition_row
 from groupadmin.commands.offsetlook import age, known, tell_odd, where_from, written_at
-from groupadmin.snapshot.cluster import Cluster, World, read_cluster
+from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.groups import GroupRow
 from groupadmin.snapshot.kafka import commit_times
 from groupadmin.snapshot.model import GroupSnapshot, counts, held_by, stores_of
-from groupadmin.snapshot.reader import WIDE, look
+from groupadmin.snapshot.reader import WIDE, read_snapshots
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from kafkawire.dialects import Store as StoreName
 from zkconsumer.commands.common import Reach, at_interrupt, must_tell, reaching, tell, tell_unit
@@ -110,13 +110,13 @@ def _look(
     looks: int | None = None,
 ) -> int:
     """Print one look at the groups; its exit code.  looks: how many came before it, when watching."""
-    world = World(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
+    admin = AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
     unit = reach.dialect.position_unit.removesuffix("s")
     if group is not None:
-        totals = [_one(world, group, output, looks)]
+        totals = [_one(admin, group, output, looks)]
         tell(totals[0].sentence(unit))
     else:
-        totals = _every(world)
+        totals = _every(admin)
         _print([each.row for each in totals], TOTALS, output, looks)
         tell_unit(reach.dialect)
     if threshold is None:
@@ -216,22 +216,22 @@ def lag_rows(each: GroupSnapshot, stores: tuple[StoreName, ...]) -> list[GroupRo
     return rows
 
 
-def _one(world: World, group: str, output: str, looks: int | None) -> GroupLag:
-    cluster = read_cluster(world)
-    each = look(world, [group], cluster)[group]
-    if not known(world, each):
-        hint = no_brokers(world.session, world.dialect) if world.session is not None else None
-        fail(f"group {group} is not known to {where_from(world)}{'; ' + hint if hint else ''}", EXIT["not found"])
+def _one(admin: AdminClient, group: str, output: str, looks: int | None) -> GroupLag:
+    cluster = read_cluster(admin)
+    each = read_snapshots(admin, [group], cluster)[group]
+    if not known(admin, each):
+        hint = no_brokers(admin.session, admin.dialect) if admin.session is not None else None
+        fail(f"group {group} is not known to {where_from(admin)}{'; ' + hint if hint else ''}", EXIT["not found"])
     if not looks:
         tell_odd([each])
-    stores = stores_of(each, world.session is not None)
+    stores = stores_of(each, admin.session is not None)
     rows = lag_rows(each, stores)
-    _print(_shown(world, cluster, each, rows, stores, looks is not None), COLUMNS, output, looks)
+    _print(_shown(admin, cluster, each, rows, stores, looks is not None), COLUMNS, output, looks)
     return group_lag(each, rows)
 
 
 def _shown(
-    world: World,
+    admin: AdminClient,
     cluster: Cluster,
     each: GroupSnapshot,
     rows: Sequence[GroupRow],
@@ -240,7 +240,7 @@ def _shown(
 ) -> list[tuple[object, ...]]:
     """In the order of COLUMNS.  When watching, commit times in Kafka are not looked up: they are read from
     __consumer_offsets, which is much for every few seconds."""
-    ages = commit_times(world, cluster, each) if "kafka" in stores and not watching else {}
+    ages = commit_times(admin, cluster, each) if "kafka" in stores and not watching else {}
     found = []
     for tp, row in zip(each.partitions(), rows, strict=True):
         holding = [store for store in stores if held_by(each, tp, store) == row.committed]
@@ -250,23 +250,23 @@ def _shown(
     return found
 
 
-def _every(world: World) -> list[GroupLag]:
+def _every(admin: AdminClient) -> list[GroupLag]:
     """All groups of ZooKeeper, and with brokers named those that only Kafka has."""
-    assert world.session is not None, "the command asks for -z"
-    names = groups_in_zookeeper(world.session)
-    if not names and (hint := no_brokers(world.session, world.dialect)):
+    assert admin.session is not None, "the command asks for -z"
+    names = groups_in_zookeeper(admin.session)
+    if not names and (hint := no_brokers(admin.session, admin.dialect)):
         fail(hint, EXIT["runtime"])
-    found = _totals(world, names)
-    if world.bootstrap and world.keeps_kafka:
-        in_kafka = [name for name in kafka_groups(world) if name not in names]
-        found += _totals(World(None, world.links, world.dialect, world.bootstrap, world.tell), in_kafka)
+    found = _totals(admin, names)
+    if admin.bootstrap and admin.keeps_kafka:
+        in_kafka = [name for name in kafka_groups(admin) if name not in names]
+        found += _totals(AdminClient(None, admin.links, admin.dialect, admin.bootstrap, admin.tell), in_kafka)
     return sorted(found, key=lambda each: each.group)
 
 
-def _totals(world: World, names: Sequence[str]) -> list[GroupLag]:
+def _totals(admin: AdminClient, names: Sequence[str]) -> list[GroupLag]:
     if not names:
         return []
-    cluster = read_cluster(world)
+    cluster = read_cluster(admin)
     positions = len(names) * sum(len(row.partitions) for row in cluster.topics.values())
     if positions > WIDE and cluster.keeps_offsets:
         tell(
@@ -274,8 +274,8 @@ def _totals(world: World, names: Sequence[str]) -> list[GroupLag]:
             "that ZooKeeper names for a group, "
             "or that its members read now, are looked at; --group looks at all of one"
         )
-    found = look(world, names, cluster)
-    rows = {name: lag_rows(each, stores_of(each, world.session is not None)) for name, each in found.items()}
+    found = read_snapshots(admin, names, cluster)
+    rows = {name: lag_rows(each, stores_of(each, admin.session is not None)) for name, each in found.items()}
     tell_some(row.committed.reason for each in rows.values() for row in each if isinstance(row.committed, Unknown))
     return [group_lag(found[name], rows[name]) for name in names]
 

@@ -25,7 +25,7 @@ from groupadmin.migrate.selection import Wanted, chosen
 from groupadmin.migrate.site import Site
 from groupadmin.migrate.states import MigrationRefused
 from groupadmin.migrate.undofolder import UndoFolder, write_whole
-from groupadmin.snapshot.cluster import World
+from groupadmin.snapshot.cluster import AdminClient
 from kafkawire.dialects import dialect
 from zkconsumer.commands.common import at_interrupt, reaching, tell
 from zkconsumer.commands.options import brokers_option, group_name, kafka_version_option, zookeeper_option
@@ -193,7 +193,7 @@ class Teller:
 class Ground:
     """What a command works with.  teller: what could not be found out was told through it."""
 
-    world: World
+    admin: AdminClient
     teller: Teller
 
 
@@ -215,7 +215,7 @@ def on_ground(zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_versio
         )
     teller = Teller()
     with reaching(zookeeper, kafka_version) as reach, clear_refusals(), at_interrupt(AGAIN):
-        yield Ground(World(reach.session, reach.links, reach.dialect, tuple(brokers), teller), teller)
+        yield Ground(AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers), teller), teller)
 
 
 def site_of(ground: Ground, plan: Plan, zookeeper: ZooKeeper) -> Site:
@@ -226,7 +226,7 @@ def site_of(ground: Ground, plan: Plan, zookeeper: ZooKeeper) -> Site:
             f"the plan is of {plan.cluster}, and -z is {zookeeper.connect}",
             "give -z as it was given to `zkconsumer migrate plan`",
         )
-    return Site(ground.world, len(plan.groups))
+    return Site(ground.admin, len(plan.groups))
 
 
 def groups_of(plan: Plan, wanted: Wanted) -> list[str]:

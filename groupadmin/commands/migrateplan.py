@@ -33,7 +33,7 @@ from groupadmin.migrate.groupplan import GroupPlan, Plan, Policies, make_plan, p
 from groupadmin.migrate.journal import open_journal, read_journal
 from groupadmin.migrate.observation import How
 from groupadmin.migrate.planfile import plan_text
-from groupadmin.migrate.runner import Doer, Outcome
+from groupadmin.migrate.runner import Outcome, StepRunner
 from groupadmin.migrate.selection import Wanted, chosen
 from groupadmin.migrate.site import Site
 from groupadmin.migrate.states import MigrationRefused
@@ -144,11 +144,11 @@ def _unused(place: Files | None) -> None:
 
 
 def _planned(ground: Ground, connect: str, wanted: Wanted, policies: Policies, renamed: dict[str, str]) -> Plan:
-    world = ground.world
-    assert world.session is not None
-    there = set(groups_in_zookeeper(world.session)) | set(wanted.groups)  # a group may live in Kafka alone
+    admin = ground.admin
+    assert admin.session is not None
+    there = set(groups_in_zookeeper(admin.session)) | set(wanted.groups)  # a group may live in Kafka alone
     names = chosen(wanted, there, connect)
-    site = Site(world, len(names))
+    site = Site(admin, len(names))
     cluster = site.read_cluster()
     plans: list[GroupPlan] = []
     with Progress("planning groups", len(names)) as progress:
@@ -158,7 +158,7 @@ def _planned(ground: Ground, connect: str, wanted: Wanted, policies: Policies, r
             progress.update(len(plans))
     if not cluster.keeps_offsets:
         tell("__consumer_offsets does not exist, so Kafka holds no positions; looking does not create it")
-    return make_plan(plans, policies, "to-kafka", connect, world.clock_ms())
+    return make_plan(plans, policies, "to-kafka", connect, admin.clock_ms())
 
 
 def _unknown(plan: Plan, wanted: Wanted, connect: str) -> None:
@@ -238,7 +238,7 @@ def check_command(
     keepalive: bool,
     output: str,
 ) -> None:
-    """Look for what would make the plan fail; ends with 3 when anything does.  Only the journal is written.
+    """Presence for what would make the plan fail; ends with 3 when anything does.  Only the journal is written.
 
     \b
     zkconsumer migrate check -z zk1:2181 --plan billing.json
@@ -270,7 +270,7 @@ def _checked(
     site = site_of(ground, plan, zookeeper)
     rows = check_cluster(_facts(ground, site, plan, names, told, zookeeper.connect))
     with open_journal(place.journal, header(plan)) as journal, Progress("checking groups", len(names)) as progress:
-        doer = Doer(site, plan, journal, undo_folder(place), How(AT_ONCE), rows, progress.update, tell)
+        doer = StepRunner(site, plan, journal, undo_folder(place), How(AT_ONCE), rows, progress.update, tell)
         outcomes = doer.carry("check", names)
     keep_checks(place, doer.checks)
     return doer.checks, outcomes
@@ -278,6 +278,6 @@ def _checked(
 
 def _facts(ground: Ground, site: Site, plan: Plan, names: Sequence[str], told: Told, connect: str) -> ClusterFacts:
     plans = {each.group: each for each in plan.groups}
-    sample = site.look([plans[name] for name in names[:AT_ONCE]], only_presence=True)
+    sample = site.snapshots([plans[name] for name in names[:AT_ONCE]], only_presence=True)
     to_groups = [plans[name].to_group for name in names]
-    return cluster_facts(ground.world, site.read_cluster(), connect, to_groups, sample.values(), told)
+    return cluster_facts(ground.admin, site.read_cluster(), connect, to_groups, sample.values(), told)

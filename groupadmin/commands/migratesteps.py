@@ -31,7 +31,7 @@ from groupadmin.migrate.groupplan import Plan
 from groupadmin.migrate.journal import open_journal, read_journal
 from groupadmin.migrate.keepalive import keep_alive
 from groupadmin.migrate.observation import How
-from groupadmin.migrate.runner import NOT_WRITTEN, Doer, Outcome, Preview, preview
+from groupadmin.migrate.runner import NOT_WRITTEN, Outcome, Preview, StepRunner, preview
 from groupadmin.migrate.selection import Wanted, answers
 from groupadmin.migrate.site import Site
 from groupadmin.migrate.states import Asked
@@ -255,7 +255,7 @@ def _preview_row(row: Preview) -> tuple[object, ...]:
 def _carried(asking: Asking, asked: Asked, plan: Plan, site: Site, names: Sequence[str]) -> list[Outcome]:
     place = asking.place
     with open_journal(place.journal, header(plan)) as journal, Progress(f"{asked}: groups", len(names)) as progress:
-        doer = Doer(site, plan, journal, undo_folder(place), asking.how, (), progress.update, tell)
+        doer = StepRunner(site, plan, journal, undo_folder(place), asking.how, (), progress.update, tell)
         return doer.carry(asked, names)
 
 

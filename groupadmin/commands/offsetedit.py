@@ -19,12 +19,12 @@ import click
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.plural import counted
 from groupadmin.apply.undofile import kafka_of, keep_undo, merged, nodes_of, outside, undo_command
-from groupadmin.apply.writes import Written, carry_out, orders
+from groupadmin.apply.writes import Written, apply_orders, orders
 from groupadmin.commands.editoptions import Edit, tell_some
 from groupadmin.plan.changes import Change, refused
-from groupadmin.snapshot.cluster import Cluster, World
-from groupadmin.snapshot.model import BOTH, GroupSnapshot, held_by, who_is_there
-from groupadmin.snapshot.reader import look, members_now
+from groupadmin.snapshot.cluster import AdminClient, Cluster
+from groupadmin.snapshot.model import BOTH, GroupSnapshot, active_members, held_by
+from groupadmin.snapshot.reader import members_now, read_snapshots
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
 from zkconsumer.commands.options import go_ahead
@@ -57,7 +57,7 @@ def shown(there: Committed) -> object:
 
 
 def carry(
-    world: World,
+    admin: AdminClient,
     cluster: Cluster,
     snapshots: Mapping[str, GroupSnapshot],
     changes: Sequence[Change],
@@ -87,10 +87,10 @@ def carry(
         return False
     if not go_ahead(edit.execute, what):
         return False
-    _look_again(world, cluster, writes, edit, whole=time.monotonic() - began > 0.5)
-    undo = keep_undo(world, snapshots, writes, edit.undo_dir)
-    tell(f"undo: {undo_command(world, undo, writes)}")  # before the writes: somebody may interrupt them
-    done = _write(world, cluster, snapshots, writes, edit, texts)
+    _look_again(admin, cluster, writes, edit, whole=time.monotonic() - began > 0.5)
+    undo = keep_undo(admin, snapshots, writes, edit.undo_dir)
+    tell(f"undo: {undo_command(admin, undo, writes)}")  # before the writes: somebody may interrupt them
+    done = _write(admin, cluster, snapshots, writes, edit, texts)
     report(done)
     if any(row.state != "written" for row in done):
         fail(
@@ -134,7 +134,7 @@ def _ways_out(wrong: Sequence[Change]) -> str:
 
 def refuse_active(snapshots: Iterable[GroupSnapshot], force: bool) -> None:
     """Refuse groups that somebody is in (exit 3); with force that is only told."""
-    active = [text for text in map(who_is_there, snapshots) if text is not None]
+    active = [text for text in map(active_members, snapshots) if text is not None]
     tell_some(active)
     if active and not force:
         fail(
@@ -144,17 +144,17 @@ def refuse_active(snapshots: Iterable[GroupSnapshot], force: bool) -> None:
         )
 
 
-def _look_again(world: World, cluster: Cluster, writes: Sequence[Change], edit: Edit, whole: bool) -> None:
+def _look_again(admin: AdminClient, cluster: Cluster, writes: Sequence[Change], edit: Edit, whole: bool) -> None:
     """Nothing may have changed since the plan: members always, positions where somebody thought about it."""
     groups = list(dict.fromkeys(change.group for change in writes))
-    came = {group: members for group, members in members_now(world, cluster, groups).items() if members}
+    came = {group: members for group, members in members_now(admin, cluster, groups).items() if members}
     if came and not edit.force_active:
         group, members = next(iter(came.items()))
         fail(f"group {group} has members now, {members[0]} for one; nothing was written", EXIT["refused"])
     if not whole:
         return  # versions are compared when the nodes are written
     also = {group: [change.tp for change in writes if change.group == group] for group in groups}
-    now = look(world, groups, cluster, also=also, wide=False, bounds=False)
+    now = read_snapshots(admin, groups, cluster, also=also, wide=False, bounds=False)
     refuse_active(now.values(), edit.force_active)
     for change in writes:
         for store, before in change.before.items():
@@ -171,7 +171,7 @@ def _look_again(world: World, cluster: Cluster, writes: Sequence[Change], edit: 
 
 
 def _write(
-    world: World,
+    admin: AdminClient,
     cluster: Cluster,
     snapshots: Mapping[str, GroupSnapshot],
     writes: Sequence[Change],
@@ -180,7 +180,7 @@ def _write(
 ) -> list[Written]:
     wanted = orders(writes, nodes_of(snapshots), kafka_of(snapshots), texts)
     with Progress("writing offsets", len(wanted)) as progress:
-        return carry_out(world, cluster, wanted, edit.retention_ms, progress.update)
+        return apply_orders(admin, cluster, wanted, edit.retention_ms, progress.update)
 
 
 def report(done: Sequence[Written]) -> None:

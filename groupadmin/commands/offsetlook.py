@@ -18,9 +18,9 @@ from groupadmin.commands.offsetedit import shown
 from groupadmin.files.model import KafkaState, OffsetsFile, SavedRow, Source, ZnodeState
 from groupadmin.files.read import read_offsets
 from groupadmin.plan.undo import says_what
-from groupadmin.snapshot.cluster import Cluster, World, read_cluster
+from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, counts, held_by, stores_of
-from groupadmin.snapshot.reader import look
+from groupadmin.snapshot.reader import read_snapshots
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import BrokerPartition, TopicPartition
@@ -98,53 +98,53 @@ def rows_to_write(
 
 
 def snapshots(
-    world: World, groups: Sequence[str], regex: bool, bounds: bool = True
+    admin: AdminClient, groups: Sequence[str], regex: bool, bounds: bool = True
 ) -> tuple[dict[str, GroupSnapshot], Cluster]:
     """The groups named, by name or expression, or all that ZooKeeper has; bounds: with the ends of logs.
 
     Ends the command when one is not known.
     """
-    cluster = read_cluster(world)
-    names = group_names(world, groups, regex)
-    found = look(world, names, cluster, bounds=bounds)
+    cluster = read_cluster(admin)
+    names = group_names(admin, groups, regex)
+    found = read_snapshots(admin, names, cluster, bounds=bounds)
     named = names if groups and not regex else []  # the others were listed a moment ago
-    unknown = [name for name in named if not known(world, found[name])]
+    unknown = [name for name in named if not known(admin, found[name])]
     if unknown:
-        fail(f"group {', '.join(unknown)} is not known to {where_from(world)}", EXIT["not found"])
+        fail(f"group {', '.join(unknown)} is not known to {where_from(admin)}", EXIT["not found"])
     return found, cluster
 
 
-def group_names(world: World, groups: Sequence[str], regex: bool) -> list[str]:
+def group_names(admin: AdminClient, groups: Sequence[str], regex: bool) -> list[str]:
     """The groups meant, sorted when they are found by expression.  Ends the command when none matches."""
     if groups and not regex:
         return list(dict.fromkeys(groups))
-    if world.session is None:
+    if admin.session is None:
         raise click.UsageError("without -z, groups are named one by one with --group")
     try:
         wanted = [re.compile(text) for text in groups or (".*",)]
     except re.error as e:
         raise click.UsageError(f"--group is no regular expression: {e}") from None
-    names = [name for name in groups_in_zookeeper(world.session) if any(each.fullmatch(name) for each in wanted)]
+    names = [name for name in groups_in_zookeeper(admin.session) if any(each.fullmatch(name) for each in wanted)]
     if not names:
-        fail(f"no group of {where_from(world)} matches", EXIT["not found"])
+        fail(f"no group of {where_from(admin)} matches", EXIT["not found"])
     return names
 
 
-def known(world: World, each: GroupSnapshot) -> bool:
+def known(admin: AdminClient, each: GroupSnapshot) -> bool:
     """Whether any store has anything of the group."""
-    if world.session is not None and world.session.children(f"/consumers/{each.group}") is not None:
+    if admin.session is not None and admin.session.children(f"/consumers/{each.group}") is not None:
         return True
     return bool(each.kafka_members) or any(row.position is not NONE for row in each.kafka.values())
 
 
-def where_from(world: World) -> str:
+def where_from(admin: AdminClient) -> str:
     """The stores that were asked, for a sentence."""
-    if world.session is None:
+    if admin.session is None:
         return "Kafka"
     return (
-        f"ZooKeeper at {world.session.connect} or Kafka"
-        if world.keeps_kafka
-        else f"ZooKeeper at {world.session.connect}"
+        f"ZooKeeper at {admin.session.connect} or Kafka"
+        if admin.keeps_kafka
+        else f"ZooKeeper at {admin.session.connect}"
     )
 
 
@@ -246,13 +246,15 @@ def age(at_ms: int | None, each: GroupSnapshot) -> str | None:
     return f"{seconds // 86400}d"
 
 
-def saved(world: World, groups: Iterable[GroupSnapshot], stores: tuple[StoreName, ...] | None = None) -> OffsetsFile:
+def saved(
+    admin: AdminClient, groups: Iterable[GroupSnapshot], stores: tuple[StoreName, ...] | None = None
+) -> OffsetsFile:
     """Groups as a file.  stores: what is taken as the position; None: what the group keeps."""
     rows: list[SavedRow] = []
     warnings: list[str] = []
     kept: set[StoreName] = set()
     for each in groups:
-        counted = stores or stores_of(each, world.session is not None)
+        counted = stores or stores_of(each, admin.session is not None)
         kept |= set(counted)
         for tp in each.partitions():
             there = counts(each, tp, counted)
@@ -264,7 +266,7 @@ def saved(world: World, groups: Iterable[GroupSnapshot], stores: tuple[StoreName
                     continue  # a row without a position would say that there is none
             rows.append(row)
     source: Source = "dual" if len(kept) > 1 else "kafka" if "kafka" in kept else "zookeeper"
-    where = world.session.connect if world.session is not None else ",".join(f"{h}:{p}" for h, p in world.bootstrap)
+    where = admin.session.connect if admin.session is not None else ",".join(f"{h}:{p}" for h, p in admin.bootstrap)
     return OffsetsFile("json", rows, warnings, where, int(time.time() * 1000), source)
 
 

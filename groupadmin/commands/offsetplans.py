@@ -14,10 +14,10 @@ from groupadmin.files.model import SavedRow
 from groupadmin.plan.changes import Change, OutOfRangePolicy, plan_changes
 from groupadmin.plan.undo import by_store, texts
 from groupadmin.plan.wanted import FromRows, Problem, Reset, ShiftBy, Wanted, asked_time, wanted
-from groupadmin.snapshot.cluster import Cluster, World, read_cluster
+from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.logends import at_time, on_borders
 from groupadmin.snapshot.model import GroupSnapshot, counts, held_by, stores_of
-from groupadmin.snapshot.reader import look
+from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
@@ -26,52 +26,54 @@ from zkconsumer.spelling import Chosen, WrongUsage, existing, parse_partitions
 
 
 def reset_plan(
-    world: World, group: str, kind: Reset, topics: Sequence[str], all_topics: bool, edit: Edit
+    admin: AdminClient, group: str, kind: Reset, topics: Sequence[str], all_topics: bool, edit: Edit
 ) -> tuple[Cluster, GroupSnapshot, list[Change]]:
     """What a reset would write.  Raises WrongUsage for topics that do not exist, or where none is chosen."""
     chosen = [parse_partitions(text) for text in topics]
     if all_topics == bool(topics) and not isinstance(kind, FromRows):
         raise WrongUsage("give --topic TOPIC[:0,1] or --all-topics")
-    cluster = read_cluster(world)
+    cluster = read_cluster(admin)
     tps = existing(chosen, cluster.partitions)
     if isinstance(kind, FromRows) and not tps:
         tps = list(kind.positions)
-    found = look(world, [group], cluster, also={group: tps})[group]
+    found = read_snapshots(admin, [group], cluster, also={group: tps})[group]
     tell_odd([found])
-    _tell_unknown(world, found, may_be_new=bool(tps))
+    _tell_unknown(admin, found, may_be_new=bool(tps))
     if all_topics and not isinstance(kind, FromRows):
         tps = [tp for tp in found.partitions() if cluster.has(tp)]
-    return cluster, found, changes_of(world, cluster, found, kind, tps, edit)
+    return cluster, found, changes_of(admin, cluster, found, kind, tps, edit)
 
 
 def import_plan(
-    world: World, rows: Sequence[SavedRow], group: str | None, edit: Edit
+    admin: AdminClient, rows: Sequence[SavedRow], group: str | None, edit: Edit
 ) -> tuple[Cluster, dict[str, GroupSnapshot], list[Change], dict[tuple[str, TopicPartition], str]]:
     """What putting rows back would write, and the texts for Kafka.  Raises WrongUsage where rows name no group."""
     if group is None and any(row.group is None for row in rows):
         raise WrongUsage("the file does not name the group of every row: give --group")
     groups = [group] if group is not None else list(dict.fromkeys(row.group for row in rows if row.group is not None))
     mine = {name: rows_of(rows, name) for name in groups} if len(groups) == 1 else _by_group(rows)
-    cluster = read_cluster(world)
-    found = look(world, groups, cluster, also={name: [row.tp for row in mine[name]] for name in groups}, wide=False)
+    cluster = read_cluster(admin)
+    found = read_snapshots(
+        admin, groups, cluster, also={name: [row.tp for row in mine[name]] for name in groups}, wide=False
+    )
     changes: list[Change] = []
     written: dict[tuple[str, TopicPartition], str] = {}
     for name in groups:
-        changes += _put_back(world, cluster, found[name], mine[name], edit.stores, edit.out_of_range)
+        changes += _put_back(admin, cluster, found[name], mine[name], edit.stores, edit.out_of_range)
         written |= {(name, tp): text for tp, text in texts(mine[name], name).items()}
     return cluster, found, changes, written
 
 
 def delete_plan(
-    world: World, group: str, topics: Sequence[str], all_topics: bool, edit: Edit
+    admin: AdminClient, group: str, topics: Sequence[str], all_topics: bool, edit: Edit
 ) -> tuple[Cluster, GroupSnapshot, list[Change]]:
     """What taking positions away would write.  Raises WrongUsage where no topic is chosen."""
     if all_topics == bool(topics):
         raise WrongUsage("give --topic TOPIC[:0,1] or --all-topics")
     chosen = [parse_partitions(text) for text in topics]
-    cluster, found = one_group(world, group, ())
+    cluster, found = one_group(admin, group, ())
     meant = [tp for tp in found.partitions() if all_topics or any(_meant(each, tp) for each in chosen)]
-    return cluster, found, changes_of(world, cluster, found, FromRows(dict.fromkeys(meant)), meant, edit)
+    return cluster, found, changes_of(admin, cluster, found, FromRows(dict.fromkeys(meant)), meant, edit)
 
 
 def two_groups(source: str, target: str) -> None:
@@ -81,7 +83,7 @@ def two_groups(source: str, target: str) -> None:
 
 
 def copied(
-    world: World,
+    admin: AdminClient,
     cluster: Cluster,
     source: GroupSnapshot,
     target: str,
@@ -94,7 +96,7 @@ def copied(
     gone = [tp for tp in source.partitions() if not cluster.has(tp)]
     if gone:
         tell(f"{counted(len(gone), 'partition')} left out, not there any more: {', '.join(map(str, gone[:3]))}")
-    mine = look(world, [target], cluster, also={target: tps})[target]
+    mine = read_snapshots(admin, [target], cluster, also={target: tps})[target]
     held = [
         tp for tp in mine.partitions() if any(held_by(mine, tp, store) is not NONE for store in ("kafka", "zookeeper"))
     ]
@@ -104,7 +106,7 @@ def copied(
             "`zkconsumer offsets copy-group --merge` overwrites them",
             EXIT["refused"],
         )
-    kept = stores or stores_of(source, world.session is not None)
+    kept = stores or stores_of(source, admin.session is not None)
     wanted_by: dict[StoreName, dict[TopicPartition, Wanted | Problem]] = {}
     for store in kept:
         wanted_by[store] = {}
@@ -114,24 +116,24 @@ def copied(
                 wanted_by[store][tp] = Wanted(there)
             elif there is not NONE:
                 wanted_by[store][tp] = Problem(f"{tp} of group {source.group}: {there.reason}")
-    return mine, _by_store(world, cluster, mine, wanted_by, policy)
+    return mine, _by_store(admin, cluster, mine, wanted_by, policy)
 
 
 # common to them -------------------------------------------------------------------------------------------------------
 
 
-def one_group(world: World, group: str, also: Iterable[TopicPartition]) -> tuple[Cluster, GroupSnapshot]:
+def one_group(admin: AdminClient, group: str, also: Iterable[TopicPartition]) -> tuple[Cluster, GroupSnapshot]:
     """A group and the cluster.  A group that nobody knows is told: it may be meant, or misspelt."""
-    cluster = read_cluster(world)
-    found = look(world, [group], cluster, also={group: list(also)})[group]
+    cluster = read_cluster(admin)
+    found = read_snapshots(admin, [group], cluster, also={group: list(also)})[group]
     tell_odd([found])
-    _tell_unknown(world, found, may_be_new=bool(also))
+    _tell_unknown(admin, found, may_be_new=bool(also))
     return cluster, found
 
 
-def _tell_unknown(world: World, found: GroupSnapshot, may_be_new: bool) -> None:
+def _tell_unknown(admin: AdminClient, found: GroupSnapshot, may_be_new: bool) -> None:
     """A group that nobody knows is told, or ends the command where there is nothing to give it."""
-    if known(world, found):
+    if known(admin, found):
         return
     if not may_be_new:
         fail(f"group {found.group} is not known", EXIT["not found"])
@@ -139,27 +141,27 @@ def _tell_unknown(world: World, found: GroupSnapshot, may_be_new: bool) -> None:
 
 
 def changes_of(
-    world: World, cluster: Cluster, found: GroupSnapshot, kind: Reset, tps: Sequence[TopicPartition], edit: Edit
+    admin: AdminClient, cluster: Cluster, found: GroupSnapshot, kind: Reset, tps: Sequence[TopicPartition], edit: Edit
 ) -> list[Change]:
     """What brings these partitions to where the kind says.  Raises WrongUsage where it cannot be meant."""
-    if isinstance(kind, ShiftBy) and world.dialect.position_unit == "bytes":
+    if isinstance(kind, ShiftBy) and admin.dialect.position_unit == "bytes":
         raise WrongUsage(
             "--shift-by counts messages, and positions of 0.7 are bytes: nobody can tell where the message that many"
             " before begins; use --to-earliest, --to-latest, --to-datetime, or a position that was committed once"
         )
-    stores = edit.stores or stores_of(found, world.session is not None)
+    stores = edit.stores or stores_of(found, admin.session is not None)
     committed: dict[TopicPartition, Committed] = {tp: counts(found, tp, stores) for tp in tps}
-    time_ms = asked_time(kind, world.clock_ms())
-    by_time = at_time(world, cluster, tps, time_ms) if time_ms is not None else None
+    time_ms = asked_time(kind, admin.clock_ms())
+    by_time = at_time(admin, cluster, tps, time_ms) if time_ms is not None else None
     after = wanted(kind, tps, committed, found.bounds, by_time, time_ms)
     before = {tp: {store: held_by(found, tp, store) for store in stores} for tp in after}
     exist, policy = _existing(cluster, after), edit.out_of_range
     changes = plan_changes(found.group, after, before, found.bounds, exist, stores, policy, former=found.former_stores)
-    return on_borders(world, cluster, changes, policy)
+    return on_borders(admin, cluster, changes, policy)
 
 
 def _put_back(
-    world: World,
+    admin: AdminClient,
     cluster: Cluster,
     found: GroupSnapshot,
     rows: Sequence[SavedRow],
@@ -171,13 +173,13 @@ def _put_back(
         held.append("kafka")
     if any(row.zookeeper is not None for row in rows):
         held.append("zookeeper")
-    stores = chosen or tuple(held) or stores_of(found, world.session is not None)
+    stores = chosen or tuple(held) or stores_of(found, admin.session is not None)
     asked = by_store(rows, found.group, stores)
-    return _by_store(world, cluster, found, {store: dict(asked[store]) for store in stores}, policy)
+    return _by_store(admin, cluster, found, {store: dict(asked[store]) for store in stores}, policy)
 
 
 def _by_store(
-    world: World,
+    admin: AdminClient,
     cluster: Cluster,
     found: GroupSnapshot,
     wanted_by: Mapping[StoreName, Mapping[TopicPartition, Wanted | Problem]],
@@ -190,7 +192,7 @@ def _by_store(
         changes += plan_changes(
             found.group, after, before, found.bounds, exist, (store,), policy, former=found.former_stores
         )
-    return on_borders(world, cluster, changes, policy)
+    return on_borders(admin, cluster, changes, policy)
 
 
 def _existing(cluster: Cluster, tps: Iterable[TopicPartition]) -> set[TopicPartition]:

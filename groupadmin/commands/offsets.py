@@ -14,7 +14,7 @@ import click
 
 from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
-from groupadmin.commands.editoptions import must_keep, store_option, stores_named, usage_errors, world_of
+from groupadmin.commands.editoptions import admin_client, must_keep, store_option, stores_named, usage_errors
 from groupadmin.commands.offsetedit import shown
 from groupadmin.commands.offsetlook import (
     BROKERS,
@@ -32,10 +32,10 @@ from groupadmin.commands.offsettranslate import translate_command
 from groupadmin.commands.offsetwrite import copy_command, delete_command, import_command, reset_command, set_command
 from groupadmin.files.model import WrittenKind
 from groupadmin.files.write import unsayable, write_offsets
-from groupadmin.snapshot.cluster import World, read_cluster
+from groupadmin.snapshot.cluster import AdminClient, read_cluster
 from groupadmin.snapshot.kafka import commit_times
 from groupadmin.snapshot.model import BOTH, counts, held_by, in_order, stores_of
-from groupadmin.snapshot.reader import look
+from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
@@ -79,13 +79,13 @@ def get_command(
     if not groups:
         raise click.UsageError("--group is missing")
     must_keep(stores_named(store), kafka_version)
-    with world_of(zookeeper, brokers, kafka_version) as world:
-        found, cluster = snapshots(world, groups, regex)
+    with admin_client(zookeeper, brokers, kafka_version) as admin:
+        found, cluster = snapshots(admin, groups, regex)
         tell_odd(found.values())
-        ages = commit_times(world, cluster, next(iter(found.values()))) if len(found) == 1 else {}
+        ages = commit_times(admin, cluster, next(iter(found.values()))) if len(found) == 1 else {}
         rows = [row for each in found.values() for row in position_rows(each, stores_named(store) or BOTH, ages)]
     write(rows, GET, output)
-    tell_unit(world.dialect)
+    tell_unit(admin.dialect)
 
 
 @offsets.command("export")
@@ -110,11 +110,11 @@ def export_command(
     ImportZkOffsets reads (of ZooKeeper's positions, without --store).
     """
     must_keep(stores_named(store), kafka_version)
-    with world_of(zookeeper, brokers, kafka_version) as world:
-        found, _ = snapshots(world, groups, regex)
+    with admin_client(zookeeper, brokers, kafka_version) as admin:
+        found, _ = snapshots(admin, groups, regex)
         chosen = stores_named(store) or (("zookeeper",) if output == "zk-export" else None)
         tell_odd(found.values())
-        file = saved(world, found.values(), chosen)
+        file = saved(admin, found.values(), chosen)
     kind: WrittenKind = "csv" if output == "csv" else "zk-export" if output == "zk-export" else "json"
     left_out = unsayable(file, kind)
     if left_out:
@@ -157,8 +157,8 @@ def diff_command(
             raise click.UsageError(
                 f"brokers of Kafka {kafka_version} keep no offsets: give one or two files to compare"
             )
-        with world_of(zookeeper, brokers, kafka_version) as world:
-            left, right = _with_stores(world, files, topic, groups, regex, stores_named(store))
+        with admin_client(zookeeper, brokers, kafka_version) as admin:
+            left, right = _with_stores(admin, files, topic, groups, regex, stores_named(store))
     keys = sorted({*left, *right}, key=lambda key: (key[0], in_order(key[1])))
     differ = [(group, tp) for group, tp in keys if left.get((group, tp)) != right.get((group, tp))]
     write([_diff_row(left, right, group, tp) for group, tp in differ], DIFF, output)
@@ -174,7 +174,7 @@ def _diff_row(left: Keyed, right: Keyed, group: str, tp: TopicPartition) -> tupl
 
 
 def _with_stores(
-    world: World,
+    admin: AdminClient,
     files: Sequence[Path],
     topic: str | None,
     groups: tuple[str, ...],
@@ -184,17 +184,17 @@ def _with_stores(
     if not files:
         if not groups:
             raise click.UsageError("give --group, or files to compare")
-        found, _ = snapshots(world, groups, regex)
+        found, _ = snapshots(admin, groups, regex)
         pairs = [(each, tp) for each in found.values() for tp in each.partitions()]
         left = {(each.group, tp): shown(held_by(each, tp, "zookeeper")) for each, tp in pairs}
         return left, {(each.group, tp): shown(held_by(each, tp, "kafka")) for each, tp in pairs}
     left = file_positions(files[0], topic, groups)
     names = list(dict.fromkeys(group for group, _ in left))
-    cluster = read_cluster(world)
+    cluster = read_cluster(admin)
     also = {name: [tp for group, tp in left if group == name] for name in names}
-    now = look(world, names, cluster, also=also, wide=False, bounds=False)
+    now = read_snapshots(admin, names, cluster, also=also, wide=False, bounds=False)
     right: Keyed = {}
     for group, tp in left:
         each = now[group]
-        right[group, tp] = shown(counts(each, tp, stores or stores_of(each, world.session is not None)))
+        right[group, tp] = shown(counts(each, tp, stores or stores_of(each, admin.session is not None)))
     return left, right

@@ -20,15 +20,15 @@ import click
 
 from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
-from groupadmin.commands.editoptions import Edit, edit_options, stores_named, tell_some, world_of
+from groupadmin.commands.editoptions import Edit, admin_client, edit_options, stores_named, tell_some
 from groupadmin.commands.offsetedit import carry, plan_rows
 from groupadmin.commands.offsetlook import BROKERS, known, tell_odd
 from groupadmin.plan.changes import Change, plan_changes
 from groupadmin.plan.wanted import Bounds, Problem, Wanted
-from groupadmin.snapshot.cluster import Cluster, World, read_cluster
+from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.logends import log_bounds
-from groupadmin.snapshot.model import GroupSnapshot, counts, held_by, stores_of, who_is_there
-from groupadmin.snapshot.reader import look
+from groupadmin.snapshot.model import GroupSnapshot, active_members, counts, held_by, stores_of
+from groupadmin.snapshot.reader import read_snapshots
 from groupadmin.translation import Facts, Safe, translated
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
@@ -167,14 +167,14 @@ def translate_command(
     zkconsumer offsets translate --map orders.offsetmap --source ZK1 -z ZK2 --group billing --execute
     """
     with (
-        world_of(zookeeper, brokers, kafka_version) as target,
-        world_of(source.zookeeper, source.brokers, source.version) as origin,
+        admin_client(zookeeper, brokers, kafka_version) as target,
+        admin_client(source.zookeeper, source.brokers, source.version) as origin,
     ):
         mine = to_group or group
         cluster = read_cluster(target)
         offsets = merged(_map(target, cluster, name) for name in maps)
         rows = _translated(target, cluster, origin, group, offsets, source, topics, edit.force_active)
-        found = look(target, [mine], cluster, also={mine: list(rows)})[mine]
+        found = read_snapshots(target, [mine], cluster, also={mine: list(rows)})[mine]
         tell_odd([found])
         if not known(target, found):
             tell(f"group {mine} is not known yet on the target: it would be a new one")
@@ -182,7 +182,7 @@ def translate_command(
         carry(target, cluster, {mine: found}, changes, edit, show=partial(_show, rows))
 
 
-def _map(target: World, cluster: Cluster, name: str) -> OffsetMap:
+def _map(target: AdminClient, cluster: Cluster, name: str) -> OffsetMap:
     """Of a file, or of a topic of the target."""
     if Path(name).is_file():
         return read_map(name).map
@@ -195,9 +195,9 @@ def _map(target: World, cluster: Cluster, name: str) -> OffsetMap:
 
 
 def _translated(
-    target: World,
+    target: AdminClient,
     cluster: Cluster,
-    origin: World,
+    origin: AdminClient,
     group: str,
     offsets: OffsetMap,
     source: Source,
@@ -217,17 +217,17 @@ def _translated(
 
 
 def _read(
-    origin: World, group: str, offsets: OffsetMap, source: Source, force: bool
+    origin: AdminClient, group: str, offsets: OffsetMap, source: Source, force: bool
 ) -> tuple[dict[TopicPartition, int], Mapping[TopicPartition, Bounds]]:
     """The group's positions on the source of topics that the map knows, and the bounds of those logs."""
     cluster = read_cluster(origin)
     mapped = {tp.topic for tp in offsets.stints}
     wanted = [TopicPartition(topic, p) for topic in mapped for p in cluster.partitions.get(topic, ())]
-    found = look(origin, [group], cluster, also={group: wanted})[group]
+    found = read_snapshots(origin, [group], cluster, also={group: wanted})[group]
     tell_odd([found])
     if not known(origin, found):
         fail(f"group {group} is not known on the source cluster", EXIT["not found"])
-    active = who_is_there(found)
+    active = active_members(found)
     if active is not None and not force:
         fail(f"on the source cluster {active}; stop it first, or give --force-active", EXIT["refused"])
     stores = stores_named(source.store) or stores_of(found, origin.session is not None)
@@ -255,7 +255,7 @@ def _has_position(found: GroupSnapshot, tp: TopicPartition) -> bool:
     return any(isinstance(held_by(found, tp, store), int) for store in ("kafka", "zookeeper"))
 
 
-def _changes(target: World, cluster: Cluster, found: GroupSnapshot, rows: Rows, edit: Edit) -> list[Change]:
+def _changes(target: AdminClient, cluster: Cluster, found: GroupSnapshot, rows: Rows, edit: Edit) -> list[Change]:
     stores = edit.stores or stores_of(found, target.session is not None)
     after: dict[TopicPartition, Wanted | Problem] = {
         tp: row if isinstance(row, Problem) else Wanted(row.position, _note(tp, row)) for tp, row in rows.items()

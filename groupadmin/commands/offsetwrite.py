@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from groupadmin.commands.editoptions import Edit, edit_options, usage_errors, world_of
+from groupadmin.commands.editoptions import Edit, admin_client, edit_options, usage_errors
 from groupadmin.commands.offsetedit import carry
 from groupadmin.commands.offsetlook import BROKERS, FILE, rows_to_write
 from groupadmin.commands.offsetplans import (
@@ -151,10 +151,10 @@ def set_command(
     """
     with usage_errors():
         positions = parse_assignments(assignments)
-    with world_of(zookeeper, brokers, kafka_version) as world:
-        cluster, found = one_group(world, group, positions)
-        changes = changes_of(world, cluster, found, FromRows(dict(positions)), list(positions), edit)
-        carry(world, cluster, {group: found}, changes, edit)
+    with admin_client(zookeeper, brokers, kafka_version) as admin:
+        cluster, found = one_group(admin, group, positions)
+        changes = changes_of(admin, cluster, found, FromRows(dict(positions)), list(positions), edit)
+        carry(admin, cluster, {group: found}, changes, edit)
 
 
 @click.command("reset")
@@ -182,9 +182,9 @@ def reset_command(
     """
     with usage_errors():
         kind = reset.kind_for(group)
-    with world_of(zookeeper, brokers, kafka_version) as world:
-        cluster, found, changes = reset_plan(world, group, kind, topics, all_topics, edit)
-        carry(world, cluster, {group: found}, changes, edit)
+    with admin_client(zookeeper, brokers, kafka_version) as admin:
+        cluster, found, changes = reset_plan(admin, group, kind, topics, all_topics, edit)
+        carry(admin, cluster, {group: found}, changes, edit)
 
 
 @click.command("import")
@@ -216,11 +216,11 @@ def import_command(
     with usage_errors():
         read = rows_to_write(file, topic, zero_means_missing, by_store=True)
     chosen = replace(edit, out_of_range="keep") if keep_out_of_range else edit
-    with world_of(zookeeper, brokers, kafka_version) as world:
-        if read.cluster is not None and world.session is not None and read.cluster != world.session.connect:
-            tell(f"{file.name} was made of {read.cluster}, and is to be put into {world.session.connect}")
-        cluster, found, changes, written = import_plan(world, read.rows, group, chosen)
-        carry(world, cluster, found, changes, chosen, written)
+    with admin_client(zookeeper, brokers, kafka_version) as admin:
+        if read.cluster is not None and admin.session is not None and read.cluster != admin.session.connect:
+            tell(f"{file.name} was made of {read.cluster}, and is to be put into {admin.session.connect}")
+        cluster, found, changes, written = import_plan(admin, read.rows, group, chosen)
+        carry(admin, cluster, found, changes, chosen, written)
 
 
 @click.command("delete")
@@ -244,9 +244,9 @@ def delete_command(
 
     Kafka has no call for that which these releases know: it is told to forget them, and does at its next check.
     """
-    with world_of(zookeeper, brokers, kafka_version) as world:
-        cluster, found, changes = delete_plan(world, group, topics, all_topics, edit)
-        carry(world, cluster, {group: found}, changes, edit)
+    with admin_client(zookeeper, brokers, kafka_version) as admin:
+        cluster, found, changes = delete_plan(admin, group, topics, all_topics, edit)
+        carry(admin, cluster, {group: found}, changes, edit)
 
 
 @click.command("copy-group")
@@ -268,8 +268,8 @@ def copy_command(
 ) -> None:
     """Give TARGET the positions of SOURCE, each store its own; with --store, those that count go there."""
     two_groups(source, target)
-    with world_of(zookeeper, brokers, kafka_version) as world:
-        cluster, found = one_group(world, source, ())
-        mine, changes = copied(world, cluster, found, target, merge, edit.stores, edit.out_of_range)
+    with admin_client(zookeeper, brokers, kafka_version) as admin:
+        cluster, found = one_group(admin, source, ())
+        mine, changes = copied(admin, cluster, found, target, merge, edit.stores, edit.out_of_range)
         held = {(target, tp): row.metadata for tp, row in found.kafka.items() if row.metadata}
-        carry(world, cluster, {target: mine}, changes, edit, held)
+        carry(admin, cluster, {target: mine}, changes, edit, held)

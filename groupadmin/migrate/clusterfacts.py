@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from groupadmin.apply.writes import coordinator
 from groupadmin.migrate.checks import HOUR_MS, ClusterFacts, OffsetsTopic
-from groupadmin.snapshot.cluster import Cluster, World
+from groupadmin.snapshot.cluster import AdminClient, Cluster
 from groupadmin.snapshot.model import GroupSnapshot
 from kafkawire.errors import BrokerError, WireError
 from kafkawire.groupnodes import CONSUMERS
@@ -35,7 +35,7 @@ class Told:
 
 
 def cluster_facts(
-    world: World,
+    admin: AdminClient,
     cluster: Cluster,
     zookeeper: str,
     groups: Sequence[str],
@@ -43,7 +43,7 @@ def cluster_facts(
     told: Told,
 ) -> ClusterFacts:
     """groups: names in Kafka, of which one is asked for its coordinator, when that creates nothing."""
-    session = world.session
+    session = admin.session
     partitions = cluster.view.topics.get(OFFSETS_TOPIC)
     topic = None
     if partitions is not None:
@@ -54,7 +54,7 @@ def cluster_facts(
         there = [int(str(partition)) for partition in cluster.topics[OFFSETS_TOPIC].partitions] or [0]
         topic = OffsetsTopic(dict.fromkeys(there, ()), dict.fromkeys(there))  # ZooKeeper has it and no broker tells
     refused: dict[str, str] = {}
-    error = _coordinator(world, cluster, groups, refused) if partitions else None
+    error = _coordinator(admin, cluster, groups, refused) if partitions else None
     return ClusterFacts(
         zookeeper,
         consumers_there=session is not None and session.children(CONSUMERS) is not None,
@@ -67,7 +67,7 @@ def cluster_facts(
         downtime_ms=told.downtime_ms,
         long_retention_ms=told.long_retention_ms,
         keepalive=told.keepalive,
-        clock_ahead_ms=clock_ahead_ms(world.clock_ms(), snapshots),
+        clock_ahead_ms=clock_ahead_ms(admin.clock_ms(), snapshots),
         refused=refused,
     )
 
@@ -84,11 +84,11 @@ def clock_ahead_ms(now_ms: int, snapshots: Iterable[GroupSnapshot]) -> int | Non
     return min(0, now_ms - youngest)
 
 
-def _coordinator(world: World, cluster: Cluster, groups: Sequence[str], refused: dict[str, str]) -> str | None:
+def _coordinator(admin: AdminClient, cluster: Cluster, groups: Sequence[str], refused: dict[str, str]) -> str | None:
     """Why the coordinator of one of the groups cannot be found; "" when it can."""
     if not groups:
         return None
-    asked = coordinator(world, cluster)
+    asked = coordinator(admin, cluster)
     try:
         asked.find(groups[0])
     except BrokerError as why:

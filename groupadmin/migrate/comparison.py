@@ -157,7 +157,7 @@ LOOK_EVERY_MS = 1500
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Presence:
     """Who was there.  kafka_members: of a group of this name that Kafka coordinates; None: before 0.9 there is none."""
 
     ids: tuple[str, ...]
@@ -169,11 +169,11 @@ class Look:
         return not self.ids and not self.owners and not self.kafka_members
 
 
-def look_at(snapshot: GroupSnapshot) -> Look:
+def presence_of(snapshot: GroupSnapshot) -> Presence:
     """Who is there by a snapshot; an owner node of another client is somebody too."""
     foreign = sum(each.kind == "owner" for each in snapshot.foreign)
     kafka_members = None if snapshot.kafka_members is None else len(snapshot.kafka_members)
-    return Look(snapshot.members, len(snapshot.owners) + foreign, kafka_members)
+    return Presence(snapshot.members, len(snapshot.owners) + foreign, kafka_members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +186,9 @@ class Gate:
     needed: int = LOOKS
     quiet: int = 0
     seen: int = 0
-    last: Look | None = None
+    last: Presence | None = None
 
-    def after(self, look: Look) -> Gate:
+    def after(self, look: Presence) -> Gate:
         """The gate after one more look."""
         return Gate(self.needed, self.quiet + 1 if look.nobody else 0, self.seen + (not look.nobody), look)
 

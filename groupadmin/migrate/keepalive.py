@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from groundwork.plural import counted
 from groupadmin.migrate import orders
-from groupadmin.migrate.comparison import look_at
+from groupadmin.migrate.comparison import presence_of
 from groupadmin.migrate.groupplan import GroupPlan, left_to_write
 from groupadmin.migrate.observation import SiteLike
 from groupadmin.snapshot.model import GroupSnapshot
@@ -36,7 +36,7 @@ def keep_alive(
         names = list(left)
         for first in range(0, len(names), FEW):
             some = [left[name] for name in names[first : first + FEW]]
-            seen = site.look(some, only_presence=True)
+            seen = site.snapshots(some, only_presence=True)
             for plan in some:
                 why = _let_go(plan, seen[plan.group])
                 if why:
@@ -49,7 +49,7 @@ def keep_alive(
 
 
 def _let_go(plan: GroupPlan, now: GroupSnapshot) -> str:
-    if not look_at(now).nobody:
+    if not presence_of(now).nobody:
         return "somebody is there"
     found = left_to_write(plan, now)
     if found.stale:

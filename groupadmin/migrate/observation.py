@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from groundwork.plural import counted
 from groupadmin.apply.writes import Order, Written
 from groupadmin.migrate import states
-from groupadmin.migrate.comparison import LOOK_EVERY_MS, LOOKS, Gate, look_at
+from groupadmin.migrate.comparison import LOOK_EVERY_MS, LOOKS, Gate, presence_of
 from groupadmin.migrate.groupplan import GroupPlan
 from groupadmin.migrate.site import Marked
 from groupadmin.migrate.states import Step
@@ -28,7 +28,7 @@ LATE = 1.1  # an interval takes as long as its commit does beside its own time
 class SiteLike(Protocol):
     """What the steps use of a Site."""
 
-    def look(self, plans: Sequence[GroupPlan], only_presence: bool = False) -> dict[str, GroupSnapshot]: ...
+    def snapshots(self, plans: Sequence[GroupPlan], only_presence: bool = False) -> dict[str, GroupSnapshot]: ...
     def write(self, orders: Sequence[Order], retention_ms: int | None) -> list[Written]: ...
     def markers(self, groups: Iterable[str]) -> dict[str, Marked]: ...
     def mark(self, wanted: Mapping[str, tuple[Marker, Marked]]) -> dict[str, str]: ...
@@ -61,7 +61,7 @@ class How:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Observation:
     """What was seen of a group: the first look and the last, whether a commit interval lies between them, and the
     gate, where a step has one.
     """
@@ -71,12 +71,12 @@ class Sight:
     twice: bool = False
     gate: Gate | None = None
 
-    def after(self, now: GroupSnapshot) -> Sight:
+    def after(self, now: GroupSnapshot) -> Observation:
         """After one more look; somebody who came meanwhile closes the gate."""
-        return replace(self, now=now, gate=self.gate.after(look_at(now)) if self.gate is not None else None)
+        return replace(self, now=now, gate=self.gate.after(presence_of(now)) if self.gate is not None else None)
 
 
-class Looker:
+class Observer:
     """Looks at groups, many at once."""
 
     def __init__(self, site: SiteLike, how: How, tell: Callable[[str], object] = lambda text: None) -> None:
@@ -86,15 +86,15 @@ class Looker:
 
     def once(self, plans: Sequence[GroupPlan]) -> dict[str, GroupSnapshot]:
         """A look at each."""
-        return self._site.look(plans)
+        return self._site.snapshots(plans)
 
     def for_steps(
         self, plans: Mapping[str, GroupPlan], steps: Mapping[str, Step], first: Mapping[str, GroupSnapshot]
-    ) -> dict[str, Sight]:
+    ) -> dict[str, Observation]:
         """What each group's step asks for, beginning with a first look that was just made."""
         began = self._site.now()
         gates = {group: Gate(self._how.looks) for group, step in steps.items() if _gated(step, first[group])}
-        gates = self._gates({group: gate.after(look_at(first[group])) for group, gate in gates.items()}, plans)
+        gates = self._gates({group: gate.after(presence_of(first[group])) for group, gate in gates.items()}, plans)
         twice = {group for group, step in steps.items() if _names(step) & COMPARE}
         if twice:
             apart = self._how.commit_interval_ms / 1000 * LATE - (self._site.now() - began)
@@ -105,15 +105,15 @@ class Looker:
                 )
             self._site.sleep(max(0.0, apart))
         again = [plans[group] for group in steps if group in gates or group in twice]
-        found = self._site.look(again)
+        found = self._site.snapshots(again)
         sights = {}
         for group in steps:
-            sight = Sight(first[group], first[group], group in twice, gates.get(group))
+            sight = Observation(first[group], first[group], group in twice, gates.get(group))
             sights[group] = sight.after(found[group]) if group in found else sight
         return sights
 
     def _gates(self, gates: dict[str, Gate], plans: Mapping[str, GroupPlan]) -> dict[str, Gate]:
-        """Look until each is open, or time is over for those where somebody still is."""
+        """Presence until each is open, or time is over for those where somebody still is."""
         until = self._site.now() + self._how.wait_ms / 1000
         while True:
             over = self._site.now() >= until
@@ -121,13 +121,13 @@ class Looker:
             if not left:
                 return gates
             self._site.sleep(self._how.look_every_ms / 1000)
-            now = self._site.look([plans[group] for group in left], only_presence=True)
-            gates = gates | {group: gates[group].after(look_at(now[group])) for group in left}
+            now = self._site.snapshots([plans[group] for group in left], only_presence=True)
+            gates = gates | {group: gates[group].after(presence_of(now[group])) for group in left}
 
 
 def _gated(step: Step, first: GroupSnapshot) -> bool:
     """Whether nobody may be there; where members of one kind may be, a gate is for groups that seem to be stopped."""
-    return bool(_names(step) & STOPPED) or (bool(_names(step) & STOPPED_OR) and look_at(first).nobody)
+    return bool(_names(step) & STOPPED) or (bool(_names(step) & STOPPED_OR) and presence_of(first).nobody)
 
 
 def early(step: Step, first: GroupSnapshot) -> set[str]:

@@ -27,11 +27,11 @@ from groundwork.plural import counted
 from groupadmin.apply.writes import Order
 from groupadmin.migrate import orders
 from groupadmin.migrate.checks import Check, check_group, failures
-from groupadmin.migrate.comparison import Gate, facts, idle_behind, look_at
+from groupadmin.migrate.comparison import Gate, facts, idle_behind, presence_of
 from groupadmin.migrate.groupplan import GroupPlan, Plan, Policies, falls_behind, left_to_write, plan_group
 from groupadmin.migrate.journal import Begun, Declined, Event, Journal, Reached, Standing, Wrote
-from groupadmin.migrate.observation import COMPARE, How, Looker, Sight, SiteLike, early
-from groupadmin.migrate.site import Marked, somebody_else
+from groupadmin.migrate.observation import COMPARE, How, Observation, Observer, SiteLike, early
+from groupadmin.migrate.site import Marked, other_plan
 from groupadmin.migrate.states import (
     CHECKS_PASS,
     COPIED,
@@ -122,7 +122,7 @@ class _Group:
 
     plan: GroupPlan
     step: StepName
-    sight: Sight
+    sight: Observation
     marked: Marked
     orders: list[Order] = field(default_factory=list)
     written: int = 0
@@ -130,7 +130,7 @@ class _Group:
     refusal: MigrationRefused | None = None
 
 
-class Doer:
+class StepRunner:
     """Carries out what is asked of groups of one plan; journal: open, and begun for these groups.
 
     checks: rows that concern all groups (checks.check_cluster), for the step check.  back: policies of the way back.
@@ -155,7 +155,7 @@ class Doer:
         self._journal = journal
         self._undo = undo
         self._how = how
-        self._looker = Looker(site, how, tell)
+        self._looker = Observer(site, how, tell)
         self._progress = progress
         self._back = back_policies(plan.policies, how)
 
@@ -248,7 +248,7 @@ class Doer:
             seen = facts(plan, first[group], answers=self._how.answers)
             refusal = next((each for each in unmet(phase, name, seen) if each.name in names), None)
             if refusal is not None:
-                each = _Group(plan, name, Sight(first[group], first[group]), Marked())
+                each = _Group(plan, name, Observation(first[group], first[group]), Marked())
                 self._refuse(each, refusal, events)
                 found[group] = self._outcome(each)
         self._journal.append(events, self._site.now_ms())
@@ -264,7 +264,7 @@ class Doer:
         for each in some:
             group = each.plan.group
             try:
-                refusal = somebody_else(each.marked, self._plan.plan_id, self._journal.standings[group])
+                refusal = other_plan(each.marked, self._plan.plan_id, self._journal.standings[group])
                 if refusal is not None:
                     raise refusal
                 step = begin(self._phase(group), name, self._facts(each))
@@ -368,7 +368,7 @@ class Doer:
             wanted = Marker(self._plan.plan_id, standing.phase, standing.past[-1][1])
             if standing.phase in (P.PLANNED, P.CHECKED) or marked.marker == wanted or marked.unclear:
                 continue
-            if somebody_else(marked, self._plan.plan_id, standing) is None:
+            if other_plan(marked, self._plan.plan_id, standing) is None:
                 behind[group] = (wanted, marked)
         self._site.mark(behind)
 
@@ -397,10 +397,10 @@ def preview(
     found = []
     for first in range(0, len(groups), how.at_once):
         some = groups[first : first + how.at_once]
-        seen, marked = site.look([plans[group] for group in some]), site.markers(some)
+        seen, marked = site.snapshots([plans[group] for group in some]), site.markers(some)
         for group in some:
             standing = standings.get(group) or Standing(Phase.PLANNED, 0, past=((Phase.PLANNED, site.now_ms()),))
-            refusal = somebody_else(marked[group], plan.plan_id, standing)
+            refusal = other_plan(marked[group], plan.plan_id, standing)
             if refusal is not None:
                 found.append(Preview(group, standing.phase, None, refusals=(refusal,)))
             else:
@@ -412,7 +412,7 @@ def _group(one: GroupPlan, plan: Plan, standing: Standing, how: How, asked: Aske
     phase = standing.phase
     if phase in AFTER[asked]:
         return Preview(one.group, phase, None)
-    gate = Gate(1).after(look_at(now))
+    gate = Gate(1).after(presence_of(now))
     back = back_policies(plan.policies, how)
     try:
         name = next_step(asked, standing, now, facts(one, now, gate=gate, answers=how.answers), back)

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from groupadmin.apply.writes import Order, Written, carry_out
+from groupadmin.apply.writes import Order, Written, apply_orders
 from groupadmin.migrate.groupplan import GroupPlan
 from groupadmin.migrate.journal import Standing
 from groupadmin.migrate.states import MigrationRefused
-from groupadmin.snapshot.cluster import Cluster, World, read_cluster
+from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.model import GroupSnapshot
-from groupadmin.snapshot.reader import WIDE, look
+from groupadmin.snapshot.reader import WIDE, read_snapshots
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.offsets.marker import Marker, MarkerUnclear, Phase, marker_path, marker_text, read_marker
 from zkconsumer.session.nodes import read_nodes
@@ -77,7 +77,7 @@ def write_markers(session: ZkSession, wanted: Mapping[str, tuple[Marker, Marked]
     return problems
 
 
-def somebody_else(marked: Marked, plan_id: str, standing: Standing) -> MigrationRefused | None:
+def other_plan(marked: Marked, plan_id: str, standing: Standing) -> MigrationRefused | None:
     """Why this group belongs to somebody else, by its node and where our journal says it is."""
     if marked.unclear:
         return MigrationRefused("marker unclear", marked.unclear, "delete the node if nothing of yours wrote it")
@@ -101,11 +101,11 @@ class Site:
     groups at a time, and at every look alike; beyond MOST positions it is not, which is told.
     """
 
-    def __init__(self, world: World, groups: int) -> None:
-        if world.session is None:
+    def __init__(self, admin: AdminClient, groups: int) -> None:
+        if admin.session is None:
             raise ValueError("a migration needs ZooKeeper")
-        self.world = world
-        self.session: ZkSession = world.session
+        self.admin = admin
+        self.session: ZkSession = admin.session
         self._groups = groups
         self._cluster: Cluster | None = None
         self._told = False
@@ -117,7 +117,7 @@ class Site:
 
     def read_cluster(self) -> Cluster:
         """Read it anew."""
-        self._cluster = read_cluster(self.world)
+        self._cluster = read_cluster(self.admin)
         return self._cluster
 
     def first_look(self, groups: Sequence[str], to_groups: Mapping[str, str]) -> dict[str, GroupSnapshot]:
@@ -125,10 +125,10 @@ class Site:
         found: dict[str, GroupSnapshot] = {}
         wide = self._wide()
         for some in self._batches(groups, wide):
-            found |= look(self.world, some, self.cluster, to_groups=to_groups, wide=wide)
+            found |= read_snapshots(self.admin, some, self.cluster, to_groups=to_groups, wide=wide)
         return found
 
-    def look(self, plans: Sequence[GroupPlan], only_presence: bool = False) -> dict[str, GroupSnapshot]:
+    def snapshots(self, plans: Sequence[GroupPlan], only_presence: bool = False) -> dict[str, GroupSnapshot]:
         """Groups as they are now.  only_presence: who is there is what matters; logs are not asked for."""
         if not plans:
             return {}
@@ -138,7 +138,9 @@ class Site:
         found: dict[str, GroupSnapshot] = {}
         wide = not only_presence and self._wide()
         for some in self._batches([plan.group for plan in plans], wide):
-            found |= look(self.world, some, cluster, to_groups=names, also=planned, wide=wide, bounds=not only_presence)
+            found |= read_snapshots(
+                self.admin, some, cluster, to_groups=names, also=planned, wide=wide, bounds=not only_presence
+            )
         return found
 
     def _positions_each(self) -> int:
@@ -150,7 +152,7 @@ class Site:
         positions = self._groups * self._positions_each()
         if positions > MOST and not self._told:
             self._told = True
-            self.world.tell(
+            self.admin.tell(
                 f"{self._groups} groups may have {positions} positions in Kafka: only topics that ZooKeeper names, or"
                 " that members read now, are looked at; plan fewer groups at a time to see all"
             )
@@ -163,7 +165,7 @@ class Site:
 
     def write(self, orders: Sequence[Order], retention_ms: int | None) -> list[Written]:
         """Carry out; each is read back."""
-        return carry_out(self.world, self.cluster, orders, retention_ms)
+        return apply_orders(self.admin, self.cluster, orders, retention_ms)
 
     def markers(self, groups: Iterable[str]) -> dict[str, Marked]:
         """What migrations left in ZooKeeper."""
@@ -175,12 +177,12 @@ class Site:
 
     def sleep(self, seconds: float) -> None:
         """Wait; ZooKeeper's session is kept meanwhile."""
-        self.world.sleep(seconds)
+        self.admin.sleep(seconds)
 
     def now(self) -> float:
         """Seconds of a clock that is never put right."""
-        return self.world.now()
+        return self.admin.now()
 
     def now_ms(self) -> int:
         """ms since 1970."""
-        return self.world.clock_ms()
+        return self.admin.clock_ms()

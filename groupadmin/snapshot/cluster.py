@@ -1,7 +1,7 @@
-"""How the stores of a cluster are reached, and the cluster itself: brokers, topics, leaders.  Reads only.
+"""The client of the admin tools, and the cluster as it finds it: brokers, topics, leaders.  Reads only.
 
-    world = World(reach.session, reach.links, reach.dialect, tuple(brokers))    a command's (commands.common.reaching)
-    cluster = read_cluster(world)
+    admin = AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers))    reach: commands.common.reaching
+    cluster = read_cluster(admin)
 
 All topics are asked for, never one by name (that would create it), and whether __consumer_offsets is there is known
 before anybody asks Kafka for a position.
@@ -32,17 +32,17 @@ from zkconsumer.topicnodes import read_topic_nodes
 Tell = Callable[[str], object]
 
 
-def nobody(text: str) -> None:
-    """Tells nobody."""
+def discard(text: str) -> None:
+    """Drops the sentence."""
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What groups are read and written with; everything is called in one thread of the hub.
+class AdminClient:
+    """Connections to ZooKeeper and to the brokers; all calls come from one thread of the hub.
 
     session     None: Kafka alone
     bootstrap   brokers to ask; empty: those that are registered in ZooKeeper
-    tell        takes a sentence about what could not be found out and stands in nobody's way
+    tell        gets a sentence about what could not be found out
     clock_ms    ms since the epoch
     """
 
@@ -50,7 +50,7 @@ class World:
     links: Links
     dialect: Dialect
     bootstrap: Sequence[tuple[str, int]] = ()
-    tell: Tell = nobody
+    tell: Tell = discard
     clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     now: Callable[[], float] = now
     sleep: Callable[[float], object] = sleep
@@ -96,7 +96,7 @@ class Cluster:
         return tp.topic in self.topics and tp.partition in self.topics[tp.topic].partitions
 
 
-def read_cluster(world: World) -> Cluster:
+def read_cluster(admin: AdminClient) -> Cluster:
     """The cluster as ZooKeeper and its brokers describe it.
 
     Raises ZooKeeperAway; OtherGeneration when brokers are registered, and by another generation than we speak;
@@ -104,15 +104,15 @@ def read_cluster(world: World) -> Cluster:
     OtherCluster when they are not those that it knows.  Without brokers that it knows, or when none of those answers,
     that is told and the view is empty.
     """
-    session = world.session
-    brokers = session.ask("read brokers", read_brokers, world.dialect.znodes) if session is not None else {}
+    session = admin.session
+    brokers = session.ask("read brokers", read_brokers, admin.dialect.znodes) if session is not None else {}
     if session is not None and not brokers:
-        session.ask("read brokers", refuse_other_generation, world.dialect.znodes)
-    topics = _topics(world, session) if session is not None else {}
-    if session is not None and world.bootstrap and not brokers:
+        session.ask("read brokers", refuse_other_generation, admin.dialect.znodes)
+    topics = _topics(admin, session) if session is not None else {}
+    if session is not None and admin.bootstrap and not brokers:
         _must_have_brokers(session)
-    view = _view(world, brokers, topics)
-    if session is not None and world.bootstrap:
+    view = _view(admin, brokers, topics)
+    if session is not None and admin.bootstrap:
         _must_be_one(session.connect, brokers, view.brokers)
     for topic in {*view.topics, *view.errors} - topics.keys():
         topics[topic] = TopicRow(tuple(view.partitions(topic)))
@@ -141,18 +141,18 @@ def _some(addresses: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{host}:{port}" for host, port in sorted(addresses)[:3])
 
 
-def brokers_of(world: World, cluster: Cluster) -> list[Broker]:
+def brokers_of(admin: AdminClient, cluster: Cluster) -> list[Broker]:
     """Whom to ask, those with an id first."""
-    named = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(world.bootstrap)]
+    named = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(admin.bootstrap)]
     return [*cluster.brokers.values(), *named]
 
 
-def _topics(world: World, session: ZkSession) -> dict[str, TopicRow]:
+def _topics(admin: AdminClient, session: ZkSession) -> dict[str, TopicRow]:
     names = sorted(session.children(TOPICS) or ())
     nodes = read_nodes(session, [f"{TOPICS}/{name}" for name in names])
-    znodes = world.dialect.znodes
+    znodes = admin.dialect.znodes
     if znodes.PARTITIONS_BY_BROKER:
-        counted = read_topic_nodes(session, world.dialect, names)
+        counted = read_topic_nodes(session, admin.dialect, names)
         return {name: TopicRow(tuple(ids)) for name, ids in counted.items() if nodes[f"{TOPICS}/{name}"] is not None}
     found = {}
     for name in names:
@@ -160,38 +160,38 @@ def _topics(world: World, session: ZkSession) -> dict[str, TopicRow]:
         if node is None:
             continue  # deleted after it was listed
         try:
-            ids = world.dialect.in_order(znodes.topic(node.data, f"topic {name}"))
+            ids = admin.dialect.in_order(znodes.topic(node.data, f"topic {name}"))
         except RemoteError as senseless:
-            world.tell(str(senseless))
+            admin.tell(str(senseless))
             continue
         found[name] = TopicRow(tuple(ids), node.czxid, node.ctime_ms)
     return found
 
 
-def leaders_again(world: World, cluster: Cluster) -> ClusterView | None:
+def leaders_again(admin: AdminClient, cluster: Cluster) -> ClusterView | None:
     """Who leads what now, where somebody led what they should not; None: nobody answers."""
-    if world.session is not None and not world.dialect.describes_itself:
-        return world.session.ask("read partitions", read_view, world.dialect.znodes, list(cluster.topics))
+    if admin.session is not None and not admin.dialect.describes_itself:
+        return admin.session.ask("read partitions", read_view, admin.dialect.znodes, list(cluster.topics))
     addresses = [(broker.host, broker.port) for broker in cluster.brokers.values()]
     try:
-        return MetadataSource(addresses, world.dialect, world.links).read(None)
+        return MetadataSource(addresses, admin.dialect, admin.links).read(None)
     except Unreachable:
         return None
 
 
-def _view(world: World, brokers: Mapping[int, Broker], topics: Iterable[str]) -> ClusterView:
-    addresses = list(world.bootstrap) or [(broker.host, broker.port) for broker in brokers.values()]
+def _view(admin: AdminClient, brokers: Mapping[int, Broker], topics: Iterable[str]) -> ClusterView:
+    addresses = list(admin.bootstrap) or [(broker.host, broker.port) for broker in brokers.values()]
     if not addresses:
-        assert world.session is not None, "without ZooKeeper brokers are named"
-        where = f"no brokers are registered under {world.session.connect}: is the chroot missing, or wrong?"
-        world.tell(f"{where}  Ends of logs and offsets in Kafka cannot be asked for")
+        assert admin.session is not None, "without ZooKeeper brokers are named"
+        where = f"no brokers are registered under {admin.session.connect}: is the chroot missing, or wrong?"
+        admin.tell(f"{where}  Ends of logs and offsets in Kafka cannot be asked for")
         return ClusterView()
-    if world.session is not None and not world.dialect.describes_itself:
-        return world.session.ask("read partitions", read_view, world.dialect.znodes, list(topics))
+    if admin.session is not None and not admin.dialect.describes_itself:
+        return admin.session.ask("read partitions", read_view, admin.dialect.znodes, list(topics))
     try:
-        return MetadataSource(addresses, world.dialect, world.links).read(None)
+        return MetadataSource(addresses, admin.dialect, admin.links).read(None)
     except Unreachable as why:
-        if world.bootstrap:
+        if admin.bootstrap:
             raise
-        world.tell(str(why))
+        admin.tell(str(why))
         return ClusterView()

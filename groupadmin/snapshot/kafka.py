@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from groupadmin.snapshot.cluster import Cluster, World, leaders_again
+from groupadmin.snapshot.cluster import AdminClient, Cluster, leaders_again
 from groupadmin.snapshot.exchange import exchange
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow
 from kafkawire.cluster.view import ClusterView
@@ -41,21 +41,21 @@ class NoSuchPartition(Unknown):
 
 
 def positions(
-    world: World, cluster: Cluster, wanted: Mapping[str, Sequence[TopicPartition]]
+    admin: AdminClient, cluster: Cluster, wanted: Mapping[str, Sequence[TopicPartition]]
 ) -> dict[str, dict[TopicPartition, KafkaRow]]:
     """What the coordinators answer, by group: a row for each partition asked for, Unknown where nobody could tell.
 
     __consumer_offsets must exist.
     """
-    fetch = world.dialect.requests.offset_fetch
+    fetch = admin.dialect.requests.offset_fetch
     pieces = {
         (group, first): list(tps[first : first + PER_REQUEST])
         for group, tps in wanted.items()
         for first in range(0, len(tps), PER_REQUEST)
     }
-    questions = [(key, key[0], fetch(world.dialect, key[0], tps)) for key, tps in pieces.items()]
+    questions = [(key, key[0], fetch(admin.dialect, key[0], tps)) for key, tps in pieces.items()]
     found: dict[str, dict[TopicPartition, KafkaRow]] = {group: {} for group in wanted}
-    for key, (broker, reply) in _asked(world, cluster, questions, _offsets_again).items():
+    for key, (broker, reply) in _asked(admin, cluster, questions, _offsets_again).items():
         group, tps = key[0], pieces[key]
         if isinstance(reply, str):
             found[group] |= {tp: KafkaRow(Unknown(f"group {group}, {tp}: {reply}")) for tp in tps}
@@ -65,7 +65,7 @@ def positions(
     return found
 
 
-def members(world: World, cluster: Cluster, groups: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def members(admin: AdminClient, cluster: Cluster, groups: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Members of each group by its coordinator (0.9 and later); __consumer_offsets must exist.
 
     Where nobody can tell, the sentence that says so stands in for a member: somebody may be there.
@@ -78,27 +78,27 @@ def members(world: World, cluster: Cluster, groups: Sequence[str]) -> dict[str, 
     for some in by_partition.values():  # of one partition, so of one coordinator
         for first in range(0, len(some), GROUPS_PER_REQUEST):
             part = tuple(some[first : first + GROUPS_PER_REQUEST])
-            questions.append((part, part[0], world.dialect.requests.describe_groups(world.dialect, part)))
+            questions.append((part, part[0], admin.dialect.requests.describe_groups(admin.dialect, part)))
     found: dict[str, tuple[str, ...]] = {}
-    for part, (broker, reply) in _asked(world, cluster, questions, _groups_again).items():
+    for part, (broker, reply) in _asked(admin, cluster, questions, _groups_again).items():
         rows = {} if isinstance(reply, str) else {row["group"]: row for row in reply["groups"]}
         for group in part:
             found[group] = _members(group, broker, rows.get(group), reply)
     return found
 
 
-def names(world: World, cluster: Cluster) -> dict[str, str]:
+def names(admin: AdminClient, cluster: Cluster) -> dict[str, str]:
     """Groups that any broker coordinates, with their protocol type (0.9 and later): ListGroups of each.
 
     What could not be asked is told.
     """
-    request = world.dialect.requests.list_groups(world.dialect)
+    request = admin.dialect.requests.list_groups(admin.dialect)
     found: dict[str, str] = {}
-    for broker, reply in exchange(world.links, {b: [(b, request)] for b in cluster.brokers.values()}).items():
+    for broker, reply in exchange(admin.links, {b: [(b, request)] for b in cluster.brokers.values()}).items():
         if isinstance(reply, LinkLost):
-            world.tell(f"the groups of {broker} are missing: {reply}")
+            admin.tell(f"the groups of {broker} are missing: {reply}")
         elif reply["error"]:
-            world.tell(f"the groups of {broker} are missing: {refusal(reply['error'], broker)}")
+            admin.tell(f"the groups of {broker} are missing: {refusal(reply['error'], broker)}")
         else:
             found |= {row["group"]: row["protocol_type"] for row in reply["groups"]}
     return found
@@ -138,17 +138,17 @@ def _groups_again(reply: Mapping[str, Any]) -> int:
 
 
 def _asked(
-    world: World, cluster: Cluster, questions: Iterable[Question[K]], again: Callable[[Any], int]
+    admin: AdminClient, cluster: Cluster, questions: Iterable[Question[K]], again: Callable[[Any], int]
 ) -> dict[K, tuple[Broker | None, Any]]:
     """Who answered, and the reply; a sentence in its place when time was over."""
     left = list(questions)
     found: dict[K, tuple[Broker | None, Any]] = {}
-    until = world.now() + WAIT_S
+    until = admin.now() + WAIT_S
     view = cluster.view
     while left:
         asked, found_out = _by_coordinator(view, left)
         whom = {key: broker for broker, some in asked.items() for key, _ in some}
-        found_out |= {key: (whom[key], reply) for key, reply in exchange(world.links, asked).items()}
+        found_out |= {key: (whom[key], reply) for key, reply in exchange(admin.links, asked).items()}
         retry = []
         for question in left:
             broker, reply = found_out[question[0]]
@@ -157,10 +157,10 @@ def _asked(
                 retry.append(question)
             found[question[0]] = (broker, why or reply)
         left = retry
-        if not left or world.now() + BACKOFF_S > until:
+        if not left or admin.now() + BACKOFF_S > until:
             break
-        world.sleep(BACKOFF_S)
-        view = _refreshed(world, cluster, view)
+        admin.sleep(BACKOFF_S)
+        view = _refreshed(admin, cluster, view)
     return found
 
 
@@ -188,41 +188,41 @@ def _by_coordinator(
     return asked, nobody
 
 
-def _refreshed(world: World, cluster: Cluster, view: ClusterView) -> ClusterView:
-    return leaders_again(world, cluster) or view
+def _refreshed(admin: AdminClient, cluster: Cluster, view: ClusterView) -> ClusterView:
+    return leaders_again(admin, cluster) or view
 
 
 ONE_GROUP_S = 3.0  # the session is not kept alive meanwhile, so it is shorter than its time-out
 EVERY_GROUP_S = 60.0
 
 
-def commit_times(world: World, cluster: Cluster, each: GroupSnapshot) -> dict[TopicPartition, int]:
+def commit_times(admin: AdminClient, cluster: Cluster, each: GroupSnapshot) -> dict[TopicPartition, int]:
     """ms since 1970 by partition; absent where the log does not say, or not in time.  To be asked last: it blocks."""
     if not any(isinstance(row.position, int) for row in each.kafka.values()):
         return {}
     name = each.to_group or each.group
-    log = _log(world, cluster, name, ONE_GROUP_S)
+    log = _log(admin, cluster, name, ONE_GROUP_S)
     held = log.offsets.get(name, {}) if log is not None else {}
     return {tp: stored.commit_ms for tp, stored in held.items() if stored.commit_ms is not None}
 
 
-def groups_in_log(world: World, cluster: Cluster) -> OffsetLog | None:
+def groups_in_log(admin: AdminClient, cluster: Cluster) -> OffsetLog | None:
     """Everything in __consumer_offsets, None when it does not exist or cannot be read; what is missing is told.
 
     To be asked last: it blocks, and the ZooKeeper session may be over after it.
     """
-    return _log(world, cluster, None, EVERY_GROUP_S)
+    return _log(admin, cluster, None, EVERY_GROUP_S)
 
 
-def _log(world: World, cluster: Cluster, group: str | None, timeout_s: float) -> OffsetLog | None:
-    if not (world.keeps_kafka and cluster.keeps_offsets):
+def _log(admin: AdminClient, cluster: Cluster, group: str | None, timeout_s: float) -> OffsetLog | None:
+    if not (admin.keeps_kafka and cluster.keeps_offsets):
         return None
-    addresses = list(world.bootstrap) or [(broker.host, broker.port) for broker in cluster.brokers.values()]
+    addresses = list(admin.bootstrap) or [(broker.host, broker.port) for broker in cluster.brokers.values()]
     try:
-        log = read_offset_log(addresses, world.dialect.release, group, timeout_s)
+        log = read_offset_log(addresses, admin.dialect.release, group, timeout_s)
     except (WireError, LocalError) as why:
-        world.tell(f"__consumer_offsets cannot be read, so commit times in Kafka are missing: {why}")
+        admin.tell(f"__consumer_offsets cannot be read, so commit times in Kafka are missing: {why}")
         return None
     for text in log.missing:
-        world.tell(f"read only in part: {text}")
+        admin.tell(f"read only in part: {text}")
     return log

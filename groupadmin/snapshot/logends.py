@@ -13,7 +13,7 @@ from dataclasses import replace
 from groundwork.plural import counted
 from groupadmin.plan.changes import Change, OutOfRangePolicy
 from groupadmin.plan.wanted import TimeAnswer
-from groupadmin.snapshot.cluster import Cluster, World, leaders_again
+from groupadmin.snapshot.cluster import AdminClient, Cluster, leaders_again
 from groupadmin.snapshot.exchange import exchange
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, LinkLost
@@ -28,71 +28,75 @@ ELSEWHERE = (3, 5, 6)  # not known here, no leader, another leads it: the view i
 Rows = dict[TopicPartition, tuple[int, int | None]]  # error and position
 
 
-def log_bounds(world: World, cluster: Cluster, tps: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+def log_bounds(
+    admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartition]
+) -> dict[TopicPartition, tuple[int, int]]:
     """First position and end of each log; left out where no leader answers, and told."""
     wanted = list(tps)
-    starts, ends = ask_leaders(world, cluster, wanted, EARLIEST), ask_leaders(world, cluster, wanted, LATEST)
+    starts, ends = ask_leaders(admin, cluster, wanted, EARLIEST), ask_leaders(admin, cluster, wanted, LATEST)
     found = {}
     for tp in wanted:
-        start, end = _number(world, tp, starts), _number(world, tp, ends)
+        start, end = _number(admin, tp, starts), _number(admin, tp, ends)
         if start is not None and end is not None:
             found[tp] = (start, end)
     return found
 
 
 def at_time(
-    world: World, cluster: Cluster, tps: Iterable[TopicPartition], time_ms: int
+    admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartition], time_ms: int
 ) -> dict[TopicPartition, TimeAnswer]:
     """What the leaders say to a look-up by time (ms since 1970); left out where none answers."""
-    by_message = world.dialect.speaks(apis.LIST_OFFSETS.key) >= 1
+    by_message = admin.dialect.speaks(apis.LIST_OFFSETS.key) >= 1
     found = {}
-    for tp, (error, at) in ask_leaders(world, cluster, tps, time_ms).items():
+    for tp, (error, at) in ask_leaders(admin, cluster, tps, time_ms).items():
         position = at if at is not None and at >= 0 else None
         found[tp] = TimeAnswer(position, "message" if by_message else "segment", error)
     return found
 
 
-def ask_leaders(world: World, cluster: Cluster, tps: Iterable[TopicPartition], time_ms: int) -> Rows:
+def ask_leaders(admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartition], time_ms: int) -> Rows:
     """Error and position of each; asked a second time where the first answer shows that leaders moved."""
     view, wanted = cluster.view, list(tps)
-    rows = _ask(world, view, wanted, time_ms)
+    rows = _ask(admin, view, wanted, time_ms)
     left = [tp for tp in wanted if tp not in rows or rows[tp][0] in ELSEWHERE]
     if left and cluster.brokers:
-        view = leaders_again(world, cluster) or ClusterView()  # nobody: told where it matters, these have no row
-        rows |= _ask(world, view, left, time_ms)
+        view = leaders_again(admin, cluster) or ClusterView()  # nobody: told where it matters, these have no row
+        rows |= _ask(admin, view, left, time_ms)
     return rows
 
 
-def _ask(world: World, view: ClusterView, tps: Iterable[TopicPartition], time_ms: int) -> Rows:
+def _ask(admin: AdminClient, view: ClusterView, tps: Iterable[TopicPartition], time_ms: int) -> Rows:
     led: dict[Broker, list[TopicPartition]] = {}
     for tp in tps:
         leader = view.leader(tp)
         if leader is not None:
             led.setdefault(leader, []).append(tp)
-    make = world.dialect.requests.list_offsets
+    make = admin.dialect.requests.list_offsets
     asked = {
         broker: [
-            ((broker, first), make(world.dialect, dict.fromkeys(some[first : first + PER_REQUEST], time_ms)))
+            ((broker, first), make(admin.dialect, dict.fromkeys(some[first : first + PER_REQUEST], time_ms)))
             for first in range(0, len(some), PER_REQUEST)
         ]
         for broker, some in led.items()
     }
     rows: Rows = {}
-    for (broker, _), reply in exchange(world.links, asked).items():
+    for (broker, _), reply in exchange(admin.links, asked).items():
         if isinstance(reply, LinkLost):
-            world.tell(f"{counted(len(led[broker]), 'partition')} led by {broker}: {reply}")
+            admin.tell(f"{counted(len(led[broker]), 'partition')} led by {broker}: {reply}")
         else:
             rows |= offset_rows(reply)
     return rows
 
 
-def _number(world: World, tp: TopicPartition, rows: Mapping[TopicPartition, tuple[int, int | None]]) -> int | None:
+def _number(
+    admin: AdminClient, tp: TopicPartition, rows: Mapping[TopicPartition, tuple[int, int | None]]
+) -> int | None:
     row = rows.get(tp)
     if row is None:
         return None
     error, at = row
     if error:
-        world.tell(f"where its log begins and ends is refused: {BrokerError(error, str(tp))}")
+        admin.tell(f"where its log begins and ends is refused: {BrokerError(error, str(tp))}")
     return at if not error and at is not None and at >= 0 else None
 
 
@@ -100,13 +104,13 @@ FIRST_BYTES = 4096  # enough for most entries; the rest is asked for by its own 
 MOST_BYTES = 64 << 20  # of an entry that is looked at whole
 
 
-def on_borders(world: World, cluster: Cluster, changes: list[Change], policy: OutOfRangePolicy) -> list[Change]:
+def on_borders(admin: AdminClient, cluster: Cluster, changes: list[Change], policy: OutOfRangePolicy) -> list[Change]:
     """The changes; those that would write a position where no entry begins are refused, or where the policy is to keep
     what is given, told."""
-    if world.dialect.position_unit != "bytes":
+    if admin.dialect.position_unit != "bytes":
         return changes
     asked = {c.tp: c.after for c in changes if c.action == "write" and c.after is not None and not _at_an_end(c)}
-    wrong = _wrong(world, cluster, asked)
+    wrong = _wrong(admin, cluster, asked)
     return [_judged(change, wrong.get(change.tp, ""), policy) for change in changes]
 
 
@@ -123,30 +127,30 @@ def _judged(change: Change, wrong: str, policy: OutOfRangePolicy) -> Change:
     return replace(change, why=why, action="refused", stores=())
 
 
-def _wrong(world: World, cluster: Cluster, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
+def _wrong(admin: AdminClient, cluster: Cluster, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
     """A sentence for each that is none."""
     found: dict[TopicPartition, str] = {}
     sizes = dict.fromkeys(positions, FIRST_BYTES)
-    for tp, fetched in _fetched(world, cluster, positions, sizes).items():
-        wrong, needed = _look(world, tp, positions[tp], sizes[tp], fetched)
+    for tp, fetched in _fetched(admin, cluster, positions, sizes).items():
+        wrong, needed = _look(admin, tp, positions[tp], sizes[tp], fetched)
         if needed:
             size = {tp: min(needed, MOST_BYTES)}
-            more = _fetched(world, cluster, {tp: positions[tp]}, size).get(tp, fetched)
-            wrong, needed = _look(world, tp, positions[tp], size[tp], more)
+            more = _fetched(admin, cluster, {tp: positions[tp]}, size).get(tp, fetched)
+            wrong, needed = _look(admin, tp, positions[tp], size[tp], more)
         if wrong or needed:
             found[tp] = wrong or f"{tp}: what begins at {positions[tp]} is larger than {MOST_BYTES} bytes"
     return found
 
 
 def _look(
-    world: World, tp: TopicPartition, at: int, asked: int, fetched: FetchedPartition | LinkLost
+    admin: AdminClient, tp: TopicPartition, at: int, asked: int, fetched: FetchedPartition | LinkLost
 ) -> tuple[str, int]:
     """What is wrong there, or how many bytes are needed to tell."""
     if isinstance(fetched, LinkLost):
         return f"{tp}: whether an entry begins at {at} is not known: {fetched}", 0
     if fetched.error:
         return f"{tp}: the broker cannot read at {at} (error {fetched.error})", 0
-    messages = world.dialect.messages
+    messages = admin.dialect.messages
     message_set, scan = messages.message_set(tp.topic, tp.partition, at, fetched.buffer, None)
     damage = scan.damage or messages.cut_short(fetched.buffer, scan, at, asked)
     if scan.runs:
@@ -159,14 +163,14 @@ def _look(
 
 
 def _fetched(
-    world: World, cluster: Cluster, positions: Mapping[TopicPartition, int], sizes: Mapping[TopicPartition, int]
+    admin: AdminClient, cluster: Cluster, positions: Mapping[TopicPartition, int], sizes: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, FetchedPartition | LinkLost]:
     """What is there; without a leader nothing is told, and the bounds of the log are not known either."""
     asked: dict[Broker, list[tuple[TopicPartition, Request[list[FetchedPartition]]]]] = {}
     for tp, at in positions.items():
         leader = cluster.view.leader(tp)
         if leader is not None:
-            request = world.dialect.requests.fetch(world.dialect, 0, 1, [(tp, at, sizes[tp])])
+            request = admin.dialect.requests.fetch(admin.dialect, 0, 1, [(tp, at, sizes[tp])])
             asked.setdefault(leader, []).append((tp, request))
-    replies = exchange(world.links, asked)
+    replies = exchange(admin.links, asked)
     return {tp: reply if isinstance(reply, LinkLost) else reply[0] for tp, reply in replies.items()}

@@ -206,7 +206,7 @@ def counts(snapshot: GroupSnapshot, tp: TopicPartition, stores: tuple[StoreName,
     return larger(kafka, zookeeper)
 
 
-def who_is_there(snapshot: GroupSnapshot) -> str | None:
+def active_members(snapshot: GroupSnapshot) -> str | None:
     """A sentence about who is in the group, None for nobody: ids and owners in ZooKeeper, members in Kafka."""
     foreign = [each.path for each in snapshot.foreign if each.kind == "owner"]
     there = [f"members {_some(snapshot.members)}"] if snapshot.members else []

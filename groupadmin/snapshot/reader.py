@@ -1,6 +1,6 @@
 """Groups as they are in both stores now: a GroupSnapshot for each.  Reads only, and creates nothing.
 
-    snapshots = look(world, ["billing"], read_cluster(world))
+    snapshots = read_snapshots(admin, ["billing"], read_cluster(admin))
 
 Order: ZooKeeper, then Kafka, then the ends of logs, many groups at once.  Kafka is asked through the leader of the
 group's partition of __consumer_offsets, which is its coordinator, and only when that topic exists: a question for the
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from groupadmin.snapshot import kafka as kafkaside
-from groupadmin.snapshot.cluster import Cluster, World
+from groupadmin.snapshot.cluster import AdminClient, Cluster
 from groupadmin.snapshot.foreign import Znode, sort_nodes
 from groupadmin.snapshot.logends import log_bounds
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow
@@ -31,8 +31,8 @@ from zkconsumer.session.nodes import list_children, read_nodes
 WIDE = 200_000  # positions that are asked for though nobody may have committed them
 
 
-def look(
-    world: World,
+def read_snapshots(
+    admin: AdminClient,
     groups: Iterable[str],
     cluster: Cluster,
     *,
@@ -50,37 +50,37 @@ def look(
     tell of is a member in kafka_members that says so.  Raises ZooKeeperAway.
     """
     names = list(dict.fromkeys(groups))
-    read_at = world.clock_ms()
-    trees = read_trees(world.session, names) if world.session is not None else {name: {} for name in names}
-    left = _left_zookeeper(world, names)
-    found = {name: _from_zookeeper(world, cluster, name, trees[name], read_at, name in left) for name in names}
-    extra = {name: {*(also or {}).get(name, ()), *_subscribed(world, cluster, trees[name], name)} for name in names}
+    read_at = admin.clock_ms()
+    trees = read_trees(admin.session, names) if admin.session is not None else {name: {} for name in names}
+    left = _left_zookeeper(admin, names)
+    found = {name: _from_zookeeper(admin, cluster, name, trees[name], read_at, name in left) for name in names}
+    extra = {name: {*(also or {}).get(name, ()), *_subscribed(admin, cluster, trees[name], name)} for name in names}
     found = {name: replace(each, to_group=(to_groups or {}).get(name)) for name, each in found.items()}
-    found = _with_kafka(world, cluster, found, extra, wide)
-    return _with_bounds(world, cluster, found, extra) if bounds else found
+    found = _with_kafka(admin, cluster, found, extra, wide)
+    return _with_bounds(admin, cluster, found, extra) if bounds else found
 
 
-def members_now(world: World, cluster: Cluster, groups: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def members_now(admin: AdminClient, cluster: Cluster, groups: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Who is in groups at this moment: ids in ZooKeeper and members in Kafka.  A quick look before a write.
 
     Raises ZooKeeperAway.
     """
     names = list(dict.fromkeys(groups))
     found: dict[str, tuple[str, ...]] = dict.fromkeys(names, ())
-    if world.session is not None:
-        folders = {world.dialect.znodes.ids(name): name for name in names}
-        for path, ids in list_children(world.session, folders).items():
+    if admin.session is not None:
+        folders = {admin.dialect.znodes.ids(name): name for name in names}
+        for path, ids in list_children(admin.session, folders).items():
             found[folders[path]] = tuple(ids or ())
-    if world.coordinates and cluster.keeps_offsets:
-        for name, members in kafkaside.members(world, cluster, names).items():
+    if admin.coordinates and cluster.keeps_offsets:
+        for name, members in kafkaside.members(admin, cluster, names).items():
             found[name] += members
     return found
 
 
 def _from_zookeeper(
-    world: World, cluster: Cluster, group: str, nodes: Mapping[str, Znode], read_at: int, left_zookeeper: bool
+    admin: AdminClient, cluster: Cluster, group: str, nodes: Mapping[str, Znode], read_at: int, left_zookeeper: bool
 ) -> GroupSnapshot:
-    ordered = sort_nodes(group, nodes, world.dialect)
+    ordered = sort_nodes(group, nodes, admin.dialect)
     modes, foreign = _modes(group, nodes)
     return GroupSnapshot(
         group,
@@ -93,18 +93,18 @@ def _from_zookeeper(
         ordered.members,
         ordered.owners,
         modes=modes,
-        kafka_members=() if world.coordinates else None,
-        kafka_absent=not (world.keeps_kafka and cluster.keeps_offsets),
+        kafka_members=() if admin.coordinates else None,
+        kafka_absent=not (admin.keeps_kafka and cluster.keeps_offsets),
         read_at_ms=read_at,
         left_zookeeper=left_zookeeper,
     )
 
 
-def _left_zookeeper(world: World, groups: Sequence[str]) -> set[str]:
+def _left_zookeeper(admin: AdminClient, groups: Sequence[str]) -> set[str]:
     """Groups that a migration took off ZooKeeper, as its nodes say; one that makes no sense is told."""
-    if world.session is None:
+    if admin.session is None:
         return set()
-    nodes = read_nodes(world.session, [marker_path(group) for group in groups])
+    nodes = read_nodes(admin.session, [marker_path(group) for group in groups])
     found = set()
     for group in groups:
         node = nodes[marker_path(group)]
@@ -112,7 +112,7 @@ def _left_zookeeper(world: World, groups: Sequence[str]) -> set[str]:
             if node is not None and read_marker(group, node.data).left_zookeeper:
                 found.add(group)
         except MarkerUnclear as unclear:
-            world.tell(str(unclear))
+            admin.tell(str(unclear))
     return found
 
 
@@ -130,15 +130,15 @@ def _modes(group: str, nodes: Mapping[str, Znode]) -> tuple[dict[str, Mode], lis
     return modes, foreign
 
 
-def _subscribed(world: World, cluster: Cluster, nodes: Mapping[str, Znode], group: str) -> set[TopicPartition]:
+def _subscribed(admin: AdminClient, cluster: Cluster, nodes: Mapping[str, Znode], group: str) -> set[TopicPartition]:
     """The partitions that members read now; of one that cannot be read, none."""
-    folder = world.dialect.znodes.ids(group) + "/"
+    folder = admin.dialect.znodes.ids(group) + "/"
     topics: set[str] = set()
     visible = sorted(cluster.topics.keys() - {OFFSETS_TOPIC})
     for path, node in nodes.items():
         if path.startswith(folder):
             try:
-                topics |= streams_by_topic(world.dialect.znodes.registration(node.data), visible).keys()
+                topics |= streams_by_topic(admin.dialect.znodes.registration(node.data), visible).keys()
             except (RegistrationError, ValueError):
                 continue  # it is among the foreign nodes
     return {tp for topic in topics for tp in _partitions(cluster, topic)}
@@ -152,13 +152,13 @@ def _partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
 
 
 def _with_kafka(
-    world: World,
+    admin: AdminClient,
     cluster: Cluster,
     groups: Mapping[str, GroupSnapshot],
     extra: Mapping[str, set[TopicPartition]],
     wide: bool | None,
 ) -> dict[str, GroupSnapshot]:
-    if not (world.keeps_kafka and cluster.keeps_offsets):
+    if not (admin.keeps_kafka and cluster.keeps_offsets):
         nothing = {name: dict.fromkeys(extra[name], KafkaRow(NONE)) for name in groups}
         return {name: replace(each, kafka=nothing[name]) for name, each in groups.items()}
     every = [tp for topic in sorted(cluster.topics.keys() - {OFFSETS_TOPIC}) for tp in _partitions(cluster, topic)]
@@ -166,8 +166,8 @@ def _with_kafka(
     related = {name: [*{*each.partitions(), *extra[name]}] for name, each in groups.items()}
     asked = {name: [*{*every, *related[name]}] if everything else related[name] for name in groups}
     kafka_name = {name: each.to_group or name for name, each in groups.items()}
-    rows = kafkaside.positions(world, cluster, {kafka_name[name]: tps for name, tps in asked.items()})
-    known = kafkaside.members(world, cluster, list(kafka_name.values())) if world.coordinates else {}
+    rows = kafkaside.positions(admin, cluster, {kafka_name[name]: tps for name, tps in asked.items()})
+    known = kafkaside.members(admin, cluster, list(kafka_name.values())) if admin.coordinates else {}
     found = {}
     for name, each in groups.items():
         keep = set(related[name])
@@ -183,13 +183,13 @@ def _with_kafka(
 
 
 def _with_bounds(
-    world: World, cluster: Cluster, groups: Mapping[str, GroupSnapshot], extra: Mapping[str, set[TopicPartition]]
+    admin: AdminClient, cluster: Cluster, groups: Mapping[str, GroupSnapshot], extra: Mapping[str, set[TopicPartition]]
 ) -> dict[str, GroupSnapshot]:
     wanted = {
         name: [tp for tp in {*each.partitions(), *extra[name]} if cluster.has(tp)] for name, each in groups.items()
     }
     everything = dict.fromkeys(tp for tps in wanted.values() for tp in tps)
-    bounds = log_bounds(world, cluster, everything)
+    bounds = log_bounds(admin, cluster, everything)
     return {
         name: replace(each, bounds={tp: bounds[tp] for tp in wanted[name] if tp in bounds})
         for name, each in groups.items()

@@ -1,4 +1,4 @@
-"""The real Doer, journal and undo files over the two stores of migrationworld, killed at any of its moments.
+"""The real StepRunner, journal and undo files over the two stores of migrationworld, killed at any of its moments.
 
 FakeSite     the world as a Site: each position that is written is a moment, and so is each marker; time passes at once
 Mortal       counts the moments, and dies at its own: before a write, after it, or in the middle of a journal line
@@ -21,7 +21,7 @@ from groupadmin.migrate import journal as journal_file
 from groupadmin.migrate.groupplan import GroupPlan, Plan
 from groupadmin.migrate.journal import Header, open_journal
 from groupadmin.migrate.observation import How
-from groupadmin.migrate.runner import Doer, Outcome
+from groupadmin.migrate.runner import Outcome, StepRunner
 from groupadmin.migrate.site import Marked
 from groupadmin.migrate.states import Asked
 from groupadmin.migrate.undofolder import UndoFolder
@@ -75,7 +75,7 @@ class FakeSite:
         self._mortal = mortal
         self._now_s = 0.0
 
-    def look(self, plans: Sequence[GroupPlan], only_presence: bool = False) -> dict[str, GroupSnapshot]:
+    def snapshots(self, plans: Sequence[GroupPlan], only_presence: bool = False) -> dict[str, GroupSnapshot]:
         return {plan.group: self.world.snapshot(plan.group) for plan in plans}
 
     def write(self, orders: Sequence[Order], retention_ms: int | None) -> list[Written]:
@@ -126,7 +126,7 @@ def drive(
     site = FakeSite(world, mortal)
     header = Header(plan.plan_id, plan.cluster, plan.direction, 1)
     with mortal.journal(), open_journal(path, header) as journal:
-        doer = Doer(site, plan, journal, UndoFolder(path.parent / "undo"), HOW)
+        doer = StepRunner(site, plan, journal, UndoFolder(path.parent / "undo"), HOW)
         journal.begin(GROUPS, site.now_ms())
         for number, asked in enumerate(way):
             last = number == len(way) - 1  # the command that was killed is run again, for all its groups

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from groupadmin.migrate import journal as journal_file
-from groupadmin.migrate.comparison import Gate, facts, look_at
+from groupadmin.migrate.comparison import Gate, facts, presence_of
 from groupadmin.migrate.groupplan import GroupPlan, Plan, Policies, left_to_write, make_plan, plan_group
 from groupadmin.migrate.journal import Begun, Header, Journal, Reached, Wrote, open_journal
 from groupadmin.migrate.states import Facts, StepName, begin, end
@@ -158,7 +158,7 @@ class Process:
     def _facts(self, plan: GroupPlan) -> Facts:
         gate, now = Gate(2), self.world.snapshot(plan.group)
         for _ in range(2):
-            gate = gate.after(look_at(now))
+            gate = gate.after(presence_of(now))
         return facts(plan, now, now, gate, failed_checks=())
 
     def _moment(self) -> bool:

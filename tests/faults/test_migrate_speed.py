@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from groupadmin.apply.writes import Order, carry_out
+from groupadmin.apply.writes import Order, apply_orders
 from groupadmin.migrate.planfile import read_plan
-from groupadmin.snapshot.cluster import World, read_cluster
+from groupadmin.snapshot.cluster import AdminClient, read_cluster
 from kafkawire.model import TopicPartition
 from tests.integration.migration import migrate
 from zkconsumer.commands.common import reaching
@@ -24,9 +24,9 @@ def test_two_thousand_groups_of_ten_partitions_are_planned_in_half_a_minute(sour
     source.create_topic(topic, PARTITIONS)
     tps = [TopicPartition(topic, n) for n in range(PARTITIONS)]
     with reaching(ZooKeeper(source.zookeeper)) as reach:
-        world = World(reach.session, reach.links, reach.dialect)
+        world = AdminClient(reach.session, reach.links, reach.dialect)
         wanted = [Order(f"{tag}-{n:04d}", tp, "zookeeper", 0) for n in range(GROUPS) for tp in tps]
-        assert {row.state for row in carry_out(world, read_cluster(world), wanted)} == {"written"}
+        assert {row.state for row in apply_orders(world, read_cluster(world), wanted)} == {"written"}
     began = time.monotonic()
     migrate("plan", "-z", source.zookeeper, "--groups-regex", f"{tag}-.*", "--plan", str(plan))
     took = time.monotonic() - began

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from groupadmin.apply.writes import Order, carry_out
-from groupadmin.snapshot.cluster import World, read_cluster
-from groupadmin.snapshot.reader import look
+from groupadmin.apply.writes import Order, apply_orders
+from groupadmin.snapshot.cluster import AdminClient, read_cluster
+from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import reaching
 from zkconsumer.session.access import ZooKeeper
@@ -47,12 +47,12 @@ def test_two_thousand_groups_are_looked_at_and_ten_thousand_positions_go_out_and
     groups = [f"{tag}-{n:04d}" for n in range(2000)]
     tps = [TopicPartition(topic, n) for n in range(PARTITIONS)]
     with reaching(ZooKeeper(source.zookeeper)) as reach:
-        world = World(reach.session, reach.links, reach.dialect)
+        world = AdminClient(reach.session, reach.links, reach.dialect)
         cluster = read_cluster(world)
-        done = carry_out(world, cluster, [Order(group, tp, "zookeeper", 0) for group in groups for tp in tps])
+        done = apply_orders(world, cluster, [Order(group, tp, "zookeeper", 0) for group in groups for tp in tps])
         assert {row.state for row in done} == {"written"}
         with at_most(30, "2,000 groups x 10 partitions looked at"):
-            found = look(world, groups, cluster, wide=False)
+            found = read_snapshots(world, groups, cluster, wide=False)
         assert all(len(each.zookeeper) == len(each.bounds) == PARTITIONS for each in found.values())
     file = tmp_path / "saved"
     with at_most(10, "10,000 positions exported"):

@@ -473,7 +473,7 @@ def test_a_file_of_another_cluster_is_told(cluster: Start):
 
 def test_the_way_back_is_told_before_the_first_write(cluster: Start, monkeypatch: pytest.MonkeyPatch):
     c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"5"})
-    monkeypatch.setattr(offsetedit, "carry_out", lambda *args: [])  # nothing is written, as if interrupted
+    monkeypatch.setattr(offsetedit, "apply_orders", lambda *args: [])  # nothing is written, as if interrupted
     monkeypatch.setattr(offsetedit, "report", lambda done: offsetedit.fail("interrupted"))
     assert c.run(*WRITE, "t:0=7", "--execute") == EXIT["runtime"]
     assert c.err.index("undo: zkconsumer offsets import") < c.err.index("interrupted")

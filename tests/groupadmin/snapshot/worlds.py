@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from groupadmin.snapshot.cluster import World
+from groupadmin.snapshot.cluster import AdminClient
 from kafkawire.dialects import dialect
 from kafkawire.net.links import Links
 from tests.fakes.broker import FakeCluster
@@ -25,7 +25,7 @@ class Fakes:
 
     zk: FakeZookeeper
     kafka: FakeCluster
-    world: World
+    world: AdminClient
     told: list[str]
 
 
@@ -56,7 +56,7 @@ def fakes(
         links = Links("test", timeout_ms=5000)
         told: list[str] = []
         clock = itertools.count()  # each look at it is a second
-        world = World(
+        world = AdminClient(
             zk.session(),
             links,
             dialect("0.8.2"),

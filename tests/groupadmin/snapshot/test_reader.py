@@ -10,7 +10,7 @@ from groupadmin.snapshot.cluster import read_cluster
 from groupadmin.snapshot.groups import read_group
 from groupadmin.snapshot.kafka import commit_times
 from groupadmin.snapshot.model import KafkaRow
-from groupadmin.snapshot.reader import look
+from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.model import TopicPartition
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC, group_partition
 from tests.fakes.broker import Close, Fail
@@ -25,7 +25,7 @@ STATIC = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1
 def test_numbers_of_both_stores_and_the_ends_of_logs():
     with fakes({"t": 2, OFFSETS_TOPIC: 4}, {f"{G}/offsets/t/0": b"5"}, ends={("t", 0): 9, ("t", 1): 3}) as f:
         f.kafka.committed[1, "g", "t", 1] = (2, "text")
-        found = look(f.world, ["g"], read_cluster(f.world))["g"]
+        found = read_snapshots(f.world, ["g"], read_cluster(f.world))["g"]
         assert found.in_zookeeper(T0) == 5
         assert found.in_zookeeper(T1) is NONE
         assert found.in_kafka(T0).position is NONE
@@ -38,14 +38,14 @@ def test_numbers_of_both_stores_and_the_ends_of_logs():
 def test_looking_asks_for_no_coordinator_and_names_no_topic():
     for topics in ({"t": 1}, {"t": 1, OFFSETS_TOPIC: 1}):
         with fakes(topics, {f"{G}/offsets/t/0": b"5"}) as f:
-            look(f.world, ["g"], read_cluster(f.world))
+            read_snapshots(f.world, ["g"], read_cluster(f.world))
             assert not f.kafka.seen("group_coordinator")
             assert all(not seen.body["topics"] for seen in f.kafka.seen("metadata"))
 
 
 def test_without_an_offsets_topic_kafka_is_not_asked_and_holds_nothing():
     with fakes({"t": 1}, {f"{G}/offsets/t/0": b"5"}) as f:
-        found = look(f.world, ["g"], read_cluster(f.world))["g"]
+        found = read_snapshots(f.world, ["g"], read_cluster(f.world))["g"]
         assert found.kafka_absent
         assert found.in_kafka(T0).position is NONE
         assert not f.kafka.seen("offset_fetch")
@@ -54,7 +54,7 @@ def test_without_an_offsets_topic_kafka_is_not_asked_and_holds_nothing():
 def test_nothing_is_written():
     with fakes({"t": 1, OFFSETS_TOPIC: 1}, {f"{G}/offsets/t/0": b"5"}) as f:
         before = {path: node.version for path, node in f.zk.nodes.items()}
-        look(f.world, ["g", "nobody"], read_cluster(f.world))
+        read_snapshots(f.world, ["g", "nobody"], read_cluster(f.world))
         assert {path: node.version for path, node in f.zk.nodes.items()} == before
         assert {what for what, _ in f.zk.calls} <= {"get", "list"}
 
@@ -62,9 +62,9 @@ def test_nothing_is_written():
 def test_positions_of_topics_that_zookeeper_knows_nothing_of_are_found():
     with fakes({"t": 1, "other": 2, OFFSETS_TOPIC: 1}) as f:
         f.kafka.committed[1, "g", "other", 1] = (7, "")
-        found = look(f.world, ["g"], read_cluster(f.world))["g"]
+        found = read_snapshots(f.world, ["g"], read_cluster(f.world))["g"]
         assert found.kafka[TopicPartition("other", 1)].position == 7
-        narrow = look(f.world, ["g"], read_cluster(f.world), wide=False)["g"]
+        narrow = read_snapshots(f.world, ["g"], read_cluster(f.world), wide=False)["g"]
         assert narrow.kafka == {}
 
 
@@ -73,7 +73,7 @@ def test_topics_that_others_make_or_delete_now_are_nothing_of_the_group():
         cluster = read_cluster(f.world)
         for its_own, gone in ((False, ("passing", 0)), (True, ("t", 0))):
             f.kafka.script("offset_fetch", Fail(3, gone))
-            found = look(f.world, ["g"], cluster)["g"]
+            found = read_snapshots(f.world, ["g"], cluster)["g"]
             assert found.partitions() == [T0]
             assert isinstance(found.in_kafka(T0).position, Unknown) == its_own
 
@@ -81,7 +81,7 @@ def test_topics_that_others_make_or_delete_now_are_nothing_of_the_group():
 def test_partitions_beside_one_that_kafka_alone_has_hold_nothing_and_are_not_unknown():
     with fakes({"t": 3, OFFSETS_TOPIC: 1}) as f:
         f.kafka.committed[1, "g", "t", 1] = (7, "")
-        found = look(f.world, ["g"], read_cluster(f.world))["g"]
+        found = read_snapshots(f.world, ["g"], read_cluster(f.world))["g"]
         assert [found.in_kafka(tp).position for tp in found.partitions()] == [NONE, 7, NONE]
 
 
@@ -89,7 +89,7 @@ def test_a_folder_that_is_no_topics_is_no_row_of_the_group():
     with fakes({"t": 1}, {f"{G}/offsets/t/0": b"5", f"{G}/offsets/b'orders'/0": b"3"}) as f:
         assert f.world.session is not None
         assert read_group(f.world.session, f.world.dialect, "g").committed == [T0]
-        (odd,) = look(f.world, ["g"], read_cluster(f.world))["g"].foreign
+        (odd,) = read_snapshots(f.world, ["g"], read_cluster(f.world))["g"].foreign
         assert odd.path == f"{G}/offsets/b'orders'/0"
 
 
@@ -105,20 +105,20 @@ def test_a_coordinator_that_loads_is_asked_again():
     with fakes({"t": 1, OFFSETS_TOPIC: 1}, {f"{G}/offsets/t/0": b"5"}) as f:
         f.kafka.committed[1, "g", "t", 0] = (4, "")
         f.kafka.script("offset_fetch", Fail(14), Fail(14))
-        assert look(f.world, ["g"], read_cluster(f.world))["g"].in_kafka(T0).position == 4
+        assert read_snapshots(f.world, ["g"], read_cluster(f.world))["g"].in_kafka(T0).position == 4
 
 
 def test_a_link_that_breaks_is_replaced():
     with fakes({"t": 1, OFFSETS_TOPIC: 1}, {f"{G}/offsets/t/0": b"5"}) as f:
         f.kafka.committed[1, "g", "t", 0] = (4, "")
         f.kafka.script("offset_fetch", Close())
-        assert look(f.world, ["g"], read_cluster(f.world))["g"].in_kafka(T0).position == 4
+        assert read_snapshots(f.world, ["g"], read_cluster(f.world))["g"].in_kafka(T0).position == 4
 
 
 def test_what_kafka_does_not_tell_is_unknown_and_not_none():
     with fakes({"t": 1, OFFSETS_TOPIC: 1}, {f"{G}/offsets/t/0": b"5"}) as f:
         f.kafka.script("offset_fetch", *[Fail(14)] * 20)
-        held = look(f.world, ["g"], read_cluster(f.world))["g"].in_kafka(T0).position
+        held = read_snapshots(f.world, ["g"], read_cluster(f.world))["g"].in_kafka(T0).position
         assert isinstance(held, Unknown)
         assert "14" in held.reason
 
@@ -126,7 +126,7 @@ def test_what_kafka_does_not_tell_is_unknown_and_not_none():
 def test_commit_times_are_not_looked_for_where_no_position_was_told():
     with fakes({"t": 1, OFFSETS_TOPIC: 1}) as f:
         cluster = read_cluster(f.world)
-        silent = replace(look(f.world, ["g"], cluster)["g"], kafka={T0: KafkaRow(Unknown("silent"))})
+        silent = replace(read_snapshots(f.world, ["g"], cluster)["g"], kafka={T0: KafkaRow(Unknown("silent"))})
         before = len(f.kafka.seen("metadata"))
         assert commit_times(f.world, cluster, silent) == {}
         assert len(f.kafka.seen("metadata")) == before
@@ -137,14 +137,14 @@ def test_commit_times_are_not_looked_for_where_no_position_was_told():
 def test_the_leader_of_the_groups_partition_is_asked():
     with fakes({"t": 1, OFFSETS_TOPIC: 8}, {f"/consumers/{n}/offsets/t/0": b"1" for n in "abcdef"}, brokers=2) as f:
         f.kafka.coordinator = 0  # nobody: each broker answers 16
-        look(f.world, ["a"], read_cluster(f.world), bounds=False)
+        read_snapshots(f.world, ["a"], read_cluster(f.world), bounds=False)
         asked = {seen.broker for seen in f.kafka.seen("offset_fetch")}
         assert asked == {f.kafka.logs[OFFSETS_TOPIC, group_partition("a", 8)].leader}
 
 
 def test_what_members_read_is_asked_for_though_nobody_committed_it():
     with fakes({"t": 2, OFFSETS_TOPIC: 1}, {f"{G}/ids/g_h-1-1": STATIC, f"{G}/owners/t/0": b"g_h-1-1-0"}) as f:
-        found = look(f.world, ["g"], read_cluster(f.world), wide=False)["g"]
+        found = read_snapshots(f.world, ["g"], read_cluster(f.world), wide=False)["g"]
         assert found.members == ("g_h-1-1",)
         assert found.owners == {T0: "g_h-1-1-0"}
         assert found.partitions() == [T0, T1]
@@ -164,27 +164,27 @@ def test_what_members_read_is_asked_for_though_nobody_committed_it():
 )
 def test_foreign_nodes_are_shown_and_never_read_as_positions(path: str, data: bytes, kind: str):
     with fakes({"t": 1}, {path: data}) as f:
-        found = look(f.world, ["g"], read_cluster(f.world))["g"]
+        found = read_snapshots(f.world, ["g"], read_cluster(f.world))["g"]
         assert [(each.kind, each.path) for each in found.foreign] == [(kind, path)]
         assert all(row.position == NONE or isinstance(row.position, Unknown) for row in found.zookeeper.values())
 
 
 def test_the_path_of_1_1_0_is_read_beside_the_other():
     with fakes({"t": 1}, {f"{G}/offsets/t/0": b"5", f"{G}/offset/t/0": b"9"}) as f:
-        found = look(f.world, ["g"], read_cluster(f.world))["g"]
+        found = read_snapshots(f.world, ["g"], read_cluster(f.world))["g"]
         assert found.in_zookeeper(T0) == 5
         assert found.offset_path[T0].position == 9
 
 
 def test_modes_of_members_are_read():
     with fakes({"t": 1}, {f"{G}/modes/m": b'{"version":"1","mode":"dual"}'}) as f:
-        assert look(f.world, ["g"], read_cluster(f.world))["g"].modes == {"m": "dual"}
+        assert read_snapshots(f.world, ["g"], read_cluster(f.world))["g"].modes == {"m": "dual"}
 
 
 def test_brokers_that_do_not_answer_leave_what_zookeeper_says():
     with fakes({"t": 1, OFFSETS_TOPIC: 1}, {f"{G}/offsets/t/0": b"5"}) as f:
         f.kafka.stop(1)
-        found = look(f.world, ["g"], read_cluster(f.world))["g"]
+        found = read_snapshots(f.world, ["g"], read_cluster(f.world))["g"]
         assert found.in_zookeeper(T0) == 5
         assert found.bounds == {}
         assert isinstance(found.in_kafka(T0).position, Unknown)
@@ -197,6 +197,6 @@ def test_many_groups_keep_their_numbers_apart():
     with fakes({"t": 2, OFFSETS_TOPIC: 4}, nodes) as f:
         for n, name in enumerate(names):
             f.kafka.committed[1, name, "t", 1] = (1000 + n, "")
-        found = look(f.world, names, read_cluster(f.world))
+        found = read_snapshots(f.world, names, read_cluster(f.world))
         assert [found[name].in_zookeeper(T1) for name in names] == [n + 1 for n in range(50)]
         assert [found[name].in_kafka(T1).position for name in names] == [1000 + n for n in range(50)]

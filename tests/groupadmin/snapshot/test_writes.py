@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from groupadmin.apply.writes import Order, Written, carry_out
+from groupadmin.apply.writes import Order, Written, apply_orders
 from groupadmin.snapshot.cluster import read_cluster
-from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, TopicRow, ZkRow, counts, stores_of, who_is_there
-from groupadmin.snapshot.reader import look
+from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, TopicRow, ZkRow, active_members, counts, stores_of
+from groupadmin.snapshot.reader import read_snapshots
 from groupadmin.snapshot.tree import delete_tree, everything_below
 from kafkawire.model import TopicPartition
 from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
@@ -22,11 +22,11 @@ NODE = "/consumers/g/offsets/t/0"
 
 
 def row_of(f: Fakes) -> ZkRow | None:
-    return look(f.world, ["g"], read_cluster(f.world), bounds=False)["g"].zookeeper.get(T0)
+    return read_snapshots(f.world, ["g"], read_cluster(f.world), bounds=False)["g"].zookeeper.get(T0)
 
 
 def one(f: Fakes, order: Order) -> Written:
-    (found,) = carry_out(f.world, read_cluster(f.world), [order])
+    (found,) = apply_orders(f.world, read_cluster(f.world), [order])
     return found
 
 
@@ -67,7 +67,7 @@ def test_kafka_is_first_and_zookeeper_only_gets_what_kafka_took():
     with fakes({"t": 2, OFFSETS_TOPIC: 1}) as f:
         f.kafka.script("offset_commit", Fail(12, ("t", 0)))
         wanted = [Order("g", tp, store, 3) for tp in (T0, T1) for store in ("zookeeper", "kafka")]
-        found = carry_out(f.world, read_cluster(f.world), wanted)
+        found = apply_orders(f.world, read_cluster(f.world), wanted)
         assert [row.state for row in found] == ["failed", "failed", "written", "written"]
         assert "Kafka has it not" in found[0].why
         assert NODE not in f.zk.nodes
@@ -170,8 +170,8 @@ def test_the_larger_counts_where_two_stores_are_kept():
 
 
 def test_ids_owners_and_members_in_kafka_are_somebody():
-    assert who_is_there(snapshot(5)) is None
-    assert who_is_there(snapshot(5, kafka_members=())) is None
-    assert "members m" in str(who_is_there(snapshot(members=("m",))))
-    assert "owners of 1 partition" in str(who_is_there(snapshot(owners={T0: "m-0"})))
-    assert "members in Kafka, x" in str(who_is_there(snapshot(kafka_members=("x",))))
+    assert active_members(snapshot(5)) is None
+    assert active_members(snapshot(5, kafka_members=())) is None
+    assert "members m" in str(active_members(snapshot(members=("m",))))
+    assert "owners of 1 partition" in str(active_members(snapshot(owners={T0: "m-0"})))
+    assert "members in Kafka, x" in str(active_members(snapshot(kafka_members=("x",))))

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from groupadmin.migrate.comparison import Gate, Look, compare, facts, idle_behind, look_at
+from groupadmin.migrate.comparison import Gate, Presence, compare, facts, idle_behind, presence_of
 from groupadmin.migrate.groupplan import Policies, plan_group
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import NONE, Unknown
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-NOBODY = Look((), 0, 0)
+NOBODY = Presence((), 0, 0)
 
 
 def group(zookeeper=(None, None), kafka=(NONE, NONE), end=100, zxid=10, **more) -> GroupSnapshot:
@@ -33,14 +33,14 @@ def group(zookeeper=(None, None), kafka=(NONE, NONE), end=100, zxid=10, **more) 
 
 def test_the_gate_opens_after_enough_quiet_looks_in_a_row():
     gate, opened = Gate(3), []
-    for look in (NOBODY, NOBODY, Look(("a",), 0), NOBODY, NOBODY, NOBODY, NOBODY):
+    for look in (NOBODY, NOBODY, Presence(("a",), 0), NOBODY, NOBODY, NOBODY, NOBODY):
         gate = gate.after(look)
         opened.append(gate.open)
     assert opened == [False, False, False, False, False, True, True]
     assert (gate.quiet, gate.seen) == (4, 1)
 
 
-@pytest.mark.parametrize("look", [Look(("a",), 0), Look((), 1), Look((), 0, 1)])
+@pytest.mark.parametrize("look", [Presence(("a",), 0), Presence((), 1), Presence((), 0, 1)])
 def test_an_id_an_owner_or_a_member_in_kafka_closes_it_again(look):
     gate = Gate(1).after(NOBODY)
     assert gate.open
@@ -56,14 +56,15 @@ def test_what_the_gate_saw_is_said():
     assert str(Gate(2)) == "nobody looked yet"
     assert str(Gate(2).after(NOBODY)) == "nobody there for 1 of 2 looks"
     assert (
-        str(Gate(2).after(Look(("a", "b"), 3, 1))) == "still there: members a, b; 3 owned partitions; 1 member in Kafka"
+        str(Gate(2).after(Presence(("a", "b"), 3, 1)))
+        == "still there: members a, b; 3 owned partitions; 1 member in Kafka"
     )
 
 
 def test_an_owner_node_of_another_client_is_somebody():
     foreign = Foreign("owner", "/consumers/g/owners/b't1'/1-0", "x", "an owner of another client", "t1")
-    assert look_at(group(foreign=(foreign,))) == Look((), 1, None)
-    assert look_at(group(members=("m",), owners={A: "m-0"}, kafka_members=("k",))) == Look(("m",), 1, 1)
+    assert presence_of(group(foreign=(foreign,))) == Presence((), 1, None)
+    assert presence_of(group(members=("m",), owners={A: "m-0"}, kafka_members=("k",))) == Presence(("m",), 1, 1)
 
 
 # two looks ------------------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from groupadmin.migrate.checks import Check
 from groupadmin.migrate.groupplan import Plan, Policies, make_plan, plan_group
 from groupadmin.migrate.journal import Header, Journal, Standing, open_journal
 from groupadmin.migrate.keepalive import keep_alive
-from groupadmin.migrate.runner import Doer, preview
-from groupadmin.migrate.site import Marked, somebody_else
+from groupadmin.migrate.runner import StepRunner, preview
+from groupadmin.migrate.site import Marked, other_plan
 from groupadmin.migrate.states import StepName
 from groupadmin.migrate.undofolder import UndoFolder
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, ZkRow
@@ -38,12 +38,12 @@ class Site(FakeSite):
         self.comes: dict[int, dict[str, str]] = {}
         self.slept_s = 0.0
 
-    def look(self, plans, only_presence: bool = False) -> dict[str, GroupSnapshot]:
+    def snapshots(self, plans, only_presence: bool = False) -> dict[str, GroupSnapshot]:
         self.looks += 1
         for at, modes in self.comes.items():
             if self.looks >= at:
                 self.world.modes[GROUP] = modes
-        return {group: with_deleted(seen) for group, seen in super().look(plans).items()}
+        return {group: with_deleted(seen) for group, seen in super().snapshots(plans).items()}
 
     def write(self, orders: list[Order], retention_ms: int | None) -> list[Written]:
         good = [order for order in orders if order.tp not in self.refuse]
@@ -78,8 +78,8 @@ def journal(plan: Plan, tmp_path: Path) -> Iterator[Journal]:
         yield journal
 
 
-def doer(site: Site, plan: Plan, journal: Journal, **told: object) -> Doer:
-    return Doer(site, plan, journal, UndoFolder(journal.path.parent / "undo"), replace(HOW, **told))
+def doer(site: Site, plan: Plan, journal: Journal, **told: object) -> StepRunner:
+    return StepRunner(site, plan, journal, UndoFolder(journal.path.parent / "undo"), replace(HOW, **told))
 
 
 def refusals(outcomes) -> list[str | None]:
@@ -94,7 +94,9 @@ def test_a_deleted_topic_does_not_keep_its_group_from_being_copied(site, plan, j
 
 def test_a_failing_check_of_the_cluster_keeps_every_group_where_it_is(site, plan, journal):
     bad = Check("brokers", "fail", "too old")
-    outcomes = Doer(site, plan, journal, UndoFolder(journal.path.parent / "undo"), HOW, [bad]).carry("check", GROUPS)
+    outcomes = StepRunner(site, plan, journal, UndoFolder(journal.path.parent / "undo"), HOW, [bad]).carry(
+        "check", GROUPS
+    )
     assert refusals(outcomes) == ["failing checks"] * 3
     assert site.world.markers == {}  # looking leaves nothing in ZooKeeper
 
@@ -102,7 +104,7 @@ def test_a_failing_check_of_the_cluster_keeps_every_group_where_it_is(site, plan
 @pytest.mark.parametrize("asked", ["copy", "verify", "cutover"])
 def test_after_a_failed_check_steps_name_it_and_what_helps(site, plan, journal, asked):
     bad = [Check("brokers", "fail", "one is 0.8.1", "upgrade it"), Check("clock", "fail", "an hour ahead", "use NTP")]
-    Doer(site, plan, journal, UndoFolder(journal.path.parent / "undo"), HOW, bad).carry("check", [GROUP])
+    StepRunner(site, plan, journal, UndoFolder(journal.path.parent / "undo"), HOW, bad).carry("check", [GROUP])
     [outcome] = doer(site, plan, journal).carry(asked, [GROUP])
     assert str(outcome.refusal) == (
         f"failing checks: {asked} after a check that failed; failing: brokers: one is 0.8.1; upgrade it and clock: "
@@ -211,7 +213,7 @@ def standing(phase: Phase, at_ms: int) -> Standing:
     ],
 )
 def test_a_group_is_left_alone_when_its_node_is_later_than_our_journal(marker, ours, refused):
-    assert (somebody_else(Marked(marker, 1), "ours", ours) is not None) is refused
+    assert (other_plan(Marked(marker, 1), "ours", ours) is not None) is refused
 
 
 def test_a_node_that_makes_no_sense_stops_its_group_alone(site, plan, journal):
