@@ -22,7 +22,7 @@ from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.leaders import LeaderSource, ZookeeperLeaders
 from zkconsumer.group.claims import Claims
-from zkconsumer.group.doer import Doer
+from zkconsumer.group.executor import RebalanceExecutor
 from zkconsumer.group.groupread import GroupReader
 from zkconsumer.group.member import Member
 from zkconsumer.group.membership import Event as GroupEvent
@@ -115,7 +115,7 @@ class GroupSide:
             config.exclude_internal_topics,
             self._changed,
         )
-        doer = Doer(
+        executor = RebalanceExecutor(
             self.session,
             reader,
             self._claims,
@@ -129,7 +129,7 @@ class GroupSide:
             parts.hooks,
             lambda: self.member.closing,
         )
-        return Member(doer, reader, self._claims, parts.crew, config, parts.on_event)
+        return Member(executor, reader, self._claims, parts.crew, config, parts.on_event)
 
     # start and end ------------------------------------------------------------------------------------------------
 

@@ -270,10 +270,10 @@ def _checked(
     site = site_of(ground, plan, zookeeper)
     rows = check_cluster(_facts(ground, site, plan, names, told, zookeeper.connect))
     with open_journal(place.journal, header(plan)) as journal, Progress("checking groups", len(names)) as progress:
-        doer = StepRunner(site, plan, journal, undo_folder(place), How(AT_ONCE), rows, progress.update, tell)
-        outcomes = doer.carry("check", names)
-    keep_checks(place, doer.checks)
-    return doer.checks, outcomes
+        runner = StepRunner(site, plan, journal, undo_folder(place), How(AT_ONCE), rows, progress.update, tell)
+        outcomes = runner.carry("check", names)
+    keep_checks(place, runner.checks)
+    return runner.checks, outcomes
 
 
 def _facts(ground: Ground, site: Site, plan: Plan, names: Sequence[str], told: Told, connect: str) -> ClusterFacts:

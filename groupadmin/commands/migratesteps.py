@@ -255,8 +255,8 @@ def _preview_row(row: Preview) -> tuple[object, ...]:
 def _carried(asking: Asking, asked: Asked, plan: Plan, site: Site, names: Sequence[str]) -> list[Outcome]:
     place = asking.place
     with open_journal(place.journal, header(plan)) as journal, Progress(f"{asked}: groups", len(names)) as progress:
-        doer = StepRunner(site, plan, journal, undo_folder(place), asking.how, (), progress.update, tell)
-        return doer.carry(asked, names)
+        runner = StepRunner(site, plan, journal, undo_folder(place), asking.how, (), progress.update, tell)
+        return runner.carry(asked, names)
 
 
 def _show(outcomes: Sequence[Outcome], output: str) -> None:

@@ -126,14 +126,14 @@ def drive(
     site = FakeSite(world, mortal)
     header = Header(plan.plan_id, plan.cluster, plan.direction, 1)
     with mortal.journal(), open_journal(path, header) as journal:
-        doer = StepRunner(site, plan, journal, UndoFolder(path.parent / "undo"), HOW)
+        runner = StepRunner(site, plan, journal, UndoFolder(path.parent / "undo"), HOW)
         journal.begin(GROUPS, site.now_ms())
         for number, asked in enumerate(way):
             last = number == len(way) - 1  # the command that was killed is run again, for all its groups
             groups = [g for g in GROUPS if last or not _past(journal.standings[g].phase, number, asked)]
             for group in groups:
                 _members(world, group, journal.standings[group].phase, asked)
-            found += doer.carry(asked, groups)
+            found += runner.carry(asked, groups)
     return found
 
 

@@ -66,9 +66,9 @@ def test_each_of_several_connectors_names_itself_and_none_holds_back_another(out
 
 def test_a_share_that_stays_short_is_one_outage_however_often_it_is_tried() -> None:
     events: list[ConsumerEvent] = []
-    doer = SimpleNamespace(cursors={})
+    executor = SimpleNamespace(cursors={})
     config = SimpleNamespace(rebalance_max_retries=4, backoff_ms=10, assignment_strategy="range")
-    member = Member(doer, None, None, None, config, events.append)  # type: ignore[arg-type]
+    member = Member(executor, None, None, None, config, events.append)  # type: ignore[arg-type]
     for tries in (4, 8, 12):
         member._follow(member._state, [Action(Do.ALARM, text=f"no full share after {tries} tries, still trying: held")])
     member._entered(replace(member._state, phase=Phase.WAITING, blocked="held by others: t/0"))

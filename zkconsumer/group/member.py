@@ -1,4 +1,4 @@
-"""A member of a group at work: events go to the step machine (rebalance), its actions to the doer, reports back.
+"""A member of a group at work: events go to the step machine (rebalance), its actions to the executor, reports back.
 
 One greenlet takes events off a queue and feeds the machine; each action runs in a greenlet of its own, one at a time,
 so that a lost session is heard while something is drained or waited for.  Watches and session callbacks only put
@@ -15,7 +15,7 @@ from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.group import rebalance, steps
 from zkconsumer.group.audit import Audit
 from zkconsumer.group.claims import Claims
-from zkconsumer.group.doer import Doer
+from zkconsumer.group.executor import RebalanceExecutor
 from zkconsumer.group.groupread import GroupReader
 from zkconsumer.group.membership import Event as GroupEvent
 from zkconsumer.group.memberstate import State
@@ -23,17 +23,23 @@ from zkconsumer.group.steps import Action, Do, Phase, Report
 
 
 class Member:
-    """One member of a group, in the hub.  doer: carries out what it decides, on the same group, claims and cursors."""
+    """One member of a group, in the hub.  executor: runs what it decides, on the same group, claims and cursors."""
 
     def __init__(
-        self, doer: Doer, group: GroupReader, claims: Claims, crew: Crew, config: ConsumerConfig, on_event: OnEvent
+        self,
+        executor: RebalanceExecutor,
+        group: GroupReader,
+        claims: Claims,
+        crew: Crew,
+        config: ConsumerConfig,
+        on_event: OnEvent,
     ) -> None:
-        self.cursors = doer.cursors
+        self.cursors = executor.cursors
         self.rounds = 0  # finished or given up for now
         self.first_round = Event()
         self.closed = Event()
         self.audit_due = Event()
-        self._doer = doer
+        self._executor = executor
         self._group = group
         self._claims = claims
         self._crew = crew
@@ -82,7 +88,7 @@ class Member:
         self.audit_due.set()
 
     def freed(self) -> None:
-        self._doer.freed.set()
+        self._executor.freed.set()
 
     def close(self) -> None:
         self.note(steps.Close())
@@ -94,14 +100,14 @@ class Member:
         self._follow(self._state, self._first_actions)
         while not self.closed.is_set():
             self._follow(*rebalance.step(self._state, self._events.get()))
-        if self._doer.hopeless is not None:
-            raise self._doer.hopeless
+        if self._executor.hopeless is not None:
+            raise self._executor.hopeless
 
     def _follow(self, state: State, actions: list[Action]) -> None:
         before, self._state = self._state, state
         for action in actions:
             if action.do is Do.DROP:
-                self._doer.drop(action.share)
+                self._executor.drop(action.share)
             elif action.do is Do.ALARM:
                 self._alarm(action.text)
             else:
@@ -143,7 +149,7 @@ class Member:
         self._acting = self._crew.spawn(f"rebalance-{action.do.value.replace(' ', '-')}", self._act, action)
 
     def _act(self, action: Action) -> None:
-        self.note(self._doer.do(action))
+        self.note(self._executor.do(action))
 
     # upkeep -------------------------------------------------------------------------------------------------------
 
@@ -154,6 +160,6 @@ class Member:
         for tp in self._claims.lost():
             self.owner_lost(tp)
         if self._state.phase in (Phase.SETTLED, Phase.WAITING):
-            self._doer.sweep()
+            self._executor.sweep()
         if self.settled and self._audit.must_go_round(lambda: self._state):
             self.changed(GroupEvent.IDS)

@@ -1,4 +1,4 @@
-"""What the step machine (rebalance) and its doer say to each other: actions one way, events the other.
+"""What the step machine (rebalance) and its executor say to each other: actions one way, events the other.
 
 An action carries a turn, and its report the same one.  Events are reports, or happenings that nobody asked for.
 """

@@ -1,4 +1,4 @@
-"""What steps refuse, and what they leave alone: the real doer over two stores in memory."""
+"""What steps refuse, and what they leave alone: the real runner over two stores in memory."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def journal(plan: Plan, tmp_path: Path) -> Iterator[Journal]:
         yield journal
 
 
-def doer(site: Site, plan: Plan, journal: Journal, **told: object) -> StepRunner:
+def runner(site: Site, plan: Plan, journal: Journal, **told: object) -> StepRunner:
     return StepRunner(site, plan, journal, UndoFolder(journal.path.parent / "undo"), replace(HOW, **told))
 
 
@@ -88,7 +88,7 @@ def refusals(outcomes) -> list[str | None]:
 
 def test_a_deleted_topic_does_not_keep_its_group_from_being_copied(site, plan, journal):
     for asked in ("check", "copy", "verify", "cutover"):
-        assert refusals(doer(site, plan, journal).carry(asked, GROUPS)) == [None] * 3
+        assert refusals(runner(site, plan, journal).carry(asked, GROUPS)) == [None] * 3
     assert not [write for write in site.world.writes if write[2] == DELETED]
 
 
@@ -105,7 +105,7 @@ def test_a_failing_check_of_the_cluster_keeps_every_group_where_it_is(site, plan
 def test_after_a_failed_check_steps_name_it_and_what_helps(site, plan, journal, asked):
     bad = [Check("brokers", "fail", "one is 0.8.1", "upgrade it"), Check("clock", "fail", "an hour ahead", "use NTP")]
     StepRunner(site, plan, journal, UndoFolder(journal.path.parent / "undo"), HOW, bad).carry("check", [GROUP])
-    [outcome] = doer(site, plan, journal).carry(asked, [GROUP])
+    [outcome] = runner(site, plan, journal).carry(asked, [GROUP])
     assert str(outcome.refusal) == (
         f"failing checks: {asked} after a check that failed; failing: brokers: one is 0.8.1; upgrade it and clock: "
         "an hour ahead; use NTP; mend that and run `zkconsumer migrate check` again"
@@ -113,59 +113,59 @@ def test_after_a_failed_check_steps_name_it_and_what_helps(site, plan, journal, 
     [row] = preview(site, plan, journal.standings, HOW, asked, [GROUP])
     assert [str(each) for each in row.refusals] == [str(outcome.refusal)]
     assert site.world.writes == []
-    doer(site, plan, journal).carry("check", [GROUP])
+    runner(site, plan, journal).carry("check", [GROUP])
     assert journal.standings[GROUP].phase is Phase.CHECKED
 
 
 def test_a_member_that_comes_between_two_looks_closes_the_gate_and_the_other_groups_go_on(site, plan, journal):
-    doer(site, plan, journal).carry("check", GROUPS)
+    runner(site, plan, journal).carry("check", GROUPS)
     site.comes = {site.looks + 2: {"m": "zookeeper"}}
-    outcomes = doer(site, plan, journal, at_once=3).carry("copy", GROUPS)
+    outcomes = runner(site, plan, journal, at_once=3).carry("copy", GROUPS)
     assert refusals(outcomes) == ["active group", None, None]
     assert GROUP not in {group for _, group, _, _ in site.world.writes}
     assert journal.standings[GROUP].declined is not None
 
 
 def test_a_position_that_is_not_taken_leaves_the_group_where_it_was_and_the_next_try_writes_it(site, plan, journal):
-    doer(site, plan, journal).carry("check", GROUPS)
+    runner(site, plan, journal).carry("check", GROUPS)
     site.refuse = {TPS[1]}
-    outcomes = doer(site, plan, journal).carry("copy", GROUPS)
+    outcomes = runner(site, plan, journal).carry("copy", GROUPS)
     assert refusals(outcomes) == ["not written"] * 3
     assert {each.phase for each in outcomes} == {Phase.CHECKED}
     site.refuse = set()
-    assert refusals(doer(site, plan, journal).carry("copy", GROUPS)) == [None] * 3
+    assert refusals(runner(site, plan, journal).carry("copy", GROUPS)) == [None] * 3
     assert site.world.kafka[GROUP, TPS[1]] == 10
 
 
 def test_members_of_the_wrong_mode_are_told_of_without_waiting_a_commit_interval(site, plan, journal):
-    doer(site, plan, journal).carry("check", GROUPS)
+    runner(site, plan, journal).carry("check", GROUPS)
     site.world.modes[GROUP] = {"m": "zookeeper"}
-    assert refusals(doer(site, plan, journal).carry("verify", [GROUP])) == ["members not in dual"]
+    assert refusals(runner(site, plan, journal).carry("verify", [GROUP])) == ["members not in dual"]
     assert site.slept_s == 0
 
 
 def test_groups_without_members_have_nothing_to_verify_before_they_are_copied(site, plan, journal):
-    doer(site, plan, journal).carry("check", GROUPS)
-    assert refusals(doer(site, plan, journal).carry("verify", GROUPS)) == ["nothing to verify"] * 3
+    runner(site, plan, journal).carry("check", GROUPS)
+    assert refusals(runner(site, plan, journal).carry("verify", GROUPS)) == ["nothing to verify"] * 3
 
 
 def test_steps_are_refused_by_name_before_anything_is_written(site, plan, journal):
-    assert refusals(doer(site, plan, journal).carry("copy", [GROUP])) == ["unchecked plan"]
-    assert refusals(doer(site, plan, journal).carry("cutover", [GROUP])) == ["zookeeper to kafka in one bounce"]
+    assert refusals(runner(site, plan, journal).carry("copy", [GROUP])) == ["unchecked plan"]
+    assert refusals(runner(site, plan, journal).carry("cutover", [GROUP])) == ["zookeeper to kafka in one bounce"]
     assert site.world.writes == []
 
 
 def test_what_was_done_before_is_not_done_again(site, plan, journal):
     for asked in ("check", "copy", "verify", "cutover"):
-        doer(site, plan, journal).carry(asked, GROUPS)
+        runner(site, plan, journal).carry(asked, GROUPS)
     writes = len(site.world.writes)
-    outcomes = doer(site, plan, journal).carry("cutover", GROUPS)
+    outcomes = runner(site, plan, journal).carry("cutover", GROUPS)
     assert [(each.step, each.phase) for each in outcomes] == [(None, Phase.CUTOVER)] * 3
     assert len(site.world.writes) == writes
 
 
 def test_a_preview_says_what_would_be_written_and_what_stands_in_the_way(site, plan, journal):
-    doer(site, plan, journal).carry("check", GROUPS)
+    runner(site, plan, journal).carry("check", GROUPS)
     site.world.modes["audit"] = {"m": "zookeeper"}
     seen = {row.group: row for row in preview(site, plan, journal.standings, HOW, "copy", GROUPS)}
     assert [(order.tp, order.position) for order in seen[GROUP].orders][:3] == [
@@ -179,7 +179,7 @@ def test_a_preview_says_what_would_be_written_and_what_stands_in_the_way(site, p
 
 def test_copies_are_committed_again_until_somebody_is_there(site, plan, journal):
     for asked in ("check", "copy"):
-        doer(site, plan, journal).carry(asked, GROUPS)
+        runner(site, plan, journal).carry(asked, GROUPS)
     site.world.writes.clear()
     told: list[str] = []
     site.comes = {site.looks + 5: {"m": "kafka"}}
@@ -217,9 +217,9 @@ def test_a_group_is_left_alone_when_its_node_is_later_than_our_journal(marker, o
 
 
 def test_a_node_that_makes_no_sense_stops_its_group_alone(site, plan, journal):
-    doer(site, plan, journal).carry("check", GROUPS)
+    runner(site, plan, journal).carry("check", GROUPS)
     site.world.markers[GROUP] = Marked(None, 3, "it holds b'x'")
-    outcomes = doer(site, plan, journal).carry("copy", GROUPS)
+    outcomes = runner(site, plan, journal).carry("copy", GROUPS)
     assert refusals(outcomes) == ["marker unclear", None, None]
 
 

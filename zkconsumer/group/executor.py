@@ -1,4 +1,4 @@
-"""The doer: carries out one action of the step machine (rebalance), and reports.  In the hub, one at a time.
+"""The executor: carries out one action of the step machine (rebalance), and reports.  In the hub, one at a time.
 
 Each method is the action of its name (steps.Do says what each is to do and what it may report).  What fails because
 ZooKeeper, a store or a broker does is a report, too: `Failed`.
@@ -44,7 +44,7 @@ SESSION_LOOK_S = 0.05
 TELL_AFTER_S = 3.0  # an id node in our way is news only when it stays
 
 
-class Doer:
+class RebalanceExecutor:
     """cursors: what the member owns and reads, by partition; made, begun and dropped here.
 
     closing() says whether the member is to end.  hopeless: why the group can never be read here, once it is known.
