@@ -130,7 +130,7 @@ def test_the_lag_of_a_dead_source_broker_is_unknown_and_each_source_says_its_own
     assert "; 3 partitions cannot be read until that is over" in warning
     assert len(lines(mirror, "info", "source dc1: over: broker 0 (", "over after ")) == 1
     assert not lines(mirror, "warning", "source dc2: ")
-    assert lines(mirror, "info", "source dc2: rebalance: reading 1 partitions")
+    assert lines(mirror, "info", "source dc2: rebalance: reading 1 partition ")
 
 
 def test_a_source_broker_that_hangs_is_an_outage_before_any_request_times_out(

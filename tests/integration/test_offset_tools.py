@@ -17,7 +17,7 @@ from localkafka.load import Load, Mixture
 from zkconsumer.offsets.offsetlog import read_offset_log
 
 pytestmark = pytest.mark.real
-DROPIN = "import sys; from zkconsumer.commands import dropin; sys.exit(dropin.outcome(dropin.{}, sys.argv[1:]))"
+DROPIN = "import sys; from groupadmin.commands import dropin; sys.exit(dropin.outcome(dropin.{}, sys.argv[1:]))"
 
 
 def run(*args: str, code: int = 0, tool: str = "") -> subprocess.CompletedProcess[str]:
