@@ -146,7 +146,8 @@ def test_an_offset_map_of_the_old_log_leaves_out_nothing_of_the_new_one(
     assert refused.returncode == 3
     assert f"{topic}/0: 2000 is of an earlier topic" in refused.stderr
     # Written once more it is a position of the new log: behind the 2000 of before, and so many of the new ones.
-    zkconsumer("offsets", "set", "-z", deleting.zookeeper, "--group", reads, f"{topic}:0=2000", "--execute")
+    undo = ("--undo-dir", str(tmp_path))
+    zkconsumer("offsets", "set", "-z", deleting.zookeeper, "--group", reads, f"{topic}:0=2000", "--execute", *undo)
     done = translate(mirror, reads, tmp_path, "--execute")
     assert done.returncode == 0, done.stderr
     assert 2000 <= committed(target, reads, topic)[0] <= 4000
