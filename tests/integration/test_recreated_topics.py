@@ -240,7 +240,8 @@ def test_an_offset_that_names_no_topic_goes_by_its_commit_time(deleting: Cluster
         reader.stop()
 
 
-def test_a_policy_of_fail_parks_what_belongs_to_another_log(deleting: Cluster, unique: Unique) -> None:
+def read_and_recreated(deleting: Cluster, unique: Unique) -> tuple[str, str]:
+    """A topic, and a group that committed 20 in its old log; the log of today has 30 messages."""
     topic, group = unique.topic(), unique.group()
     filled(deleting, {topic: 1}, 20, PLAIN_ONLY)
     with Reader(deleting.zookeeper, group, {topic: 1}) as before:
@@ -248,6 +249,11 @@ def test_a_policy_of_fail_parks_what_belongs_to_another_log(deleting: Cluster, u
         before.stop()
     delete(deleting, topic)
     filled(deleting, {topic: 1}, 30, PLAIN_ONLY, seed=2)
+    return topic, group
+
+
+def test_a_policy_of_fail_parks_what_belongs_to_another_log(deleting: Cluster, unique: Unique) -> None:
+    topic, group = read_and_recreated(deleting, unique)
     with Reader(deleting.zookeeper, group, {topic: 1}, auto_offset_reset="fail") as reader:
         wait_until(lambda: reader.kinds("parked"), 10, "it to be parked")
         assert "no position in its new log (auto.offset.reset=fail)" in reader.kinds("parked")[0]
@@ -261,13 +267,7 @@ def test_a_listener_is_asked_where_the_new_log_begins(deleting: Cluster, unique:
             return 10
 
     asked: list[object] = []
-    topic, group = unique.topic(), unique.group()
-    filled(deleting, {topic: 1}, 20, PLAIN_ONLY)
-    with Reader(deleting.zookeeper, group, {topic: 1}) as before:
-        wait_for_messages(20, before)
-        before.stop()
-    delete(deleting, topic)
-    filled(deleting, {topic: 1}, 30, PLAIN_ONLY, seed=2)
+    topic, group = read_and_recreated(deleting, unique)
     with ConsumerConnector(config(deleting.zookeeper, group), "own", listener=Asked()) as consumer:
         [stream] = consumer.create_message_streams({topic: 1})[topic]
         assert next(iter(stream)).offset == 10
@@ -300,13 +300,7 @@ def test_a_load_refuses_the_new_log_until_it_is_told_where_to_go_on(
 
 
 def test_spark_does_not_start_at_a_group_of_the_old_log(deleting: Cluster, unique: Unique) -> None:
-    topic, group = unique.topic(), unique.group()
-    filled(deleting, {topic: 1}, 20, PLAIN_ONLY)
-    with Reader(deleting.zookeeper, group, {topic: 1}) as before:
-        wait_for_messages(20, before)
-        before.stop()
-    delete(deleting, topic)
-    filled(deleting, {topic: 1}, 30, PLAIN_ONLY, seed=2)
+    topic, group = read_and_recreated(deleting, unique)
     tp = TopicPartition(topic, 0)
     with zookeeper(deleting.zookeeper) as zk:
         found = read_group(group, [tp], "zookeeper", zk=zk)[tp]
