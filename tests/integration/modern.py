@@ -7,9 +7,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from kafkawire.model import TopicPartition
 from localkafka import tools
 from localkafka.child import Child
 from localkafka.client import ClusterClient
+from localkafka.logends import log_end_offsets
+from localkafka.waiting import wait_until
 
 PROGRAM = Path(__file__).with_name("ModernProducer.java")
 
@@ -19,6 +22,7 @@ class ModernProducer:
 
     def __init__(self, cluster: ClusterClient, folder: Path) -> None:
         argv = tools.java_command(cluster.version, str(PROGRAM), [cluster.brokers], ("-Xmx96m", "-XX:+UseSerialGC"))
+        self._cluster = cluster
         self._log = folder / "modern-producer.log"
         pipe = subprocess.PIPE
         self._child = Child("the modern producer", argv, self._log, stdin=pipe, stdout=pipe)
@@ -54,13 +58,18 @@ class ModernProducer:
     def transaction(
         self, topic: str, partitions: dict[int, tuple[int, int]], commit: bool = True, codec: str = "none"
     ) -> None:
-        """One transaction: {partition: (first, count)}, and its end."""
+        """One transaction: {partition: (first, count)}.  Returns when its end stands in every partition's log."""
+        ends = log_end_offsets(self._cluster, [topic])
         name = f"tx-{codec}"
         self._open(name, f"transactional.id={name}-{self._log.parent.name} compression.type={codec} batch.size=1000000")
         self._tell(f"begin {name}")
         for partition, (first, count) in partitions.items():
             self._send(name, topic, partition, first, count)
         self._tell(f"{'commit' if commit else 'abort'} {name}")
+        # The coordinator answers when its own log says how the transaction ends, and writes the markers afterwards.
+        for partition, (_, count) in partitions.items():
+            ends[TopicPartition(topic, partition)] += count + 1
+        wait_until(lambda: log_end_offsets(self._cluster, [topic]) == ends, 20, lambda: f"the markers behind {ends}")
 
     def configure(self, topic: str, key: str, value: str) -> None:
         """Set an option of a topic."""
