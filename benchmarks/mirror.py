@@ -22,8 +22,8 @@ import yaml
 from common import PARTITIONS, VERSION, Result, Task, cpu_of, leave, told
 
 from groundwork import output
+from kafkawire.formats.v01 import messages as codec
 from kafkawire.model import TopicPartition
-from kafkawire.v08 import messages as codec
 from localkafka import tools
 from localkafka.child import Child
 from localkafka.cluster import Cluster

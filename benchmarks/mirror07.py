@@ -19,7 +19,7 @@ from common import PARTITIONS, Result, Task, leave, told
 from mirror import COLUMNS, COUNTS, ENTRY, Arena, ground, ratios, sums
 
 from groundwork import output
-from kafkawire.v08 import messages as codec
+from kafkawire.formats.v01 import messages as codec
 from localkafka.cluster import Cluster
 from localkafka.seven.cluster import Cluster07
 

@@ -16,10 +16,11 @@ from typing import NoReturn, TypeVar
 
 import click
 
-from kafkawire import generations, kernels
-from kafkawire.documents import log_document
+from kafkawire import kernels
+from kafkawire.decode import generations
+from kafkawire.decode.documents import log_document
+from kafkawire.decode.generations import Decoded, Generation
 from kafkawire.errors import LocalError, WireError
-from kafkawire.generations import Decoded, Generation
 
 T = TypeVar("T")
 

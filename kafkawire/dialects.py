@@ -16,16 +16,16 @@ from functools import cache
 from typing import Literal
 
 from kafkawire.errors import LocalError
+from kafkawire.formats.v01 import messages as messages_v08
+from kafkawire.formats.v07 import messages as messages_v07
 from kafkawire.interfaces import MessageFormats, RequestBuilders, Znodes
 from kafkawire.model import BrokerPartition, PartitionId
-from kafkawire.requests import Store as Store
-from kafkawire.v07 import messages as messages_v07
-from kafkawire.v07 import requests as requests_v07
-from kafkawire.v07 import znodes as znodes_v07
-from kafkawire.v08 import apis
-from kafkawire.v08 import messages as messages_v08
-from kafkawire.v08 import requests as requests_v08
-from kafkawire.v08 import znodes as znodes_v08
+from kafkawire.protocol import apis
+from kafkawire.protocol import requests07 as requests_v07
+from kafkawire.protocol import requests08 as requests_v08
+from kafkawire.protocol.request import Store as Store
+from kafkawire.znodes import v07 as znodes_v07
+from kafkawire.znodes import v08 as znodes_v08
 
 # bytes of an entry besides key and value, by message format
 ENTRY_OVERHEAD: Mapping[int, int] = {**messages_v07.ENTRY_OVERHEAD, **messages_v08.ENTRY_OVERHEAD}

@@ -23,7 +23,7 @@ from kafkawire.kernels import ready
 from kafkawire.primitives import Bytes
 
 if TYPE_CHECKING:
-    from kafkawire.compiled import Kernels, Slices
+    from kafkawire.formats.compiled import Kernels, Slices
 
 MOST_BYTES = (1 << 31) - 1  # what ends can say
 

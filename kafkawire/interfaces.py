@@ -1,8 +1,8 @@
 """What a generation of Kafka (0.7; 0.8 and later) provides, as Protocols.  A Dialect names one module for each.
 
-MessageFormats   the bytes of message sets       kafkawire.v07.messages, kafkawire.v08.messages
-RequestBuilders  requests, and their responses   kafkawire.v07.requests, kafkawire.v08.requests
-Znodes           nodes in ZooKeeper              kafkawire.v07.znodes, kafkawire.v08.znodes
+MessageFormats   the bytes of message sets       kafkawire.formats.v07.messages, kafkawire.formats.v01.messages
+RequestBuilders  requests, and their responses   kafkawire.protocol.requests07, kafkawire.protocol.requests08
+Znodes           nodes in ZooKeeper              kafkawire.znodes.v07, kafkawire.znodes.v08
 
 What a generation does not have raises LocalError when it is asked for.  Znodes are a union instead, since callers read
 the two kinds of topic nodes in different ways: PARTITIONS_BY_BROKER says which kind it is.
@@ -14,16 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kafkawire.errors import CorruptMessage
-from kafkawire.groupnodes import Registration
 from kafkawire.model import Broker, BrokerPartition, Entry, MessageSet, Part, PartitionId, Reader, Scan, TopicPartition
 from kafkawire.primitives import Bytes
-from kafkawire.requests import ApiVersions, FetchedPartition, ProducedPartition, Request, Store
+from kafkawire.protocol.request import ApiVersions, FetchedPartition, ProducedPartition, Request, Store
+from kafkawire.znodes.group import Registration
 
 if TYPE_CHECKING:
     from kafkawire.columns import Columns
-    from kafkawire.compiled import Kernels
+    from kafkawire.formats.compiled import Kernels
 
-Fields = dict[str, Any]  # a response as the tables of its api decode it (kafkawire.v08.apis)
+Fields = dict[str, Any]  # a response as the tables of its api decode it (kafkawire.protocol.apis)
 Row = tuple[int, Bytes | None, Bytes | None, int | None]  # offset, key, value, timestamp in ms
 
 
@@ -138,7 +138,7 @@ class RequestBuilders(Protocol):
 class CommonZnodes(Protocol):
     """Paths and texts of nodes that both generations have.  Unreadable text raises NodeError.
 
-    The paths of a group are those of kafkawire.groupnodes in each generation.
+    The paths of a group are those of kafkawire.znodes.group in each generation.
     """
 
     @property

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from kafkawire.errors import LocalError
 
 if TYPE_CHECKING:
-    from kafkawire.compiled import Kernels
+    from kafkawire.formats.compiled import Kernels
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class _Choice:
     def _load(self) -> None:
         insists = os.environ.get("KAFKAWIRE_KERNELS") == "numba"
         try:
-            from kafkawire.compiled import load  # here: importing numba takes 0.4 s and 100 MB
+            from kafkawire.formats.compiled import load  # here: importing numba takes 0.4 s and 100 MB
 
             self.kernels = load(cache_folder())
         except Exception as exc:

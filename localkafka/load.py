@@ -16,10 +16,10 @@ from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import WireError
+from kafkawire.formats.v01 import messages as codec
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.v08 import messages as codec
-from kafkawire.v08 import requests
+from kafkawire.protocol import requests08 as requests
 from localkafka.waiting import wait_until
 
 PLAIN, GZIP, SNAPPY = 0, 1, 2

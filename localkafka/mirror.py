@@ -11,7 +11,7 @@ import yaml
 from kazoo.exceptions import NoNodeError
 
 from kafkawire.model import TopicPartition
-from kafkawire.v08 import znodes
+from kafkawire.znodes import v08 as znodes
 from localkafka.child import Child
 from localkafka.cluster import Cluster
 from localkafka.errors import LocalKafkaError, last_lines

@@ -16,7 +16,7 @@ from kazoo.exceptions import NoNodeError
 from kafkawire.cluster import zookeeper
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.model import PartitionId
-from kafkawire.v08 import znodes
+from kafkawire.znodes import v08 as znodes
 from localkafka import ports
 from localkafka.errors import LocalKafkaError
 

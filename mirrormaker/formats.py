@@ -28,7 +28,7 @@ from kafkawire.errors import LinkLost, error_info
 from kafkawire.interfaces import Fields
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.requests import FetchedPartition, Request
+from kafkawire.protocol.request import FetchedPartition, Request
 from mirrormaker.options import Source, Target
 from zkconsumer.fetching.formatprobe import WHAT, shown
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows

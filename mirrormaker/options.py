@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import Options, option
-from kafkawire import optionkinds
+from kafkawire import optiontypes as optionkinds
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from mirrormaker.placing import Numbering, numbering

@@ -22,7 +22,7 @@ from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.session import Reply
-from kafkawire.requests import Request
+from kafkawire.protocol.request import Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from groundwork.options import CLASS, given, option
 from groundwork.zkoptions import AccessOptions, access_problems
-from kafkawire import optionkinds
+from kafkawire import optiontypes as optionkinds
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import Broker

@@ -23,7 +23,7 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
 from kafkawire.net.session import Reply
-from kafkawire.requests import Request
+from kafkawire.protocol.request import Request
 from producer.barrier import BarrierLink
 from producer.batches import Batch, Batches
 from producer.config import NO_CONFIRM, ProducerConfig

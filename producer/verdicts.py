@@ -14,7 +14,7 @@ import random
 from enum import Enum
 
 from kafkawire.errors import error_info
-from kafkawire.requests import ProducedPartition
+from kafkawire.protocol.request import ProducedPartition
 
 BOUNDED_TRIES = 5
 BACKOFF_MAX_S = 2.0

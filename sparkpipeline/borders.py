@@ -19,7 +19,7 @@ from dataclasses import replace
 from kafkawire.columns import Columns
 from kafkawire.errors import LibraryMissing
 from kafkawire.model import MessageSet, Scan, TopicPartition
-from kafkawire.requests import FetchedPartition
+from kafkawire.protocol.request import FetchedPartition
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import CodecMissing, CorruptData, DataLoss
 from sparkpipeline.ranges import OffsetRange

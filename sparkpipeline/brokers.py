@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 
-from kafkawire.buffers import Buffers
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
-from kafkawire.v08 import apis
+from kafkawire.protocol import apis
+from kafkawire.protocol.buffers import Buffers
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.clusterviews import FromBrokers, FromDriver, ViewSource
 from sparkpipeline.errors import NoLeader, PipelineError, UnknownPartition, Unreachable

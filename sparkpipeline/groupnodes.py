@@ -14,9 +14,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from kafkawire import groupnodes as znodes
 from kafkawire.cluster.zookeeper import TOPICS, WINDOW
 from kafkawire.model import TopicPartition, partition_named
+from kafkawire.znodes import group as znodes
 from zkconsumer.offsets.former import TopicCreation, former_node, written_before
 from zkconsumer.offsets.marker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.offsets.store import NONE, Committed, position_of

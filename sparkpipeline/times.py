@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkawire.errors import LinkLost
 from kafkawire.model import MessageSet, TopicPartition
-from kafkawire.requests import FetchedPartition
+from kafkawire.protocol.request import FetchedPartition
 from sparkpipeline.errors import CorruptData, MessageTooLarge, NoLeader, OffsetOutOfRange, Refused
 from zkconsumer.refusals import OffsetOutOfRange as Gone
 from zkconsumer.refusals import refusal

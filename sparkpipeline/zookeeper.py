@@ -28,7 +28,7 @@ from groundwork.tls import TlsUnusable, plain_tls
 from groundwork.zkaccess import OPEN, Access, Tls
 from groundwork.zkstart import started
 from kafkawire.cluster.zookeeper import read_brokers
-from kafkawire.v08 import znodes
+from kafkawire.znodes import v08 as znodes
 from sparkpipeline.errors import OptionRefused, Refused, Unreachable
 from sparkpipeline.groupnodes import group_owners as group_owners
 from sparkpipeline.groupnodes import left_zookeeper as left_zookeeper

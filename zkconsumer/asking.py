@@ -23,7 +23,7 @@ from kafkawire.errors import LinkLost, RemoteError, WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
-from kafkawire.requests import Request
+from kafkawire.protocol.request import Request
 from zkconsumer.refusals import CoordinatorAway, Refused, refusal
 
 PURPOSE = "coordinator"  # links of our own: an answer to somebody else's question must not come to us

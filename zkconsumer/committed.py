@@ -5,8 +5,8 @@ from __future__ import annotations
 from kafkawire.cluster.zookeeper import TOPICS, read_partitions
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
-from kafkawire.groupnodes import Registration
 from kafkawire.model import TopicPartition
+from kafkawire.znodes.group import Registration
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import streams_by_topic
 from zkconsumer.session.nodes import list_children

@@ -24,7 +24,7 @@ from types import TracebackType
 from groundwork.hub import HubStopped, OwnThread, Which, pick_hub
 from groundwork.options import OptionError, warnings_of
 from kafkawire.dialects import Dialect, dialect
-from kafkawire.groupnodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
+from kafkawire.znodes.group import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from zkconsumer.commits import BeforeCommit
 from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.connectorcalls import ConnectorCalls

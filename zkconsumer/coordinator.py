@@ -22,8 +22,8 @@ from kafkawire.dialects import Dialect, Store
 from kafkawire.errors import LinkLost, LocalError, RemoteError, WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.requests import Request
-from kafkawire.v08 import apis
+from kafkawire.protocol import apis
+from kafkawire.protocol.request import Request
 from zkconsumer.asking import Answer, Asking
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 from zkconsumer.refusals import MetadataTooLong, Refused, refusal

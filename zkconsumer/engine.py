@@ -10,9 +10,9 @@ from groundwork.crew import Crew, Lock, connect, now, sleep
 from groundwork.hub import Hub, HubStopped
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage, WireError
-from kafkawire.groupnodes import Registration
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.znodes.group import Registration
 from zkconsumer.commits import BeforeCommit
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.controls import Controls

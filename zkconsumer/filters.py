@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from groundwork.java import PatternRefused, filter_text, topic_filter
-from kafkawire.groupnodes import BLACK_LIST, WHITE_LIST, Registration
+from kafkawire.znodes.group import BLACK_LIST, WHITE_LIST, Registration
 
 BACK_REFERENCE = r"\\[1-9k]"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets"})

@@ -7,7 +7,7 @@ JVM members neither have one nor look there.  The folder is persistent, as /cons
 
 from __future__ import annotations
 
-from kafkawire import groupnodes as znodes
+from kafkawire.znodes import group as znodes
 from zkconsumer.offsets.modes import MemberMode, ModeUnreadable, mode_path, mode_text, modes_path, read_mode
 from zkconsumer.session.zkcalls import Outcome
 from zkconsumer.session.zksession import ZkSession

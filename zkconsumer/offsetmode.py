@@ -19,9 +19,9 @@ from dataclasses import replace
 from groundwork.crew import Event, Lock, now, sleep
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError
-from kafkawire.groupnodes import Registration
 from kafkawire.model import TopicPartition
-from kafkawire.v08 import apis
+from kafkawire.protocol import apis
+from kafkawire.znodes.group import Registration
 from zkconsumer.commits import Commits
 from zkconsumer.committed import all_partitions, committed_partitions
 from zkconsumer.errors import ConsumerError, ZooKeeperAway

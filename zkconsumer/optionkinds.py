@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from groundwork.optionvalues import filled
-from kafkawire import optionkinds
+from kafkawire import optiontypes as optionkinds
 from kafkawire.model import PartitionId, TopicPartition, partition_named
 
 NAME = re.compile(r"[a-zA-Z0-9._-]+")  # kafka.common.Config of 0.8.2.2; an empty name would be no path

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from groundwork.crew import Crew
 from groundwork.hub import Hub
 from kafkawire.dialects import Dialect
-from kafkawire.groupnodes import Registration
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.znodes.group import Registration
 from zkconsumer.commits import BeforeCommit, Commits, Patience, StillOurs
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.events import OnEvent

@@ -28,7 +28,7 @@ from kafkawire.dialects import Store, dialect
 from kafkawire.errors import LinkLost, LocalError, RemoteError, WireError
 from kafkawire.model import Broker, BrokerPartition, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.requests import CONSUMER, FetchedPartition, Request
+from kafkawire.protocol.request import CONSUMER, FetchedPartition, Request
 from zkconsumer.coordinator import Coordinator
 from zkconsumer.offsets.store import Committed
 from zkconsumer.refusals import Damaged, MessageTooLarge, refusal

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from groundwork.handover import Handover
 from groundwork.hub import Hub
-from kafkawire.groupnodes import STATIC, Registration
 from kafkawire.model import MessageSet, TopicPartition
+from kafkawire.znodes.group import STATIC, Registration
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.budget import Budget, Lane
 from zkconsumer.fetching.cursor import Share

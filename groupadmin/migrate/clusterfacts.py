@@ -10,8 +10,8 @@ from groupadmin.migrate.checks import HOUR_MS, ClusterFacts, OffsetsTopic
 from groupadmin.snapshot.cluster import AdminClient, Cluster
 from groupadmin.snapshot.model import GroupSnapshot
 from kafkawire.errors import BrokerError, WireError
-from kafkawire.groupnodes import CONSUMERS
-from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
+from kafkawire.znodes.group import CONSUMERS
 
 RECENT_MS = 120_000  # an offset node that is younger was written by a member that commits each minute, or oftener
 NOT_ALLOWED = (29, 30, 31)

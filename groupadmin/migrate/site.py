@@ -19,7 +19,7 @@ from groupadmin.migrate.states import MigrationRefused
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.model import GroupSnapshot
 from groupadmin.snapshot.reader import WIDE, read_snapshots
-from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.offsets.marker import Marker, MarkerUnclear, Phase, marker_path, marker_text, read_marker
 from zkconsumer.session.nodes import read_nodes
 from zkconsumer.session.zkcalls import Outcome

@@ -22,8 +22,8 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.v08 import apis
-from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from kafkawire.protocol import apis
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.errors import NoBrokers, OtherCluster
 from zkconsumer.session.nodes import read_nodes
 from zkconsumer.session.zksession import ZkSession

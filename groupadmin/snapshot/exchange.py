@@ -13,7 +13,7 @@ from typing import TypeVar
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker
 from kafkawire.net.links import Links
-from kafkawire.requests import Request
+from kafkawire.protocol.request import Request
 
 PURPOSE = "groups"
 WINDOW_BYTES = 32 * 1024

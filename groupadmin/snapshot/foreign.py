@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from groupadmin.snapshot.model import Foreign, ForeignKind, ZkRow
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RegistrationError
-from kafkawire.groupnodes import CONSUMERS
 from kafkawire.model import TopicPartition
+from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.offsets.store import position_of
 
 SHOWN = 200  # characters of a foreign node's data that travel into plans and reports

@@ -15,9 +15,9 @@ from kafkawire.cluster.topics import NAME
 from kafkawire.cluster.zookeeper import TOPICS
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RegistrationError
-from kafkawire.groupnodes import CONSUMERS, Registration
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.net.links import Links
+from kafkawire.znodes.group import CONSUMERS, Registration
 from zkconsumer.errors import NoSuchGroup
 from zkconsumer.fetching.logends import log_ends, log_ends_by
 from zkconsumer.filters import streams_by_topic

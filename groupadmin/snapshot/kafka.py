@@ -17,8 +17,8 @@ from groupadmin.snapshot.model import GroupSnapshot, KafkaRow
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import LinkLost, LocalError, WireError
 from kafkawire.model import Broker, TopicPartition
-from kafkawire.requests import Request
-from kafkawire.v08.offsetrecords import OFFSETS_TOPIC, group_partition
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC, group_partition
+from kafkawire.protocol.request import Request
 from zkconsumer.offsets.offsetlog import OffsetLog, read_offset_log
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.refusals import refusal

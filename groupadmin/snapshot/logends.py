@@ -18,8 +18,8 @@ from groupadmin.snapshot.exchange import exchange
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import Broker, TopicPartition
-from kafkawire.requests import FetchedPartition, Request
-from kafkawire.v08 import apis
+from kafkawire.protocol import apis
+from kafkawire.protocol.request import FetchedPartition, Request
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
 from zkconsumer.fetching.searching import damage_in
 

@@ -20,7 +20,7 @@ from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow
 from groupadmin.snapshot.tree import read_trees
 from kafkawire.errors import RegistrationError
 from kafkawire.model import TopicPartition
-from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import streams_by_topic
 from zkconsumer.offsets.marker import MarkerUnclear, marker_path, read_marker

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from groupadmin.snapshot.foreign import Znode
-from kafkawire.groupnodes import CONSUMERS
+from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.session.nodes import Read, delete_nodes, list_children, read_nodes
 from zkconsumer.session.zkcalls import Outcome
 from zkconsumer.session.zksession import ZkSession

@@ -19,7 +19,7 @@ from kafkawire.dialects import Dialect, dialect, release_number
 from kafkawire.errors import LinkLost, WireError
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from kafkawire.net.link import Connect, Link
-from kafkawire.v08 import apis
+from kafkawire.protocol import apis
 
 USED = (apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.METADATA)  # of every mirror, consumer and producer
 ASKED_FROM = release_number("0.9")  # brokers of any source take the requests of what is older

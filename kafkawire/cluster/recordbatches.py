@@ -23,10 +23,10 @@ from kafkawire import compression
 from kafkawire.errors import RemoteError, WireError
 from kafkawire.model import TopicPartition
 from kafkawire.primitives import Bytes
-from kafkawire.requests import Request
-from kafkawire.v08 import requests
-from kafkawire.v08.apis import Api
-from kafkawire.v08.schema import Array, Struct, int8, int16, int32, int64, nullable_blob, string
+from kafkawire.protocol import requests08 as requests
+from kafkawire.protocol.apis import Api
+from kafkawire.protocol.request import Request
+from kafkawire.protocol.schema import Array, Struct, int8, int16, int32, int64, nullable_blob, string
 
 VERSION = 4
 FETCH = Api(

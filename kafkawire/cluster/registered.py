@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from kafkawire.errors import NoPlainListener, RemoteError
 from kafkawire.interfaces import Znodes
-from kafkawire.nodetext import of_counting_broker
+from kafkawire.znodes.text import of_counting_broker
 
 
 def partitions_by_broker(nodes: Iterable[bytes]) -> bool | None:

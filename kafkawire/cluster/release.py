@@ -16,8 +16,8 @@ from kafkawire.errors import LinkLost, RemoteError
 from kafkawire.interfaces import Fields
 from kafkawire.model import Broker
 from kafkawire.net.link import Connect, Link
-from kafkawire.requests import Request
-from kafkawire.v08 import apis
+from kafkawire.protocol import apis
+from kafkawire.protocol.request import Request
 
 ASKING = dialect("0.10.0")  # the first release that answers ApiVersions
 BEFORE = dialect("0.8.2")

@@ -20,11 +20,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from groundwork.openfiles import too_many
-from kafkawire.buffers import Buffers
 from kafkawire.errors import LinkLost, RemoteError
 from kafkawire.model import Broker
 from kafkawire.net.session import Reply, Session
-from kafkawire.requests import Request
+from kafkawire.protocol.buffers import Buffers
+from kafkawire.protocol.request import Request
 
 ResponseT = TypeVar("ResponseT")
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import socket
 
-from kafkawire.buffers import Buffers
 from kafkawire.model import Broker
 from kafkawire.net.link import Connect, Link
+from kafkawire.protocol.buffers import Buffers
 
 
 class Links:

@@ -20,10 +20,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from kafkawire.bodies import Body
-from kafkawire.buffers import Buffers
 from kafkawire.errors import RemoteError
-from kafkawire.requests import Request
+from kafkawire.protocol.bodies import Body
+from kafkawire.protocol.buffers import Buffers
+from kafkawire.protocol.request import Request
 
 SCRATCH_BYTES = 65536
 

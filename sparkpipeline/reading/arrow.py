@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkawire.buffers import Buffers
 from kafkawire.columns import Column
 from kafkawire.gathering import Field, checksums, gather
 from kafkawire.model import BrokerPartition, PartitionId
 from kafkawire.primitives import Bytes
+from kafkawire.protocol.buffers import Buffers
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.pieces import Piece
 

@@ -18,7 +18,7 @@ import logging
 
 from kafkawire.dialects import Dialect
 from kafkawire.model import Broker, MessageSet
-from kafkawire.requests import FetchedPartition
+from kafkawire.protocol.request import FetchedPartition
 from sparkpipeline.errors import CorruptData, DataLoss, MessageTooLarge, PipelineError
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from kafkawire.errors import LinkLost, error_info
 from kafkawire.model import Broker, MessageSet
 from kafkawire.net.link import Link
-from kafkawire.requests import FetchedPartition
+from kafkawire.protocol.request import FetchedPartition
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange, PipelineError, UnknownPartition, Unreachable
 from sparkpipeline.ranges import OffsetRange

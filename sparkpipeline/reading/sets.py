@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import closing
 
-from kafkawire.buffers import Buffers
 from kafkawire.model import MessageSet
+from kafkawire.protocol.buffers import Buffers
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.ranges import OffsetRange

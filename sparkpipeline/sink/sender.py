@@ -27,7 +27,7 @@ from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, Part, PartitionId, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
-from kafkawire.requests import ProducedPartition
+from kafkawire.protocol.request import ProducedPartition
 from producer.batches import Batch, Batches
 from producer.config import ProducerConfig
 from producer.outcomes import Outcomes

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafkawire.model import TopicPartition
-from kafkawire.v08 import apis
+from kafkawire.protocol import apis
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import NoTimestamp
 from sparkpipeline.source.offsets import LATEST

@@ -1,4 +1,4 @@
-"""Records of __consumer_offsets as brokers write them: what kafkawire.v08.offsetrecords reads."""
+"""Records of __consumer_offsets as brokers write them: what kafkawire.protocol.offsetrecords reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkawire.errors import LocalError
 from kafkawire.primitives import INT16, Writer
-from kafkawire.v08.offsetrecords import (
+from kafkawire.protocol.offsetrecords import (
     GROUP_KEY,
     GROUP_KEY_VERSION,
     GROUP_VALUE,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import TopicPartition
-from kafkawire.v08.offsetrecords import OFFSETS_TOPIC, group_partition
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC, group_partition
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.waiting import wait_until

@@ -16,7 +16,7 @@ from groundwork.output import EXIT
 from groupadmin.commands import dropin, editoptions, groups, lag, offsetedit
 from groupadmin.commands.cli import outcome
 from groupadmin.files.read import read_offsets
-from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from tests.fakes.broker import Fail
 from tests.groupadmin.snapshot.worlds import Fakes, fakes
 from zkconsumer.commands.common import Reach, clear_errors

@@ -8,7 +8,7 @@ import pytest
 
 from groundwork.output import EXIT
 from groupadmin.commands import dropin
-from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from tests.fakes.broker import FakeCluster
 from tests.groupadmin import test_offset_commands as commands
 from tests.groupadmin.test_offset_commands import Start

@@ -8,7 +8,7 @@ import pytest
 
 from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
-from kafkawire.v08.offsetrecords import (
+from kafkawire.protocol.offsetrecords import (
     OFFSETS_TOPIC,
     StoredGroup,
     StoredOffset,

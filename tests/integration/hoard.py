@@ -10,9 +10,10 @@ from typing import Any
 
 from kafkawire.cluster import topics
 from kafkawire.dialects import dialect
+from kafkawire.formats.v01 import messages
 from kafkawire.model import TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.v08 import messages, requests
+from kafkawire.protocol import requests08 as requests
 from localkafka.cluster import Cluster
 from localkafka.waiting import wait_until
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from kafkawire.dialects import dialect
+from kafkawire.formats.v01 import messages
 from kafkawire.model import TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.v08 import messages, requests
+from kafkawire.protocol import requests08 as requests
 from localkafka.client import ClusterClient
 
 A_SET, SETS, VALUE_BYTES = 5000, 40, 100

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from kafkawire.model import TopicPartition
-from kafkawire.v08 import znodes
+from kafkawire.znodes import v08 as znodes
 from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.compare import Comparison, compare

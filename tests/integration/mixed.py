@@ -21,7 +21,7 @@ from typing import NamedTuple
 from kazoo.exceptions import KazooException
 
 import tests.integration.readers as readers
-from kafkawire.v08 import znodes
+from kafkawire.znodes import v08 as znodes
 from localkafka import java, tools
 from localkafka.child import Child
 from localkafka.client import ClusterClient

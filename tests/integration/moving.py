@@ -12,7 +12,7 @@ from kazoo.exceptions import NoNodeError
 
 import tests.integration.readers as readers
 from kafkawire.model import TopicPartition
-from kafkawire.v08 import znodes
+from kafkawire.znodes import v08 as znodes
 from localkafka import tools
 from localkafka.child import Child
 from localkafka.client import ClusterClient

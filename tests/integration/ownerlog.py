@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from kafkawire.v08 import znodes
+from kafkawire.znodes import v08 as znodes
 
 EVERY_S = 0.05
 BACK_S = 0.2

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkawire.model import TopicPartition
-from kafkawire.v08 import znodes
+from kafkawire.znodes import v08 as znodes
 from localkafka.client import ClusterClient
 from localkafka.waiting import wait_until
 from zkconsumer.config import ConsumerConfig, load_consumer

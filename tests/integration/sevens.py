@@ -8,8 +8,8 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from kafkawire import groupnodes
 from kafkawire.model import BrokerPartition, TopicPartition, partition_named
+from kafkawire.znodes import group as groupnodes
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
 from tests.integration.readers import Reader

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.v08.requests import ProducedPartition
+from kafkawire.protocol.requests08 import ProducedPartition
 from localkafka.client import ClusterClient
 from zkconsumer.simple import SimpleConsumer
 

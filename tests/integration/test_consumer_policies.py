@@ -9,9 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from kafkawire.dialects import dialect
+from kafkawire.formats.v01 import messages
 from kafkawire.model import TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.v08 import messages, requests, znodes
+from kafkawire.protocol import requests08 as requests
+from kafkawire.znodes import v08 as znodes
 from localkafka.cluster import Cluster
 from localkafka.segments import HEADER
 from localkafka.waiting import wait_until

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from kafkawire.formats.v01 import messages
 from kafkawire.model import TopicPartition
-from kafkawire.v08 import messages
 from localkafka import demo
 from localkafka.compare import Comparison
 from localkafka.load import Load, Mixture

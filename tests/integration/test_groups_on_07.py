@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kazoo.exceptions import NotEmptyError
 
-from kafkawire import groupnodes
+from kafkawire.znodes import group as groupnodes
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
 from tests.integration.readers import places, wait_for_messages

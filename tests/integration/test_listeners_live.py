@@ -10,7 +10,7 @@ import pytest
 
 from groundwork.crew import sleep
 from kafkawire.model import TopicPartition
-from kafkawire.v08 import znodes
+from kafkawire.znodes import v08 as znodes
 from localkafka.client import ClusterClient
 from localkafka.load import Load, Mixture
 from tests.integration.readers import committed, config, owners

@@ -11,7 +11,7 @@ import pytest
 
 from kafkawire.cluster.release import ask_release
 from kafkawire.model import Broker, TopicPartition
-from kafkawire.v08 import znodes
+from kafkawire.znodes import v08 as znodes
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.logends import log_end_offsets

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import TopicPartition
-from kafkawire.v08 import znodes
+from kafkawire.znodes import v08 as znodes
 from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.waiting import wait_until

@@ -15,9 +15,9 @@ from kafkawire.cluster.fixed import parse_addresses
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.v08.apis import JOIN_GROUP, SYNC_GROUP, Api
-from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
-from kafkawire.v08.requests import Request
+from kafkawire.protocol.apis import JOIN_GROUP, SYNC_GROUP, Api
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
+from kafkawire.protocol.requests08 import Request
 from localkafka import ports, tools
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster

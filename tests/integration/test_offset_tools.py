@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.cluster.fixed import parse_addresses
-from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.load import Load, Mixture

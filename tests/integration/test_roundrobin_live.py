@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from kafkawire.model import TopicPartition
-from kafkawire.v08 import znodes
+from kafkawire.znodes import v08 as znodes
 from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.load import Load, Mixture

@@ -14,8 +14,8 @@ import pytest
 
 from kafkawire.compression import compress
 from kafkawire.errors import CorruptMessage
-from kafkawire.v07.messages import message_set
-from kafkawire.v07.writing import entry
+from kafkawire.formats.v07.messages import message_set
+from kafkawire.formats.v07.write import entry
 from localkafka import java
 from localkafka.seven import original
 

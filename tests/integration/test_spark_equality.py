@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from kafkawire.compression import GZIP, LZ4, SNAPPY
+from kafkawire.formats.v01.write import encode
 from kafkawire.model import TopicPartition
-from kafkawire.v08.writing import encode
 from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster

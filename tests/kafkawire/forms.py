@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-from kafkawire.compiled import Kernels
+from kafkawire.formats.compiled import Kernels
 from kafkawire.kernels import _CHOICE
 from kafkawire.net.session import Reply, Session
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from kafkawire.buffers import LEAST_BYTES, Buffers
+from kafkawire.protocol.buffers import LEAST_BYTES, Buffers
 
 BIG = 300_000
 

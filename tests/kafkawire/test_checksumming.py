@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import pytest
 
-from kafkawire import checksumming as c
+from kafkawire.formats import checksums as c
 from tests.kafkawire.wire_vectors import named
 
 DATA = random.Random(8).randbytes(3000)

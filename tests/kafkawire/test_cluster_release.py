@@ -8,7 +8,7 @@ from kafkawire.cluster.release import ASKING, BEFORE, KNOWN_BY, BrokerRelease, a
 from kafkawire.dialects import DIALECTS, dialect, release_number
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker
-from kafkawire.v08 import apis
+from kafkawire.protocol import apis
 from tests.fakes.answering import FETCH, NO_GROUPS, Answer, answering, newer, old
 
 OFFSET_COMMIT, OFFSET_FETCH, PRODUCE, LIST_OFFSETS = 8, 9, 0, 2

@@ -11,7 +11,7 @@ from kafkawire.cluster.topics import assign, check_name, create
 from kafkawire.cluster.zookeeper import read_brokers, read_leaders, read_partitions, read_topics, read_view
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
-from kafkawire.v08 import znodes
+from kafkawire.znodes import v08 as znodes
 
 
 def test_the_assignment_is_the_one_in_the_comment_of_admin_utils():

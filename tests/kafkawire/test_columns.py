@@ -20,14 +20,15 @@ from hypothesis import strategies as st
 from kafkawire import compression
 from kafkawire.__main__ import main
 from kafkawire.columns import Columns
-from kafkawire.compiled import Kernels, load
 from kafkawire.errors import CorruptMessage, RemoteError
+from kafkawire.formats.compiled import Kernels, load
+from kafkawire.formats.v01 import columns as indexing
+from kafkawire.formats.v01 import messages as m
+from kafkawire.formats.v01 import scan as scanning
+from kafkawire.formats.v01.columns import index_by
+from kafkawire.formats.v01.messages import LOWEST, Row, encode, message_set
 from kafkawire.kernels import cache_folder
 from kafkawire.model import Message, MessageSet
-from kafkawire.v08 import indexing, scanning
-from kafkawire.v08 import messages as m
-from kafkawire.v08.indexing import index_by
-from kafkawire.v08.messages import LOWEST, Row, encode, message_set
 from tests.kafkawire.forms import running
 
 LIMIT = 100_000
@@ -397,7 +398,7 @@ def test_stretches_of_one_size_are_hopped_over_as_entry_by_entry(
 SHOWN = """
 import sys
 from kafkawire import kernels
-from kafkawire.v08.messages import encode, message_set
+from kafkawire.formats.v01.messages import encode, message_set
 from kafkawire.errors import LocalError
 try:
     print(kernels.name())

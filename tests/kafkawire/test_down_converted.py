@@ -6,13 +6,13 @@ import struct
 
 import pytest
 
-from kafkawire.compiled import Kernels, load
 from kafkawire.errors import Truncated
+from kafkawire.formats.compiled import Kernels, load
+from kafkawire.formats.v01 import scan as scanning
+from kafkawire.formats.v01.columns import index_by
+from kafkawire.formats.v01.messages import Row, encode, message_set
 from kafkawire.kernels import cache_folder
-from kafkawire.v08 import scanning
-from kafkawire.v08.framing import FetchReplyParser
-from kafkawire.v08.indexing import index_by
-from kafkawire.v08.messages import Row, encode, message_set
+from kafkawire.protocol.framing08 import FetchReplyParser
 from tests.kafkawire.forms import running
 
 PADDING = struct.pack(">qi", -1, 61)  # all there is where nothing behind a control batch can be converted

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire import gathering
-from kafkawire.buffers import Buffers
 from kafkawire.columns import Columns
-from kafkawire.compiled import Kernels, load
 from kafkawire.errors import LocalError
+from kafkawire.formats.compiled import Kernels, load
+from kafkawire.formats.v01.columns import index_by
+from kafkawire.formats.v01.messages import Row, encode, message_set
 from kafkawire.gathering import Checksums, Field, Gathered, Part, ascending, checksums_by, gather_by
 from kafkawire.kernels import cache_folder
-from kafkawire.v08.indexing import index_by
-from kafkawire.v08.messages import Row, encode, message_set
+from kafkawire.protocol.buffers import Buffers
 
 Blob = bytes | None
 

@@ -18,7 +18,7 @@ from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
-from kafkawire.v08 import requests
+from kafkawire.protocol import requests08 as requests
 from tests.fakes.broker import Close, FakeCluster, Raw, Wait, entry
 
 D = dialect("0.8.2")

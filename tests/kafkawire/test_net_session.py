@@ -11,7 +11,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import RemoteError
 from kafkawire.model import TopicPartition
 from kafkawire.net.session import Session
-from kafkawire.v08 import requests
+from kafkawire.protocol import requests08 as requests
 from tests.kafkawire.forms import feed
 
 D = dialect("0.8.2")

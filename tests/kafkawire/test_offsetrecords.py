@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkawire.errors import LocalError
-from kafkawire.v08.offsetrecords import (
+from kafkawire.protocol.offsetrecords import (
     GroupRecord,
     OffsetRecord,
     StoredGroup,

@@ -9,8 +9,8 @@ import pytest
 
 from kafkawire.cluster.recordbatches import FETCH, VERSION, Held, RecordBatch, ask, batches
 from kafkawire.errors import RemoteError
+from kafkawire.formats.v01.messages import encode
 from kafkawire.model import TopicPartition
-from kafkawire.v08.messages import encode
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

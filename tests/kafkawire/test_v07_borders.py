@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkawire.v07.borders import next_border
-from kafkawire.v07.messages import encode
+from kafkawire.formats.v07.borders import next_border
+from kafkawire.formats.v07.messages import encode
 
 VALUES = [b"one", b"", b"three" * 40, b"\x00" * 60, b"\x00\x00\x01\x01\x00\x02" * 9, b"last"]
 

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire.columns import Columns
-from kafkawire.compiled import Kernels, load
 from kafkawire.errors import CorruptMessage
+from kafkawire.formats.compiled import Kernels, load
+from kafkawire.formats.v07 import messages as m
+from kafkawire.formats.v07 import scan as scanning
+from kafkawire.formats.v07.columns import index_by
+from kafkawire.formats.v07.messages import encode, message_set
 from kafkawire.gathering import Field, Part, gather_by
 from kafkawire.kernels import cache_folder
 from kafkawire.model import MessageSet
-from kafkawire.v07 import messages as m
-from kafkawire.v07 import scanning
-from kafkawire.v07.indexing import index_by
-from kafkawire.v07.messages import encode, message_set
 from tests.kafkawire.forms import running
 from tests.kafkawire.test_v07_messages import GROUPS, ID, built, entry, row, wrapped
 

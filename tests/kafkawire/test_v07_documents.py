@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 
 from kafkawire import compression
 from kafkawire.__main__ import main
-from kafkawire.v07.document import RESPONSES, request_document, response_document, set_document
-from kafkawire.v07.messages import encode, message_set
-from kafkawire.v07.writing import entry
-from kafkawire.v08.messages import encode as encode08
+from kafkawire.decode.v07 import RESPONSES, request_document, response_document, set_document
+from kafkawire.formats.v01.messages import encode as encode08
+from kafkawire.formats.v07.messages import encode, message_set
+from kafkawire.formats.v07.write import entry
 from tests.kafkawire.test_wire_vectors import holds
 from tests.kafkawire.wire_vectors import Vector
 from tests.kafkawire.wire_vectors07 import exchanges, live, load, named, of_kind

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kafkawire import compression
 from kafkawire.errors import CorruptMessage, LocalError, UnknownMagic
+from kafkawire.formats.v07 import messages as m
+from kafkawire.formats.v07.messages import Row, Scan, check, encode, message_set, scan, split
 from kafkawire.model import BrokerPartition, Message, MessageSet, Part, Run, TopicPartition
-from kafkawire.v07 import messages as m
-from kafkawire.v07.messages import Row, Scan, check, encode, message_set, scan, split
 from tests.kafkawire.wire_vectors07 import exchanges
 
 ID = BrokerPartition(1, 0)

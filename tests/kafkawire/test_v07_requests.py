@@ -13,7 +13,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError, RemoteError, Truncated
 from kafkawire.model import BrokerPartition, TopicPartition
 from kafkawire.net.session import Session
-from kafkawire.v07 import requests
+from kafkawire.protocol import requests07 as requests
 from tests.kafkawire import wire_vectors07
 from tests.kafkawire.forms import feed
 

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkawire.__main__ import main
-from kafkawire.v08 import apis
-from kafkawire.v08.messages import encode
+from kafkawire.formats.v01.messages import encode
+from kafkawire.protocol import apis
 from tests.kafkawire.wire_vectors import named
 
 BLOB = named("metadata_response_v0_seed_blob")

@@ -6,11 +6,14 @@ import pytest
 
 from kafkawire.dialects import DIALECTS, ENTRY_OVERHEAD, dialect
 from kafkawire.errors import LocalError
+from kafkawire.formats.v01 import messages
+from kafkawire.formats.v07 import messages as messages_v07
 from kafkawire.model import BrokerPartition, TopicPartition, partition_named
-from kafkawire.v07 import messages as messages_v07
-from kafkawire.v07 import requests as requests_v07
-from kafkawire.v07 import znodes as znodes_v07
-from kafkawire.v08 import apis, messages, requests, znodes
+from kafkawire.protocol import apis
+from kafkawire.protocol import requests07 as requests_v07
+from kafkawire.protocol import requests08 as requests
+from kafkawire.znodes import v07 as znodes_v07
+from kafkawire.znodes import v08 as znodes
 
 P, F, L, M = (apis.PRODUCE.key, apis.FETCH.key, apis.LIST_OFFSETS.key, apis.METADATA.key)
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkawire.bodies import DIRECT_BYTES, MAX_REPLY_BYTES, Body, PlainBody
 from kafkawire.errors import LeftOver, LocalError, RemoteError, Truncated
-from kafkawire.v08 import apis
-from kafkawire.v08.framing import FetchReplyParser, reply_header, request_header
+from kafkawire.protocol import apis
+from kafkawire.protocol.bodies import DIRECT_BYTES, MAX_REPLY_BYTES, Body, PlainBody
+from kafkawire.protocol.framing08 import FetchReplyParser, reply_header, request_header
 
 Partition = tuple[int, int, int, bytes]
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kafkawire import compression
 from kafkawire.errors import CorruptMessage, LocalError, UnknownMagic
+from kafkawire.formats.v01 import messages as m
+from kafkawire.formats.v01.messages import LOWEST, Row, encode, message_set, scan, split
 from kafkawire.model import Message, MessageSet, Part, Run, TopicPartition
-from kafkawire.v08 import messages as m
-from kafkawire.v08.messages import LOWEST, Row, encode, message_set, scan, split
 from tests.kafkawire.wire_vectors import named
 
 TP = TopicPartition("t", 0)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kafkawire.errors import LeftOver, LocalError, RemoteError, Truncated
 from kafkawire.primitives import INT16, INT32, Reader, Writer
-from kafkawire.v08 import schema
-from kafkawire.v08.apis import APIS, Api, api
-from kafkawire.v08.schema import Array, Struct, Type, int16, int32, int64, nullable_string, since, string, until
+from kafkawire.protocol import schema
+from kafkawire.protocol.apis import APIS, Api, api
+from kafkawire.protocol.schema import Array, Struct, Type, int16, int32, int64, nullable_string, since, string, until
 
 EVERY = [(each, version) for each in APIS.values() for version in range(each.newest + 1)]
 

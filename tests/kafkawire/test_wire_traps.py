@@ -10,11 +10,12 @@ import pytest
 from kafkawire import compression
 from kafkawire.dialects import DIALECTS, dialect
 from kafkawire.errors import LocalError, RemoteError
+from kafkawire.formats.v01.messages import LOG_APPEND_TIME, encode, message_set, scan
 from kafkawire.model import TopicPartition
-from kafkawire.v08 import apis, requests
-from kafkawire.v08.framing import FetchReplyParser
-from kafkawire.v08.messages import LOG_APPEND_TIME, encode, message_set, scan
-from kafkawire.v08.requests import ProducedPartition
+from kafkawire.protocol import apis
+from kafkawire.protocol import requests08 as requests
+from kafkawire.protocol.framing08 import FetchReplyParser
+from kafkawire.protocol.requests08 import ProducedPartition
 from tests.kafkawire.wire_vectors import named
 
 D082 = dialect("0.8.2")

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from kafkawire.decode.v08 import Document, request_document, response_document, set_document
 from kafkawire.errors import LeftOver, Truncated
-from kafkawire.v08 import apis, framing, messages, offsetrecords
-from kafkawire.v08.document import Document, request_document, response_document, set_document
+from kafkawire.formats.v01 import messages
+from kafkawire.protocol import apis, offsetrecords
+from kafkawire.protocol import framing08 as framing
 from tests.fakes.offsetrecords import encoded
 from tests.kafkawire import wire_vectors
 from tests.kafkawire.wire_vectors import Vector, named, of_kind

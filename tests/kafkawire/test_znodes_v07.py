@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkawire.errors import NodeError, RegistrationError, RemoteError
-from kafkawire.groupnodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
-from kafkawire.v07 import znodes
+from kafkawire.znodes import v07 as znodes
+from kafkawire.znodes.group import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from tests.kafkawire import wire_vectors07
 
 RECORDED = wire_vectors07.live()

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from kafkawire.errors import RemoteError
 from kafkawire.model import Broker, TopicPartition
-from kafkawire.v08 import znodes
-from kafkawire.v08.znodes import BLACK_LIST, STATIC, WHITE_LIST, NodeError, Registration, RegistrationError
+from kafkawire.znodes import v08 as znodes
+from kafkawire.znodes.v08 import BLACK_LIST, STATIC, WHITE_LIST, NodeError, Registration, RegistrationError
 
 ORDERS_3 = TopicPartition("orders", 3)
 

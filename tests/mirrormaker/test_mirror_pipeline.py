@@ -9,8 +9,8 @@ import pytest
 from groundwork.crew import Crew, sleep, wait_any
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
+from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
-from kafkawire.v08 import messages as v08
 from mirrormaker.handler import DROP
 from mirrormaker.pipeline import RETRY_MIN_S, Forwarder, Settings, carry
 from mirrormaker.targets import SourceTopic, TopicMissing

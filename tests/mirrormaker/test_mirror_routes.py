@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import CorruptMessage
+from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
-from kafkawire.v08 import messages as v08
 from mirrormaker.routes import (
     HandlerFailed,
     Output,

@@ -171,7 +171,7 @@ def test_a_target_that_was_made_anew_forgets_what_was_known_of_it(tmp_path: Path
 
 
 def _set(start: int) -> Any:
-    from kafkawire.v08 import messages as v08
+    from kafkawire.formats.v01 import messages as v08
 
     rows = [(start + n, None, b"v", None) for n in range(2)]
     return v08.message_set("t", 0, start, memoryview(v08.encode(rows)), 100)[0]

@@ -10,8 +10,8 @@ import pytest
 from groundwork.crew import Crew, sleep
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
+from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Broker, MessageSet, Part, TopicPartition
-from kafkawire.v08 import messages as v08
 from mirrormaker.offsetmap.keeping import Keeper, file_of
 from mirrormaker.offsetmap.matching import digest
 from mirrormaker.offsetmap.recording import Point

@@ -13,7 +13,7 @@ from kafkawire.errors import LinkLost
 from kafkawire.model import ANY, Broker, BrokerPartition, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.session import Reply
-from kafkawire.requests import Request
+from kafkawire.protocol.request import Request
 from producer.barrier import BarrierLink
 from producer.batches import Batch
 from producer.config import BY_OFFSETS, ProducerConfig

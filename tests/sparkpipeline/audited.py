@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from kafkawire.formats.v01.messages import message_set
+from kafkawire.formats.v01.write import Row, encode
 from kafkawire.model import MessageSet
-from kafkawire.v08.messages import message_set
-from kafkawire.v08.writing import Row, encode
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.audit.counting import Piece, Reading
 from sparkpipeline.audit.figures import Figures

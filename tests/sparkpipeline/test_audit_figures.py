@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafkawire.v08.writing import Row
+from kafkawire.formats.v01.write import Row
 from sparkpipeline.audit.figures import Figures, message_hash
 from sparkpipeline.audit.hashing import hashed
 from sparkpipeline.audit.windows import HOUR_MS, UNTIMED, Windows, label, parse_time

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafkawire.formats.v01 import messages
 from kafkawire.model import TopicPartition
-from kafkawire.v08 import messages
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused

@@ -43,7 +43,7 @@ def test_the_zip_is_the_same_each_time_and_holds_no_machine_code(tmp_path: Path)
     assert write_zip(tmp_path / "a.zip") == write_zip(tmp_path / "b.zip")
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
     names = zipfile.ZipFile(tmp_path / "a.zip").namelist()
-    assert {"pyspark_kafka08.py", "sparkpipeline/datasource.py", "kafkawire/v08/messages.py"} <= {*names}
+    assert {"pyspark_kafka08.py", "sparkpipeline/datasource.py", "kafkawire/formats/v01/messages.py"} <= {*names}
     assert {name.rpartition(".")[2] for name in names} <= {"py", "typed", "xml"}
 
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from kafkawire import compression
 from kafkawire.columns import Columns
-from kafkawire.compiled import Kernels, load
 from kafkawire.dialects import dialect
+from kafkawire.formats.compiled import Kernels, load
+from kafkawire.formats.v01 import messages as m
+from kafkawire.formats.v01.columns import index_by
 from kafkawire.kernels import _CHOICE, cache_folder
-from kafkawire.v08 import messages as m
-from kafkawire.v08.indexing import index_by
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading import forms
 from sparkpipeline.reading.arrow import TYPES, record_batch, schema

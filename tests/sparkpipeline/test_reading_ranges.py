@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from kafkawire.formats.v01.messages import encode
 from kafkawire.model import Broker
-from kafkawire.v08.messages import encode
 from localkafka.waiting import wait_until
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.errors import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from groundwork.java import string_hash
 from kafkawire.model import BrokerPartition, TopicPartition
-from kafkawire.v08.znodes import thread_ids
+from kafkawire.znodes.v08 import thread_ids
 from zkconsumer.group.assignor import StrategyRefused, assign, assign_range, assign_roundrobin, java_order
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from groundwork.handover import Handover
 from kafkawire.errors import CorruptMessage
+from kafkawire.formats.v01 import messages
 from kafkawire.model import MessageSet, TopicPartition
-from kafkawire.v08 import messages
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, Share

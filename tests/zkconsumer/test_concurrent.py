@@ -18,8 +18,8 @@ import pytest
 
 from groundwork.crew import sleep
 from groundwork.hub import Hub, pick_hub
+from kafkawire.formats.v01 import messages
 from kafkawire.model import Message, MessageSet, TopicPartition
-from kafkawire.v08 import messages
 from localkafka.waiting import wait_until
 from zkconsumer.concurrent import Outcome, Retry, process
 from zkconsumer.errors import ConsumerError

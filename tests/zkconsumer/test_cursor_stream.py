@@ -14,8 +14,8 @@ import pytest
 
 from groundwork.handover import Handover
 from kafkawire.errors import CorruptMessage
+from kafkawire.formats.v01 import messages
 from kafkawire.model import MessageSet, TopicPartition
-from kafkawire.v08 import messages
 from zkconsumer.errors import ConsumerError, ConsumerTimeout, DecodeFailed
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, Share

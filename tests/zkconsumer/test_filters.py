@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkawire.v08.znodes import Registration
+from kafkawire.znodes.v08 import Registration
 from zkconsumer.filters import Blacklist, Whitelist, streams_by_topic
 
 TOPICS = ["__consumer_offsets", "orders", "orders-eu", "payments", "test.a"]

@@ -8,8 +8,8 @@ import pytest
 
 from kafkawire.dialects import dialect
 from kafkawire.errors import NodeError
-from kafkawire.groupnodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from kafkawire.model import BrokerPartition
+from kafkawire.znodes.group import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from mirrormaker.options import Source
 from tests.fakes.znodes import FakeZookeeper
 from zkconsumer.config import ConsumerConfig, load_consumer

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import TopicPartition
-from kafkawire.v08.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration, registration, registration_text
+from kafkawire.znodes.v08 import BLACK_LIST, STATIC, WHITE_LIST, Registration, registration, registration_text
 from zkconsumer.group import membership
 from zkconsumer.group.membership import (
     Group,

@@ -6,8 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from kafkawire.dialects import dialect
+from kafkawire.formats.v01.write import encode
 from kafkawire.model import MessageSet
-from kafkawire.v08.writing import encode
 from zkconsumer.metrics import ConsumerMetrics, Look
 from zkconsumer.offsets.modes import StoreCommit
 from zkconsumer.status import OffsetsStatus, PartitionStatus, StoreStatus

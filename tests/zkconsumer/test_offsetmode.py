@@ -11,7 +11,7 @@ from groundwork.crew import Event
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
-from kafkawire.v08.znodes import STATIC, Registration
+from kafkawire.znodes.v08 import STATIC, Registration
 from tests.fakes.stores import MemoryOffsets, held
 from tests.fakes.znodes import FakeNode, FakeSession, FakeZookeeper
 from zkconsumer import offsetmode

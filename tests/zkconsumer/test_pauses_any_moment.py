@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 from groundwork.handover import Handover
+from kafkawire.formats.v01 import columns as indexing
+from kafkawire.formats.v01 import messages
 from kafkawire.model import MessageSet, TopicPartition
-from kafkawire.v08 import indexing, messages
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, Share

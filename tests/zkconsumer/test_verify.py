@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkawire.model import TopicPartition
-from kafkawire.v08.znodes import thread_ids
+from kafkawire.znodes.v08 import thread_ids
 from zkconsumer.group.assignor import assign
 from zkconsumer.group.verify import Finding, GroupFacts, verify
 

@@ -15,8 +15,8 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_topics, refuse_other_generation
 from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
-from kafkawire.groupnodes import CONSUMERS
 from kafkawire.model import PartitionId
+from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.commands.cluster import read_cluster
 from zkconsumer.commands.common import CODES, TIMEOUT_MS, clear_errors, must_tell, quiet, reaching, tell
 from zkconsumer.commands.console import Console

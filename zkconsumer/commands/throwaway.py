@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from groundwork.crew import Crew, now, sleep
 from groundwork.options import OptionError
 from groundwork.output import EXIT, fail
-from kafkawire.groupnodes import CONSUMERS, ids
+from kafkawire.znodes.group import CONSUMERS, ids
 from zkconsumer.commands.common import TIMEOUT_MS, at_interrupt, tell
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
 from zkconsumer.session.access import ZooKeeper

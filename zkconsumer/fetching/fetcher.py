@@ -31,7 +31,7 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.requests import FetchedPartition
+from kafkawire.protocol.request import FetchedPartition
 from zkconsumer.errors import FetchRefused, MessageTooLarge
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.budget import Budget

@@ -24,7 +24,7 @@ from kafkawire.errors import LinkLost
 from kafkawire.interfaces import Fields
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from kafkawire.requests import Request
+from kafkawire.protocol.request import Request
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from groundwork.crew import Event as Flag
 from kafkawire.cluster.zookeeper import TOPICS
 from kafkawire.dialects import Dialect
-from kafkawire.groupnodes import STATIC, Registration
 from kafkawire.model import PartitionId, TopicPartition
+from kafkawire.znodes.group import STATIC, Registration
 from zkconsumer.group.assignor import RANGE
 from zkconsumer.group.membership import (
     Event,

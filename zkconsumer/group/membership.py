@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from groundwork.java import PatternRefused
 from groundwork.plural import counted
 from kafkawire.errors import RegistrationError
-from kafkawire.groupnodes import Registration, thread_ids
 from kafkawire.model import PartitionId, TopicPartition
+from kafkawire.znodes.group import Registration, thread_ids
 from zkconsumer.filters import streams_by_topic
 from zkconsumer.group.assignor import RANGE, StrategyRefused, assign, java_order
 

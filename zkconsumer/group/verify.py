@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkawire.groupnodes import thread_ids
 from kafkawire.model import PartitionId, TopicPartition
+from kafkawire.znodes.group import thread_ids
 from zkconsumer.group.assignor import RANGE, ROUNDROBIN, StrategyRefused, assign, java_order
 from zkconsumer.group.membership import surplus
 

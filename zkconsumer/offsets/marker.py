@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kafkawire.groupnodes import CONSUMERS
+from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.errors import ConsumerError
 
 VERSION = "1"

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from kafkawire.groupnodes import CONSUMERS
+from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.store import Committed, Unknown
 

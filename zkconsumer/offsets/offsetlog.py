@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import CorruptMessage, LinkLost, RemoteError, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
-from kafkawire.v08.offsetrecords import (
+from kafkawire.protocol.offsetrecords import (
     OFFSETS_TOPIC,
     OffsetRecord,
     StoredGroup,

@@ -7,7 +7,7 @@ import pytest
 from groupadmin.migrate import site as site_module
 from groupadmin.migrate.site import Site
 from kafkawire.model import TopicPartition
-from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from tests.groupadmin.snapshot.worlds import Fakes, fakes
 
 GROUPS = ["a", "b", "c"]

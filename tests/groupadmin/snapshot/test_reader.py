@@ -12,7 +12,7 @@ from groupadmin.snapshot.kafka import commit_times
 from groupadmin.snapshot.model import KafkaRow
 from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.model import TopicPartition
-from kafkawire.v08.offsetrecords import OFFSETS_TOPIC, group_partition
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC, group_partition
 from tests.fakes.broker import Close, Fail
 from tests.groupadmin.snapshot.worlds import fakes
 from zkconsumer.offsets.store import NONE, Unknown

@@ -12,7 +12,7 @@ from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, TopicRow, ZkRow, 
 from groupadmin.snapshot.reader import read_snapshots
 from groupadmin.snapshot.tree import delete_tree, everything_below
 from kafkawire.model import TopicPartition
-from kafkawire.v08.offsetrecords import OFFSETS_TOPIC
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from tests.fakes.broker import Fail
 from tests.groupadmin.snapshot.worlds import Fakes, fakes
 from zkconsumer.offsets.store import NONE, Unknown

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafkawire.model import TopicPartition
-from kafkawire.v08.znodes import STATIC, WHITE_LIST, Registration, registration, registration_text, thread_ids
+from kafkawire.znodes.v08 import STATIC, WHITE_LIST, Registration, registration, registration_text, thread_ids
 from zkconsumer.group.membership import Event, Group, Unregistered, Untranslatable, read_group, share_of
 from zkconsumer.group.membership import Refused as StrategyRefuses
 from zkconsumer.group.memberstate import State

@@ -1,0 +1,1 @@
+"""Frames and message sets as JSON documents, for `python -m kafkawire decode`."""

@@ -1,0 +1,154 @@
+"""Frames and message sets of 0.8 to 0.10 as plain values for JSON, named as in the protocol guide.
+
+Bytes come out as `name_utf8` where they are text and as `name_hex` where not; null stays null under the bare name.
+What a set says about itself: messages, valid_bytes, ignored_tail_bytes, next_fetch_offset, and what wraps them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kafkawire.compression import LZ4, SNAPPY, is_xerial
+from kafkawire.decode.documents import Document, codec_name, ends, framed_reader, text_or_hex
+from kafkawire.errors import CorruptMessage, RemoteError
+from kafkawire.formats.v01.messages import LOG_OVERHEAD, LOWEST, Wrapper, message_set, wrapper
+from kafkawire.model import Message, MessageSet, Run
+from kafkawire.primitives import INT16, INT32
+from kafkawire.protocol import apis
+from kafkawire.protocol.apis import Api
+from kafkawire.protocol.schema import nullable_string
+
+TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+
+_ENTRY = struct.Struct(">qiIBB")  # offset, size, crc, magic, attributes
+
+
+def request_document(data: bytes, framed: bool, start: int = LOWEST) -> tuple[Document, RemoteError | None]:
+    """A request from its api key on (with its size in front if framed), and the damage found in a set within.
+
+    Raises Truncated, LeftOver, RemoteError, and LocalError for an api or version we have no table for.
+    """
+    reader = framed_reader(data, "request", framed)
+    api = apis.api(reader.integer(INT16))
+    version = api.known(reader.integer(INT16))
+    reader.what = f"{api.name} v{version} request"
+    head: Document = {"api_key": api.key, "api_version": version, "correlation_id": reader.integer(INT32)}
+    head["client_id"] = nullable_string.read(reader, version)
+    fields = api.request.read(reader, version)
+    reader.finish()
+    return _plain(head | fields, start)
+
+
+def response_document(
+    data: bytes, framed: bool, api: Api, version: int, start: int = LOWEST
+) -> tuple[Document, RemoteError | None]:
+    """A response from its correlation id on; see request_document."""
+    reader = framed_reader(data, f"{api.name} v{api.known(version)} response", framed)
+    head: Document = {"correlation_id": reader.integer(INT32)}
+    fields = api.reply.read(reader, version)
+    reader.finish()
+    return _plain(head | fields, start)
+
+
+def _plain(fields: Mapping[str, Any], start: int) -> tuple[Document, RemoteError | None]:
+    """Fields with sets and bytes turned into values; the first damage met in a set."""
+    out: Document = {}
+    damages: list[RemoteError | None] = []
+    for name, value in fields.items():
+        if name == "message_set":
+            document, damage = set_document(value, start)
+            out |= {"message_set_bytes": len(value)} | (document if len(value) else {})
+            where = f"the set of partition {fields.get('partition')}"
+            damages.append(RemoteError(f"{where}: {damage}") if damage else None)
+        elif isinstance(value, dict):
+            out[name], damage_below = _plain(value, start)
+            damages.append(damage_below)
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            rows = [_plain(row, start) for row in value]
+            out[name] = [row for row, _ in rows]
+            damages += [damage_below for _, damage_below in rows]
+        elif isinstance(value, bytes | memoryview):
+            out[f"{name}_hex"] = value.hex()
+        else:
+            out[name] = value
+    return out, next((damage for damage in damages if damage), None)
+
+
+# ---- message sets ----------------------------------------------------------------------------------------------
+
+
+def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Document, CorruptMessage | None]:
+    """A set as fetched at offset start, up to the first damage, and that damage.  A cut tail is no damage.
+
+    wrapper    of a set that is one wrapper and nothing else
+    wrappers   of any other: in the order of the set, each with its byte position and which offsets it holds
+    """
+    whole, found = message_set("", 0, start, memoryview(data), -1)
+    messages: list[Document] = []
+    wrappers: list[Document] = []
+    damage = None
+    try:
+        for run in found.runs:
+            if run.codec:
+                outer = _wrapper(wrapper(data, run.begin, run.end))
+                wrappers.append(outer)
+                before = len(messages)
+                messages.extend(_message(message, {}) for message in _of(whole, run).messages())
+                if len(found.runs) > 1:
+                    outer |= {"position": run.begin, "holds": _holds(messages, before)}
+            else:
+                messages.extend(_plain_entries(whole, run))
+        damage = found.damage
+    except CorruptMessage as exc:
+        damage = exc
+    out: Document = {}
+    if wrappers:
+        out |= {"wrapper": wrappers[0]} if len(found.runs) == 1 else {"wrappers": wrappers}
+    out["messages"] = messages
+    return out | ends(found, len(data), damage), damage
+
+
+def _holds(messages: list[Document], begin: int) -> Document:
+    """Which of the set's messages stood in one of its wrappers: those from the number `begin` on."""
+    offsets = [message["offset"] for message in messages[begin:]]
+    bounds = {"first_offset": offsets[0], "last_offset": offsets[-1]} if offsets else {}
+    return {"messages": len(offsets), "from": begin} | bounds
+
+
+def _plain_entries(whole: MessageSet, run: Run) -> Iterator[Document]:
+    """One by one, with what a Message leaves out: the entry's own checksum and attributes."""
+    at = run.begin
+    while at < run.end:
+        _, size, crc, magic, attributes = _ENTRY.unpack_from(whole.buffer, at)
+        after = at + LOG_OVERHEAD + size
+        entry = Run(at, after, 0, magic, 1, 0)
+        extra = {"magic": magic, "attributes": attributes, "crc32": f"{crc:08x}"}
+        yield from (_message(message, extra) for message in _of(whole, entry).messages())
+        at = after
+
+
+def _of(whole: MessageSet, run: Run) -> MessageSet:
+    return MessageSet("", 0, whole.start, whole.resume_at, whole.buffer, -1, (run,), whole.reader)
+
+
+def _message(message: Message, extra: Mapping[str, Any]) -> Document:
+    out: Document = {"offset": message.offset, **extra}
+    if message.timestamp_ms is not None:
+        out["timestamp"] = message.timestamp_ms
+        out["timestamp_type"] = TIMESTAMP_TYPES[message.timestamp_type or 0]
+    return out | text_or_hex("key", message.key) | text_or_hex("value", message.value)
+
+
+def _wrapper(outer: Wrapper) -> Document:
+    out: Document = {"offset": outer.offset, "magic": outer.magic, "attributes": outer.attributes}
+    out |= {"codec": codec_name(outer.codec), "crc32": f"{outer.crc:08x}"}
+    if outer.timestamp is not None:
+        out["timestamp"] = outer.timestamp
+        out["timestamp_type"] = TIMESTAMP_TYPES[0 if outer.appended_ms is None else 1]
+    if outer.codec == SNAPPY:
+        out["framing"] = "xerial" if is_xerial(outer.value) else "raw"
+    if outer.codec == LZ4 and len(outer.value) > 6:
+        out["hc_byte"] = f"{outer.value[6]:02x}"
+    return out

@@ -1,0 +1,1 @@
+"""How messages lie in bytes, a package for each format: layout, scan, read, write, columns."""

@@ -1,0 +1,266 @@
+"""The compiled form (numba, extra `fast`) of the loops over every message.  kernels.py imports it where numba is.
+
+The loops hold no GIL.  Each generation has its own over its entries (v07/kernels.py, v08/kernels.py); CRC-32 is in
+checksumming.py, what puts keys and values side by side in copying.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import types
+
+from kafkawire.formats import checksums as checksumming
+from kafkawire.formats import copying
+from kafkawire.formats.checksums import best, tables
+from kafkawire.formats.v01 import loops as v08
+from kafkawire.formats.v01.loops import DAMAGED, FIELDS, TIMED, TOO_LARGE, UNTIMED
+from kafkawire.formats.v07 import loops as v07
+from kafkawire.primitives import Bytes
+
+log = logging.getLogger(__name__)
+
+# Rows since..until of slices: (data, starts, sizes, since, until).  Row n begins at starts[n]; a size of -1 is null.
+Slices = tuple[Bytes, Sequence[int], Sequence[int], int, int]
+
+_SMALL = 512  # bytes of a slice at any place; larger ones are copied twice for nothing
+_TABLES = tables()
+
+
+def _sums(data: Any, starts: Any, sizes: Any, since: Any, until: Any, out: Any, row: Any, bits: Any, table: Any) -> Any:
+    """Checksums of values into out from `row` on, and bits of those that are there; how many are null."""
+    nulls = 0
+    for n in range(since, until):
+        if sizes[n] >= 0:
+            out[row] = np.int64(_crc(data, starts[n], starts[n] + sizes[n], table))
+            bits[row >> 3] |= np.uint8(1 << (row & 7))
+        else:
+            out[row] = 0
+            nulls += 1
+        row += 1
+    return nulls
+
+
+class Loops(NamedTuple):
+    """What is compiled."""
+
+    entries: Callable[[Any, Any, Any, bool, Any], tuple[int, int, int, int]]
+    hop: Callable[[Any, int, int, int, int, bool], tuple[int, int, int]]
+    gather: Callable[[Any, Any, Any, int, int, Any, int, Any, int, Any], tuple[int, int]]
+    total: Callable[[Any, int, int], int]
+    alike: Callable[[Any, Any], tuple[int, int]]
+    ascends: Callable[[Any, int, int], bool]
+    sums: Callable[[Any, Any, Any, int, int, Any, int, Any, Any], int]
+    entries07: Callable[[Any, Any, Any, bool, Any], tuple[int, int, int]]
+    hop07: Callable[[Any, int, int, int], tuple[int, int]]
+
+
+class Kernels:
+    """The compiled loops, called with what Python has."""
+
+    def __init__(self, loops: Loops) -> None:
+        self._loops = loops
+
+    def hop(self, buffer: Bytes, at: int, kind: int, least: int, last: int | None = None) -> tuple[int, int, int]:
+        """Past complete entries of one kind (magic and attributes) of a size from least on: see v08.kernels.
+
+        last: only as far as their offsets ascend from it on; None: whatever they are.
+        """
+        return self._loops.hop(_octets(buffer), at, kind, least, last or 0, last is not None)
+
+    def room(self, size: int) -> memoryview:
+        """So many bytes of no particular content: a bytearray would be filled with zeros first."""
+        return np.empty(size, np.uint8).data
+
+    def cut(self, data: Bytes, starts: memoryview, sizes: memoryview) -> list[bytes | None] | None:
+        """Slices of one size, in a third of the time slices take; None where that does not help, or sizes differ."""
+        if not len(sizes):
+            return None
+        places = np.asarray(starts)
+        size, step = self._loops.alike(places, np.asarray(sizes))
+        if size == -1:
+            return [None] * len(places)
+        if size <= 0:
+            return None
+        if step:
+            evenly: list[bytes | None] = np.ndarray((len(places),), f"V{size}", data, starts[0], (step,)).tolist()
+            return evenly
+        if size > _SMALL:
+            return None
+        # An item of `size` bytes at every byte: taking some of them copies each at once.
+        windows = np.ndarray((len(data) - size + 1,), f"V{size}", data, 0, (1,))
+        taken: list[bytes | None] = windows[places].tolist()
+        return taken
+
+    def index(self, data: Bytes, rows: list[tuple[int, ...]], most: int, check: bool, timed: bool) -> Found | None:
+        """The messages of segments, of which there are `most` at most; None: an offset does not fit int64.
+
+        timed: any of the segments has format v1.
+        """
+        try:
+            segments = np.array(rows, dtype=np.int64).reshape(len(rows), FIELDS)
+        except OverflowError:
+            return None
+        out = np.empty((TIMED if timed else UNTIMED, most), dtype=np.int64)
+        count, outcome, segment, at = self._loops.entries(_octets(data), segments, out, check, _TABLES)
+        if outcome == TOO_LARGE:
+            return None
+        columns = [row[:count].data for row in out]
+        return Found(columns, (segment, at) if outcome == DAMAGED else None)
+
+    def hop07(self, buffer: Bytes, at: int, magic: int, limit: int) -> tuple[int, int]:
+        """Past complete plain entries of 0.7 of one format that begin before `limit`: see v07.kernels."""
+        return self._loops.hop07(_octets(buffer), at, magic, limit)
+
+    def index07(self, data: Bytes, rows: list[tuple[int, ...]], most: int, check: bool) -> Found | None:
+        """The same for segments of 0.7, of which all are wanted; None: a position does not fit int64."""
+        try:
+            segments = np.array(rows, dtype=np.int64).reshape(len(rows), v07.FIELDS)
+        except OverflowError:
+            return None
+        out = np.empty((v07.COLUMNS, most), dtype=np.int64)
+        count, segment, at = self._loops.entries07(_octets(data), segments, out, check, _TABLES)
+        return Found([row[:count].data for row in out], None if segment < 0 else (segment, at))
+
+    def total(self, slices: Sequence[Slices]) -> int:
+        """Bytes of all slices."""
+        return sum(self._loops.total(_numbers(sizes), since, until) for _, _, sizes, since, until in slices)
+
+    def gather(self, slices: Sequence[Slices], data: memoryview) -> Gathered:
+        """Copy all slices side by side into `data`, which is as large as total() says."""
+        rows = sum(until - since for *_, since, until in slices)
+        out = np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)
+        ends, bits = np.zeros(rows + 1, np.int32), np.zeros(-(-rows // 8), np.uint8)
+        at = row = nulls = 0
+        for source, starts, sizes, since, until in slices:
+            columns = _octets(source), _numbers(starts), _numbers(sizes)
+            at, more = self._loops.gather(*columns, since, until, out, at, ends, row, bits)
+            row += until - since
+            nulls += more
+        return Gathered(ends.data, bits.data if nulls else None, nulls)
+
+    def checksums(self, slices: Sequence[Slices]) -> Checksums:
+        """CRC-32 of each slice."""
+        rows = sum(until - since for *_, since, until in slices)
+        out, bits = np.empty(rows, np.int64), np.zeros(-(-rows // 8), np.uint8)
+        row = nulls = 0
+        for source, starts, sizes, since, until in slices:
+            columns = _octets(source), _numbers(starts), _numbers(sizes)
+            nulls += self._loops.sums(*columns, since, until, out, row, bits, _TABLES)
+            row += until - since
+        return Checksums(out.data, bits.data if nulls else None, nulls)
+
+    def ascending(self, offsets: Sequence[int], since: int, until: int) -> bool:
+        """Whether none of these is smaller than the one before it."""
+        return self._loops.ascends(_numbers(offsets), since, until)
+
+
+class Gathered(NamedTuple):
+    """ends: int32 from 0 on, one more than rows.  validity: a bit a row, lowest first; None where nothing is null."""
+
+    ends: memoryview
+    validity: memoryview | None
+    nulls: int
+
+
+class Checksums(NamedTuple):
+    """numbers: int64, 0 of a null.  validity as in Gathered."""
+
+    numbers: memoryview
+    validity: memoryview | None
+    nulls: int
+
+
+class Found(NamedTuple):
+    columns: list[memoryview]
+    damaged: tuple[int, int] | None  # segment and position of the first damage
+
+
+def _octets(buffer: Bytes) -> Any:
+    """A buffer as the kernels were compiled for: read only."""
+    octets = np.frombuffer(buffer, np.uint8)
+    octets.flags.writeable = False
+    return octets
+
+
+def _numbers(column: Sequence[int]) -> Any:
+    return np.asarray(column, dtype=np.int64)
+
+
+def load(cache: Path | None) -> Kernels:
+    """Compile (a second or a few), or load what was compiled (0.2 s); it is kept in the folder `cache`, if any.
+
+    Raises RuntimeError when what comes out is wrong.
+    """
+    if cache is not None:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(cache / _sources())
+        try:
+            return _checked(_build(cache=True))
+        except Exception as exc:  # a full disk, a file cut by a crash: numba raises whatever it meets
+            log.warning("compiled kernels in %s are of no use: %s; compiling for this process only", cache, exc)
+        finally:
+            numba.config.CACHE_DIR = before
+    return _checked(_build(cache=False))
+
+
+def _sources() -> str:
+    """Names what is compiled.  numba looks at the file of a function, not at those of the functions it calls."""
+    files = [__file__, *(str(module.__file__) for module in (checksumming, copying, v07, v08))]
+    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
+
+
+def _build(cache: bool) -> Kernels:
+    global _crc
+    octets = types.Array(types.uint8, 1, "C", readonly=True)
+    table = types.Array(types.uint32, 2, "C")
+    numbers = types.Array(types.int64, 2, "C")
+    options = {"nogil": True, "cache": cache}
+    _crc = v07.crc = v08.crc = numba.njit(types.uint64(octets, types.int64, types.int64, table), **options)(best())
+    column, i64, bits = types.int64[::1], types.int64, types.uint8[::1]
+    two, three, four = (types.UniTuple(i64, n) for n in (2, 3, 4))
+    of_rows = (octets, column, column, i64, i64)
+    kinds = Loops(
+        entries=four(octets, numbers, numbers, types.boolean, table),
+        hop=three(octets, i64, i64, i64, i64, types.boolean),
+        gather=two(*of_rows, bits, i64, types.int32[::1], i64, bits),
+        total=i64(column, i64, i64),
+        alike=two(column, column),
+        ascends=types.boolean(column, i64, i64),
+        sums=i64(*of_rows, column, i64, bits, table),
+        entries07=three(octets, numbers, numbers, types.boolean, table),
+        hop07=two(octets, i64, i64, i64),
+    )
+    loops = Loops(
+        v08.index, v08.hop, copying.gather, copying.total, copying.alike, copying.ascends, _sums, v07.index, v07.hop
+    )
+    return Kernels(Loops(*(numba.njit(kind, **options)(loop) for kind, loop in zip(kinds, loops, strict=True))))
+
+
+_crc: Any = None  # the compiled checksum: what _sums calls; each generation's loops have it, too
+
+
+def _checked(made: Kernels) -> Kernels:
+    """Held against zlib once: what a cache gives back was compiled somewhere else."""
+    for size in (49, 1049):  # checksums of long and of short messages are computed in different ways
+        value = bytes(n % 251 for n in range(size))
+        body = b"\x00\x00\xff\xff\xff\xff" + size.to_bytes(4, "big") + value
+        start = (7).to_bytes(8, "big") + (len(body) + 4).to_bytes(4, "big")
+        entry = start + zlib.crc32(body).to_bytes(4, "big") + body
+        found = made.index(entry, [(0, len(entry), 0, 0, 0, 0, 0, 0, 0)], 1, True, False)
+        right = found is not None and not found.damaged and [x[0] for x in found.columns] == [7, 22, -1, 26, size]
+        if not right or made.hop(entry, 0, 0, 14) != (len(entry), 1, 7):
+            raise RuntimeError("a compiled kernel computes nonsense")
+        entry = (size + 6).to_bytes(4, "big") + b"\1\0" + zlib.crc32(value).to_bytes(4, "big") + value
+        found = made.index07(entry, [(0, len(entry), -1, 7, 0, 0)], 1, True)
+        right = found is not None and not found.damaged and [x[0] for x in found.columns] == [7, 10, size]
+        if not right or made.hop07(entry, 0, -1, 1) != (len(entry), 1):
+            raise RuntimeError("a compiled kernel of 0.7 computes nonsense")
+    return made

@@ -1,0 +1,285 @@
+"""The columns of a set of formats v0 and v1, without an object a message.  The layout is that of messages.py.
+
+One pass over the segments of a plan (planning.py).  It only says where damage is: what it is is read there once more.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from kafkawire.columns import Column, Columns
+from kafkawire.errors import CorruptMessage
+from kafkawire.formats.layouts import Indexing
+from kafkawire.formats.v01.planning import Plan, Segment, plans, within
+from kafkawire.formats.v01.scan import ENTRY_OVERHEAD, LOG_APPEND_TIME, LOG_OVERHEAD
+from kafkawire.formats.v01.uniform import Alike, find, offsets, timestamps
+from kafkawire.primitives import Bytes
+
+if TYPE_CHECKING:
+    from kafkawire.formats.compiled import Kernels
+
+_V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length where the key is null
+_V1 = struct.Struct(">qiIxBqii")  # the same with attributes and a timestamp before the key length
+_INT32 = struct.Struct(">i")
+_CRC_FROM = 16
+_ATTRIBUTES = 17
+_FAR = 1 << 62  # offsets and shifts below it add up within int64
+
+
+def _columns_of(kernels: Kernels | None, plan: Plan, start: int, check_crcs: bool) -> Columns:
+    """start: what was reached by the pieces before."""
+    data = plan.data()
+    found = _compiled(kernels, plan, data, check_crcs) if kernels is not None else None
+    if found is None:
+        data = bytes(data)  # slices of bytes cost half of those of a view
+        found = _in_python(plan, data, check_crcs)
+    offsets, key_at, key_size, value_at, value_size, *times = found.columns
+    damage, pinned = plan.damage, plan.pinned
+    if found.damaged is not None:
+        segment = plan.segments[found.damaged[0]]
+        damage, pinned = _damage(data, segment, found.damaged[1], check_crcs), segment.pinned
+    return Columns(
+        offsets=offsets,
+        key_at=key_at,
+        key_size=key_size,
+        value_at=value_at,
+        value_size=value_size,
+        timestamps_ms=times[0] if plan.timed else None,
+        timestamp_types=times[1] if plan.timed else None,
+        data=data,
+        resume_at=plan.resume_at if damage is None else _reached(start, offsets, pinned),
+        damage=damage,
+    )
+
+
+_INDEXING = Indexing(plans, _columns_of)
+index, index_by, pieces, pieces_by = _INDEXING.index, _INDEXING.index_by, _INDEXING.pieces, _INDEXING.pieces_by
+
+
+def _reached(start: int, offsets: Column, pinned: int | None) -> int:
+    """What to commit once all before some damage is done: not past an offset that what is damaged may share."""
+    if not offsets:
+        return start
+    return offsets[-1] if offsets[-1] == pinned else offsets[-1] + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    columns: Sequence[Column]  # offsets, key_at, key_size, value_at, value_size; where timed: timestamps, types
+    damaged: tuple[int, int] | None  # segment and position of the first damage
+
+
+# ---- in pure Python --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Lists:
+    offsets: list[int] = field(default_factory=list)
+    key_at: list[int] = field(default_factory=list)
+    key_size: list[int] = field(default_factory=list)
+    value_at: list[int] = field(default_factory=list)
+    value_size: list[int] = field(default_factory=list)
+    stamps: list[int] = field(default_factory=list)
+    types: list[int] = field(default_factory=list)
+
+
+def _in_python(plan: Plan, data: bytes, check_crcs: bool) -> _Found:
+    quick = _all_alike(plan, data, check_crcs)
+    if quick is not None:
+        return quick
+    lists = _Lists()
+    columns = (lists.offsets, lists.key_at, lists.key_size, lists.value_at, lists.value_size, lists.stamps, lists.types)
+    timed = plan.timed
+    for number, segment in enumerate(plan.segments):
+        known = len(lists.offsets)
+        stopped = _segment(lists, data, segment, check_crcs)
+        added = len(lists.offsets) - known
+        if segment.pinned is not None:
+            lists.offsets[known:] = [segment.pinned] * added
+        if segment.magic == 0 and timed:
+            lists.stamps += [-1] * added
+            lists.types += [-1] * added
+        if stopped >= 0:
+            return _Found(columns, (number, stopped))
+    return _Found(columns, None)
+
+
+def _segment(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
+    """Add a segment; where it is damaged, or -1."""
+    loop, at = _LOOPS[segment.magic], segment.begin
+    while at < segment.end:
+        same = find(data, at, segment.end, segment.magic)
+        if same is not None and _add_alike(lists, data, same, segment, check):
+            at = same.end
+            continue
+        until = segment.end if same is None else same.end
+        stopped = loop(lists, data, replace(segment, begin=at, end=until), check)
+        if stopped >= 0:
+            return stopped
+        at = until
+    return -1
+
+
+def _add_alike(lists: _Lists, data: bytes, same: Alike, segment: Segment, check: bool) -> bool:
+    """Add entries that are alike.  False: some of them are not wanted, or damaged; nothing was added."""
+    found = offsets(data, same, check)
+    if found is None or min(found) + segment.shift < segment.start:
+        return False
+    begin, end, step, count = same.begin, same.end, same.step, same.count
+    lists.offsets += [offset + segment.shift for offset in found] if segment.shift else found
+    lists.key_at += range(begin + same.key_at, end + same.key_at, step)
+    lists.key_size += [same.key_size] * count
+    lists.value_at += range(begin + same.value_at, end + same.value_at, step)
+    lists.value_size += [same.value_size] * count
+    if segment.magic:
+        stamp = segment.appended_ms
+        lists.stamps += timestamps(data, same) if stamp is None else [stamp] * count
+        lists.types += [(data[begin + _ATTRIBUTES] & LOG_APPEND_TIME) >> 3 if stamp is None else 1] * count
+    return True
+
+
+def _all_alike(plan: Plan, data: bytes, check: bool) -> _Found | None:
+    """What _in_python finds where all there is are entries of format v0 that are alike; None: it is not like that."""
+    begin = end = 0
+    for segment in plan.segments:
+        if segment.begin != end or segment.magic or segment.pinned is not None:
+            return None
+        end = segment.end
+    same = find(data, begin, end, 0)
+    if same is None or same.end != end:
+        return None
+    found = offsets(data, same, check)
+    if found is None or min(found) < plan.segments[0].start:
+        return None
+    key_at = range(same.begin + same.key_at, same.end + same.key_at, same.step)
+    value_at = range(same.begin + same.value_at, same.end + same.value_at, same.step)
+    sizes = [same.key_size] * same.count, [same.value_size] * same.count
+    return _Found((found, key_at, sizes[0], value_at, sizes[1]), None)
+
+
+def _loop_v0(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
+    """Add a segment of format v0, but for timestamps; where it is damaged, or -1."""
+    unpack, unpack_int32, crc32 = _V0.unpack_from, _INT32.unpack_from, zlib.crc32
+    offsets, key_at, key_sizes = lists.offsets.append, lists.key_at.append, lists.key_size.append
+    values, value_sizes = lists.value_at.append, lists.value_size.append
+    at, end, start, shift = segment.begin, segment.end, segment.start, segment.shift
+    while at < end:
+        offset, size, crc, key_size, value_size = unpack(data, at)
+        after = at + LOG_OVERHEAD + size
+        if offset + shift < start:
+            at = after
+            continue
+        if check and crc32(data[at + _CRC_FROM : after]) != crc:
+            return at
+        value_at = at + 26
+        if key_size != -1:
+            value_at += key_size
+            if key_size < 0 or value_at > after:
+                return at
+            (value_size,) = unpack_int32(data, value_at - 4)
+        if value_at + value_size != after and (value_size != -1 or value_at != after):
+            return at
+        offsets(offset + shift)
+        key_at(at + 22)
+        key_sizes(key_size)
+        values(value_at)
+        value_sizes(value_size)
+        at = after
+    return -1
+
+
+def _loop_v1(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
+    """The same for format v1, with them."""
+    unpack, unpack_int32, crc32 = _V1.unpack_from, _INT32.unpack_from, zlib.crc32
+    offsets, key_at, key_sizes = lists.offsets.append, lists.key_at.append, lists.key_size.append
+    values, value_sizes, stamps = lists.value_at.append, lists.value_size.append, lists.stamps.append
+    types = lists.types.append
+    at, end, start, shift = segment.begin, segment.end, segment.start, segment.shift
+    appended_ms = segment.appended_ms
+    while at < end:
+        offset, size, crc, attributes, stamp, key_size, value_size = unpack(data, at)
+        after = at + LOG_OVERHEAD + size
+        if offset + shift < start:
+            at = after
+            continue
+        if check and crc32(data[at + _CRC_FROM : after]) != crc:
+            return at
+        value_at = at + 34
+        if key_size != -1:
+            value_at += key_size
+            if key_size < 0 or value_at > after:
+                return at
+            (value_size,) = unpack_int32(data, value_at - 4)
+        if value_at + value_size != after and (value_size != -1 or value_at != after):
+            return at
+        offsets(offset + shift)
+        key_at(at + 30)
+        key_sizes(key_size)
+        values(value_at)
+        value_sizes(value_size)
+        stamps(stamp if appended_ms is None else appended_ms)
+        types((attributes & LOG_APPEND_TIME) >> 3 if appended_ms is None else 1)
+        at = after
+    return -1
+
+
+_Loop = Callable[[_Lists, bytes, Segment, bool], int]
+_LOOPS: tuple[_Loop, _Loop] = (_loop_v0, _loop_v1)
+
+
+# ---- compiled --------------------------------------------------------------------------------------------------
+
+
+def _compiled(kernels: Kernels, plan: Plan, data: Bytes, check_crcs: bool) -> _Found | None:
+    """None for offsets beyond int64, which only damage makes: the pure form knows larger numbers."""
+    if not all(-_FAR < segment.shift < _FAR for segment in plan.segments):
+        return None
+    rows = [_row(segment) for segment in plan.segments]
+    found = kernels.index(data, rows, sum(segment.entries for segment in plan.segments), check_crcs, plan.timed)
+    return None if found is None else _Found(found.columns, found.damaged)
+
+
+def _row(segment: Segment) -> tuple[int, ...]:
+    """A segment as kernels.py has it."""
+    stamp, pinned = segment.appended_ms, segment.pinned
+    return (
+        segment.begin,
+        segment.end,
+        segment.magic,
+        segment.start,
+        segment.shift,
+        stamp is not None,
+        stamp or 0,
+        pinned is not None,
+        pinned or 0,
+    )
+
+
+# ---- damage ----------------------------------------------------------------------------------------------------
+
+
+def _damage(data: Bytes, segment: Segment, at: int, check_crcs: bool) -> CorruptMessage:
+    """What is wrong with the entry at `at`, in the words of messages()."""
+    found = _entry_damage(data, segment, at, check_crcs)
+    return found if segment.wrapper_at is None else within(found, segment.wrapper_at)
+
+
+def _entry_damage(data: Bytes, segment: Segment, at: int, check_crcs: bool) -> CorruptMessage:
+    position = at - segment.behind
+    offset, size, crc, *_, key_size, value_size = (_V1 if segment.magic else _V0).unpack_from(data, at)
+    offset += segment.shift
+    after = at + LOG_OVERHEAD + size
+    computed = zlib.crc32(data[at + _CRC_FROM : after])
+    if check_crcs and computed != crc:
+        return CorruptMessage(f"crc mismatch, stored {crc:08x}, computed {computed:08x}", position, offset)
+    value_at = at + ENTRY_OVERHEAD[segment.magic]
+    if key_size != -1:
+        value_at += key_size
+        if key_size < 0 or value_at > after:
+            return CorruptMessage(f"a key of {key_size} bytes does not fit", position, offset)
+        (value_size,) = _INT32.unpack_from(data, value_at - 4)
+    return CorruptMessage(f"a value of {value_size} bytes where {after - value_at} are", position, offset)

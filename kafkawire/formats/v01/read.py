@@ -1,0 +1,231 @@
+"""The messages of sets of formats v0 and v1, one by one.  The layout is that of messages.py.
+
+One loop for each format, and one for neighbours that are alike (alike.py).  What is damaged is reported when the reader
+gets there: everything before it has been yielded.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+
+from kafkawire.errors import CorruptMessage, RemoteError
+from kafkawire.formats.layouts import OPEN_LIMIT, PIECE_BYTES, Walk
+from kafkawire.formats.v01.scan import AGAIN, ENTRY_OVERHEAD, LOG_APPEND_TIME, LOG_OVERHEAD, LOWEST, Scan
+from kafkawire.formats.v01.uniform import are_right, find, rows
+from kafkawire.formats.v01.wrappers import Wrapper, opened, wrapper
+from kafkawire.model import Message, MessageSet, Run, made
+from kafkawire.primitives import Bytes
+
+# What a plain entry is read by: no more fields than are needed, each costs.
+_V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length where the key is null
+_V1 = struct.Struct(">qiIxBqii")  # the same with attributes and a timestamp before the key length
+_ENTRY = struct.Struct(">qi")
+_INT32 = struct.Struct(">i")
+CRC_FROM = 16
+_SMALLEST = ENTRY_OVERHEAD[0]
+
+
+def messages(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Iterator[Message]:
+    """The messages of a set from its start on, lazily, inner ones included; what is before start is not even checked.
+
+    limit bounds the bytes one wrapper opens to.  Raises CorruptMessage (UnknownMagic), whose position is a byte of the
+    set's buffer, when it gets to the damage: everything before it has been yielded.
+    """
+    walk = Walk(message_set.topic, message_set.partition, message_set.start, check_crcs, limit)
+    for run in message_set.runs:
+        if run.codec:
+            yield from opened_messages(walk, message_set.buffer, run)
+        else:
+            at, most = run.begin, PIECE_BYTES
+            while at < run.end:
+                # Slices of bytes cost half of those of a view, and a piece of them stays in the processor's cache.
+                data = bytes(message_set.buffer[at : min(at + most, run.end)])
+                read = yield from _PLAIN[run.magic](walk, data, 0, len(data), at, 0, None)
+                at, most = at + read, PIECE_BYTES if read else LOG_OVERHEAD + _ENTRY.unpack_from(data)[1]
+
+
+def _plain_v0(
+    walk: Walk, data: bytes, at: int, end: int, base: int, shift: int, appended_ms: int | None
+) -> Generator[Message, None, int]:
+    """Plain entries of format v0.  base: what to add to a position in errors; shift: what to add to offsets.
+
+    Returns the end of the last complete entry.  No calls and no further generators for a message: each costs a tenth.
+    """
+    topic, partition, start, check = walk.topic, walk.partition, walk.start, walk.check_crcs
+    unpack, unpack_int32, crc32 = _V0.unpack_from, _INT32.unpack_from, zlib.crc32
+    crc_from, log_overhead, new = CRC_FROM, LOG_OVERHEAD, object.__new__  # locals are quicker than globals
+    one_by_one = at  # up to here they are not alike
+    key: bytes | None
+    value: bytes | None
+    while at + _SMALLEST <= end:
+        if at >= one_by_one:
+            same = find(data, at, end, 0)
+            if same is not None and (not check or are_right(data, same)):
+                keyed, valued = same.key_size >= 0, same.value_size >= 0
+                for offset, key, value in rows(data, same):
+                    offset += shift
+                    if offset >= start:
+                        message = new(Message)  # made() without a call
+                        message.topic = topic
+                        message.partition = partition
+                        message.offset = offset
+                        message.key = key if keyed else None
+                        message.value = value if valued else None
+                        message.resume_at = offset + 1
+                        message.timestamp_ms = message.timestamp_type = message.headers = message.handed = None
+                        yield message
+                at = one_by_one = same.end
+                continue
+            one_by_one = at + AGAIN if same is None else same.end  # what is damaged there is found one by one
+        offset, size, crc, key_size, value_size = unpack(data, at)
+        offset += shift
+        after = at + log_overhead + size
+        if after > end:
+            break
+        if offset < start:
+            at = after
+            continue
+        if check and crc32(data[at + crc_from : after]) != crc:
+            raise bad_crc(data, at, after, base, offset, crc)
+        value_at = at + 26
+        if key_size == -1:
+            key = None
+        else:
+            value_at += key_size
+            if key_size < 0 or value_at > after:
+                raise CorruptMessage(f"a key of {key_size} bytes does not fit", base + at, offset)
+            key = data[at + 22 : value_at - 4]
+            (value_size,) = unpack_int32(data, value_at - 4)
+        if value_at + value_size == after:
+            value = data[value_at:after]
+        elif value_size == -1 and value_at == after:
+            value = None
+        else:
+            raise CorruptMessage(f"a value of {value_size} bytes where {after - value_at} are", base + at, offset)
+        yield made(topic, partition, offset, key, value, None, None, offset + 1)
+        at = after
+    return at
+
+
+def _plain_v1(
+    walk: Walk, data: bytes, at: int, end: int, base: int, shift: int, appended_ms: int | None
+) -> Generator[Message, None, int]:
+    """Plain entries of format v1.  appended_ms: the time of a wrapper that was stamped by its broker, for all in it."""
+    topic, partition, start, check = walk.topic, walk.partition, walk.start, walk.check_crcs
+    unpack, unpack_int32, crc32 = _V1.unpack_from, _INT32.unpack_from, zlib.crc32
+    crc_from, log_overhead = CRC_FROM, LOG_OVERHEAD
+    while at + ENTRY_OVERHEAD[1] <= end:
+        offset, size, crc, attributes, timestamp, key_size, value_size = unpack(data, at)
+        offset += shift
+        after = at + log_overhead + size
+        if after > end:
+            break
+        if offset < start:
+            at = after
+            continue
+        if check and crc32(data[at + crc_from : after]) != crc:
+            raise bad_crc(data, at, after, base, offset, crc)
+        value_at = at + 34
+        if key_size == -1:
+            key = None
+        else:
+            value_at += key_size
+            if key_size < 0 or value_at > after:
+                raise CorruptMessage(f"a key of {key_size} bytes does not fit", base + at, offset)
+            key = data[at + 30 : value_at - 4]
+            (value_size,) = unpack_int32(data, value_at - 4)
+        if value_at + value_size == after:
+            value: bytes | None = data[value_at:after]
+        elif value_size == -1 and value_at == after:
+            value = None
+        else:
+            raise CorruptMessage(f"a value of {value_size} bytes where {after - value_at} are", base + at, offset)
+        stamped = (attributes & LOG_APPEND_TIME) >> 3
+        if appended_ms is not None:
+            timestamp, stamped = appended_ms, 1
+        yield made(topic, partition, offset, key, value, timestamp, stamped, offset + 1)
+        at = after
+    return at
+
+
+_Plain = Callable[[Walk, bytes, int, int, int, int, int | None], Generator[Message, None, int]]
+_PLAIN: tuple[_Plain, _Plain] = (_plain_v0, _plain_v1)
+
+
+def bad_crc(data: bytes, at: int, after: int, base: int, offset: int, stored: int) -> CorruptMessage:
+    computed = zlib.crc32(data[at + CRC_FROM : after])
+    return CorruptMessage(f"crc mismatch, stored {stored:08x}, computed {computed:08x}", base + at, offset)
+
+
+# ---- wrappers --------------------------------------------------------------------------------------------------
+
+
+def opened_messages(walk: Walk, buffer: Bytes, run: Run) -> Iterator[Message]:
+    """The messages of a top-level wrapper; any damage within is reported at the wrapper's own position."""
+    outer = wrapper(buffer, run.begin, run.end, walk.check_crcs)
+    try:
+        yield from _inside(walk, outer, outer.offset, 1, [walk.limit])
+    except CorruptMessage as exc:
+        kind = type(exc)
+        raise kind(f"inside the wrapper, {exc}", run.begin, exc.offset) from exc
+    except RemoteError as exc:
+        raise CorruptMessage(str(exc), run.begin, outer.offset) from exc
+
+
+def _inside(walk: Walk, outer: Wrapper, offset: int, depth: int, left: list[int]) -> Iterator[Message]:
+    """What a wrapper holds.  offset: its absolute one; left: bytes all depths may still open."""
+    view, found = opened(outer, depth, left)
+    data = bytes(view)  # slices of bytes cost half of those of a view
+    if not found.runs:
+        return
+    last = found.resume_at - 1
+    shift = offset - last if outer.magic else 0
+    if depth > 1 and last + shift != offset:
+        yield from _at_one_offset(walk, outer, data, found, offset, depth, left)
+        return
+    for run in found.runs:
+        if run.codec:
+            nested = wrapper(data, run.begin, run.end, walk.check_crcs)
+            yield from _inside(walk, nested, nested.offset + shift, depth + 1, left)
+        else:
+            yield from _PLAIN[run.magic](walk, data, run.begin, run.end, 0, shift, outer.appended_ms)
+
+
+def _at_one_offset(
+    walk: Walk, outer: Wrapper, data: bytes, found: Scan, offset: int, depth: int, left: list[int]
+) -> Iterator[Message]:
+    """A nested wrapper of v0 as 0.9 stores it: the broker numbered the wrapper and not what is in it.
+
+    All its messages get the wrapper's offset, and only the last moves the position past it: nothing is lost, and a
+    restart in the middle repeats.
+    """
+    if offset < walk.start:
+        return
+    held: Message | None = None
+    try:
+        for message in _unnumbered(replace(walk, start=LOWEST), outer, data, found, depth, left):
+            if held is not None:
+                yield held
+            held = replace(message, offset=offset, resume_at=offset)
+    except RemoteError:
+        if held is not None:
+            yield held  # it is before the damage, and not known to be the last
+        raise
+    if held is not None:
+        yield replace(held, resume_at=offset + 1)
+
+
+def _unnumbered(walk: Walk, outer: Wrapper, data: bytes, found: Scan, depth: int, left: list[int]) -> Iterator[Message]:
+    """What such a wrapper holds, with the offsets its producer gave."""
+    for run in found.runs:
+        if run.codec:
+            nested = wrapper(data, run.begin, run.end, walk.check_crcs)
+            yield from _inside(walk, nested, nested.offset, depth + 1, left)
+        else:
+            yield from _PLAIN[run.magic](walk, data, run.begin, run.end, 0, 0, outer.appended_ms)
+
+
+NOBODY = Walk("", 0, LOWEST, True, OPEN_LIMIT)

@@ -1,0 +1,70 @@
+"""Messages to entries of 0.7, plain or in one wrapper.  The layout is that of messages.py."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable
+
+from kafkawire import compression
+from kafkawire.compression import CODEC_NAMES, GZIP, SNAPPY
+from kafkawire.errors import LocalError
+from kafkawire.formats.v07.layout import LEAST, MAGIC_0, MAGIC_1
+from kafkawire.primitives import Bytes
+
+Row = tuple[int, Bytes | None, Bytes | None, int | None]  # as in 0.8: number, key, value, timestamp in ms
+
+_HEAD_0 = struct.Struct(">iBI")  # length, magic, crc
+_HEAD_1 = struct.Struct(">iBBI")  # length, magic, attributes, crc
+
+
+def encode(messages: Iterable[Row], codec: int = 0, magic: int = MAGIC_1) -> bytes:
+    """Messages as plain entries, or as one wrapper around them; b"" for no messages.
+
+    Numbers, keys and timestamps are not written: no message of 0.7 has any.  LocalError for a format or codec there is
+    not, for a message without a value (0.7 has no null), and for an entry over 2 GiB.
+    """
+    return wrap(messages, codec, magic) if codec else _entries(messages, magic)
+
+
+def wrap(messages: Iterable[Row], codec: int, magic: int = MAGIC_1) -> bytes:
+    """One wrapper around messages; b"" for none."""
+    if magic != MAGIC_1:
+        raise LocalError(
+            "magic 0 of Kafka 0.7 has no attributes byte for a codec" if magic == MAGIC_0 else _no_format(magic)
+        )
+    if codec not in (GZIP, SNAPPY):
+        raise LocalError(f"Kafka 0.7 has no codec {CODEC_NAMES.get(codec, codec)}")
+    inner = _entries(messages, magic)
+    return entry(compression.compress(codec, inner), codec) if inner else b""
+
+
+def entry(value: Bytes, attributes: int = 0, magic: int = MAGIC_1) -> bytes:
+    """One entry with this payload."""
+    return b"".join((_head(magic, attributes, value), value))
+
+
+def _entries(rows: Iterable[Row], magic: int) -> bytes:
+    if magic not in (MAGIC_0, MAGIC_1):
+        raise LocalError(_no_format(magic))
+    out: list[Bytes] = []
+    for number, _, value, _ in rows:
+        if value is None:
+            raise LocalError(f"message {number} has no value: a message of Kafka 0.7 cannot be null")
+        out += (_head(magic, 0, value), value)
+    return b"".join(out)
+
+
+def _head(magic: int, attributes: int, value: Bytes) -> bytes:
+    """An entry up to its payload."""
+    length = LEAST[magic] + len(value)
+    try:
+        if magic == MAGIC_0:
+            return _HEAD_0.pack(length, 0, zlib.crc32(value))
+        return _HEAD_1.pack(length, 1, attributes, zlib.crc32(value))
+    except struct.error as exc:
+        raise LocalError(f"a message of {len(value)} bytes does not fit an entry of Kafka 0.7: {exc}") from exc
+
+
+def _no_format(magic: int) -> str:
+    return f"message format v{magic} is not one of Kafka 0.7"

@@ -1,0 +1,190 @@
+"""The records of __consumer_offsets, where brokers keep committed offsets.  Pure: bytes in, values out.
+
+    key     version:int16   0, 1: group topic partition:int32      an offset
+                            2: group                               what the coordinator knows of a group (0.9 on)
+    value   version:int16   of an offset
+                            0: offset metadata timestamp                          0.8.2
+                            1: offset metadata commit_time expire_time            0.9 to 2.0, or a retention was told
+                            2: offset metadata commit_time                        2.1
+                            3: offset leader_epoch:int32 metadata commit_time     2.1 and later
+                            of a group: 0 to 3, members with their subscriptions (left undecoded)
+    null value              the offset was deleted or has expired, the group is over
+
+offsets and times (ms since the epoch) are int64, texts int16-prefixed UTF-8.  Later versions (compact encodings of 3.x
+and 4.x) and whatever else is in there come as UnknownRecord, to be counted: a reader of the whole log must not stop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from groundwork.java import string_hash
+from kafkawire.errors import RemoteError, WireError
+from kafkawire.primitives import INT16, Bytes, Reader
+from kafkawire.protocol.schema import Array, Struct, between, blob, int32, int64, nullable_string, since, string, until
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Bytes that begin with a version of their own, an int16, which picks the fields of the table."""
+
+    name: str
+    newest: int
+    table: Struct
+
+    def decode(self, data: Bytes) -> dict[str, Any]:
+        """Its fields, `version` among them.  RemoteError for a version with no table."""
+        reader = Reader(data, self.name)
+        version = reader.integer(INT16)
+        if not 0 <= version <= self.newest:
+            raise RemoteError(f"{self.name} of version {version}: known are 0 to {self.newest}")
+        fields = self.table.read(reader, version)
+        reader.finish()
+        return {"version": version, **fields}
+
+
+OFFSET_KEY = Record("offset key", 1, Struct(group=string, topic=string, partition=int32))  # 0.8.2 writes version 0
+GROUP_KEY, GROUP_KEY_VERSION = Struct(group=string), 2
+OFFSET_VALUE = Record(
+    "offset value",
+    3,
+    Struct(
+        offset=int64,
+        leader_epoch=since(3, int32),
+        metadata=nullable_string,
+        timestamp=until(1, int64),
+        commit_timestamp=since(1, int64),
+        expire_timestamp=between(1, 1, int64),
+    ),
+)
+GROUP_VALUE = Record(
+    "group value",
+    3,
+    Struct(
+        protocol_type=string,
+        generation=int32,
+        protocol=nullable_string,
+        leader=nullable_string,
+        changed_timestamp=since(2, int64),
+        members=Array(
+            Struct(
+                member_id=string,
+                instance_id=since(3, nullable_string),
+                client_id=string,
+                client_host=string,
+                rebalance_timeout=since(1, int32),
+                session_timeout=int32,
+                subscription=blob,
+                assignment=blob,
+            )
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffset:
+    """A committed offset.  expire_ms is None where the broker's retention decides; leader_epoch where there is none."""
+
+    offset: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int | None = None
+    leader_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """A group of the new consumer protocol as its coordinator wrote it down."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    members: tuple[tuple[str, str, str], ...]  # member id, client id, host
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRecord:
+    """value None: a tombstone."""
+
+    group: str
+    topic: str
+    partition: int
+    value: StoredOffset | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """value None: a tombstone."""
+
+    group: str
+    value: StoredGroup | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownRecord:
+    """why: a sentence.  group, topic, partition are None where the key could not be read."""
+
+    why: str
+    group: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+
+
+Read = OffsetRecord | GroupRecord | UnknownRecord
+
+
+def read_record(key: Bytes | None, value: Bytes | None) -> Read:
+    """What one message of __consumer_offsets says.  Raises nothing."""
+    if key is None:
+        return UnknownRecord("a record without a key")
+    try:
+        fields = _key(key)
+    except WireError as why:
+        return UnknownRecord(str(why))
+    try:
+        if "topic" in fields:
+            return OffsetRecord(**fields, value=None if value is None else _offset(value))
+        return GroupRecord(fields["group"], None if value is None else _group(value))
+    except WireError as why:
+        return UnknownRecord(str(why), **fields)
+
+
+def group_partition(group: str, partitions: int) -> int:
+    """Which of so many partitions keeps a group; its leader is the coordinator.  Java's abs, where abs(MIN) is 0."""
+    hashed = string_hash(group)
+    return 0 if hashed == -(2**31) else abs(hashed) % partitions
+
+
+def _key(data: Bytes) -> dict[str, Any]:
+    """group, topic, partition of an offset; of a group only the group."""
+    reader = Reader(data, "group key")
+    if reader.integer(INT16) != GROUP_KEY_VERSION:
+        fields = OFFSET_KEY.decode(data)
+        del fields["version"]
+        return fields
+    fields = GROUP_KEY.read(reader, GROUP_KEY_VERSION)
+    reader.finish()
+    return fields
+
+
+def _offset(data: Bytes) -> StoredOffset:
+    fields = OFFSET_VALUE.decode(data)
+    epoch = fields.get("leader_epoch", -1)
+    return StoredOffset(
+        fields["offset"],
+        fields["metadata"] or "",
+        fields["timestamp"] if fields["version"] == 0 else fields["commit_timestamp"],
+        fields.get("expire_timestamp"),
+        epoch if epoch >= 0 else None,
+    )
+
+
+def _group(data: Bytes) -> StoredGroup:
+    fields = GROUP_VALUE.decode(data)
+    members = tuple((row["member_id"], row["client_id"], row["client_host"]) for row in fields["members"])
+    return StoredGroup(fields["protocol_type"], fields["generation"], fields["protocol"], fields["leader"], members)

@@ -1,0 +1,91 @@
+"""What a request and its reply are, whatever the generation: what links carry and callers annotate with.
+
+The builders are in the dialect's own module (`d.requests`: kafkawire.protocol.requests07, kafkawire.protocol.requests08), which are
+kafkawire.interfaces.RequestBuilders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+
+from kafkawire.model import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkawire.protocol.bodies import Body
+    from kafkawire.protocol.buffers import Buffers
+
+CONSUMER = -1  # replica_id of everybody who is no broker: a real id would move that follower's high watermark
+Store = Literal["kafka", "zookeeper"]  # where a group's offsets are kept
+ResponseT_co = TypeVar("ResponseT_co", covariant=True)
+
+
+class ApiVersions(Protocol):
+    """What a builder asks of a dialect: the versions of a release."""
+
+    @property
+    def release(self) -> str: ...
+
+    def speaks(self, api_key: int, store: Store = "kafka") -> int:
+        """The version to use.  LocalError when the release has none; store matters for offsets only."""
+
+
+class Asked(Protocol):
+    """What a request asks for: its api."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Request(Protocol[ResponseT_co]):
+    """One request, ready for a session, and the type of what Link.call returns for it."""
+
+    @property
+    def api(self) -> Asked: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of what it says, without what frames it."""
+
+    @property
+    def expects_reply(self) -> bool:
+        """False: the broker never answers it (Produce with acks 0, and every Produce of 0.7)."""
+
+    @property
+    def head_bytes(self) -> int:
+        """What a session must have of the reply before reply() can be asked."""
+
+    def frame(self, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
+        """All its bytes, in pieces that are not copied.  Raises LocalError when they cannot be framed."""
+
+    def reply(self, head: bytes | bytearray, correlation_id: int, buffers: Buffers | None) -> Body[ResponseT_co]:
+        """Where what follows the first head_bytes of its reply goes; fetched sets into `buffers`.
+
+        RemoteError when the head is not that of this request's reply, or larger than any sane one.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    """One partition of a Fetch reply; buffer is its message set alone, so a slow partition pins nobody else's bytes.
+
+    high_watermark: None where the generation does not tell (0.7).
+    """
+
+    tp: TopicPartition
+    error: int
+    high_watermark: int | None
+    buffer: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedPartition:
+    """What became of one partition's set."""
+
+    error: int
+    base_offset: int
+
+    @property
+    def stored(self) -> bool:
+        """Error 0 with base offset -1 is no success: the set was empty or incomplete and nothing was stored."""
+        return self.error == 0 and self.base_offset >= 0

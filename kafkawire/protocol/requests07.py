@@ -1,0 +1,200 @@
+"""Requests of Kafka 0.7 as the system asks them, under the names and signatures of kafkawire.protocol.requests08.
+
+    PRODUCE       request_id:int16=0  topic:string  partition:int32  size:int32  set          never answered
+    FETCH         1  topic:string  partition:int32  position:int64  max_bytes:int32
+    MULTIFETCH    2  count:int16  [topic:string  partition:int32  position:int64  max_bytes:int32]
+    MULTIPRODUCE  3  count:int16  [topic:string  partition:int32  size:int32  set]            never answered
+    OFFSETS       4  topic:string  partition:int32  time:int64  max_offsets:int32
+
+A string is an int16 count of bytes and UTF-8.  (The original writes the count of characters: it cannot ask for a topic
+that is not ASCII.)  A partition travels as its index: that it is the asked broker's own is up to the caller.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kafkawire.errors import LocalError, RemoteError
+from kafkawire.model import ANY as ANY
+from kafkawire.model import BrokerPartition, TopicPartition
+from kafkawire.primitives import utf8
+from kafkawire.protocol.bodies import MAX_REPLY_BYTES, Body
+from kafkawire.protocol.framing07 import HEAD_BYTES, FetchBody, OffsetsBody, framed, reply_size
+from kafkawire.protocol.request import CONSUMER as CONSUMER
+from kafkawire.protocol.request import ApiVersions
+from kafkawire.protocol.request import FetchedPartition as FetchedPartition
+from kafkawire.protocol.request import ProducedPartition as ProducedPartition
+
+if TYPE_CHECKING:
+    from kafkawire.protocol.buffers import Buffers
+
+MOST_PARTS = 0x7FFF  # partitions in one request: the count is an int16
+
+_PARTITION = struct.Struct(">i")
+_ASKED = struct.Struct(">iqi")  # partition, position or time, max bytes or max offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One kind of request: its id, and what we call it."""
+
+    key: int
+    name: str
+
+
+PRODUCE = Api(0, "Produce")
+FETCH = Api(1, "Fetch")
+MULTIFETCH = Api(2, "MultiFetch")
+MULTIPRODUCE = Api(3, "MultiProduce")
+OFFSETS = Api(4, "Offsets")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, ready for a session (kafkawire.protocol.request.Request): one frame, or several, each with a reply."""
+
+    head_bytes: ClassVar[int] = HEAD_BYTES
+    api: Api
+    bodies: list[list[bytes | memoryview]]
+    asked: Sequence[TopicPartition] = ()
+    max_reply_bytes: int = MAX_REPLY_BYTES
+
+    @property
+    def expects_reply(self) -> bool:
+        return self.api not in (PRODUCE, MULTIPRODUCE)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the bodies."""
+        return sum(len(piece) for body in self.bodies for piece in body)
+
+    def frame(self, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
+        return [piece for body in self.bodies for piece in framed(body)]
+
+    def reply(self, head: bytes | bytearray, correlation_id: int, buffers: Buffers | None = None) -> Body[Any]:
+        size = reply_size(head)
+        if self.api in (FETCH, MULTIFETCH):
+            return FetchBody(self.asked, self.api is MULTIFETCH, size, self.max_reply_bytes, buffers)
+        if self.api is OFFSETS:
+            return OffsetsBody(self.asked, size, self.max_reply_bytes)
+        raise RemoteError(f"a reply of {size} bytes to {self.api.name}, which has none")
+
+
+def fetch(
+    d: ApiVersions,
+    max_wait_ms: int,
+    min_bytes: int,
+    wanted: Sequence[tuple[TopicPartition, int, int]],
+    replica_id: int = CONSUMER,
+) -> Request:
+    """Ask for (partition, position, max_bytes) each.  Reply: list[FetchedPartition], in the order of wanted.
+
+    The broker does not wait: max_wait_ms, min_bytes and replica_id have no effect.  A partition may be asked for twice.
+    """
+    d.speaks(_FETCH_KEY)
+    api = FETCH if len(wanted) == 1 else MULTIFETCH
+    pieces = [_head(api, len(wanted))]
+    for tp, position, max_bytes in wanted:
+        if not 0 <= max_bytes <= 0x7FFFFFFF:
+            raise LocalError(f"{tp}: a fetch of {max_bytes} bytes: a broker of 0.7 answers that with a broken frame")
+        pieces.append(_string(tp.topic) + _ASKED.pack(_index(tp), position, max_bytes))
+    limit = MAX_REPLY_BYTES + sum(size for _, _, size in wanted)
+    return Request(api, [[b"".join(pieces)]], [tp for tp, _, _ in wanted], max_reply_bytes=limit)
+
+
+def produce(
+    d: ApiVersions, acks: int, timeout_ms: int, sets: Mapping[TopicPartition, Sequence[bytes | memoryview]]
+) -> Request:
+    """Send each partition's set, given in pieces that are not copied.  Never answered, whatever acks says.
+
+    A partition of index -1 is one that the broker picks.
+    """
+    d.speaks(_PRODUCE_KEY)
+    body: list[bytes | memoryview] = []
+    api = PRODUCE if len(sets) == 1 else MULTIPRODUCE
+    head = _head(api, len(sets))
+    for tp, pieces in sets.items():
+        size = sum(len(piece) for piece in pieces)
+        body.append(head + _string(tp.topic) + _PARTITION.pack(_index(tp)) + _PARTITION.pack(size))
+        body.extend(pieces)
+        head = b""
+    return Request(api, [body or [head]], list(sets))
+
+
+def list_offsets(
+    d: ApiVersions, times: Mapping[TopicPartition, int], max_offsets: int = 1, replica_id: int = CONSUMER
+) -> Request:
+    """Positions by time: -1 the end of what is flushed, -2 the beginning, else ms since the epoch: where segments begin
+    that were last written to before.
+
+    Reply: as v0 of 0.8 and later, {"topics": [{"topic", "partitions": [{"partition", "error", "offsets"}]}]}, offsets
+    newest first, perhaps none.  A partition that is none of the broker's closes the link.
+    """
+    d.speaks(_LIST_OFFSETS_KEY)
+    if not times:
+        raise LocalError("offsets of no partition: there is nothing to ask")
+    head = _head(OFFSETS)
+    bodies: list[list[bytes | memoryview]] = [
+        [head + _string(tp.topic) + _ASKED.pack(_index(tp), time, max_offsets)] for tp, time in times.items()
+    ]
+    return Request(OFFSETS, bodies, list(times))
+
+
+def barrier(d: ApiVersions, tp: TopicPartition) -> Request:
+    """What tp's broker answers only once it has handled everything before it on this link without closing it.
+
+    A broker handles the requests of a connection strictly in order, and closes it on a produce request that it refuses.
+    The answer proves no more: neither that it is on a disk, nor that what is too large was kept.
+    """
+    broker = tp.partition.broker if isinstance(tp.partition, BrokerPartition) else _index(tp)
+    return list_offsets(d, {TopicPartition(tp.topic, BrokerPartition(broker, 0)): -1})  # each broker has that one
+
+
+# What 0.8 calls them, in Dialect.versions.
+_PRODUCE_KEY, _FETCH_KEY, _LIST_OFFSETS_KEY = 0, 1, 2
+
+
+def _lacking(api_key: int) -> Callable[..., Request]:
+    """A builder of what 0.7 has no request for: raises the LocalError of d.speaks."""
+
+    def refuse(d: ApiVersions, *args: object, **named: object) -> Request:
+        d.speaks(api_key)
+        raise LocalError(f"Kafka {d.release} has no request for api key {api_key}")
+
+    return refuse
+
+
+metadata = _lacking(3)
+offset_commit = _lacking(8)
+offset_fetch = _lacking(9)
+group_coordinator = _lacking(10)
+describe_groups = _lacking(15)
+list_groups = _lacking(16)
+api_versions = _lacking(18)
+
+
+def _head(api: Api, count: int | None = None) -> bytes:
+    """The request's id, and where it has one its count."""
+    if api in (PRODUCE, FETCH, OFFSETS):
+        return struct.pack(">h", api.key)
+    if count is None or count > MOST_PARTS:
+        raise LocalError(f"{api.name} of {count} partitions: one request of 0.7 takes {MOST_PARTS}")
+    return struct.pack(">hh", api.key, count)
+
+
+def _string(text: str) -> bytes:
+    data = utf8(text)
+    if len(data) > 0x7FFF:
+        raise LocalError(f"topic name of {len(data)} bytes is longer than 32767")
+    return struct.pack(">h", len(data)) + data
+
+
+def _index(tp: TopicPartition) -> int:
+    if not isinstance(tp.partition, BrokerPartition):
+        raise LocalError(
+            f"{tp} is a partition of Kafka 0.8 and later: those of 0.7 belong to a broker, as 0-{tp.partition}"
+        )
+    return tp.partition.index

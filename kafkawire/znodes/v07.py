@@ -1,0 +1,146 @@
+"""The ZooKeeper nodes of Kafka 0.7: where they are, what is in them.  Knows text; knows no ZooKeeper client.
+
+    /brokers/ids/B          a broker: creatorId:host:port (ephemeral)
+    /brokers/topics/T       nothing; its children are the brokers that have a log of the topic
+    /brokers/topics/T/B     how many partitions of T the broker B has, decimal (ephemeral)
+    /consumers/...          as in every generation (kafkawire.znodes.group); an id node holds
+
+        { "t1": 4,"t2": 1 }     streams by topic
+        *4*white.*              white list: streams, regular expression
+        !2!_.*                  black list
+
+What makes no sense is a NodeError.  Writers give what the original gives.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from kafkawire.errors import NodeError as NodeError
+from kafkawire.errors import OtherGeneration
+from kafkawire.errors import RegistrationError as RegistrationError
+from kafkawire.model import Broker, BrokerPartition
+from kafkawire.znodes.group import BLACK_LIST as BLACK_LIST
+from kafkawire.znodes.group import CONSUMERS as CONSUMERS
+from kafkawire.znodes.group import STATIC as STATIC
+from kafkawire.znodes.group import WHITE_LIST as WHITE_LIST
+from kafkawire.znodes.group import Registration as Registration
+from kafkawire.znodes.group import consumer_id as consumer_id
+from kafkawire.znodes.group import ids as ids
+from kafkawire.znodes.group import member as member
+from kafkawire.znodes.group import named_consumer_id as named_consumer_id
+from kafkawire.znodes.group import offset as offset
+from kafkawire.znodes.group import offsets as offsets
+from kafkawire.znodes.group import owner as owner
+from kafkawire.znodes.group import owners as owners
+from kafkawire.znodes.group import thread_ids as thread_ids
+from kafkawire.znodes.text import is_int, json_object, text_of
+
+PARTITIONS_BY_BROKER: Literal[True] = (
+    True  # a topic's partitions are those that its brokers count, not a list of its own
+)
+BROKERS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+MARKERS = {WHITE_LIST: "*", BLACK_LIST: "!"}
+
+_FILTER = re.compile(r"([*!])([0-9]{1,10})\1(.*)")
+
+
+# Paths ---------------------------------------------------------------------------------------------------------------
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKERS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """The folder of a topic's brokers."""
+    return f"{TOPICS}/{topic}"
+
+
+def count_path(topic: str, broker_id: int) -> str:
+    """Where the broker says how many partitions of the topic it has."""
+    return f"{TOPICS}/{topic}/{broker_id}"
+
+
+_NEWER = "is this a cluster of 0.8 or later? Then name its release."  # the option that does has several names
+
+# Brokers, partitions -------------------------------------------------------------------------------------------------
+
+
+def broker(broker_id: int, text: str | bytes) -> Broker:
+    """A live broker's address.  Raises NodeError; an IPv6 host cannot be told from the colons."""
+    where = f"broker {broker_id}"
+    said = text_of(text, where)
+    if said.startswith("{"):
+        raise OtherGeneration(f"{where}: its node holds {said[:30]!r}..: {_NEWER}")
+    parts = said.split(":")
+    if len(parts) != 3 or not parts[1] or not re.fullmatch("[0-9]{1,5}", parts[2]) or not 0 < int(parts[2]) < 65536:
+        raise NodeError(f"{where}: {said[:60]!r} in its node is not creatorId:host:port, as 0.7 writes it")
+    return Broker(broker_id, parts[1], int(parts[2]))
+
+
+def broker_id(name: str, where: str = "topic") -> int:
+    """The broker of a child of a topic's node.  Raises NodeError: 0.8 and later have "partitions" there."""
+    if not re.fullmatch("[0-9]{1,10}", name):
+        raise OtherGeneration(f"{where}: {name!r} under its node is not a broker id: {_NEWER}")
+    return int(name)
+
+
+def count(text: str | bytes, where: str = "topic") -> int:
+    """How many partitions a broker says it has.  Raises NodeError."""
+    said = text_of(text, where).strip()
+    if not re.fullmatch("[0-9]{1,9}", said):
+        raise NodeError(f"{where}: {said[:60]!r} in its node is not a number of partitions")
+    return int(said)
+
+
+def partitions(broker_id: int, count: int) -> list[BrokerPartition]:
+    """Those that a broker with so many has."""
+    return [BrokerPartition(broker_id, index) for index in range(count)]
+
+
+# Members -------------------------------------------------------------------------------------------------------------
+
+
+def registration_text(registration: Registration, timestamp_ms: int = 0) -> str:
+    """The id node as 0.7.2's consumer writes it: equal byte for byte for up to four topics, and for filters.
+
+    It has no time.  (0.7.0 knows only streams by topic: a filter in the group stops its members.)
+    """
+    entries = list(registration.subscription.items())
+    if registration.pattern in MARKERS:
+        marker, (regex, streams) = MARKERS[registration.pattern], entries[0]
+        return f"{marker}{streams}{marker}{regex}"
+    return "{ " + ",".join(f'"{topic}": {streams}' for topic, streams in entries) + " }"
+
+
+def registration(text: str | bytes) -> Registration:
+    """A member's subscription, read as the original reads it.  Raises RegistrationError where the original fails too
+    (no text yet, no number, a count below 1): the caller tries again, the node may be half made."""
+    try:
+        said = text_of(text, "registration")
+        found = _filter(said) if said[:1] in MARKERS.values() else _static(said)
+    except RegistrationError:
+        raise
+    except NodeError as e:
+        raise RegistrationError(str(e)) from None
+    for name, streams in found.subscription.items():
+        if not is_int(streams) or not 1 <= streams < 2**31:
+            raise RegistrationError(f"registration: {streams!r} streams for {name!r}")
+    return found
+
+
+def _filter(said: str) -> Registration:
+    found = _FILTER.fullmatch(said)
+    if found is None:
+        raise RegistrationError(
+            f"registration: {said[:60]!r} is no filter: a number between two {said[0]!r} is expected"
+        )
+    pattern = WHITE_LIST if found[1] == MARKERS[WHITE_LIST] else BLACK_LIST
+    return Registration(pattern, {found[3]: int(found[2])})
+
+
+def _static(said: str) -> Registration:
+    return Registration(STATIC, json_object(said, "registration"))

@@ -1,0 +1,170 @@
+"""The ZooKeeper nodes of Kafka 0.8 (to 0.10): where they are, what is in them.  Knows text; knows no ZooKeeper client.
+
+    /brokers/ids/B                          a broker: JSON, versions 1 to 4
+    /brokers/topics/T                       its replicas: {"version":1,"partitions":{"0":[1,2]}}
+    /brokers/topics/T/partitions/P/state    its leader and in-sync replicas
+    /controller                             the controller's broker id
+    /consumers/G/ids/C                      a member and what it subscribes to (ephemeral)
+    /consumers/G/owners/T/P                 the thread that reads the partition (ephemeral, plain text)
+    /consumers/G/offsets/T/P                the next offset to read (persistent, decimal text)
+
+Readers take what any release wrote: 0.8.0's hand-made JSON with blanks and its own order of fields, maps in hash order,
+and the regular expressions that 0.8.0 and 0.8.1 did not escape.  What makes no sense is a NodeError.  Writers give what
+the JVM gives.  Data is taken as text or as the bytes that a ZooKeeper client hands over.  The group's paths and names
+are the same in every generation (kafkawire.znodes.group).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from kafkawire.errors import NodeError as NodeError
+from kafkawire.errors import NoPlainListener, OtherGeneration
+from kafkawire.errors import RegistrationError as RegistrationError
+from kafkawire.model import Broker
+from kafkawire.znodes.group import BLACK_LIST as BLACK_LIST
+from kafkawire.znodes.group import CONSUMERS as CONSUMERS
+from kafkawire.znodes.group import STATIC as STATIC
+from kafkawire.znodes.group import WHITE_LIST as WHITE_LIST
+from kafkawire.znodes.group import Registration as Registration
+from kafkawire.znodes.group import consumer_id as consumer_id
+from kafkawire.znodes.group import ids as ids
+from kafkawire.znodes.group import member as member
+from kafkawire.znodes.group import named_consumer_id as named_consumer_id
+from kafkawire.znodes.group import offset as offset
+from kafkawire.znodes.group import offsets as offsets
+from kafkawire.znodes.group import owner as owner
+from kafkawire.znodes.group import owners as owners
+from kafkawire.znodes.group import thread_ids as thread_ids
+from kafkawire.znodes.text import document, is_int, json_object, of_counting_broker, text_of
+
+PARTITIONS_BY_BROKER: Literal[False] = False  # a topic has a list of its own
+BROKERS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+CONTROLLER = "/controller"
+
+# Paths ---------------------------------------------------------------------------------------------------------------
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKERS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+_OLDER = "is this a cluster of 0.7? Then name that release."  # the option that does has several names
+
+# Brokers, topics, partitions -----------------------------------------------------------------------------------------
+
+
+def broker(broker_id: int, text: str | bytes) -> Broker:
+    """A live broker's plain address.  Raises NodeError when it has none (only TLS or SASL listeners)."""
+    where = f"broker {broker_id}"
+    if of_counting_broker(text_of(text, where)):
+        raise OtherGeneration(f"{where}: its node holds creatorId:host:port: {_OLDER}")
+    node = json_object(text, where)
+    host, port = node.get("host"), node.get("port")
+    if isinstance(host, str) and host and is_int(port) and 0 < port < 65536:
+        return Broker(broker_id, host, port)
+    endpoints = node.get("endpoints")
+    for endpoint in endpoints if isinstance(endpoints, list) else []:
+        found = re.fullmatch(r"PLAINTEXT://\[?(.+?)\]?:(\d{1,5})", str(endpoint))
+        if found and 0 < int(found[2]) < 65536:
+            return Broker(broker_id, found[1], int(found[2]))
+    why = f"{where} has no PLAINTEXT address: host {host!r}, port {port!r}, endpoints {endpoints!r}"
+    if isinstance(endpoints, list) and endpoints:
+        raise NoPlainListener(why, tuple(map(str, endpoints)))
+    raise NodeError(why)
+
+
+def topic(text: str | bytes, where: str = "topic") -> dict[int, list[int]]:
+    """Replicas (broker ids, the preferred leader first) by partition, in order of partitions; there may be gaps."""
+    if not text.strip():
+        raise OtherGeneration(f"{where}: its node is empty: {_OLDER}")
+    partitions = json_object(text, where).get("partitions")
+    if not isinstance(partitions, dict):
+        raise NodeError(f"{where}: no 'partitions' in its node")
+    found = {_number(p, where): _broker_ids(replicas, where) for p, replicas in partitions.items()}
+    return dict(sorted(found.items()))
+
+
+def state(text: str | bytes, where: str = "partition") -> tuple[int | None, list[int]]:
+    """A partition's leader (None: none now) and its in-sync replicas."""
+    node = json_object(text, where)
+    leader = node.get("leader")
+    if not is_int(leader):
+        raise NodeError(f"{where}: leader {leader!r} in its state node is not a broker id")
+    return (leader if leader >= 0 else None), _broker_ids(node.get("isr", []), where)
+
+
+def controller(text: str | bytes) -> int:
+    """The controller's broker id; very old releases wrote the bare number."""
+    node = document(text, "controller")
+    found = node.get("brokerid") if isinstance(node, dict) else node
+    if not is_int(found):
+        raise NodeError(f"controller: {found!r} is not a broker id")
+    return found
+
+
+# Members -------------------------------------------------------------------------------------------------------------
+
+
+def registration_text(registration: Registration, timestamp_ms: int) -> str:
+    """The id node as 0.8.2's consumer writes it: equal byte for byte for up to four topics, and for filters.
+
+    The timestamp must be a string: the JVM's reader turns every bare number into 32 bits, and one that does not fit
+    stops the whole group.  A regular expression is escaped as Utils.JSONEscapeString of 0.8.2 does; topics need none.
+    """
+    escape = str if registration.pattern == STATIC else _escape
+    entries = ",".join(f'"{escape(name)}":{count}' for name, count in registration.subscription.items())
+    return (
+        f'{{"version":1,"subscription":{{{entries}}},"pattern":"{registration.pattern}","timestamp":"{timestamp_ms}"}}'
+    )
+
+
+def registration(text: str | bytes) -> Registration:
+    """A member's subscription, read as the JVM reads it.
+
+    version and timestamp are not looked at, of a filter only the first entry counts, and a pattern that is neither list
+    is static.  Raises RegistrationError where the JVM fails too (no text yet, pattern or subscription missing, a count
+    below 1): the caller tries again, the node may be half made.
+    """
+    try:
+        node = json_object(text, "registration")
+    except NodeError as e:
+        raise RegistrationError(str(e)) from None
+    pattern, subscription = node.get("pattern"), node.get("subscription")
+    if not isinstance(pattern, str) or not isinstance(subscription, dict):
+        missing = "pattern" if not isinstance(pattern, str) else "subscription"
+        raise RegistrationError(f"registration: no '{missing}' in it")
+    for name, count in subscription.items():
+        if not is_int(count) or not 1 <= count < 2**31:
+            raise RegistrationError(f"registration: {count!r} streams for {name!r}")
+    if not subscription or pattern not in (WHITE_LIST, BLACK_LIST):
+        return Registration(STATIC, subscription)
+    return Registration(pattern, dict([next(iter(subscription.items()))]))
+
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _escape(text: str) -> str:
+    """Utils.JSONEscapeString of 0.8.2: also escapes the slash and both ranges of control characters."""
+    return "".join(
+        _ESCAPES.get(c) or (f"\\u{ord(c):04x}" if ord(c) < 0x20 or 0x7F <= ord(c) <= 0x9F else c) for c in text
+    )
+
+
+def _number(text: str, where: str) -> int:
+    if not re.fullmatch("[0-9]{1,10}", text):
+        raise NodeError(f"{where}: {text!r} is not a partition")
+    return int(text)
+
+
+def _broker_ids(value: object, where: str) -> list[int]:
+    if not isinstance(value, list) or not all(is_int(one) for one in value):
+        raise NodeError(f"{where}: {value!r} is not a list of broker ids")
+    return value
