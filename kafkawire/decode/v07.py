@@ -15,7 +15,7 @@ from kafkawire.errors import CorruptMessage, LocalError, RemoteError
 from kafkawire.formats.layouts import OPEN_LIMIT
 from kafkawire.formats.v07.layout import CODEC, HEAD, HEADS, LOG_OVERHEAD, LOWEST
 from kafkawire.formats.v07.messages import message_set
-from kafkawire.formats.v07.wrappers import Wrapper, opened, wrapper
+from kafkawire.formats.v07.read import Wrapper, opened, wrapper
 from kafkawire.model import MessageSet, Run
 from kafkawire.primitives import INT16, INT32, INT64, Reader
 

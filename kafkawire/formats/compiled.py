@@ -1,7 +1,12 @@
-"""The compiled form (numba, extra `fast`) of the loops over every message.  kernels.py imports it where numba is.
+"""Compiled form (numba, extra `fast`) of the loops over every message.  kernels.py imports it.
 
-The loops hold no GIL.  Each generation has its own over its entries (v07/kernels.py, v08/kernels.py); CRC-32 is in
-checksumming.py, what puts keys and values side by side in copying.py.
+The loops hold no GIL.  Each format has its own over its entries (v07/loops.py, v01/loops.py); CRC-32 is in checksums.py.
+Here stand what loads them and the copy of keys and values side by side:
+
+starts, sizes   of one column of kafkawire.columns, from row `since` to `until`; a size of -1 is null
+out             bytes, filled from `at` on
+ends            int32, one more than rows: row n is out[ends[n] : ends[n + 1]]
+bits            a bit a row, lowest first: whether it is there.  Zero when it comes in
 """
 
 from __future__ import annotations
@@ -16,14 +21,76 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
-from kafkawire.formats import checksums as checksumming
-from kafkawire.formats import copying
+from kafkawire.formats import checksums
 from kafkawire.formats.checksums import best, tables
 from kafkawire.formats.v01 import loops as v08
 from kafkawire.formats.v01.loops import DAMAGED, FIELDS, TIMED, TOO_LARGE, UNTIMED
 from kafkawire.formats.v07 import loops as v07
 from kafkawire.primitives import Bytes
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _copy(typing: Any, out: Any, at: Any, data: Any, start: Any, size: Any) -> Any:
+    """size bytes; they do not overlap.  What numba makes of slices looks whether they do, for each."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        places = []
+        for n in (0, 2):
+            array = context.make_array(signature.args[n])(context, builder, args[n])
+            places.append(builder.gep(array.data, [args[n + 1]]))
+        cgutils.raw_memcpy(builder, places[0], places[1], args[4], 1)
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, data, types.int64, types.int64), build
+
+
+def gather(
+    data: Any, starts: Any, sizes: Any, since: Any, until: Any, out: Any, at: Any, ends: Any, row: Any, bits: Any
+) -> tuple[Any, Any]:
+    """(where out is filled to, how many are null)."""
+    nulls = 0
+    for n in range(since, until):
+        size = sizes[n]
+        if size >= 0:
+            _copy(out, at, data, starts[n], size)
+            at += size
+            bits[row >> 3] |= np.uint8(1 << (row & 7))
+        else:
+            nulls += 1
+        row += 1
+        ends[row] = at
+    return at, nulls
+
+
+def total(sizes: Any, since: Any, until: Any) -> Any:
+    """Bytes of those that are not null."""
+    found = np.int64(0)
+    for n in range(since, until):
+        found += max(sizes[n], 0)
+    return found
+
+
+def alike(starts: Any, sizes: Any) -> tuple[Any, Any]:
+    """(the size that all of at least one have, or -2; the distance from each start to the next, or 0)."""
+    size, last = sizes[0], starts.shape[0] - 1
+    step = starts[1] - starts[0] if last else max(size, 1)
+    same, even = True, True
+    for n in range(last):
+        same &= sizes[n + 1] == size
+        even &= starts[n + 1] - starts[n] == step
+    return size if same else -2, step if even else 0
+
+
+def ascends(numbers: Any, since: Any, until: Any) -> Any:
+    """Whether none is smaller than the one before it."""
+    down = 0
+    for n in range(since + 1, until):
+        down += numbers[n] < numbers[n - 1]
+    return down == 0
+
 
 log = logging.getLogger(__name__)
 
@@ -213,7 +280,7 @@ def load(cache: Path | None) -> Kernels:
 
 def _sources() -> str:
     """Names what is compiled.  numba looks at the file of a function, not at those of the functions it calls."""
-    files = [__file__, *(str(module.__file__) for module in (checksumming, copying, v07, v08))]
+    files = [__file__, *(str(module.__file__) for module in (checksums, v07, v08))]
     return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
 
 
@@ -238,9 +305,7 @@ def _build(cache: bool) -> Kernels:
         entries07=three(octets, numbers, numbers, types.boolean, table),
         hop07=two(octets, i64, i64, i64),
     )
-    loops = Loops(
-        v08.index, v08.hop, copying.gather, copying.total, copying.alike, copying.ascends, _sums, v07.index, v07.hop
-    )
+    loops = Loops(v08.index, v08.hop, gather, total, alike, ascends, _sums, v07.index, v07.hop)
     return Kernels(Loops(*(numba.njit(kind, **options)(loop) for kind, loop in zip(kinds, loops, strict=True))))
 
 

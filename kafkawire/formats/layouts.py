@@ -1,8 +1,8 @@
-"""How sets become messages and columns in either generation: the bounds, and the way from plans to columns.
+"""How sets become messages and columns in either generation: the bounds, and the way from layouts to columns.
 
 Walk        what stays the same on the way through a set that is read message by message
-Plan        what columns are read from: wrappers opened, stretches of plain entries in the bytes they were laid into
-Indexing    index() and pieces(), out of a generation's own plans
+Layout        what columns are read from: wrappers opened, stretches of plain entries in the bytes they were laid into
+Indexing    index() and pieces(), out of a generation's own layouts
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PIECE_BYTES = 256 << 10  # looked at at once: it stays in the processor's cache
 _WHOLE = 1 << 62  # as a piece's size
 
 SegmentT = TypeVar("SegmentT")
-PlanT = TypeVar("PlanT")
+LayoutT = TypeVar("LayoutT")
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Walk:
 
 
 @dataclass(slots=True)
-class Plan(Generic[SegmentT]):
+class Layout(Generic[SegmentT]):
     """Segments in the order of their messages, up to where the first wrapper cannot be read on."""
 
     resume_at: int  # what to commit once all of it is done, if nothing is damaged
@@ -63,16 +63,16 @@ class Plan(Generic[SegmentT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Indexing(Generic[PlanT]):
+class Indexing(Generic[LayoutT]):
     """The columns of sets of one generation.
 
-    plans(set, check_crcs, limit, most_bytes): plans of a set in pieces of about most_bytes, at least one, each made
+    layouts(set, check_crcs, limit, most_bytes): layouts of a set in pieces of about most_bytes, at least one, each made
         when asked for; limit bounds the bytes one top-level wrapper opens to
-    columns_of(kernels, plan, start, check_crcs): the columns of one; start is what was reached by the pieces before
+    columns_of(kernels, layout, start, check_crcs): the columns of one; start is what was reached by the pieces before
     """
 
-    plans: Callable[[MessageSet, bool, int, int], Iterator[PlanT]]
-    columns_of: Callable[[Kernels | None, PlanT, int, bool], Columns]
+    layouts: Callable[[MessageSet, bool, int, int], Iterator[LayoutT]]
+    columns_of: Callable[[Kernels | None, LayoutT, int, bool], Columns]
 
     def index(self, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Columns:
         """The columns of a set.  Raises nothing for what the bytes hold: damage is told beside what comes before it."""
@@ -82,8 +82,8 @@ class Indexing(Generic[PlanT]):
         self, kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT
     ) -> Columns:
         """The same as index() by a form of one's choice; None: in pure Python."""
-        (plan,) = self.plans(message_set, check_crcs, limit, _WHOLE)
-        return self.columns_of(kernels, plan, message_set.start, check_crcs)
+        (layout,) = self.layouts(message_set, check_crcs, limit, _WHOLE)
+        return self.columns_of(kernels, layout, message_set.start, check_crcs)
 
     def pieces(
         self,
@@ -108,8 +108,8 @@ class Indexing(Generic[PlanT]):
     ) -> Iterator[Columns]:
         """The same as pieces() by a form of one's choice; None: in pure Python."""
         reached = message_set.start
-        for plan in self.plans(message_set, check_crcs, limit, most_bytes):
-            found = self.columns_of(kernels, plan, reached, check_crcs)
+        for layout in self.layouts(message_set, check_crcs, limit, most_bytes):
+            found = self.columns_of(kernels, layout, reached, check_crcs)
             yield found
             if found.damage is not None:
                 return

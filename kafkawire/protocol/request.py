@@ -1,7 +1,7 @@
 """What a request and its reply are, whatever the generation: what links carry and callers annotate with.
 
-The builders are in the dialect's own module (`d.requests`: kafkawire.protocol.requests07, kafkawire.protocol.requests08), which are
-kafkawire.interfaces.RequestBuilders.
+The builders are in the dialect's own module, `d.requests` (requests07.py, requests08.py), as
+kafkawire.interfaces.RequestBuilders says.
 """
 
 from __future__ import annotations

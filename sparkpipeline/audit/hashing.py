@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kafkawire.columns import Columns, as_list
-from kafkawire.gathering import Field, Part, checksums
+from kafkawire.columns import Columns, Field, Part, as_list, checksums
 from sparkpipeline.audit.figures import MASK, ORDER_BASE, Figures, message_hash
 from sparkpipeline.audit.windows import HOUR_MS, Windows
 

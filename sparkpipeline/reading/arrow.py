@@ -1,6 +1,6 @@
 """Pieces of ranges as an Arrow record batch with the columns of Spark's `kafka` format.
 
-No Python object a row: keys and values come out of kafkawire.gathering, offsets and times are buffers already or made
+No Python object a row: keys and values come out of kafkawire.columns, offsets and times are buffers already or made
 into one at once, the rest is repeated by Arrow.
 """
 
@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkawire.columns import Column
-from kafkawire.gathering import Field, checksums, gather
+from kafkawire.columns import Column, Field, checksums, gather
 from kafkawire.model import BrokerPartition, PartitionId
 from kafkawire.primitives import Bytes
 from kafkawire.protocol.buffers import Buffers

@@ -10,10 +10,9 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from kafkawire.columns import Columns
+from kafkawire.columns import Columns, ascending
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import CorruptMessage, LibraryMissing
-from kafkawire.gathering import ascending
 from kafkawire.model import MessageSet
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.errors import CodecMissing, CorruptData

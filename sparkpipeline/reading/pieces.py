@@ -6,8 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kafkawire.columns import Columns
-from kafkawire.gathering import Part
+from kafkawire.columns import Columns, Part
 from sparkpipeline.ranges import OffsetRange
 
 
@@ -44,7 +43,7 @@ class Piece:
         return max(0, self._end(self.until - 1) - self.columns.value_at[self.since]) if len(self) else 0
 
     def within(self, until: int) -> Piece:
-        """Its rows before an offset.  Offsets ascend: see kafkawire.gathering.ascending."""
+        """Its rows before an offset.  Offsets ascend: see kafkawire.columns.ascending."""
         offsets = self.columns.offsets
         if not len(self) or offsets[self.until - 1] < until:
             return self

@@ -12,7 +12,7 @@ from kafkawire.formats.v01 import scan as scanning
 from kafkawire.formats.v01.columns import index_by
 from kafkawire.formats.v01.messages import Row, encode, message_set
 from kafkawire.kernels import cache_folder
-from kafkawire.protocol.framing08 import FetchReplyParser
+from kafkawire.protocol.requests08 import FetchReplyParser
 from tests.kafkawire.forms import running
 
 PADDING = struct.pack(">qi", -1, 61)  # all there is where nothing behind a control batch can be converted

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkawire import gathering
-from kafkawire.columns import Columns
+from kafkawire import columns
+from kafkawire.columns import Checksums, Columns, Field, Gathered, Part, ascending, checksums_by, gather_by
 from kafkawire.errors import LocalError
 from kafkawire.formats.compiled import Kernels, load
 from kafkawire.formats.v01.columns import index_by
 from kafkawire.formats.v01.messages import Row, encode, message_set
-from kafkawire.gathering import Checksums, Field, Gathered, Part, ascending, checksums_by, gather_by
 from kafkawire.kernels import cache_folder
 from kafkawire.protocol.buffers import Buffers
 
@@ -114,7 +113,7 @@ def test_the_room_given_is_what_is_filled_and_is_taken_again(compiled: Kernels) 
 def test_more_than_an_array_can_hold_is_refused_before_anything_is_copied(
     compiled: Kernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gathering, "MOST_BYTES", 99)
+    monkeypatch.setattr(columns, "MOST_BYTES", 99)
     for kernels in (None, compiled):
         fits, more = (columns_of(kernels, [(n, None, b"v" * size, 0) for n in range(3)]) for size in (33, 34))
         assert len(gather_by(kernels, [Part(fits, 0, 3)], Field.VALUE).data) == 99

@@ -5,7 +5,7 @@ import zlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkawire.neighbours import are_right
+from kafkawire.columns import are_right
 
 LAYOUTS = st.sampled_from([(12, range(4, 8)), (5, ()), (6, ())])  # 0.8 and later; 0.7's two
 

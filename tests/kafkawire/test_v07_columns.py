@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkawire.columns import Columns
+from kafkawire.columns import Columns, Field, Part, gather_by
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats.compiled import Kernels, load
 from kafkawire.formats.v07 import messages as m
 from kafkawire.formats.v07 import scan as scanning
 from kafkawire.formats.v07.columns import index_by
 from kafkawire.formats.v07.messages import encode, message_set
-from kafkawire.gathering import Field, Part, gather_by
 from kafkawire.kernels import cache_folder
 from kafkawire.model import MessageSet
 from tests.kafkawire.forms import running

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafkawire.errors import LeftOver, LocalError, RemoteError, Truncated
 from kafkawire.protocol import apis
 from kafkawire.protocol.bodies import DIRECT_BYTES, MAX_REPLY_BYTES, Body, PlainBody
-from kafkawire.protocol.framing08 import FetchReplyParser, reply_header, request_header
+from kafkawire.protocol.requests08 import FetchReplyParser, reply_header, request_header
 
 Partition = tuple[int, int, int, bytes]
 

@@ -11,8 +11,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import BrokerPartition, TopicPartition
 from kafkawire.protocol import requests08 as requests
-from kafkawire.protocol.framing08 import request_header
-from kafkawire.protocol.requests08 import ProducedPartition, Request
+from kafkawire.protocol.requests08 import ProducedPartition, Request, request_header
 from tests.kafkawire.wire_vectors import named
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

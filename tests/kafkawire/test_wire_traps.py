@@ -14,8 +14,7 @@ from kafkawire.formats.v01.messages import LOG_APPEND_TIME, encode, message_set,
 from kafkawire.model import TopicPartition
 from kafkawire.protocol import apis
 from kafkawire.protocol import requests08 as requests
-from kafkawire.protocol.framing08 import FetchReplyParser
-from kafkawire.protocol.requests08 import ProducedPartition
+from kafkawire.protocol.requests08 import FetchReplyParser, ProducedPartition
 from tests.kafkawire.wire_vectors import named
 
 D082 = dialect("0.8.2")

@@ -11,7 +11,7 @@ from kafkawire.decode.v08 import Document, request_document, response_document, 
 from kafkawire.errors import LeftOver, Truncated
 from kafkawire.formats.v01 import messages
 from kafkawire.protocol import apis, offsetrecords
-from kafkawire.protocol import framing08 as framing
+from kafkawire.protocol import requests08 as framing
 from tests.fakes.offsetrecords import encoded
 from tests.kafkawire import wire_vectors
 from tests.kafkawire.wire_vectors import Vector, named, of_kind

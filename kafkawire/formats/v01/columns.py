@@ -1,26 +1,210 @@
-"""The columns of a set of formats v0 and v1, without an object a message.  The layout is that of messages.py.
+"""Columns of a set of formats v0 and v1, without an object a message.  An entry's bytes: see messages.py.
 
-One pass over the segments of a plan (planning.py).  It only says where damage is: what it is is read there once more.
+First a layout: wrappers opened, and stretches of plain entries in the bytes they were laid into.  A layout opens
+everything and checks nothing but wrappers.  It ends before the first of them that cannot be
+opened.  A set may be laid out a piece at a time, in whole entries: what is made of a piece is then still in the
+processor's cache when it is used, and its memory is free for the next one.
+
+Then one pass over the segments of a layout.  It only says where damage is; read.py reads there again to say which.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kafkawire.columns import Column, Columns
-from kafkawire.errors import CorruptMessage
+from kafkawire.errors import CorruptMessage, RemoteError
+from kafkawire.formats import layouts as common
 from kafkawire.formats.layouts import Indexing
-from kafkawire.formats.v01.planning import Plan, Segment, plans, within
-from kafkawire.formats.v01.scan import ENTRY_OVERHEAD, LOG_APPEND_TIME, LOG_OVERHEAD
+from kafkawire.formats.v01.read import Wrapper, opened, wrapper
+from kafkawire.formats.v01.scan import (
+    ENTRY_OVERHEAD,
+    HEAD,
+    LEAST,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    LOWEST,
+    Scan,
+    hop_alike,
+)
 from kafkawire.formats.v01.uniform import Alike, find, offsets, timestamps
+from kafkawire.kernels import ready
+from kafkawire.model import MessageSet, Run
 from kafkawire.primitives import Bytes
 
 if TYPE_CHECKING:
     from kafkawire.formats.compiled import Kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Plain entries of one format side by side in the joined pieces of a layout."""
+
+    begin: int
+    end: int
+    magic: int
+    entries: int  # some of them may be before start
+    start: int  # offsets before it are not wanted, and not checked
+    shift: int  # what to add to offsets
+    appended_ms: int | None  # the time of a wrapper that was stamped by its broker, for all in it
+    pinned: int | None  # the offset all of them get: see messages._at_one_offset
+    behind: int  # what to take off a position to get that of the bytes the entries came in
+    wrapper_at: int | None  # where the top-level wrapper around them stands in the set
+
+
+@dataclass(slots=True)
+class Layout(common.Layout[Segment]):
+    """A layout of sets of formats v0 and v1."""
+
+    pinned: int | None = None  # of the nested wrapper we are in, and were in when damage was met
+
+    @property
+    def timed(self) -> bool:
+        """Whether any of its messages may have a timestamp."""
+        return any(segment.magic for segment in self.segments)
+
+
+def layouts(message_set: MessageSet, check_crcs: bool, limit: int, most_bytes: int) -> Iterator[Layout]:
+    """A set in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing.
+
+    limit bounds the bytes one top-level wrapper opens to.  Raises nothing.
+
+    No checksum covers an offset: a piece with a senseless one ends before the set does all the same.
+    """
+    layout, before_end = Layout(message_set.start), message_set.resume_at - 1
+    for number, run in enumerate(message_set.runs, 1):
+        if run.codec:
+            layout.damage = _outermost(layout, message_set, run, check_crcs, limit)
+            if layout.damage is not None:
+                yield layout
+                return
+            layout.resume_at = max(layout.resume_at, min(run.resume_at, before_end))
+            if 2 * layout.size >= most_bytes and number < len(message_set.runs):  # rather half of it than a copy more
+                yield layout
+                layout = Layout(layout.resume_at)
+            continue
+        for piece in _cut(message_set.buffer, run, most_bytes):
+            if layout.size and layout.size + piece.end - piece.begin > most_bytes:
+                yield layout
+                layout = Layout(layout.resume_at)
+            begin = layout.lay(message_set.buffer[piece.begin : piece.end])
+            layout.segments.append(_plain(piece, begin, message_set.start))
+            layout.resume_at = max(layout.resume_at, min(piece.resume_at, before_end))
+    layout.resume_at = message_set.resume_at
+    yield layout
+
+
+def _plain(run: Run, at: int, start: int) -> Segment:
+    """The segment of a plain run laid at `at`."""
+    end = at + run.end - run.begin
+    return Segment(at, end, run.magic, run.entries, start, 0, None, None, at - run.begin, None)
+
+
+def _cut(buffer: memoryview, run: Run, most_bytes: int) -> Iterator[Run]:
+    """A plain run as runs of at most most_bytes, or of a single entry."""
+    at = run.begin
+    while run.end - at > most_bytes:
+        end, entries, last = _hop(buffer[at : at + most_bytes], run.magic)
+        if not entries:
+            last, size, _ = HEAD.unpack_from(buffer, at)
+            end, entries = LOG_OVERHEAD + size, 1
+        yield Run(at, at + end, 0, run.magic, entries, last + 1)
+        at += end
+        run = Run(at, run.end, 0, run.magic, run.entries - entries, run.resume_at)
+    if at < run.end:
+        yield run
+
+
+def _hop(view: memoryview, magic: int) -> tuple[int, int, int]:
+    """Where the complete entries of a view end, how many they are, the last one's offset."""
+    quick = ready()
+    hop = hop_alike if quick is None else quick.hop
+    total, at, count, last = len(view), 0, 0, 0
+    while at + LOG_OVERHEAD + LEAST[magic] <= total:
+        offset, size, kind = HEAD.unpack_from(view, at)
+        if at + LOG_OVERHEAD + size > total:
+            break
+        at, entries, reached = hop(view, at, kind, LEAST[magic])
+        if not entries:
+            at, entries, reached = at + LOG_OVERHEAD + size, 1, offset
+        count, last = count + entries, reached
+    return at, count, last
+
+
+def _outermost(
+    layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool, limit: int
+) -> CorruptMessage | None:
+    try:
+        outer = wrapper(message_set.buffer, run.begin, run.end, check_crcs)
+    except CorruptMessage as exc:
+        return exc
+    try:
+        _Opening(layout, check_crcs, run.begin, message_set.start, [limit]).inside(outer, outer.offset, 1)
+    except CorruptMessage as exc:
+        return within(exc, run.begin)
+    except RemoteError as exc:
+        return CorruptMessage(str(exc), run.begin, outer.offset)
+    return None
+
+
+def within(damage: CorruptMessage, wrapper_at: int) -> CorruptMessage:
+    """Damage in a wrapper is reported at the wrapper's own position."""
+    return type(damage)(f"inside the wrapper, {damage}", wrapper_at, damage.offset)
+
+
+@dataclass(slots=True)
+class _Opening:
+    """One top-level wrapper on its way into a layout; the rules are those of messages._inside."""
+
+    layout: Layout
+    check_crcs: bool
+    at: int  # of the top-level wrapper
+    start: int
+    left: list[int]  # bytes all depths may still open
+
+    def inside(self, outer: Wrapper, offset: int, depth: int) -> None:
+        """What a wrapper holds.  offset: its absolute one."""
+        data, found = opened(outer, depth, self.left)
+        if not found.runs:
+            return
+        last = found.resume_at - 1
+        shift = offset - last if outer.magic else 0
+        if depth == 1 or last + shift == offset:
+            self._lay(outer, data, found, shift, depth)
+        elif self.layout.pinned is not None:
+            self._lay(outer, data, found, 0, depth)
+        elif offset >= self.start:
+            start = self.start
+            self.start, self.layout.pinned = LOWEST, offset
+            self._lay(outer, data, found, 0, depth)
+            self.start, self.layout.pinned = start, None
+
+    def _lay(self, outer: Wrapper, data: Bytes, found: Scan, shift: int, depth: int) -> None:
+        layout, base = self.layout, self.layout.lay(data)
+        for run in found.runs:
+            if run.codec:
+                nested = wrapper(data, run.begin, run.end, self.check_crcs)
+                self.inside(nested, nested.offset + shift, depth + 1)
+            else:
+                layout.segments.append(
+                    Segment(
+                        begin=base + run.begin,
+                        end=base + run.end,
+                        magic=run.magic,
+                        entries=run.entries,
+                        start=self.start,
+                        shift=shift,
+                        appended_ms=outer.appended_ms,
+                        pinned=layout.pinned,
+                        behind=base,
+                        wrapper_at=self.at,
+                    )
+                )
+
 
 _V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length where the key is null
 _V1 = struct.Struct(">qiIxBqii")  # the same with attributes and a timestamp before the key length
@@ -30,17 +214,17 @@ _ATTRIBUTES = 17
 _FAR = 1 << 62  # offsets and shifts below it add up within int64
 
 
-def _columns_of(kernels: Kernels | None, plan: Plan, start: int, check_crcs: bool) -> Columns:
+def _columns_of(kernels: Kernels | None, layout: Layout, start: int, check_crcs: bool) -> Columns:
     """start: what was reached by the pieces before."""
-    data = plan.data()
-    found = _compiled(kernels, plan, data, check_crcs) if kernels is not None else None
+    data = layout.data()
+    found = _compiled(kernels, layout, data, check_crcs) if kernels is not None else None
     if found is None:
         data = bytes(data)  # slices of bytes cost half of those of a view
-        found = _in_python(plan, data, check_crcs)
+        found = _in_python(layout, data, check_crcs)
     offsets, key_at, key_size, value_at, value_size, *times = found.columns
-    damage, pinned = plan.damage, plan.pinned
+    damage, pinned = layout.damage, layout.pinned
     if found.damaged is not None:
-        segment = plan.segments[found.damaged[0]]
+        segment = layout.segments[found.damaged[0]]
         damage, pinned = _damage(data, segment, found.damaged[1], check_crcs), segment.pinned
     return Columns(
         offsets=offsets,
@@ -48,15 +232,15 @@ def _columns_of(kernels: Kernels | None, plan: Plan, start: int, check_crcs: boo
         key_size=key_size,
         value_at=value_at,
         value_size=value_size,
-        timestamps_ms=times[0] if plan.timed else None,
-        timestamp_types=times[1] if plan.timed else None,
+        timestamps_ms=times[0] if layout.timed else None,
+        timestamp_types=times[1] if layout.timed else None,
         data=data,
-        resume_at=plan.resume_at if damage is None else _reached(start, offsets, pinned),
+        resume_at=layout.resume_at if damage is None else _reached(start, offsets, pinned),
         damage=damage,
     )
 
 
-_INDEXING = Indexing(plans, _columns_of)
+_INDEXING = Indexing(layouts, _columns_of)
 index, index_by, pieces, pieces_by = _INDEXING.index, _INDEXING.index_by, _INDEXING.pieces, _INDEXING.pieces_by
 
 
@@ -87,14 +271,14 @@ class _Lists:
     types: list[int] = field(default_factory=list)
 
 
-def _in_python(plan: Plan, data: bytes, check_crcs: bool) -> _Found:
-    quick = _all_alike(plan, data, check_crcs)
+def _in_python(layout: Layout, data: bytes, check_crcs: bool) -> _Found:
+    quick = _all_alike(layout, data, check_crcs)
     if quick is not None:
         return quick
     lists = _Lists()
     columns = (lists.offsets, lists.key_at, lists.key_size, lists.value_at, lists.value_size, lists.stamps, lists.types)
-    timed = plan.timed
-    for number, segment in enumerate(plan.segments):
+    timed = layout.timed
+    for number, segment in enumerate(layout.segments):
         known = len(lists.offsets)
         stopped = _segment(lists, data, segment, check_crcs)
         added = len(lists.offsets) - known
@@ -142,10 +326,10 @@ def _add_alike(lists: _Lists, data: bytes, same: Alike, segment: Segment, check:
     return True
 
 
-def _all_alike(plan: Plan, data: bytes, check: bool) -> _Found | None:
+def _all_alike(layout: Layout, data: bytes, check: bool) -> _Found | None:
     """What _in_python finds where all there is are entries of format v0 that are alike; None: it is not like that."""
     begin = end = 0
-    for segment in plan.segments:
+    for segment in layout.segments:
         if segment.begin != end or segment.magic or segment.pinned is not None:
             return None
         end = segment.end
@@ -153,7 +337,7 @@ def _all_alike(plan: Plan, data: bytes, check: bool) -> _Found | None:
     if same is None or same.end != end:
         return None
     found = offsets(data, same, check)
-    if found is None or min(found) < plan.segments[0].start:
+    if found is None or min(found) < layout.segments[0].start:
         return None
     key_at = range(same.begin + same.key_at, same.end + same.key_at, same.step)
     value_at = range(same.begin + same.value_at, same.end + same.value_at, same.step)
@@ -234,12 +418,12 @@ _LOOPS: tuple[_Loop, _Loop] = (_loop_v0, _loop_v1)
 # ---- compiled --------------------------------------------------------------------------------------------------
 
 
-def _compiled(kernels: Kernels, plan: Plan, data: Bytes, check_crcs: bool) -> _Found | None:
+def _compiled(kernels: Kernels, layout: Layout, data: Bytes, check_crcs: bool) -> _Found | None:
     """None for offsets beyond int64, which only damage makes: the pure form knows larger numbers."""
-    if not all(-_FAR < segment.shift < _FAR for segment in plan.segments):
+    if not all(-_FAR < segment.shift < _FAR for segment in layout.segments):
         return None
-    rows = [_row(segment) for segment in plan.segments]
-    found = kernels.index(data, rows, sum(segment.entries for segment in plan.segments), check_crcs, plan.timed)
+    rows = [_row(segment) for segment in layout.segments]
+    found = kernels.index(data, rows, sum(segment.entries for segment in layout.segments), check_crcs, layout.timed)
     return None if found is None else _Found(found.columns, found.damaged)
 
 

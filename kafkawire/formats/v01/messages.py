@@ -20,24 +20,24 @@ from dataclasses import replace
 from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.formats.layouts import MAX_DEPTH as MAX_DEPTH
 from kafkawire.formats.layouts import OPEN_LIMIT as OPEN_LIMIT
-from kafkawire.formats.v01 import hopping
 from kafkawire.formats.v01.columns import index as index
 from kafkawire.formats.v01.columns import pieces as pieces
 from kafkawire.formats.v01.columns import pieces_by as pieces_by
-from kafkawire.formats.v01.hopping import count as count
-from kafkawire.formats.v01.hopping import cut_short as cut_short
-from kafkawire.formats.v01.hopping import entry_at as entry_at
 from kafkawire.formats.v01.read import CRC_FROM, NOBODY, bad_crc, opened_messages
+from kafkawire.formats.v01.read import Wrapper as Wrapper
 from kafkawire.formats.v01.read import messages as messages
+from kafkawire.formats.v01.read import wrapper as wrapper
 from kafkawire.formats.v01.scan import CODEC as CODEC
 from kafkawire.formats.v01.scan import ENTRY_OVERHEAD as ENTRY_OVERHEAD
 from kafkawire.formats.v01.scan import LOG_APPEND_TIME as LOG_APPEND_TIME
 from kafkawire.formats.v01.scan import LOG_OVERHEAD as LOG_OVERHEAD
 from kafkawire.formats.v01.scan import LOWEST as LOWEST
 from kafkawire.formats.v01.scan import Scan as Scan
+from kafkawire.formats.v01.scan import before, cut, stamped
+from kafkawire.formats.v01.scan import count as count
+from kafkawire.formats.v01.scan import cut_short as cut_short
+from kafkawire.formats.v01.scan import entry_at as entry_at
 from kafkawire.formats.v01.scan import scan as scan
-from kafkawire.formats.v01.wrappers import Wrapper as Wrapper
-from kafkawire.formats.v01.wrappers import wrapper as wrapper
 from kafkawire.formats.v01.write import Row as Row
 from kafkawire.formats.v01.write import encode as encode
 from kafkawire.formats.v01.write import wrap
@@ -61,7 +61,7 @@ def next_border(data: Bytes, start: int = 0) -> int | None:
     raise LocalError("Kafka 0.8 and later look up where an entry begins by its offset, not by its bytes")
 
 
-READER = Reader(messages, index, pieces, hopping.cut, hopping.before, hopping.stamped)
+READER = Reader(messages, index, pieces, cut, before, stamped)
 
 
 # ---- looking into entries that are to be sent ------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Which entries of a fetched set are complete, and how they may travel: by hopping over their sizes, opening nothing.
+"""Entries of formats v0 and v1 found by their sizes: which are complete and how they travel; cut, counted.  Opens none.
 
     entry = offset:int64  size:int32  crc:uint32  magic:int8  attributes:int8  ...
             size counts all that follows it; attributes: bits 0-2 codec, bit 3 timestamp type
@@ -9,13 +9,15 @@ A set has no count and may be cut anywhere: its last entry is then left for the 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
+from kafkawire.columns import FEW, alike, column
 from kafkawire.errors import CorruptMessage, UnknownMagic
 from kafkawire.kernels import ready
-from kafkawire.model import Run
+from kafkawire.model import Entry, Run
 from kafkawire.model import Scan as Scan
-from kafkawire.neighbours import FEW, alike, column
 from kafkawire.primitives import Bytes
 
 LOG_OVERHEAD = 12  # offset and size: what stands in front of the bytes that size counts
@@ -25,7 +27,7 @@ CODEC = 0x07
 LOG_APPEND_TIME = 0x08
 
 HEAD = struct.Struct(">qi4xH")  # offset, size, magic and attributes in one
-_START = struct.Struct(">qi")
+_START = struct.Struct(">qi")  # offset, size
 _WORTH = 4096  # bytes: for less a call of the quicker loops costs more than it saves
 _PIECE = 128 << 10  # bytes looked at at once: they stay in the processor's cache
 _SPARSE = 512  # bytes of an entry: from here on only the little that is looked at gets into the cache
@@ -189,3 +191,88 @@ def _needed(buffer: Bytes, at: int) -> int:
     if left < LOG_OVERHEAD:
         return at + _SMALLEST if left else 0
     return at + max(_SMALLEST, LOG_OVERHEAD + int(_START.unpack_from(buffer, at)[1]))
+
+
+_ENTRY = struct.Struct(">qi5xB")  # offset, size, attributes
+_ATTRIBUTES = 17
+
+
+def count(entries: Bytes) -> int:
+    """How many there are in complete plain ones."""
+    found = at = 0
+    while at < len(entries):
+        at += LOG_OVERHEAD + _START.unpack_from(entries, at)[1]
+        found += 1
+    return found
+
+
+def cut(buffer: Bytes, run: Run, limit: int) -> Iterator[Run]:
+    """A run as runs of at most limit bytes, in order; an entry that is larger by itself goes alone."""
+    if run.codec:
+        yield run
+        return
+    begin = at = run.begin
+    entries = last = 0
+    while at < run.end:
+        offset, size = _START.unpack_from(buffer, at)
+        end = at + LOG_OVERHEAD + size
+        if entries and end - begin > limit:
+            yield replace(run, begin=begin, end=at, entries=entries, resume_at=last + 1)
+            begin, entries = at, 0
+        at, entries, last = end, entries + 1, offset
+    yield replace(run, begin=begin, entries=entries)
+
+
+def before(buffer: Bytes, run: Run, until: int) -> Run | None:
+    """The plain entries of a run that stand before position `until`, as a run; None: there are none."""
+    at, entries = run.begin, 0
+    while at < run.end:
+        offset, size = _START.unpack_from(buffer, at)
+        if offset >= until:
+            break
+        at, entries = at + LOG_OVERHEAD + size, entries + 1
+    return replace(run, end=at, entries=entries, resume_at=until) if entries else None
+
+
+def stamped(buffer: Bytes, run: Run) -> bool:
+    """Whether a broker set the timestamp of any of them (LogAppendTime): such entries no broker takes back."""
+    at = run.begin if run.magic else run.end
+    while at < run.end:
+        if buffer[at + _ATTRIBUTES] & LOG_APPEND_TIME:
+            return True
+        at += LOG_OVERHEAD + _START.unpack_from(buffer, at)[1]
+    return False
+
+
+def entry_at(buffer: Bytes, begin: int, position: int) -> Entry | None:
+    """The entry that begins at byte `begin`; None: nobody can tell where it ends, for its size leads to no other.
+
+    position is not needed here: an entry of 0.8 and later has its offset in it.
+    """
+    if len(buffer) - begin < _ENTRY.size:
+        return None
+    offset, size, attributes = _ENTRY.unpack_from(buffer, begin)
+    end = begin + LOG_OVERHEAD + size
+    if size < LEAST[0] or end > len(buffer):
+        return None
+    if len(buffer) - end >= LOG_OVERHEAD:
+        following, its_size = _START.unpack_from(buffer, end)
+        if following <= offset or its_size < LEAST[0]:
+            return None
+    return Entry(offset, offset + 1, bool(attributes & CODEC))
+
+
+def cut_short(buffer: Bytes, scan: Scan, position: int, asked: int) -> CorruptMessage | None:
+    """A first entry that says it is larger than all that the broker has, though more was asked for.
+
+    A broker of 0.8 and later gives what is asked for, or all up to the end of a segment, and no entry goes on in the
+    next one.  Not so the padding of newer brokers, which has offset -1.
+    """
+    left = len(buffer) - scan.end
+    if scan.runs or scan.damage or left < LOG_OVERHEAD or len(buffer) >= asked:
+        return None
+    offset, size = _START.unpack_from(buffer, scan.end)
+    if offset < position:
+        return None
+    text = f"it says {LOG_OVERHEAD + size} bytes, and the log ends after {left}"
+    return CorruptMessage(text, scan.end, offset)

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kafkawire import neighbours
+from kafkawire import columns
+from kafkawire.columns import FEW, alike
 from kafkawire.formats.v01.scan import ENTRY_OVERHEAD, HEAD, LEAST, LOG_OVERHEAD
-from kafkawire.neighbours import FEW, alike
 
 _INT32 = struct.Struct(">i")
 _KIND = (8, 9, 10, 11, 16, 17)  # bytes of size, magic and attributes
@@ -79,7 +79,7 @@ def covered(data: bytes, found: Alike) -> Iterator[tuple[int, int, bytes]]:
 def are_right(data: bytes, found: Alike) -> bool:
     """Whether all their checksums are."""
     if found.count >= _MANY:
-        return neighbours.are_right(data, found.begin, found.step, found.count, _CRC_AT, _LOWER)
+        return columns.are_right(data, found.begin, found.step, found.count, _CRC_AT, _LOWER)
     return all(zlib.crc32(body) == crc for _, crc, body in covered(data, found))
 
 
@@ -87,12 +87,12 @@ def offsets(data: bytes, found: Alike, check_crcs: bool) -> list[int] | None:
     """Their offsets; None: a checksum is wrong."""
     if check_crcs and not are_right(data, found):
         return None
-    return neighbours.column(f"q{found.step - 8}x", memoryview(data)[found.begin : found.end])
+    return columns.column(f"q{found.step - 8}x", memoryview(data)[found.begin : found.end])
 
 
 def timestamps(data: bytes, found: Alike) -> list[int]:
     """Theirs, of format v1."""
-    return neighbours.column(f"18xq{found.step - 26}x", memoryview(data)[found.begin : found.end])
+    return columns.column(f"18xq{found.step - 26}x", memoryview(data)[found.begin : found.end])
 
 
 _struct = lru_cache(maxsize=256)(struct.Struct)

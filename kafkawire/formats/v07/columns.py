@@ -1,43 +1,159 @@
-"""The columns of a set of 0.7, without an object a message.  The layout is that of messages.py.
+"""Columns of a set of 0.7, without an object a message.  The bytes of an entry are described in messages.py.
 
-One pass over the segments of a plan (planning.py).  It only says where damage is: what it is is read there once more.
+First a layout: wrappers opened, and stretches of plain entries in the bytes they were laid into.  A layout opens
+everything and checks nothing but wrappers.  It ends where the first of them cannot be
+read on.  A set may be laid out a piece at a time, in whole top-level entries: the offset to commit behind a piece is
+always their border.
+
+Then one pass over the segments of a layout.  It only says where damage is; read.py reads there again to say which.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kafkawire.columns import Column, Columns
-from kafkawire.errors import CorruptMessage
+from kafkawire.errors import CorruptMessage, RemoteError
+from kafkawire.formats import layouts as common
 from kafkawire.formats.layouts import Indexing
-from kafkawire.formats.v07.layout import ENTRY_OVERHEAD, HEADS, LOG_OVERHEAD
-from kafkawire.formats.v07.planning import Plan, Segment, plans
-from kafkawire.formats.v07.read import bad_crc, within
-from kafkawire.formats.v07.scan import AGAIN
+from kafkawire.formats.v07.layout import ENTRY_OVERHEAD, HEADS, LENGTH, LOG_OVERHEAD
+from kafkawire.formats.v07.read import Wrapper, bad_crc, opened, within, wrapper
+from kafkawire.formats.v07.scan import AGAIN, cut
 from kafkawire.formats.v07.uniform import Alike, are_right, find
+from kafkawire.model import MessageSet, Run
 from kafkawire.primitives import Bytes
 
 if TYPE_CHECKING:
     from kafkawire.formats.compiled import Kernels
 
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Plain entries of one format side by side in the joined pieces of a layout."""
+
+    begin: int
+    end: int
+    magic: int
+    entries: int
+    shift: int  # what to add to a byte of the joined pieces to get its position in the log
+    pinned: int | None  # the position all of them have: that of the top-level wrapper around them
+    behind: int  # what to take off a byte to get that of the bytes the entries came in
+    wrapper_at: int | None  # where that wrapper stands in the set
+
+
+class Layout(common.Layout[Segment]):
+    """A layout of sets of 0.7."""
+
+    __slots__ = ()
+
+
+def layouts(message_set: MessageSet, check_crcs: bool, limit: int, most_bytes: int) -> Iterator[Layout]:
+    """A set in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing.
+
+    limit bounds the bytes one top-level wrapper opens to.  Raises nothing.
+    """
+    layout = Layout(message_set.start)
+    for number, run in enumerate(message_set.runs, 1):
+        if run.resume_at <= message_set.start:
+            continue
+        if run.codec:
+            layout.damage = _outermost(layout, message_set, run, check_crcs, limit)
+            if layout.damage is not None:
+                yield layout
+                return
+            layout.resume_at = run.resume_at
+            if 2 * layout.size >= most_bytes and number < len(message_set.runs):  # rather half of it than a copy more
+                yield layout
+                layout = Layout(layout.resume_at)
+            continue
+        for piece in cut(message_set.buffer, _wanted(message_set, run), most_bytes):
+            if layout.size and layout.size + piece.end - piece.begin > most_bytes:
+                yield layout
+                layout = Layout(layout.resume_at)
+            begin = layout.lay(message_set.buffer[piece.begin : piece.end])
+            layout.segments.append(_plain(piece, begin))
+            layout.resume_at = piece.resume_at
+    layout.resume_at = message_set.resume_at
+    yield layout
+
+
+def _wanted(message_set: MessageSet, run: Run) -> Run:
+    """A plain run without the entries that end at the set's start or before it."""
+    behind = message_set.start - (run.resume_at - run.end)  # the byte of the set that has the position start
+    at, entries = run.begin, run.entries
+    while at < behind:
+        after = at + LOG_OVERHEAD + LENGTH.unpack_from(message_set.buffer, at)[0]
+        if after > behind:
+            break
+        at, entries = after, entries - 1
+    return replace(run, begin=at, entries=entries) if at > run.begin else run
+
+
+def _plain(run: Run, begin: int) -> Segment:
+    """The segment of a plain run laid at begin."""
+    end = begin + run.end - run.begin
+    return Segment(begin, end, run.magic, run.entries, run.resume_at - end, None, begin - run.begin, None)
+
+
+def _outermost(
+    layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool, limit: int
+) -> CorruptMessage | None:
+    at = run.resume_at - run.end + run.begin
+    try:
+        outer = wrapper(message_set.buffer, run.begin, run.end, check_crcs, at)
+    except CorruptMessage as exc:
+        return exc
+    try:
+        _Opening(layout, check_crcs, run.begin, at, [limit]).inside(outer, 1)
+    except RemoteError as exc:
+        return within(exc, run.begin, at)
+    return None
+
+
+@dataclass(slots=True)
+class _Opening:
+    """One top-level wrapper on its way into a layout."""
+
+    layout: Layout
+    check_crcs: bool
+    wrapper_at: int
+    position: int
+    left: list[int]  # bytes all depths may still open
+
+    def inside(self, outer: Wrapper, depth: int) -> None:
+        """What a wrapper holds."""
+        data, found = opened(outer, depth, self.left)
+        base = self.layout.lay(data)
+        for run in found.runs:
+            if run.codec:
+                self.inside(wrapper(data, run.begin, run.end, self.check_crcs), depth + 1)
+            else:
+                begin, end = base + run.begin, base + run.end
+                self.layout.segments.append(
+                    Segment(begin, end, run.magic, run.entries, 0, self.position, base, self.wrapper_at)
+                )
+        if found.damage is not None:
+            raise found.damage
+
+
 _FARTHEST = (1 << 63) - 1
 
 
-def _columns_of(kernels: Kernels | None, plan: Plan, start: int, check_crcs: bool) -> Columns:
+def _columns_of(kernels: Kernels | None, layout: Layout, start: int, check_crcs: bool) -> Columns:
     """start: what was reached by the pieces before."""
-    data = plan.data()
-    found = _compiled(kernels, plan, data, check_crcs) if kernels is not None else None
+    data = layout.data()
+    found = _compiled(kernels, layout, data, check_crcs) if kernels is not None else None
     if found is None:
         data = bytes(data)  # slices of bytes cost half of those of a view
-        found = _in_python(plan, data, check_crcs)
+        found = _in_python(layout, data, check_crcs)
     offsets, value_at, value_size = found.columns
-    damage = plan.damage
+    damage = layout.damage
     if found.damaged is not None:
         segment, at = found.damaged
-        damage = _damage(data, plan.segments[segment], at)
+        damage = _damage(data, layout.segments[segment], at)
     return Columns(
         offsets=offsets,
         key_at=value_at,
@@ -48,12 +164,12 @@ def _columns_of(kernels: Kernels | None, plan: Plan, start: int, check_crcs: boo
         timestamp_types=None,
         data=data,
         # A damaged entry cannot be passed, nor can the wrapper that holds one: what it held before is done again.
-        resume_at=plan.resume_at if damage is None else max(start, damage.offset or start),
+        resume_at=layout.resume_at if damage is None else max(start, damage.offset or start),
         damage=damage,
     )
 
 
-_INDEXING = Indexing(plans, _columns_of)
+_INDEXING = Indexing(layouts, _columns_of)
 index, index_by, pieces, pieces_by = _INDEXING.index, _INDEXING.index_by, _INDEXING.pieces, _INDEXING.pieces_by
 
 
@@ -73,24 +189,24 @@ class _Lists:
     value_size: list[int] = field(default_factory=list)
 
 
-def _in_python(plan: Plan, data: bytes, check_crcs: bool) -> _Found:
-    quick = _all_alike(plan, data, check_crcs)
+def _in_python(layout: Layout, data: bytes, check_crcs: bool) -> _Found:
+    quick = _all_alike(layout, data, check_crcs)
     if quick is not None:
         return quick
     lists = _Lists()
     columns = (lists.offsets, lists.value_at, lists.value_size)
-    for number, segment in enumerate(plan.segments):
+    for number, segment in enumerate(layout.segments):
         stopped = _segment(lists, data, segment, check_crcs)
         if stopped >= 0:
             return _Found(columns, (number, stopped))
     return _Found(columns, None)
 
 
-def _all_alike(plan: Plan, data: bytes, check: bool) -> _Found | None:
+def _all_alike(layout: Layout, data: bytes, check: bool) -> _Found | None:
     """What _in_python finds where all there is are plain entries that are alike; None: it is not like that."""
-    if len(plan.segments) != 1 or plan.segments[0].pinned is not None:
+    if len(layout.segments) != 1 or layout.segments[0].pinned is not None:
         return None
-    segment = plan.segments[0]
+    segment = layout.segments[0]
     same = find(data, segment.begin, segment.end, segment.magic)
     if same is None or same.end != segment.end or (check and not are_right(data, same)):
         return None
@@ -145,12 +261,12 @@ def _one_by_one(lists: _Lists, data: bytes, segment: Segment, at: int, until: in
 # ---- compiled --------------------------------------------------------------------------------------------------
 
 
-def _compiled(kernels: Kernels, plan: Plan, data: Bytes, check_crcs: bool) -> _Found | None:
+def _compiled(kernels: Kernels, layout: Layout, data: Bytes, check_crcs: bool) -> _Found | None:
     """None for positions beyond int64, which only damage makes: the pure form knows larger numbers."""
-    if plan.resume_at > _FARTHEST:
+    if layout.resume_at > _FARTHEST:
         return None
     found = kernels.index07(
-        data, [_row(segment) for segment in plan.segments], sum(s.entries for s in plan.segments), check_crcs
+        data, [_row(segment) for segment in layout.segments], sum(s.entries for s in layout.segments), check_crcs
     )
     return None if found is None else _Found(found.columns, found.damaged)
 

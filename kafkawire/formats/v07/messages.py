@@ -21,14 +21,10 @@ from dataclasses import replace
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats.layouts import MAX_DEPTH as MAX_DEPTH
 from kafkawire.formats.layouts import OPEN_LIMIT as OPEN_LIMIT
-from kafkawire.formats.v07 import hopping
 from kafkawire.formats.v07.borders import next_border as next_border
 from kafkawire.formats.v07.columns import index as index
 from kafkawire.formats.v07.columns import pieces as pieces
 from kafkawire.formats.v07.columns import pieces_by as pieces_by
-from kafkawire.formats.v07.hopping import count as count
-from kafkawire.formats.v07.hopping import cut_short as cut_short
-from kafkawire.formats.v07.hopping import entry_at as entry_at
 from kafkawire.formats.v07.layout import CODEC as CODEC
 from kafkawire.formats.v07.layout import ENTRY_OVERHEAD as ENTRY_OVERHEAD
 from kafkawire.formats.v07.layout import HEADS, LENGTH
@@ -36,11 +32,15 @@ from kafkawire.formats.v07.layout import LOG_APPEND_TIME as LOG_APPEND_TIME
 from kafkawire.formats.v07.layout import LOG_OVERHEAD as LOG_OVERHEAD
 from kafkawire.formats.v07.layout import LOWEST as LOWEST
 from kafkawire.formats.v07.read import NOBODY, bad_crc, opened_messages
+from kafkawire.formats.v07.read import Wrapper as Wrapper
 from kafkawire.formats.v07.read import messages as messages
+from kafkawire.formats.v07.read import wrapper as wrapper
 from kafkawire.formats.v07.scan import Scan as Scan
+from kafkawire.formats.v07.scan import before, cut, stamped
+from kafkawire.formats.v07.scan import count as count
+from kafkawire.formats.v07.scan import cut_short as cut_short
+from kafkawire.formats.v07.scan import entry_at as entry_at
 from kafkawire.formats.v07.scan import scan as scan
-from kafkawire.formats.v07.wrappers import Wrapper as Wrapper
-from kafkawire.formats.v07.wrappers import wrapper as wrapper
 from kafkawire.formats.v07.write import Row as Row
 from kafkawire.formats.v07.write import encode as encode
 from kafkawire.formats.v07.write import wrap as wrap
@@ -60,7 +60,7 @@ def message_set(
     return MessageSet(topic, partition, start, found.resume_at, view, high_watermark, found.runs, READER), found
 
 
-READER = Reader(messages, index, pieces, hopping.cut, hopping.before, hopping.stamped)
+READER = Reader(messages, index, pieces, cut, before, stamped)
 
 
 # ---- looking into entries that are to be sent ------------------------------------------------------------------

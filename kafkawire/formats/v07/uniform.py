@@ -13,9 +13,9 @@ import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kafkawire import neighbours
+from kafkawire import columns
+from kafkawire.columns import FEW, alike
 from kafkawire.formats.v07.layout import CODEC, ENTRY_OVERHEAD, HEAD, LOG_OVERHEAD, MAGIC_1, nonsense
-from kafkawire.neighbours import FEW, alike
 from kafkawire.primitives import Bytes
 
 _MANY = 32  # entries: for less, one checksum over all of them costs more than it saves
@@ -72,14 +72,14 @@ def hop(buffer: Bytes, at: int, magic: int, limit: int) -> tuple[int, int]:
 
 def values(data: Bytes, found: Alike) -> list[bytes]:
     """Their payloads."""
-    return neighbours.column(f"{found.overhead}x{found.value_size}s", memoryview(data)[found.begin : found.end])
+    return columns.column(f"{found.overhead}x{found.value_size}s", memoryview(data)[found.begin : found.end])
 
 
 def are_right(data: bytes, found: Alike) -> bool:
     """Whether all their checksums are."""
     crc_at = found.overhead - 4
     if found.count >= _MANY:
-        return neighbours.are_right(data, found.begin, found.step, found.count, crc_at)
+        return columns.are_right(data, found.begin, found.step, found.count, crc_at)
     crc32, rows = zlib.crc32, _struct(f">{crc_at}xI{found.value_size}s")
     return all(crc32(value) == crc for crc, value in rows.iter_unpack(memoryview(data)[found.begin : found.end]))
 
