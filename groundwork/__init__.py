@@ -1,1 +1,1 @@
-"""What every package stands on and what knows nothing of Kafka: crew, hub, options, Java-isms, output, fail points."""
+"""What every package stands on and what knows nothing of Kafka: tasks, hub, options, Java-isms, output, fail points."""

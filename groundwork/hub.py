@@ -2,13 +2,18 @@
 
     CallersHub   the program is a gevent program: everything runs in the thread that started it, greenlets of one hub
     OwnThread    the program knows nothing of gevent: a daemon thread has the hub, and its greenlets go on fetching and
-                 beating while the program computes
+                 sending heartbeats while the program computes
 
-Both have the same face (Hub).  The one loop call that is legal from another thread is async_.send(); everything that
-comes from outside goes through it (inbox.py).
+Both have the same interface (Hub).  The one loop call that is legal from another thread is async_.send(); everything
+that comes from outside goes through it (Inbox).
 
 The end of an OwnThread, by stop() or by the interpreter's exit: run what before_exit was given (last in, first out),
-answer every caller that still waits with HubStopped, close the hand-overs, destroy the loop.
+answer every caller that still waits with HubStopped, close the queues, destroy the loop.
+
+The switch interval: CPython lets a thread that computes run for 5 ms each time another one wants to run.  A hub
+wants to run for every packet: beside a handler that computes, fetching falls to a fifth and each call to ZooKeeper
+takes 0.1 s and more.  With 0.1 ms, reading keeps more than half of its rate.  The interval is the whole process's: it
+is ours while some hub in a thread of its own runs, unless the program has set another than the default.
 """
 
 from __future__ import annotations
@@ -17,23 +22,155 @@ import atexit
 import logging
 import os
 import queue
+import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 import gevent
 import gevent.monkey
+from gevent.greenlet import Greenlet
 
-from groundwork import turns
-from groundwork.crew import Event, Queue, deadline, in_greenlet, now, sleep
-from groundwork.handover import Closed, Handover
-from groundwork.inbox import HubStopped, Inbox, Job
 from groundwork.openfiles import TooManyOpenFiles, none_left
+from groundwork.queues import BoundedQueue, Closed
+from groundwork.tasks import Event, GreenletExit, Queue, deadline, in_greenlet, now, sleep
+
+DEFAULT_S = 0.005  # CPython's switch interval
+SHORT_S = 0.0001  # ours
+
+_interval_lock = threading.Lock()
+_hub_threads = 0
+_our_interval: float | None = None  # as the interpreter says it: rounded
+
+
+def _shorten_switch_interval() -> None:
+    """Once for each hub thread that starts; each is followed by one _restore_switch_interval()."""
+    global _hub_threads, _our_interval
+    with _interval_lock:
+        _hub_threads += 1
+        if _hub_threads == 1 and sys.getswitchinterval() == DEFAULT_S:
+            sys.setswitchinterval(SHORT_S)
+            _our_interval = sys.getswitchinterval()
+
+
+def _restore_switch_interval() -> None:
+    """The last hub thread gives the program its interval back, unless the program has set another one meanwhile."""
+    global _hub_threads, _our_interval
+    with _interval_lock:
+        _hub_threads -= 1
+        if _hub_threads == 0:
+            if sys.getswitchinterval() == _our_interval:
+                sys.setswitchinterval(DEFAULT_S)
+            _our_interval = None
+
+
+class HubStopped(RuntimeError):
+    """The hub does not run (any more, or not in this process), so nothing can be asked of it."""
+
+
+class Job:
+    """A function on its way into the hub; `answer` gets (value, None) or (None, exception), unless nobody waits."""
+
+    __slots__ = ("answer", "args", "fn")
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        answer: queue.SimpleQueue[tuple[Any, BaseException | None]] | None = None,
+    ) -> None:
+        self.fn = fn
+        self.args = args
+        self.answer = answer
+
+
+class Inbox:
+    """What comes into a hub from outside.  Opened and closed in the hub's thread; post and call come from any."""
+
+    def __init__(self, on_error: Callable[[str, BaseException], object]) -> None:
+        self.on_error = on_error
+        self.why_closed = "the hub is not started"
+        self.reason: BaseException | None = None
+        self.thread_id = 0
+        self._pid = 0
+        self._jobs: deque[Job] = deque()
+        self._running: dict[Greenlet[..., Any], Job] = {}
+        self._lock = threading.Lock()  # async_ is sent to under it, so that close() can be sure of the last time
+        self._open = False
+
+    def open(self, keeps_loop: bool) -> None:
+        self._async = gevent.get_hub().loop.async_(ref=keeps_loop)
+        self._async.start(self._take)
+        self.thread_id = threading.get_ident()
+        self._pid = os.getpid()
+        self._open = True
+
+    def must_be_open(self) -> None:
+        if self._open and os.getpid() != self._pid:
+            raise HubStopped(
+                "this process was forked after the hub had started: its thread stayed behind, start afresh"
+            )
+        if not self._open:
+            raise HubStopped(self.why_closed) from self.reason
+
+    def here(self) -> bool:
+        """Does the caller run in the hub's own thread?"""
+        return threading.get_ident() == self.thread_id
+
+    def give(self, job: Job) -> None:
+        with self._lock:
+            self.must_be_open()
+            self._jobs.append(job)
+            self._async.send()
+
+    def _take(self) -> None:
+        while self._jobs:
+            job = self._jobs.popleft()
+            greenlet: Greenlet[..., Any] = Greenlet(self._run, job)
+            self._running[greenlet] = job
+            greenlet.rawlink(self._forget)
+            greenlet.start()
+
+    def _forget(self, greenlet: Greenlet[..., Any]) -> None:
+        self._running.pop(greenlet, None)
+
+    def _run(self, job: Job) -> None:
+        try:
+            value = job.fn(*job.args)
+        except GreenletExit:
+            self._refuse(job)
+        except BaseException as exc:
+            if job.answer is not None:
+                job.answer.put((None, exc))
+            else:
+                self.on_error(getattr(job.fn, "__qualname__", repr(job.fn)), exc)
+        else:
+            if job.answer is not None:
+                job.answer.put((value, None))
+
+    def _refuse(self, job: Job) -> None:
+        if job.answer is not None:
+            stopped = HubStopped(self.why_closed)
+            stopped.__cause__ = self.reason
+            job.answer.put((None, stopped))
+
+    def close(self, why: str, reason: BaseException | None = None) -> None:
+        """Nothing comes in from here on; whoever waits for an answer gets HubStopped."""
+        with self._lock:
+            self._open, self.why_closed, self.reason = False, why, reason
+        left, self._jobs = self._jobs, deque()
+        for job in [*left, *self._running.values()]:
+            self._refuse(job)
+        gevent.killall(list(self._running), block=False)
+        self._async.stop()
+        self._async.close()
+
 
 __all__ = [
+    "BoundedQueue",
     "CallersHub",
     "Closed",
-    "Handover",
     "Hub",
     "HubStopped",
     "OwnThread",
@@ -80,7 +217,7 @@ class Hub(Protocol):
     def post(self, fn: Callable[..., object], *args: Any) -> None:
         """Start fn(*args) in a greenlet of the hub, in the order of posts, and do not wait; from any thread."""
 
-    def handover(self, limit_bytes: int) -> Handover[Any]:
+    def bounded_queue(self, limit_bytes: int) -> BoundedQueue[Any]:
         """A bounded way out of this hub."""
 
     def before_exit(self, fn: Callable[[], object]) -> None:
@@ -156,8 +293,8 @@ class CallersHub(_HubBase):
         if self._inbox.thread_id == 0:
             self._inbox.open(keeps_loop=False)
 
-    def handover(self, limit_bytes: int) -> Handover[Any]:
-        return Handover(limit_bytes, Queue())
+    def bounded_queue(self, limit_bytes: int) -> BoundedQueue[Any]:
+        return BoundedQueue(limit_bytes, Queue())
 
     def stop(self) -> None:
         """From the hub's own thread."""
@@ -174,13 +311,13 @@ class OwnThread(_HubBase):
     ENDED     by stop(), by the interpreter's exit, or because something in the hub broke it: call and post raise
               HubStopped, whose __cause__ says what broke; it cannot be started again
 
-    A process forked off while it runs has no such thread: there call, post and Handover.get refuse.
+    A process forked off while it runs has no such thread: there call, post and BoundedQueue.get refuse.
     """
 
     def __init__(self, name: str = "hub") -> None:
         super().__init__()
         self._thread = threading.Thread(target=self._live, name=name, daemon=True)
-        self._handovers: dict[Handover[Any], Any] = {}  # and what wakes each
+        self._queues: dict[BoundedQueue[Any], Any] = {}  # and what wakes each
         self._started: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._pid = 0
 
@@ -207,20 +344,20 @@ class OwnThread(_HubBase):
         atexit.unregister(self._at_exit)
         atexit.register(self._at_exit)
 
-    def handover(self, limit_bytes: int) -> Handover[Any]:
-        return self.call(self._handover, limit_bytes)
+    def bounded_queue(self, limit_bytes: int) -> BoundedQueue[Any]:
+        return self.call(self._bounded_queue, limit_bytes)
 
-    def _handover(self, limit_bytes: int) -> Handover[Any]:
+    def _bounded_queue(self, limit_bytes: int) -> BoundedQueue[Any]:
         wake = gevent.get_hub().loop.async_()
-        handover: Handover[Any] = Handover(limit_bytes, queue.SimpleQueue(), wake.send)
-        self._handovers[handover] = wake
-        wake.start(self._woken, handover)
-        return handover
+        bounded_queue: BoundedQueue[Any] = BoundedQueue(limit_bytes, queue.SimpleQueue(), wake.send)
+        self._queues[bounded_queue] = wake
+        wake.start(self._woken, bounded_queue)
+        return bounded_queue
 
-    def _woken(self, handover: Handover[Any]) -> None:
-        handover.woken()
-        if handover.closed:  # it sends no more, so its watcher may go
-            wake = self._handovers.pop(handover)
+    def _woken(self, bounded_queue: BoundedQueue[Any]) -> None:
+        bounded_queue.woken()
+        if bounded_queue.closed:  # it sends no more, so its watcher may go
+            wake = self._queues.pop(bounded_queue)
             wake.stop()
             wake.close()
 
@@ -231,7 +368,7 @@ class OwnThread(_HubBase):
         except BaseException as exc:
             self._started.put(exc)
             return
-        turns.shorten()
+        _shorten_switch_interval()
         self._started.put(None)
         broke: BaseException | None = None
         try:
@@ -245,12 +382,12 @@ class OwnThread(_HubBase):
         try:
             self._act_last()
             self._inbox.close("the hub is stopped" if broke is None else f"the hub broke: {broke!r}", broke)
-            for handover in list(self._handovers):
-                handover.close(broke)
-                self._woken(handover)
+            for bounded_queue in list(self._queues):
+                bounded_queue.close(broke)
+                self._woken(bounded_queue)
             sleep(0)  # those asked to end just now get their turn
         finally:
-            turns.restore()
+            _restore_switch_interval()
             gevent.get_hub().destroy(destroy_loop=True)
 
     def stop(self) -> None:

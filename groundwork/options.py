@@ -22,7 +22,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
-from groundwork.optionvalues import MASK, Kind, Option, Wrong, code, show_value, value_of, without_none
+from groundwork.optionvalues import MASK, BadValue, Kind, Option, code, show_value, value_of, without_none
 
 C = TypeVar("C", bound="Options")
 CLASS = "class"  # kind of an option that names code: MODULE:NAME, or a JVM class that JVM_CLASSES knows
@@ -242,7 +242,7 @@ class _Reading:
         for key in keys:
             try:
                 value = self._value(cls, spec, hint, values[key], f"{where}: {key}")
-            except Wrong as wrong:
+            except BadValue as wrong:
                 here = dict(spec.newer).get(str(values[key]).strip().lower())
                 helps = f"; the newer client's '{values[key]}' is {here} here" if here is not None else ""
                 self.problems.append(f"{where}: option '{key}' is {spec.show(values[key])}, expected {wrong}{helps}")
@@ -272,10 +272,10 @@ class _Reading:
             return self.section(section, raw, path)
         if typing.get_origin(hint) is dict:
             if not isinstance(raw, Mapping):
-                raise Wrong("named sections: a mapping of mappings")
+                raise BadValue("named sections: a mapping of mappings")
             return {str(name): self.section(section, values, f"{path}.{name}") for name, values in raw.items()}
         if not isinstance(raw, (list, tuple)):
-            raise Wrong("a list of sections")
+            raise BadValue("a list of sections")
         return tuple(self.section(section, values, f"{path}[{i}]") for i, values in enumerate(raw))
 
 

@@ -1,6 +1,6 @@
 """What one option takes: a raw value of a file, typed YAML or a JVM file's text, to the field's value or a refusal.
 
-Knows nothing of files, classes of options or sections.  A refusal is `Wrong`: its text says what was expected.
+Knows nothing of files, classes of options or sections.  A refusal is `BadValue`: its text says what was expected.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Kind = Callable[[object], Any]
 MASK = "***"
 
 
-class Wrong(ValueError):
+class BadValue(ValueError):
     """A value that an option does not take; the text says what it expected."""
 
 
@@ -60,46 +60,46 @@ def without_none(hint: Any) -> tuple[Any, bool]:
 
 
 def value_of(spec: Option, hint: Any, raw: object, jvm: bool) -> Any:
-    """The value of a field annotated with `hint` (without None).  Raises Wrong.  jvm: raw is a JVM file's text."""
+    """The value of a field annotated with `hint` (without None).  Raises BadValue.  jvm: raw is a JVM file's text."""
     if callable(spec.kind):
         try:
             return spec.kind(raw)
-        except Wrong:
+        except BadValue:
             raise
         except ValueError as exc:
-            raise _unquoted(hint, raw) or Wrong(str(exc)) from exc
+            raise _unquoted(hint, raw) or BadValue(str(exc)) from exc
     return _allowed(spec, (_from_text if jvm else _typed)(hint, raw, spec))
 
 
-def _expected(hint: Any, spec: Option) -> Wrong:
+def _expected(hint: Any, spec: Option) -> BadValue:
     of = f" of {spec.unit}" if spec.unit else ""
     if spec.choices:
-        return Wrong(f"one of {', '.join(str(choice) for choice in spec.choices)}")
+        return BadValue(f"one of {', '.join(str(choice) for choice in spec.choices)}")
     names = {bool: "true or false", int: f"a whole number{of}", float: f"a number{of}", str: "text"}
-    return Wrong(names.get(hint) or "a list of texts")
+    return BadValue(names.get(hint) or "a list of texts")
 
 
-def _unquoted(hint: Any, raw: object) -> Wrong | None:
+def _unquoted(hint: Any, raw: object) -> BadValue | None:
     """What to say of a text that YAML reads as something else."""
     if hint is not str or raw is None or isinstance(raw, (str, Mapping, list, tuple)):
         return None
     if isinstance(raw, bool):
-        return Wrong("text, and without quotes this is true or false: put it in quotes")
+        return BadValue("text, and without quotes this is true or false: put it in quotes")
     if isinstance(raw, float):
-        return Wrong("text, and without quotes this is a number (0.10 is 0.1): put it in quotes")
+        return BadValue("text, and without quotes this is a number (0.10 is 0.1): put it in quotes")
     kind = "a number" if isinstance(raw, int) else "a date"
-    return Wrong(f"text, and without quotes this is {kind}: put it in quotes")
+    return BadValue(f"text, and without quotes this is {kind}: put it in quotes")
 
 
-def _quoted(hint: Any, raw: object, spec: Option) -> Wrong | None:
+def _quoted(hint: Any, raw: object, spec: Option) -> BadValue | None:
     """What to say of a text that would be right without its quotes."""
     if not isinstance(raw, str):
         return None
     try:
         _from_text(hint, raw, spec)
-    except Wrong:
+    except BadValue:
         return None
-    return Wrong(f"{_expected(hint, spec)}, without quotes")
+    return BadValue(f"{_expected(hint, spec)}, without quotes")
 
 
 def _typed(hint: Any, raw: object, spec: Option) -> Any:
@@ -141,14 +141,14 @@ def _from_text(hint: Any, raw: object, spec: Option) -> Any:
 
 
 def _allowed(spec: Option, value: Any) -> Any:
-    """The value, as the option's choices spell it; or Wrong, when it is none of them or too small."""
+    """The value, as the option's choices spell it; or BadValue, when it is none of them or too small."""
     if spec.choices:
         for choice in spec.choices:
             if value == choice or (isinstance(value, str) and value.lower() == str(choice).lower()):
                 return choice
-        raise Wrong(f"one of {', '.join(str(choice) for choice in spec.choices)}")
+        raise BadValue(f"one of {', '.join(str(choice) for choice in spec.choices)}")
     if spec.least is not None and value < spec.least:
-        raise Wrong(f"at least {spec.least:g}{' ' + spec.unit if spec.unit else ''}")
+        raise BadValue(f"at least {spec.least:g}{' ' + spec.unit if spec.unit else ''}")
     return value
 
 
@@ -165,10 +165,12 @@ def code(jvm_classes: Mapping[str, str], raw: object) -> str:
         if (colon and module and name) or _WORD.fullmatch(text):
             return text
         if not jvm_classes:
-            raise Wrong("MODULE:NAME of a Python callable, or the name of an entry point")
+            raise BadValue("MODULE:NAME of a Python callable, or the name of an entry point")
         known = ", ".join(jvm_classes)
-        raise Wrong(f"MODULE:NAME of a Python callable, the name of an entry point, or one of the JVM classes {known}")
-    raise Wrong("MODULE:NAME of a Python callable")
+        raise BadValue(
+            f"MODULE:NAME of a Python callable, the name of an entry point, or one of the JVM classes {known}"
+        )
+    raise BadValue("MODULE:NAME of a Python callable")
 
 
 def filled(raw: object) -> str:

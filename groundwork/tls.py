@@ -11,14 +11,14 @@ class TlsUnusable(Exception):
 
 
 def plain_tls(ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool) -> Any:
-    """One for plain blocking sockets.  Arguments and errors: as told()."""
-    return told(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ca, certificate, key, password, verify)
+    """One for plain blocking sockets.  Arguments and errors: as configured()."""
+    return configured(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ca, certificate, key, password, verify)
 
 
-def told(
+def configured(
     context: Any, ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool
 ) -> Any:
-    """A fresh context, told whom to trust and who we are; ca None: the system's authorities.
+    """A fresh context, configured whom to trust and who we are; ca None: the system's authorities.
 
     verify: the server's certificate must be signed by one of them and name the host.  Raises OSError for a file that
     cannot be read or makes no sense (ssl.SSLError is one).

@@ -5,7 +5,7 @@ Each raises ValueError with what it expected; who reads the file makes the sente
 
 from __future__ import annotations
 
-from groundwork.optionvalues import Wrong
+from groundwork.optionvalues import BadValue
 from kafkawire.cluster.fixed import parse_addresses, parse_brokers
 from kafkawire.dialects import SeveralReleases, dialect
 from kafkawire.errors import LocalError
@@ -18,7 +18,7 @@ def release(raw: object) -> str:
     try:
         dialect(said)
     except SeveralReleases as exc:
-        raise Wrong(f"a Kafka release: {exc}") from exc  # quotes around it would not help
+        raise BadValue(f"a Kafka release: {exc}") from exc  # quotes around it would not help
     except LocalError as exc:
         raise ValueError(f"a Kafka release: {exc}") from exc
     return said

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from groundwork.crew import Lock, now, sleep
+from groundwork.tasks import Lock, now, sleep
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import LinkLost, LocalError, OtherGeneration, WireError

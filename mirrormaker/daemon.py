@@ -16,11 +16,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from groundwork.crew import Crew, CrewDeath, Event, Lock, now, sleep, wait_any
-from groundwork.lag import HubLag
+from groundwork.hublag import HubLag
 from groundwork.logs import set_up_logging
 from groundwork.openfiles import too_many
 from groundwork.plural import counted
+from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, sleep, wait_any
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import LocalError, WireError
@@ -88,7 +88,7 @@ def run_daemon(configuration: Configuration, read: Callable[[], Configuration]) 
         log.critical("%s", refused)
         daemon.abandon()
         return daemon.ended(refused.code)
-    except CrewDeath as death:
+    except TaskDied as death:
         log.critical("the mirror ends: %s", f"{sentence} ({death})" if (sentence := too_many(death)) else death)
         daemon.abandon()
         return daemon.ended(exits.INTERNAL)
@@ -109,42 +109,42 @@ class Daemon:
         self._read = read
         self._systemd = systemd
         self._terminal = terminal
-        self._crew = Crew()
+        self._tasks = TaskGroup()
         self._stop = Event()  # somebody asked us to end
         self._started = Event()
         self._refused: Refused | None = None
-        self._signals = Signals(self._crew, self._on_term, {signal.SIGHUP: self._on_hup})
+        self._signals = Signals(self._tasks, self._on_term, {signal.SIGHUP: self._on_hup})
         self.drained = True  # until a stop leaves something that is sent again after the next start
         self._reading = Lock()
         target, mirror = configuration.target, configuration.mirror
         self.origins: list[Origin] = []
-        self._towards = Towards(target, self._crew, _tell, self._target_topic_is_gone)
+        self._towards = Towards(target, self._tasks, _tell, self._target_topic_is_gone)
         self.targets, self.sender = self._towards.topics, self._towards.sender
         settings = settings_of(target, mirror)
         self.origins = [
-            Origin(source, settings, self.targets, self.sender, self._crew, self._fence)
+            Origin(source, settings, self.targets, self.sender, self._tasks, self._fence)
             for source in configuration.sources
         ]
         state_folder = os.environ.get(STATE_FOLDER, "").partition(":")[0]
         through = self._towards.zookeeper
-        self._maps = Maps(target, mirror, self._crew, self.sender, through, state_folder)
+        self._maps = Maps(target, mirror, self._tasks, self.sender, through, state_folder)
         self._lag = HubLag("the mirror", min(source.session_timeout_ms for source in configuration.sources) / 4)
         self._watch = Watch(self.origins, self.sender, terminal, systemd, mirror.status_interval_ms / 1000)
 
     # start --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Bring everything up and tell systemd, or be told to stop meanwhile.  Raises Refused, CrewDeath."""
+        """Bring everything up and tell systemd, or be told to stop meanwhile.  Raises Refused, TaskDied."""
         self._signals.take()
         for sentence in (*self._configuration.warnings, *self._configuration.notes):
             log.warning("%s", sentence, extra={"key": sentence})  # each is told, however many there are
-        self._crew.spawn("lag", self._lag.run)
-        self._crew.spawn("start", self._starting)
-        wait_any([self._started, self._stop, self._crew.dead])
+        self._tasks.spawn("lag", self._lag.run)
+        self._tasks.spawn("start", self._starting)
+        wait_any([self._started, self._stop, self._tasks.dead])
         if self._refused is not None:
             raise self._refused
-        if self._crew.death is not None:
-            raise self._crew.death
+        if self._tasks.death is not None:
+            raise self._tasks.death
         if not self._stop.is_set():
             self._ready()
 
@@ -152,12 +152,12 @@ class Daemon:
         line = self._watch.line()
         self._systemd.ready(line)
         log.info("mirroring: %s", line)
-        self._crew.spawn("status", self._watch.run)
+        self._tasks.spawn("status", self._watch.run)
         retry_s = self._configuration.mirror.parked_retry_ms / 1000
         if retry_s:
-            self._crew.spawn("retries", Retries(self.origins, retry_s).run)
+            self._tasks.spawn("retries", Retries(self.origins, retry_s).run)
         if self._systemd.watchdog_s is not None:
-            self._crew.spawn("watchdog", self._watch.signs_of_life, self._systemd.watchdog_s, self._lag)
+            self._tasks.spawn("watchdog", self._watch.signs_of_life, self._systemd.watchdog_s, self._lag)
 
     def _starting(self) -> None:
         try:
@@ -184,7 +184,7 @@ class Daemon:
                 log.warning(
                     "%s", sentence := nothing_matches(source, self._configuration.mirror), extra={"key": sentence}
                 )
-        self._crew.spawn("timestamps", self._warn_of_timestamps, sources, list(named.values()))
+        self._tasks.spawn("timestamps", self._warn_of_timestamps, sources, list(named.values()))
         self._within(deadline, "target", self._open_maps)
         for origin in self.origins:
             self._within(deadline, f"source {origin.name}", partial(origin.start, self._configuration.mirror))
@@ -252,10 +252,10 @@ class Daemon:
     # run and stop -------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until a signal, then in order to the end; or until something dies: CrewDeath."""
-        wait_any([self._stop, self._crew.dead])
-        if self._crew.death is not None and not self._stop.is_set():
-            raise self._crew.death
+        """Until a signal, then in order to the end; or until something dies: TaskDied."""
+        wait_any([self._stop, self._tasks.dead])
+        if self._tasks.death is not None and not self._stop.is_set():
+            raise self._tasks.death
         self._systemd.stopping(DRAIN_S + 1)
         log.info("stopping: nothing more is fetched, what is in flight is waited for")
         self._leave()
@@ -267,7 +267,7 @@ class Daemon:
 
     def _leave(self) -> None:
         until = now() + DRAIN_S
-        leaving = [self._crew.spawn(f"stop-{origin.name}", origin.shutdown) for origin in self.origins]
+        leaving = [self._tasks.spawn(f"stop-{origin.name}", origin.shutdown) for origin in self.origins]
         while not all(worker.ended for worker in leaving) and now() < until:
             self.sender.flush(0.05)  # nothing waits for company any more
             for worker in leaving:
@@ -282,7 +282,7 @@ class Daemon:
             )
         self.drained = not left and not late
         self._towards.close()
-        self._crew.stop(1.0)
+        self._tasks.stop(1.0)
         self._maps.close()
         self._signals.drained()
 

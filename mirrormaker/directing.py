@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from groundwork.crew import sleep
 from groundwork.failures import kind_of
 from groundwork.named import load_named
+from groundwork.tasks import sleep
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LocalError

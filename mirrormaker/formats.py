@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from groundwork.crew import connect
+from groundwork.tasks import connect
 from kafkawire.cluster import recordbatches
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.recordbatches import Held

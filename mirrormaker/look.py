@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from groundwork.crew import connect
+from groundwork.tasks import connect
 from kafkawire.cluster.compatibility import ASKED_FROM, why_never
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.view import ClusterView
@@ -56,7 +56,7 @@ class SourceView(NamedTuple):
 def look_at_source(source: Source, mirror: Mirror, timeout_s: float) -> SourceView:
     """A source that is not joined.  Raises Unreachable, ChrootMissing, NoBrokers, WrongVersion, ConsumerError."""
     znodes = dialect(source.version).znodes
-    with zookeeper("zookeeper.connect", source.zookeeper_connect, timeout_s, source.access) as zk:
+    with zookeeper("zookeeper.connect", source.zookeeper_connect, timeout_s, source.security) as zk:
         brokers = read_brokers(zk, znodes)
         if not brokers:
             must_be_of(zk, "version", source.version)
@@ -113,7 +113,7 @@ def look_at_target(topics: Topics, target: Target) -> ClusterView:
 
 
 def _registered_otherwise(target: Target) -> None:
-    with zookeeper("target.zookeeper.connect", target.zookeeper, ZOOKEEPER_S, target.access) as zk:
+    with zookeeper("target.zookeeper.connect", target.zookeeper, ZOOKEEPER_S, target.security) as zk:
         must_be_of(zk, "target.version", target.version)
 
 
@@ -124,7 +124,7 @@ def look_at_target_zookeeper(target: Target, answered: Mapping[int, Broker], tim
     some brokers.
     Raises Unreachable, ChrootMissing, OtherCluster, ConsumerError.
     """
-    with zookeeper("target.zookeeper.connect", target.zookeeper, timeout_s, target.access) as zk:
+    with zookeeper("target.zookeeper.connect", target.zookeeper, timeout_s, target.security) as zk:
         registered = read_brokers(zk, dialect(target.version).znodes)
     if registered and (not answered or same_cluster(registered, answered) is not None):
         return

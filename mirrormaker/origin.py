@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from groundwork.crew import Crew
+from groundwork.tasks import TaskGroup
 from kafkawire.cluster.zookeeper import read_partitions
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
@@ -30,24 +30,24 @@ class Origin:
         settings: Settings,
         targets: Topics,
         sender: Sender,
-        crew: Crew,
+        tasks: TaskGroup,
         on_fence: Callable[[], object],
     ) -> None:
         self.source = source
         self.name = source.name
         self._log_event = logger_of(f"source {source.name}")
-        self._crew = crew
+        self._tasks = tasks
         self._on_fence = on_fence
         self._connector: ConsumerConnector | None = None
         self._speaks = dialect(source.version)
         self.has_handler = settings.handler is not None
         self.forwarder = Forwarder(
-            source.name, settings, targets, self._topic, sender, crew, self._speaks, source.broker_partitions
+            source.name, settings, targets, self._topic, sender, tasks, self._speaks, source.broker_partitions
         )
 
     def start(self, mirror: Mirror) -> None:
         """Join the group and carry its streams.  Raises Unreachable (try again), ChrootMissing, ConsumerError."""
-        release, died = self.source.version, self._crew.died
+        release, died = self.source.version, self._tasks.died
         keeper = self.forwarder.keeper
         self._connector = ConsumerConnector(
             self.source,
@@ -62,7 +62,7 @@ class Origin:
             self.forwarder.resumer.retry = self._connector.unpark
         streams = self._connector.create_message_streams_by_filter(mirror.topics, mirror.num_streams)
         for stream in streams:
-            self._crew.spawn(f"carry-{self.name}-{stream.name}", carry, stream.sets(), self.forwarder.take)
+            self._tasks.spawn(f"carry-{self.name}-{stream.name}", carry, stream.sets(), self.forwarder.take)
 
     @property
     def trouble(self) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from groundwork.crew import Crew, sleep
+from groundwork.tasks import TaskGroup, sleep
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import MessageSet, Part, Ticket, TopicPartition
@@ -75,7 +75,7 @@ class Forwarder:
         targets: Topics,
         source_topic: Callable[[str], SourceTopic],
         sender: Sends,
-        crew: Crew,
+        tasks: TaskGroup,
         speaks: Dialect | None = None,
         numbering: Numbering = NOT_NUMBERED,
     ) -> None:
@@ -89,7 +89,7 @@ class Forwarder:
         self._directing = Directing(name, settings, targets, speaks or settings.dialect, numbering)
         self._source_topic = source_topic
         self._sender = sender
-        self._crew = crew
+        self._tasks = tasks
         self._held: dict[str, deque[tuple[MessageSet, Share]]] = {}
         self._returning: set[str] = set()  # topics that the target had, and that are being created again
         self._ended_at: dict[TopicPartition, int] = {}  # where the last set of a partition ended: the next is aligned
@@ -126,7 +126,7 @@ class Forwarder:
             held.append((fetched, share))
             return
         self._held[fetched.topic] = deque([(fetched, share)])
-        self._crew.spawn(f"prepare-{self.name}-{fetched.topic}", self._prepare, fetched.topic)
+        self._tasks.spawn(f"prepare-{self.name}-{fetched.topic}", self._prepare, fetched.topic)
 
     def forget(self, name: str) -> None:
         """Look again how many partitions the target has of a topic that keeps its partition numbers.
@@ -147,7 +147,7 @@ class Forwarder:
             return name in self._held
         if name not in self._returning:
             self._returning.add(name)
-            self._crew.spawn(f"return-{self.name}-{name}", self._return, name, topic)
+            self._tasks.spawn(f"return-{self.name}-{name}", self._return, name, topic)
         return True
 
     def _grew(self, fetched: MessageSet, topic: Topic) -> bool:

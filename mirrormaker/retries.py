@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from groundwork.crew import now, sleep
+from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
 from zkconsumer.status import PartitionStatus
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from groundwork.logs import write_now
 
 if TYPE_CHECKING:
-    from groundwork.crew import Crew
+    from groundwork.tasks import TaskGroup
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +75,10 @@ class Signals:
     ENDED     end(code): a second SIGTERM does not wait for what user code does at the exit
     """
 
-    def __init__(self, crew: Crew, stop: Callable[[], object], actions: Mapping[int, Callable[[], object]]) -> None:
-        self._crew = crew
+    def __init__(
+        self, tasks: TaskGroup, stop: Callable[[], object], actions: Mapping[int, Callable[[], object]]
+    ) -> None:
+        self._tasks = tasks
         self._stop = stop
         self._actions = actions
         self._asked = 0  # to stop
@@ -103,7 +105,7 @@ class Signals:
         if number == signal.SIGQUIT:
             return _dump
         does = {signal.SIGXCPU: self._out_of_time, **self._actions}.get(number, partial(_nothing, name(number)))
-        return lambda *_: self._crew.signalled(name(number), does)
+        return lambda *_: self._tasks.signalled(name(number), does)
 
     def _asked_to_stop(self, number: int, frame: FrameType | None) -> None:
         """Counts here and not in a greenlet: a second signal has to end also a mirror whose event loop stands."""
@@ -113,7 +115,7 @@ class Signals:
         if self._drained:
             return
         if self._asked == 1:
-            self._crew.signalled(name(number), self._stop)
+            self._tasks.signalled(name(number), self._stop)
             return
         from mirrormaker import exits  # loads more than the start of the program may
 
@@ -133,6 +135,6 @@ def _nothing(named: str) -> None:
 
 def _dump(number: int, frame: FrameType | None) -> None:
     """Written by the handler itself: what keeps the event loop from turning is what the operator looks for."""
-    from groundwork.crew import stacks  # loads gevent, which the start of the program may not
+    from groundwork.tasks import stacks  # loads gevent, which the start of the program may not
 
     write_now(__name__, logging.WARNING, "SIGQUIT: where each greenlet and thread stands", stacks())

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol
 
 from kazoo.exceptions import KazooException
 
-from groundwork.crew import Lock, now, sleep
 from groundwork.plural import counted
+from groundwork.tasks import Lock, now, sleep
 from kafkawire.cluster import topics
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_partitions

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from groundwork.crew import Crew, connect
+from groundwork.tasks import TaskGroup, connect
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import dialect
@@ -42,7 +42,7 @@ class Towards:
     created(topic): see producer.outcomes.Outcomes.
     """
 
-    def __init__(self, target: Target, crew: Crew, events: Events, created: Callable[[str], bool]) -> None:
+    def __init__(self, target: Target, tasks: TaskGroup, events: Events, created: Callable[[str], bool]) -> None:
         self.topics: Topics
         self.sender: Sender
         self.zookeeper: Callable[[], AbstractContextManager[Any]] | None = None
@@ -50,9 +50,9 @@ class Towards:
         self._sources: list[ZookeeperSource] = []
         self._created = created
         if dialect(target.version).describes_itself:
-            self._by_metadata(crew, events)
+            self._by_metadata(tasks, events)
         else:
-            self._by_zookeeper(crew, events)
+            self._by_zookeeper(tasks, events)
 
     def close(self) -> None:
         """End the sessions with the target's ZooKeeper."""
@@ -62,21 +62,21 @@ class Towards:
     def _links(self) -> Links:
         return Links(self._target.client_id or "mirrormaker", connect, self._target.request_timeout_ms)
 
-    def _by_metadata(self, crew: Crew, events: Events) -> None:
+    def _by_metadata(self, tasks: TaskGroup, events: Events) -> None:
         target, speaks = self._target, dialect(self._target.version)
         if target.zookeeper:
             name = "target.zookeeper.connect"
-            self.zookeeper = partial(zookeeper, name, target.zookeeper, ZOOKEEPER_S, target.access)
+            self.zookeeper = partial(zookeeper, name, target.zookeeper, ZOOKEEPER_S, target.security)
         metadata = MetadataSource(target.brokers, speaks, self._links())
         self.topics = TargetTopics(metadata, speaks.znodes, self.zookeeper, target.replication)
         asked = MetadataSource(target.brokers, speaks, self._links())
-        self.sender = Sender(asked, target, crew, events=events, created=self._created)
+        self.sender = Sender(asked, target, tasks, events=events, created=self._created)
 
-    def _by_zookeeper(self, crew: Crew, events: Events) -> None:
+    def _by_zookeeper(self, tasks: TaskGroup, events: Events) -> None:
         target = replace(self._target, confirm=BY_OFFSETS)  # only what is confirmed may be committed
         self.topics = BrokerTopics(self._source(), self._links())
         source = self._source()
-        self.sender = Sender(source, target, crew, events=events, by_name=True, live=lambda: source.brokers)
+        self.sender = Sender(source, target, tasks, events=events, by_name=True, live=lambda: source.brokers)
         source.changed = self.sender.leaders.refresh
 
     def _source(self) -> ZookeeperSource:
@@ -85,7 +85,7 @@ class Towards:
             target.zookeeper,
             session_ms=target.zookeeper_session_ms,
             connect_ms=target.zookeeper_connection_ms,
-            access=target.access,
+            access=target.security,
             dialect=dialect(target.version),
             links=self._links(),
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 
-from groundwork.crew import now, sleep
-from groundwork.lag import HubLag
+from groundwork.hublag import HubLag
+from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
 from mirrormaker.origin import Origin, total_done
 from mirrormaker.status import Snapshot, StatusLine, Still, status_line

@@ -12,21 +12,22 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError
 
-from groundwork.crew import deadline, kazoo_handler, tls_context
+from groundwork.kazoohandler import kazoo_handler
 from groundwork.logs import KazooLog
 from groundwork.openfiles import TooManyOpenFiles
+from groundwork.tasks import deadline, tls_context
 from groundwork.tls import TlsUnusable
+from groundwork.zksecurity import OPEN, ZkSecurity
 from groundwork.zkstart import started
 from kafkawire.cluster.zookeeper import missing_chroot
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
-from zkconsumer.session.access import OPEN, Access
 
 SESSION_S = 10.0
 GOODBYE_S = 3.0
 
 
 @contextmanager
-def zookeeper(option: str, connect: str, timeout_s: float, access: Access = OPEN) -> Iterator[Any]:
+def zookeeper(option: str, connect: str, timeout_s: float, access: ZkSecurity = OPEN) -> Iterator[Any]:
     """A started kazoo client, for as long as the block runs.
 
     option: what the connect string was given as; access: who we are there, and TLS.

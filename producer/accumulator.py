@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Any, TypeVar
 
-from groundwork.crew import now
+from groundwork.tasks import now
 from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, TopicPartition
 from producer.config import ProducerConfig

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from groundwork.crew import Crew, Event, Queue
 from groundwork.failures import Failures
 from groundwork.hub import PlainQueue, start_plain_thread
+from groundwork.tasks import Event, Queue, TaskGroup
 from producer.delivery import Calls, Delivery, Listener, Promise
 from producer.errors import raised_by_users
 
@@ -57,7 +57,7 @@ class Callbacks:
             if self._own:
                 start_plain_thread(self._live)
             else:
-                self._here = Crew().spawn("deliveries", self._live).here
+                self._here = TaskGroup().spawn("deliveries", self._live).here
 
     def close(self, timeout_s: float) -> bool:
         """Call those that wait, then end; False: not within the time, or close() was called by a callback."""

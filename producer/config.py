@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from groundwork.options import CLASS, given, option
-from groundwork.zkoptions import AccessOptions, access_problems
+from groundwork.zksecurity import ZkSecurityOptions, security_problems
 from kafkawire import optiontypes as optionkinds
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect, dialect
@@ -67,7 +67,7 @@ def properties_of(raw: object) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerConfig(AccessOptions):
+class ProducerConfig(ZkSecurityOptions):
     """Configuration of a producer, or of a mirror's target: a field for each option."""
 
     JVM_ONLY: ClassVar = {
@@ -322,7 +322,7 @@ class ProducerConfig(AccessOptions):
         return self.zookeeper_connect
 
     def problems(self) -> Iterable[str]:
-        yield from access_problems(self, self.zookeeper_given)
+        yield from security_problems(self, self.zookeeper_given)
         if self.brokers and self.zookeeper_connect:
             yield (
                 "'metadata.broker.list' and 'zookeeper.connect' are two ways to find the brokers, and both are given: "

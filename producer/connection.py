@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from groundwork.crew import Event, now
 from groundwork.failpoints import failpoint
+from groundwork.tasks import Event, now
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition

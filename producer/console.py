@@ -14,10 +14,10 @@ from typing import BinaryIO, NoReturn
 
 import click
 
-from groundwork.lastsignals import STOPS, ignore_at_exit
 from groundwork.openfiles import TooManyOpenFiles, too_many
 from groundwork.options import OptionError, load, warnings_of
 from groundwork.output import Progress, version_option
+from groundwork.signals import STOPS, ignore_at_exit
 from kafkawire.errors import BrokerError, LocalError, WireError
 from producer.config import BY_OFFSETS, ProducerConfig
 from producer.errors import EncoderFailed, PartitionerFailed, QueueFull, SendFailed, Undeliverable

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from groundwork.crew import Crew, Event, connect, now, sleep
+from groundwork.tasks import Event, TaskGroup, connect, now, sleep
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import BrokerError
@@ -59,7 +59,7 @@ class Dispatcher:
 
     def start(self) -> None:
         config = self._config
-        self._crew = Crew(on_death=self._died)
+        self._tasks = TaskGroup(on_death=self._died)
         self._round_begun = Event()
         self._room = Event()
         self._links = Links(config.client_id, connect, config.request_timeout_ms)
@@ -67,13 +67,13 @@ class Dispatcher:
         self._zookeeper = cast("ZookeeperSource", source) if config.zookeeper_connect else None
         live = None if self._zookeeper is None else self._live
         quick = replace(config, linger_ms=0)  # messages have lingered in their buckets
-        self._sender = Sender(source, quick, self._crew, events=log.log, by_name=True, live=live)
+        self._sender = Sender(source, quick, self._tasks, events=log.log, by_name=True, live=live)
         if self._zookeeper is not None:
             self._zookeeper.changed = self._sender.leaders.refresh
         self._sender.on_refresh = self._metadata_refreshed
         self.counters = self._sender.counters
         self._sender.start()
-        self._crew.spawn("linger", self._linger)
+        self._tasks.spawn("linger", self._linger)
 
     def _live(self) -> frozenset[int]:
         assert self._zookeeper is not None
@@ -212,7 +212,7 @@ class Dispatcher:
             self._fail_all(
                 Closed(f"not acknowledged within {timeout_s:g} s when the producer was closed: it may be stored")
             )
-            self._crew.stop(1.0)
+            self._tasks.stop(1.0)
         return left
 
     def completed(self, ticket: _Ticket, completion: Completion) -> None:
@@ -240,8 +240,8 @@ class Dispatcher:
             self._call(calls)
 
     def _check_alive(self) -> None:
-        if self._crew.death is not None:
-            raise self._crew.death
+        if self._tasks.death is not None:
+            raise self._tasks.death
 
 
 def _is_free(ticket: Ticket) -> bool:

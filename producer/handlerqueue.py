@@ -22,9 +22,9 @@ from enum import Enum
 from time import monotonic
 from typing import Any, NamedTuple
 
-from groundwork.crew import Crew
 from groundwork.failures import Failures
 from groundwork.hub import Hub, HubStopped, OwnThread, start_plain_thread
+from groundwork.tasks import TaskGroup
 from kafkawire.errors import LocalError
 from kafkawire.model import PartitionId
 from producer.accumulator import Accumulator, Appender
@@ -325,7 +325,7 @@ class HandlerQueue:
         if self._own:
             start_plain_thread(run)
         else:
-            Crew().spawn(name, run)
+            TaskGroup().spawn(name, run)
 
     # ---- the worker ------------------------------------------------------------------------------------------------
 

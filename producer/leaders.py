@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from groundwork.crew import Event, now, sleep
+from groundwork.tasks import Event, now, sleep
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import Dialect
@@ -160,7 +160,7 @@ def source_of(config: ProducerConfig, dialect: Dialect, links: Links) -> Metadat
             config.zookeeper_connect,
             session_ms=config.zookeeper_session_ms,
             connect_ms=config.zookeeper_connection_ms,
-            access=config.access,
+            access=config.security,
             dialect=dialect,
             links=links,
         )

@@ -27,9 +27,9 @@ from types import TracebackType
 from typing import Any, cast, overload
 from weakref import WeakSet
 
-from groundwork.crew import Event, now
 from groundwork.hub import OwnThread, Which, pick_hub
 from groundwork.options import load
+from groundwork.tasks import Event, now
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import PartitionId

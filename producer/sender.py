@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from groundwork.crew import Crew, Event, connect, now
+from groundwork.tasks import Event, TaskGroup, connect, now
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Part, Ticket, TopicPartition
 from kafkawire.net.link import Connect
@@ -38,14 +38,14 @@ class Sender:
     changes: a warning where that is an outage.  created: see Outcomes.  live: ids of the brokers that live, where
     ZooKeeper tells: then each of these has a connection, and no other broker.
 
-    Tickets are called from the greenlets of `crew`; they must neither wait nor raise.
+    Tickets are called from the greenlets of `tasks`; they must neither wait nor raise.
     """
 
     def __init__(
         self,
         metadata: Metadata,
         config: ProducerConfig,
-        crew: Crew,
+        tasks: TaskGroup,
         *,
         connect: Connect = connect,
         events: Events = ignore,
@@ -55,7 +55,7 @@ class Sender:
     ) -> None:
         dialect = metadata.dialect
         self._config = config
-        self._crew = crew
+        self._tasks = tasks
         self._batches = Batches(config.limits(dialect))
         outcomes = Outcomes(self._batches, config.patience, dialect.messages, events, created=created)
         outages = Outages(events)
@@ -114,7 +114,7 @@ class Sender:
         """Start the greenlet that refreshes metadata; submit() does it otherwise."""
         if not self._started and not self._closed:
             self._started = True
-            self._crew.spawn("leaders", self.leaders.run)
+            self._tasks.spawn("leaders", self.leaders.run)
             if self._live is not None:
                 self.leaders.refresh()
 
@@ -210,8 +210,8 @@ class Sender:
         connection = self._connections.get(broker_id)
         if connection is None:
             connection = self._connections[broker_id] = BrokerConnection(broker_id, self._s)
-            self._crew.spawn(f"sender-{broker_id}", connection.run_sending)
-            self._crew.spawn(f"acks-{broker_id}", connection.run_receiving)
+            self._tasks.spawn(f"sender-{broker_id}", connection.run_sending)
+            self._tasks.spawn(f"acks-{broker_id}", connection.run_receiving)
         return connection
 
     def _after_refresh(self, old: ClusterView) -> None:

@@ -20,11 +20,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError
 from kazoo.hosts import collect_hosts
 
-from groundwork.crew import deadline, kazoo_handler, tls_context
+from groundwork.kazoohandler import kazoo_handler
 from groundwork.logs import KazooLog
 from groundwork.openfiles import TooManyOpenFiles
+from groundwork.tasks import deadline, tls_context
 from groundwork.tls import TlsUnusable
-from groundwork.zkaccess import Access
+from groundwork.zksecurity import ZkSecurity
 from groundwork.zkstart import started
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView, PartitionView
@@ -53,7 +54,7 @@ class ZookeeperSource:
     """
 
     def __init__(
-        self, connect: str, *, session_ms: int, connect_ms: int, access: Access, dialect: Dialect, links: Links
+        self, connect: str, *, session_ms: int, connect_ms: int, access: ZkSecurity, dialect: Dialect, links: Links
     ) -> None:
         self.dialect = dialect
         self.brokers: frozenset[int] = frozenset()

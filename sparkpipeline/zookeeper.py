@@ -25,7 +25,7 @@ from kazoo.retry import KazooRetry
 from groundwork.logs import KazooLog
 from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tls import TlsUnusable, plain_tls
-from groundwork.zkaccess import OPEN, Access, Tls
+from groundwork.zksecurity import OPEN, Tls, ZkSecurity
 from groundwork.zkstart import started
 from kafkawire.cluster.zookeeper import read_brokers
 from kafkawire.znodes import v08 as znodes
@@ -46,7 +46,7 @@ class ZooKeeperFields(Protocol):
     """What an option class says of its ZooKeeper: which, and who we are there."""
 
     @property
-    def access(self) -> Access: ...
+    def security(self) -> ZkSecurity: ...
     @property
     def zookeeper_connect(self) -> str | None: ...
     @property
@@ -57,12 +57,12 @@ class ZooKeeperFields(Protocol):
 def zookeeper_of(options: ZooKeeperFields) -> Iterator[KazooClient]:
     """The client that options describe; zookeeper.connect is given.  Raises as zookeeper()."""
     connect, timeout_s = options.zookeeper_connect or "", options.zookeeper_timeout_ms / 1000
-    with zookeeper(connect, options.access, timeout_s) as zk:
+    with zookeeper(connect, options.security, timeout_s) as zk:
         yield zk
 
 
 @contextmanager
-def zookeeper(connect: str, access: Access = OPEN, timeout_s: float = 10) -> Iterator[KazooClient]:
+def zookeeper(connect: str, access: ZkSecurity = OPEN, timeout_s: float = 10) -> Iterator[KazooClient]:
     """A started client inside the chroot of connect, `host:port,host:port/chroot`.
 
     access     who we are, and TLS
@@ -131,7 +131,7 @@ def lock(zk: KazooClient, path: str, who: str, wait_s: float = 0) -> Iterator[He
 # ---- inside ----------------------------------------------------------------------------------------------------------
 
 
-def _client(connect: str, access: Access, timeout_s: float) -> KazooClient:
+def _client(connect: str, access: ZkSecurity, timeout_s: float) -> KazooClient:
     try:
         handler = _Handler(access.tls)
         # A client that may try for ever makes its callers wait for ever: calls are kept until it is connected again.

@@ -67,7 +67,7 @@ class Asking:
     """Questions about groups, to whoever can answer them.
 
     brokers      tells whom to ask now: the first that answers, and knows, will do
-    sleep, now   the waiting: groundwork.crew's in the hub
+    sleep, now   the waiting: groundwork.tasks's in the hub
     lock         held for the time of one question, never while waiting to ask again
     tell         a sentence when it begins to wait, and why
     check        called before each question: raises when nothing may be asked any more

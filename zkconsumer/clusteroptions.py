@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from groundwork.options import option
-from groundwork.zkaccess import Access
-from groundwork.zkoptions import AccessOptions, access_of
+from groundwork.zksecurity import ZkSecurity, ZkSecurityOptions, security_of
 from kafkawire.model import Broker, TopicPartition
 from zkconsumer import optionkinds as kinds
 
@@ -14,7 +13,7 @@ NEWER_RESETS = {"earliest": "smallest", "latest": "largest", "none": "fail"}  # 
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterOptions(AccessOptions):
+class ClusterOptions(ZkSecurityOptions):
     """Group, cluster, session; what goes on in them is in zkconsumer.config."""
 
     group_id: str = option("group.id", "", "the consumer group", old="groupid", kind=kinds.name, required=True)
@@ -102,9 +101,9 @@ class ClusterOptions(AccessOptions):
         return self.session_timeout_ms if self.connection_timeout_ms is None else self.connection_timeout_ms
 
     @property
-    def access(self) -> Access:
+    def security(self) -> ZkSecurity:
         """How a session shows itself to ZooKeeper."""
-        return access_of(self, self.zookeeper_set_acl)
+        return security_of(self, self.zookeeper_set_acl)
 
     @property
     def client_name(self) -> str:

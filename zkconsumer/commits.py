@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from groundwork.crew import Event, Lock, deadline, sleep
 from groundwork.failpoints import failpoint
 from groundwork.plural import counted
+from groundwork.tasks import Event, Lock, deadline, sleep
 from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite

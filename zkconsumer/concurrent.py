@@ -25,10 +25,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from groundwork.crew import GreenletExit
 from groundwork.failures import EVERY_S as FAILURES_EVERY_S
 from groundwork.failures import Failures
 from groundwork.hub import OwnThread
+from groundwork.tasks import GreenletExit
 from kafkawire.model import Message, TopicPartition
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import Closed, ConsumerError, ConsumerTimeout, DecodeFailed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from groundwork.crew import now
+from groundwork.tasks import now
 from kafkawire.model import TopicPartition
 from zkconsumer.commits import Commits, Results
 from zkconsumer.errors import BeyondEnd, ConsumerError, TopicGone

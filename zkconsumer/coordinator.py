@@ -60,7 +60,7 @@ class Coordinator:
     """Commits and reads offsets of any group.  One caller at a time, unless `lock` is a lock.
 
     brokers      one, or a call that tells whom to ask now (the registry's, or bootstrap addresses)
-    sleep, now   the waiting: groundwork.crew's in the hub
+    sleep, now   the waiting: groundwork.tasks's in the hub
     lock         held for the time of one question, never while waiting to ask again
     tell         a sentence when it begins to wait, and why
     check        called before each question: raises when nothing may be asked any more

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from groundwork.crew import Crew, Lock, connect, now, sleep
 from groundwork.hub import Hub, HubStopped
+from groundwork.tasks import Lock, TaskGroup, connect, now, sleep
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
@@ -72,9 +72,9 @@ class Engine:
         self._taking_part = False
         self._closing = False
         self._wake_posted = False
-        self._crew = Crew(on_death=self._died)
+        self._tasks = TaskGroup(on_death=self._died)
         self.hooks = Hooks.for_hub(
-            listener, config.listener_timeout_ms, on_event, self._crew, hub, self._listener_failed
+            listener, config.listener_timeout_ms, on_event, self._tasks, hub, self._listener_failed
         )
         self._budget = Budget(config.queued_max_bytes, self._room)
         self._streams = Streams(config, hub, self._budget, registration, decoders, observe, self._commit_one)
@@ -88,7 +88,7 @@ class Engine:
             hub,
             consumer_id,
             registration,
-            self._crew,
+            self._tasks,
             self._lease,
             self._links,
             self._cursors,
@@ -139,7 +139,7 @@ class Engine:
             self._on_event,
             config.corrupt_policy,
             self.hooks,
-            self._crew.spawn,
+            self._tasks.spawn,
             config.fetcher_backoff_ms / 1000,
             self._format_warnings if self._dialect.position_unit == "messages" else None,
         )
@@ -154,22 +154,22 @@ class Engine:
             self.side.connect()
             if not self._closing:
                 self._take_part()
-        except (ConsumerError, WireError, RuntimeError) as e:  # RuntimeError: the crew is stopped
+        except (ConsumerError, WireError, RuntimeError) as e:  # RuntimeError: the task group is stopped
             if not self._closing:
                 raise
             raise Closed("the connector was shut down while it started") from e
-        if self._crew.death is not None:
-            raise self._crew.death
+        if self._tasks.death is not None:
+            raise self._tasks.death
         if self._closing:
             raise Closed("the connector was shut down while it started")
 
     def _take_part(self) -> None:
         self._taking_part = True
         self._fetchers.start()
-        self._crew.spawn("tend", self._tend)
+        self._tasks.spawn("tend", self._tend)
         if self._config.auto_commit:
             interval_s = self._config.auto_commit_interval_ms / 1000
-            self._crew.spawn("auto-commit", self._commits.run, interval_s, self._owned, self.side.may_commit)
+            self._tasks.spawn("auto-commit", self._commits.run, interval_s, self._owned, self.side.may_commit)
         self.side.take_part()
 
     def shutdown(self) -> None:
@@ -177,14 +177,14 @@ class Engine:
         if self._closing:
             return
         self._closing = True
-        self._streams.close(self._crew.death)
-        if self._crew.death is None and self._taking_part:
+        self._streams.close(self._tasks.death)
+        if self._tasks.death is None and self._taking_part:
             self.hooks.hurry(LAST_WORD_MS)
             self.side.leave(LEAVE_S)
         for cursor in list(self._cursors.values()):
             cursor.drop()
         self.hooks.close(TOLD_S)
-        self._crew.stop(timeout_s=0.5)
+        self._tasks.stop(timeout_s=0.5)
         self.side.close()
         self._links.end()
 
@@ -192,10 +192,10 @@ class Engine:
         """One of our greenlets ended unasked: nothing goes on half dead."""
         for cursor in list(self._cursors.values()):
             cursor.drop()
-        self._streams.close(self._crew.death)
+        self._streams.close(self._tasks.death)
         self._on_death(name, error)
-        if self._crew.death is not None:
-            self.hooks.error(self._crew.death)
+        if self._tasks.death is not None:
+            self.hooks.error(self._tasks.death)
         self._post(self.shutdown)  # the session too: whoever takes our partitions over should not wait for us
 
     def give_up_own_reading(self, thread_id: int) -> None:

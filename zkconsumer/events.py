@@ -67,9 +67,7 @@ LOUD = frozenset(
         "outage",
     }
 )
-ALWAYS = frozenset(
-    {"fence", "parked"}
-)  # each needs a person or tells of a hand-over: none is held back as a repetition
+ALWAYS = frozenset({"fence", "parked"})  # each needs a person or tells of a queue: none is held back as a repetition
 
 
 def log_event(event: ConsumerEvent) -> None:

@@ -14,9 +14,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from groundwork.beside import Beside
-from groundwork.crew import connect, deadline
+from groundwork.executor import ThreadExecutor
 from groundwork.options import specs
+from groundwork.tasks import connect, deadline
 from kafkawire.cluster.compatibility import why_never
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.metadata import Unreachable as NoBroker
@@ -56,7 +56,7 @@ class FixedSide:
         self._told_others = False
         self.settled = False
         parts.lease.valid_until = math.inf
-        self._beside = Beside(parts.hub, SLOW_S, self._slow)
+        self._beside = ThreadExecutor(parts.hub, SLOW_S, self._slow)
         self._store = store_of_fixed(config, own, self._beside)
         self._links = Links(config.client_name, connect, min(config.socket_timeout_ms, METADATA_MS))
         self.leaders = self._leaders(parts)

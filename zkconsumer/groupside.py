@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from groundwork.beside import Beside
-from groundwork.crew import Event, connect, now, sleep
+from groundwork.executor import ThreadExecutor
 from groundwork.hub import OwnThread
-from groundwork.lag import HubLag, busy_lines
+from groundwork.hublag import HubLag, busy_lines
 from groundwork.options import specs
+from groundwork.tasks import Event, connect, now, sleep
 from kafkawire.cluster.compatibility import ASKED_FROM, why_never
 from kafkawire.cluster.registered import all_secured, partitions_by_broker, secured_brokers
 from kafkawire.cluster.zookeeper import BROKERS, no_cluster, read_brokers
@@ -51,7 +51,7 @@ class GroupSide:
         self._dialect = dialect
         self._znodes = dialect.znodes
         self._hub = parts.hub
-        self._crew = parts.crew
+        self._tasks = parts.tasks
         self._lease = parts.lease
         self._hooks = parts.hooks
         self._on_event = parts.on_event
@@ -60,16 +60,16 @@ class GroupSide:
             config.zookeeper_connect,
             config.session_timeout_ms,
             config.connect_timeout_ms,
-            parts.crew,
+            parts.tasks,
             parts.lease,
             self._session_state,
             self._fence,
-            config.access,
+            config.security,
         )
         self.leaders: LeaderSource = ZookeeperLeaders(self.session, dialect.znodes, parts.on_event)
         self._away_since: float | None = None  # ZooKeeper is out of reach
         self._touched = Event()  # there is something for our mode node to say
-        self._beside = Beside(parts.hub)
+        self._beside = ThreadExecutor(parts.hub)
         self._store = store_of_group(
             config,
             self.session,
@@ -129,7 +129,7 @@ class GroupSide:
             parts.hooks,
             lambda: self.member.closing,
         )
-        return Member(executor, reader, self._claims, parts.crew, config, parts.on_event)
+        return Member(executor, reader, self._claims, parts.tasks, config, parts.on_event)
 
     # start and end ------------------------------------------------------------------------------------------------
 
@@ -152,12 +152,12 @@ class GroupSide:
 
     def take_part(self) -> None:
         """Register and try a first round; what fails in it is retried for ever."""
-        self._crew.spawn("member", self.member.run)
-        self._crew.spawn("audit", self._audit)
-        self._crew.spawn("offset-mode", self.mode.run)
+        self._tasks.spawn("member", self.member.run)
+        self._tasks.spawn("audit", self._audit)
+        self._tasks.spawn("offset-mode", self.mode.run)
         if isinstance(self._hub, OwnThread):  # the caller's hub is its own business
             limit_ms = self._config.session_timeout_ms * LATE_SHARE
-            self._crew.spawn("lag", HubLag(f"hub of {self._config.group_id}", limit_ms, on_late=self._late).run)
+            self._tasks.spawn("lag", HubLag(f"hub of {self._config.group_id}", limit_ms, on_late=self._late).run)
         self.member.first_round.wait(timeout=FIRST_ROUND_S)
 
     def leave(self, timeout_s: float) -> None:

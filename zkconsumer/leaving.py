@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from groundwork.crew import now, sleep
+from groundwork.tasks import now, sleep
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.listeners import Hooks
 

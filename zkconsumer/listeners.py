@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 
-from groundwork.crew import Crew, Event
 from groundwork.hub import Hub, HubStopped, OwnThread
+from groundwork.tasks import Event, TaskGroup
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ListenerFailed
 from zkconsumer.events import ConsumerEvent, OnEvent, log_event
@@ -110,7 +110,7 @@ class Hooks:
     """The listener as the engine calls it, in its hub.
 
     before_release, before_start and out_of_range wait for it, in the greenlet that calls; error and session_state come
-    back at once.  crew and start are what for_hub gives; a listener that overrides nothing needs neither.
+    back at once.  tasks and start are what for_hub gives; a listener that overrides nothing needs neither.
     on_failed(failure) passes a failure on to the streams, each of which raises it once.
     """
 
@@ -119,7 +119,7 @@ class Hooks:
         listener: ConsumerListener,
         timeout_ms: int = 3000,
         on_event: OnEvent = log_event,
-        crew: Crew | None = None,
+        tasks: TaskGroup | None = None,
         start: Start | None = None,
         on_failed: Callable[[ListenerFailed], None] = lambda failed: None,
     ) -> None:
@@ -127,7 +127,7 @@ class Hooks:
         self._listener = listener
         self._timeout_ms = timeout_ms
         self._on_event = on_event
-        self._crew = crew
+        self._tasks = tasks
         self._start = start
         self._kept: deque[ListenerFailed] = deque(maxlen=KEPT)
         self._news: deque[tuple[str, object]] = deque()
@@ -140,13 +140,13 @@ class Hooks:
         listener: ConsumerListener,
         timeout_ms: int,
         on_event: OnEvent,
-        crew: Crew,
+        tasks: TaskGroup,
         hub: Hub,
         on_failed: Callable[[ListenerFailed], None],
     ) -> Hooks:
-        """Calls run in threads when the hub has one of its own, else in greenlets of the crew."""
-        start = _in_thread(hub) if isinstance(hub, OwnThread) else _in_greenlet(crew)
-        return cls(listener, timeout_ms, on_event, crew, start, on_failed)
+        """Calls run in threads when the hub has one of its own, else in greenlets of the tasks."""
+        start = _in_thread(hub) if isinstance(hub, OwnThread) else _in_greenlet(tasks)
+        return cls(listener, timeout_ms, on_event, tasks, start, on_failed)
 
     # what the engine calls ----------------------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class Hooks:
         """Let it hear the errors and states so far, for that long at most; from then on it is told nothing more."""
         if self._telling:
             self._all_told.wait(timeout=timeout_s)
-        self._crew = self._start = None
+        self._tasks = self._start = None
 
     # what the program's calls ask ---------------------------------------------------------------------------------
 
@@ -243,13 +243,13 @@ class Hooks:
         self._on_failed(failed)
 
     def _tell(self, name: str, what: object) -> None:
-        if self._crew is None or not self._overridden(name):
+        if self._tasks is None or not self._overridden(name):
             return
         self._news.append((name, what))
         if not self._telling:
             self._telling = True
             self._all_told.clear()
-            self._crew.spawn("listener-news", self._tell_news)
+            self._tasks.spawn("listener-news", self._tell_news)
 
     def _tell_news(self) -> None:
         while self._news:
@@ -259,12 +259,12 @@ class Hooks:
         self._all_told.set()
 
 
-def _in_greenlet(crew: Crew) -> Start:
+def _in_greenlet(tasks: TaskGroup) -> Start:
     def run(call: _Call, finish: Finish) -> None:
         call.run()
         finish(call)
 
-    return lambda call, finish: crew.spawn(f"listener-{call.name}", run, call, finish)
+    return lambda call, finish: tasks.spawn(f"listener-{call.name}", run, call, finish)
 
 
 def _in_thread(hub: Hub) -> Start:

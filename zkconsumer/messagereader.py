@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
-from groundwork.crew import now
+from groundwork.tasks import now
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, TopicPartition
 from zkconsumer.errors import DecodeFailed

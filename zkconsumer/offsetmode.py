@@ -16,7 +16,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from groundwork.crew import Event, Lock, now, sleep
+from groundwork.tasks import Event, Lock, now, sleep
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition

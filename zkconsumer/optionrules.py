@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from groundwork.options import given
-from groundwork.zkoptions import access_problems
+from groundwork.zksecurity import security_problems
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import BrokerPartition, TopicPartition
 
@@ -176,7 +176,7 @@ def _of_group(config: ConsumerConfig) -> Iterator[str]:
         )
     if config.zookeeper_set_acl and config.zookeeper_auth is None:
         yield "'zookeeper.set.acl' needs 'zookeeper.auth': there is no identity to close the nodes for"
-    yield from access_problems(config, config.zookeeper_connect)
+    yield from security_problems(config, config.zookeeper_connect)
 
 
 def without_effect(config: ConsumerConfig) -> Iterator[str]:

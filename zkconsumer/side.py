@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from groundwork.crew import Crew
 from groundwork.hub import Hub
+from groundwork.tasks import TaskGroup
 from kafkawire.dialects import Dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
@@ -42,7 +42,7 @@ class Parts:
     hub: Hub
     consumer_id: str
     registration: Registration
-    crew: Crew
+    tasks: TaskGroup
     lease: Lease
     links: Links
     cursors: dict[TopicPartition, Cursor]
@@ -54,7 +54,7 @@ class Parts:
 
     def fetchers(self, source: LeaderSource) -> Fetchers:
         pause_s = self.config.refresh_leader_backoff_ms / 1000
-        return Fetchers(source, self.crew, self.links, pause_s, self.make_fetcher, self.on_event)
+        return Fetchers(source, self.tasks, self.links, pause_s, self.make_fetcher, self.on_event)
 
     def commits(
         self, store: OffsetStore, still_ours: StillOurs, patience: Callable[[], Patience | None] = lambda: None

@@ -20,8 +20,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from threading import get_ident
 
-from groundwork.crew import now
-from groundwork.handover import Closed, Empty, Handover
+from groundwork.queues import BoundedQueue, Closed, Empty
+from groundwork.tasks import now
 from kafkawire.model import Message, MessageSet, TopicPartition
 from zkconsumer.batch import Batch, BatchReader
 from zkconsumer.errors import ConsumerTimeout
@@ -46,7 +46,7 @@ class Stream:
     def __init__(
         self,
         name: str,
-        channel: Handover[Share],
+        channel: BoundedQueue[Share],
         timeout_ms: int = -1,
         check_crcs: bool = True,
         delivery: str = AT_LEAST_ONCE,

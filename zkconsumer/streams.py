@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from groundwork.handover import Handover
 from groundwork.hub import Hub
+from groundwork.queues import BoundedQueue
 from kafkawire.model import MessageSet, TopicPartition
 from kafkawire.znodes.group import STATIC, Registration
 from zkconsumer.config import ConsumerConfig
@@ -38,8 +38,8 @@ class Streams:
         wanted = [(t if static else None, n) for t, count in registration.subscription.items() for n in range(count)]
         self._made: dict[tuple[str | None, int], tuple[Stream, Lane]] = {}
         for topic, n in wanted:
-            # The budget bounds what is on the way; the hand-over's own limit must never make a fetcher wait.
-            channel: Handover[Share] = hub.handover(budget.limit)
+            # The budget bounds what is on the way; the queue's own limit must never make a fetcher wait.
+            channel: BoundedQueue[Share] = hub.bounded_queue(budget.limit)
             stream = Stream(
                 f"{topic}-{n}" if topic is not None else str(n),
                 channel,

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
 
-from groundwork.crew import Crew, Event, Worker, in_greenlet, now, sleep, threads_are_greenlets
 from groundwork.hub import CallersHub, HubStopped
+from groundwork.tasks import Event, Task, TaskGroup, in_greenlet, now, sleep, threads_are_greenlets
 from zkconsumer.errors import ConsumerError
 
 WorkerKind = Literal["threads", "greenlets"]
@@ -99,11 +99,11 @@ class Workforce:
         self._greenlets = kind == GREENLETS
         needed = self._greenlets or not own_hub or in_greenlet()
         self._home = _Home() if needed else None
-        self._crew = Crew()
+        self._tasks = TaskGroup()
         self._gate = threading.Lock()
         self._last_turn = now()
-        self._readers: list[threading.Thread | Worker] = []
-        self._workers: list[threading.Thread | Worker] = []
+        self._readers: list[threading.Thread | Task] = []
+        self._workers: list[threading.Thread | Task] = []
         if self._home is not None:
             self._home.hub.start()
 
@@ -118,9 +118,9 @@ class Workforce:
         """Start a worker."""
         self._workers.append(self._start(self._greenlets, f"worker {name}", fn))
 
-    def _start(self, in_hub: bool, name: str, fn: Callable[..., None], *args: object) -> threading.Thread | Worker:
+    def _start(self, in_hub: bool, name: str, fn: Callable[..., None], *args: object) -> threading.Thread | Task:
         if in_hub:
-            return self._crew.spawn(f"zkconsumer {name}", fn, *args)
+            return self._tasks.spawn(f"zkconsumer {name}", fn, *args)
         thread = threading.Thread(target=fn, args=args, name=f"zkconsumer {name}", daemon=True)
         thread.start()
         return thread
@@ -152,17 +152,17 @@ class Workforce:
         for worker in self._workers:
             worker.join(max(0.0, until - now()))
         for worker in self._workers:
-            if isinstance(worker, Worker) and not worker.ended:
+            if isinstance(worker, Task) and not worker.ended:
                 worker.ask_to_end()
 
     def disband(self, timeout_s: float) -> None:
         """Once the streams have ended."""
         for reader in self._readers:
             reader.join(timeout_s)
-        self._crew.stop(timeout_s)
+        self._tasks.stop(timeout_s)
         if self._home is not None:
             self._home.hub.stop()
 
 
-def _ended(one: threading.Thread | Worker) -> bool:
-    return one.ended if isinstance(one, Worker) else not one.is_alive()
+def _ended(one: threading.Thread | Task) -> bool:
+    return one.ended if isinstance(one, Task) else not one.is_alive()

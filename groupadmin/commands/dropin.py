@@ -17,6 +17,7 @@ import click
 
 from groundwork.output import EXIT, fail, run_command, version_option, write
 from groundwork.plural import counted
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import (
     Edit,
     admin_client,
@@ -47,7 +48,6 @@ from zkconsumer.commands.options import (
     zookeeper_option,
 )
 from zkconsumer.offsets.store import Unknown
-from zkconsumer.session.access import ZooKeeper
 
 DESCRIBED = (
     "GROUP",

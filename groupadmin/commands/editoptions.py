@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from groundwork.output import EXIT, fail
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.files.model import FileUnclear
 from groupadmin.plan.changes import OutOfRangePolicy
 from groupadmin.snapshot.cluster import AdminClient
@@ -20,7 +21,6 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import dialect
 from zkconsumer.commands.common import link_pool, must_tell, reaching, tell
 from zkconsumer.commands.options import execute_option, output_option
-from zkconsumer.session.access import ZooKeeper
 from zkconsumer.spelling import NotThere, WrongUsage, parse_duration
 
 MOST_SENTENCES = 40

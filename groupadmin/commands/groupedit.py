@@ -10,6 +10,7 @@ import click
 
 from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.apply.undofile import kafka_of, keep_undo, undo_command
 from groupadmin.apply.writes import Order, apply_orders
 from groupadmin.commands.editoptions import (
@@ -43,7 +44,6 @@ from zkconsumer.commands.options import (
     zookeeper_option,
 )
 from zkconsumer.offsets.store import NONE
-from zkconsumer.session.access import ZooKeeper
 from zkconsumer.spelling import parse_duration
 
 PLAN = ("group", "zookeeper", "kafka", "youngest", "action")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from groundwork.output import EXIT, fail, write
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.groupedit import delete_command, rename_command
 from groupadmin.commands.offsetlook import age, known, tell_odd, written_at
 from groupadmin.snapshot import kafka as kafkaside
@@ -29,7 +30,6 @@ from zkconsumer.group.membership import Surplus, surplus
 from zkconsumer.modenode import read_modes
 from zkconsumer.offsets.modes import MemberMode, ModeUnreadable
 from zkconsumer.offsets.store import NONE, Unknown
-from zkconsumer.session.access import ZooKeeper
 from zkconsumer.topicnodes import no_brokers
 
 # list -----------------------------------------------------------------------------------------------------------------

@@ -20,9 +20,10 @@ from itertools import count
 
 import click
 
-from groundwork.crew import sleep
 from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
+from groundwork.tasks import sleep
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import tell_some
 from groupadmin.commands.groups import COLUMNS, kafka_groups, partition_row
 from groupadmin.commands.offsetlook import age, known, tell_odd, where_from, written_at
@@ -43,7 +44,6 @@ from zkconsumer.commands.options import (
 )
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.offsets.store import NONE, Unknown
-from zkconsumer.session.access import ZooKeeper
 from zkconsumer.topicnodes import no_brokers
 
 TOTALS = ("group", "members", "partitions", "lag", "unknown")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from groundwork.lastsignals import ignore_at_exit
+from groundwork.signals import ignore_at_exit
 
 INTERRUPTED = 130
 

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 import click
 
 from groundwork.output import EXIT, fail, failing
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.migrate.groupplan import Plan
 from groupadmin.migrate.journal import Header, now_ms
 from groupadmin.migrate.planfile import PlanUnclear, read_plan
@@ -30,7 +31,6 @@ from kafkawire.dialects import dialect
 from zkconsumer.commands.common import at_interrupt, reaching, tell
 from zkconsumer.commands.options import brokers_option, group_name, kafka_version_option, zookeeper_option
 from zkconsumer.errors import ConsumerError, NoSuchGroup
-from zkconsumer.session.access import ZooKeeper
 from zkconsumer.spelling import WrongUsage, parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -9,6 +9,7 @@ import click
 
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.plural import counted
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.migratebase import (
     DURATION,
     Files,
@@ -42,7 +43,6 @@ from zkconsumer.commands.common import tell
 from zkconsumer.commands.options import output_option
 from zkconsumer.errors import NoSuchGroup
 from zkconsumer.offsets.store import NONE, Committed
-from zkconsumer.session.access import ZooKeeper
 
 AT_ONCE = 200
 COLUMNS = (

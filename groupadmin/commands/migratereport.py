@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from groundwork.output import write
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.migratebase import (
     Files,
     clear_refusals,
@@ -33,7 +34,6 @@ from zkconsumer.commands.common import clear_errors, reaching, tell
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.marker import Phase
-from zkconsumer.session.access import ZooKeeper
 from zkconsumer.spelling import iso
 
 COLUMNS = ("group", "phase", "since", "node", "written", "interrupted", "refused", "next")

@@ -12,6 +12,7 @@ import click
 
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.plural import counted
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.migratebase import (
     DURATION,
     Files,
@@ -40,7 +41,6 @@ from zkconsumer.commands.options import execute_option, go_ahead, output_option
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.marker import Phase
 from zkconsumer.offsets.modes import MODES
-from zkconsumer.session.access import ZooKeeper
 from zkconsumer.spelling import DAY_MS
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -14,6 +14,7 @@ import click
 
 from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import admin_client, must_keep, store_option, stores_named, usage_errors
 from groupadmin.commands.offsetedit import shown
 from groupadmin.commands.offsetlook import (
@@ -41,7 +42,6 @@ from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import clear_errors, tell, tell_unit
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
-from zkconsumer.session.access import ZooKeeper
 
 DIFF = ("group", "topic", "partition", "left", "right", "differ")
 

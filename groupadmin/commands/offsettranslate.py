@@ -20,6 +20,7 @@ import click
 
 from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import Edit, admin_client, edit_options, stores_named, tell_some
 from groupadmin.commands.offsetedit import carry, plan_rows
 from groupadmin.commands.offsetlook import BROKERS, known, tell_odd
@@ -46,7 +47,6 @@ from zkconsumer.offsetmap.file import read_map
 from zkconsumer.offsetmap.records import OffsetMap, merged
 from zkconsumer.offsetmap.topic import Slots, read_topic
 from zkconsumer.offsets.store import Unknown
-from zkconsumer.session.access import ZooKeeper
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,8 +86,8 @@ def source_options(command: F) -> F:
 
 
 def _zookeeper(connect: str | None, file: Path | None) -> ZooKeeper | None:
+    from groundwork.zksecurity import ZooKeeper
     from zkconsumer.commands.zkconfig import read_values, zookeeper_of
-    from zkconsumer.session.access import ZooKeeper
 
     if file is None:
         return None if connect is None else ZooKeeper(connect)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import Edit, admin_client, edit_options, usage_errors
 from groupadmin.commands.offsetedit import carry
 from groupadmin.commands.offsetlook import BROKERS, FILE, rows_to_write
@@ -47,7 +48,6 @@ from zkconsumer.commands.options import (
     kafka_version_option,
     zookeeper_option,
 )
-from zkconsumer.session.access import ZooKeeper
 from zkconsumer.spelling import parse_assignments, parse_duration, parse_position, parse_shift, parse_time
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from groundwork.crew import sleep
 from groundwork.output import EXIT, write
 from groundwork.plural import counted
+from groundwork.tasks import sleep
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.snapshot.groups import GroupNodes, read_group
 from zkconsumer.commands.common import Reach, reaching, tell
 from zkconsumer.commands.options import group_name, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.group.verify import Finding, GroupFacts, verify
-from zkconsumer.session.access import ZooKeeper
 
 COLUMNS = ("finding", "topic", "partition", "member", "fault", "text")
 STRATEGIES = ("range", "roundrobin")

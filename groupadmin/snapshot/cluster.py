@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from groundwork.crew import now, sleep
+from groundwork.tasks import now, sleep
 from groupadmin.snapshot.model import TopicRow
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView

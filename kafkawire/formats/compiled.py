@@ -1,6 +1,6 @@
 """Compiled form (numba, extra `fast`) of the loops over every message.  kernels.py imports it.
 
-The loops hold no GIL.  Each format has its own over its entries (v07/loops.py, v01/loops.py); CRC-32 is in checksums.py.
+The loops hold no GIL.  Each format has its own over its entries (v07/loops.py, v01/loops.py); checksums.py has CRC-32.
 Here stand what loads them and the copy of keys and values side by side:
 
 starts, sizes   of one column of kafkawire.columns, from row `since` to `until`; a size of -1 is null

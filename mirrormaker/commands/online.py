@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from groundwork.crew import connect
 from groundwork.output import write
+from groundwork.tasks import connect
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_topics, read_view
@@ -106,7 +106,7 @@ def target_view(target: Target) -> ClusterView:
     WrongVersion, ConsumerError."""
     speaks = dialect(target.version)
     if not speaks.describes_itself:
-        with zookeeper("target.zookeeper.connect", target.zookeeper, TIMEOUT_S, target.access) as zk:
+        with zookeeper("target.zookeeper.connect", target.zookeeper, TIMEOUT_S, target.security) as zk:
             if not read_brokers(zk, speaks.znodes):
                 must_be_of(zk, "target.version", target.version)
                 raise NoBrokers(f"no brokers are registered under target.zookeeper.connect {target.zookeeper}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from groundwork.crew import sleep
+from groundwork.tasks import sleep
 from kafkawire.model import MessageSet, TopicPartition
 from mirrormaker.offsetmap.recording import Ends, Following, Point, Recording
 from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Record

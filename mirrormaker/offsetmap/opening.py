@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from groundwork.crew import Crew, connect, now, sleep
+from groundwork.tasks import TaskGroup, connect, now, sleep
 from kafkawire.cluster import topics
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.zookeeper import read_brokers, read_partitions
@@ -47,11 +47,17 @@ class Maps:
     """All maps of a mirror.  state_folder: what systemd gave, or nothing."""
 
     def __init__(
-        self, target: Target, mirror: Mirror, crew: Crew, sender: Sender, zookeeper: ZooKeeper | None, state_folder: str
+        self,
+        target: Target,
+        mirror: Mirror,
+        tasks: TaskGroup,
+        sender: Sender,
+        zookeeper: ZooKeeper | None,
+        state_folder: str,
     ) -> None:
         self._target = target
         self._mirror = mirror
-        self._crew = crew
+        self._tasks = tasks
         self._sender = sender
         self._zookeeper = zookeeper
         self._speaks = dialect(target.version)
@@ -77,12 +83,12 @@ class Maps:
             keeper = Keeper(self._writer(header, len(origins) > 1), self._mirror.map_every_messages, ends)
             self._keepers.append(keeper)
             origin.forwarder.keeper = keeper
-            self._crew.spawn(f"offset-map-{origin.name}", keeper.run, self._mirror.map_every_ms / 1000)
+            self._tasks.spawn(f"offset-map-{origin.name}", keeper.run, self._mirror.map_every_ms / 1000)
             if self._mirror.resume == "target-end":
                 still_s = self._target.request_timeout_ms / 1000
                 tails = TargetTails(self._metadata, self._speaks, self._links, still_s)
                 waiting = origin.forwarder.waiting
-                origin.forwarder.resumer = Resumer(origin.name, keeper, tails, self._crew, waiting)
+                origin.forwarder.resumer = Resumer(origin.name, keeper, tails, self._tasks, waiting)
 
     def close(self) -> None:
         for keeper in self._keepers:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from groundwork.crew import Crew, sleep
+from groundwork.tasks import TaskGroup, sleep
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError, WireError
 from kafkawire.model import Message, MessageSet, Part, Ticket, TopicPartition
@@ -86,11 +86,11 @@ class Gate:
 class Resumer:
     """All partitions of one source.  waiting: gets a sentence by name while something is looked at."""
 
-    def __init__(self, name: str, keeper: Keeper, tails: Tails, crew: Crew, waiting: dict[str, str]) -> None:
+    def __init__(self, name: str, keeper: Keeper, tails: Tails, tasks: TaskGroup, waiting: dict[str, str]) -> None:
         self._name = name
         self._keeper = keeper
         self._tails = tails
-        self._crew = crew
+        self._tasks = tasks
         self._waiting = waiting
         self._gates: dict[TopicPartition, Gate] = {}
         self.retry: Callable[[TopicPartition], bool] = lambda tp: False  # reads a parked partition once more
@@ -103,7 +103,7 @@ class Resumer:
             gate = self._gates[fetched.tp] = Gate(
                 fetched.tp, target, share.stint, share.holding(), pass_on, share.topic, new_log
             )
-            self._crew.spawn(f"resume-{self._name}-{fetched.tp}", self._look, gate)
+            self._tasks.spawn(f"resume-{self._name}-{fetched.tp}", self._look, gate)
         if gate.open and not gate.busy:
             pass_on(fetched, share, 0)
         elif gate.refused is not None:
@@ -118,7 +118,7 @@ class Resumer:
         gate = self._gates.get(source)
         if gate is not None and not gate.doubtful:
             gate.doubtful = True
-            self._crew.spawn(f"again-{self._name}-{source}", self._again, gate)
+            self._tasks.spawn(f"again-{self._name}-{source}", self._again, gate)
 
     def _again(self, gate: Gate) -> None:
         while self._current(gate):

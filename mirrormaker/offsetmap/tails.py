@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from groundwork.crew import Lock, now, sleep
+from groundwork.tasks import Lock, now, sleep
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect

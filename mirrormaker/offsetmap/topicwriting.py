@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from groundwork.crew import Event
+from groundwork.tasks import Event
 from kafkawire.dialects import Dialect
 from kafkawire.model import Part, Ticket, TopicPartition
 from zkconsumer.offsetmap.file import MapFile

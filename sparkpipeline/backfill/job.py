@@ -108,10 +108,10 @@ class Backfill:
         hand_over = hand_over_of(self.plan, self.sides)
         if hand_over is None or self.handed_over is not None or self.left:
             return False
-        failpoint("backfill before hand-over")
+        failpoint("backfill before queue")
         ends = ends_of(self.plan)
         hand_over.write(ends)
-        failpoint("backfill after hand-over")
+        failpoint("backfill after queue")
         self.state.put_handed_over(hand_over.group, len(ends), _now_ms())
         self.handed_over = self.state.handed_over()
         return True

@@ -214,7 +214,7 @@ def check(request: Request) -> None:
         raise OptionRefused("a chunk has at least one offset", option="--chunk")
     if request.group is not None and not request.source.get("zookeeper.connect"):
         raise OptionRefused(
-            "a hand-over looks in the source's ZooKeeper whether a daemon is at work: give --source-zookeeper",
+            "a queue looks in the source's ZooKeeper whether a daemon is at work: give --source-zookeeper",
             option="--group",
         )
     chosen = {name.lower() for name in request.source} & {"subscribe", "subscribepattern", "assign"}

@@ -114,7 +114,7 @@ class HandOver:
             tp, owner = at_work[0]
             more = f" (and {len(at_work) - 1} more partitions)" if len(at_work) > 1 else ""
             raise Refused(
-                f"{owner} reads it in group {self.group}{more}: stop that daemon until the hand-over is done",
+                f"{owner} reads it in group {self.group}{more}: stop that daemon until the queue is done",
                 topic=tp.topic, partition=tp.partition, group=self.group,
             )  # fmt: skip
 

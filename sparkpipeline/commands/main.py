@@ -7,7 +7,7 @@ import signal
 import sys
 from types import FrameType
 
-from groundwork.lastsignals import ignore_at_exit
+from groundwork.signals import ignore_at_exit
 
 INTERRUPTED = 130
 

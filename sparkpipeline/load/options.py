@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from groundwork.options import option
-from groundwork.zkoptions import AccessOptions, access_problems
+from groundwork.zksecurity import ZkSecurityOptions, security_problems
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
@@ -29,7 +29,7 @@ Storage = Literal["zookeeper", "kafka", "dual"]
 
 
 @dataclass(frozen=True, slots=True)
-class LoadConfig(AccessOptions):
+class LoadConfig(ZkSecurityOptions):
     """What one load job is told.  Make it with sparkpipeline.load.config.read_config, or in code by keywords."""
 
     # ---- where it loads to
@@ -181,7 +181,7 @@ class LoadConfig(AccessOptions):
 
     def problems(self) -> Iterable[str]:
         """What is wrong between options that are each right."""
-        yield from access_problems(self, self.zookeeper_connect)
+        yield from security_problems(self, self.zookeeper_connect)
         if self.spoken is not None:
             yield from self._problems_of(self.spoken)
         if not self.bootstrap and self.zookeeper_connect is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from groundwork.options import OptionError, load, option, warnings_of
-from groundwork.zkoptions import AccessOptions, access_problems
+from groundwork.zksecurity import ZkSecurityOptions, security_problems
 from kafkawire.compression import CODECS
 from kafkawire.dialects import dialect
 from producer.config import ProducerConfig, brokers, codec
@@ -90,7 +90,7 @@ def partitioner(raw: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkOptions(AccessOptions):
+class SinkOptions(ZkSecurityOptions):
     """What a query writes with.  Make it with SinkOptions.of."""
 
     JVM_ONLY: ClassVar[Mapping[str, str]] = WITHOUT_EFFECT
@@ -187,7 +187,7 @@ class SinkOptions(AccessOptions):
             yield "option 'kafka.bootstrap.servers' is missing (or zookeeper.connect): where are the brokers?"
         if self.topic is not None and not self.topic.strip():
             yield "option 'topic' is empty"
-        yield from access_problems(self, self.zookeeper_connect)
+        yield from security_problems(self, self.zookeeper_connect)
         if self.request_timeout_ms > MOST_INT:
             yield f"option 'kafka.request.timeout.ms' is {self.request_timeout_ms}: a request can carry {MOST_INT}"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from groundwork.options import option
-from groundwork.zkoptions import AccessOptions, access_problems
+from groundwork.zksecurity import ZkSecurityOptions, security_problems
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker
 from sparkpipeline.source import optionkinds as kinds
@@ -15,7 +15,7 @@ from sparkpipeline.source.releaserules import AUTO
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterOptions(AccessOptions):
+class ClusterOptions(ZkSecurityOptions):
     """Brokers, ZooKeeper and how long they may take; what goes on in them is in sparkpipeline.source.options."""
 
     bootstrap: tuple[tuple[str, int], ...] = option(
@@ -75,7 +75,7 @@ class ClusterOptions(AccessOptions):
 
     def problems(self) -> Iterable[str]:
         """Of ZooKeeper's options; the rest is told by optionrules, with the option that it is about."""
-        yield from access_problems(self, self.zookeeper_connect)
+        yield from security_problems(self, self.zookeeper_connect)
 
     @property
     def for_tasks(self) -> Self:

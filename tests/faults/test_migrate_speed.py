@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.apply.writes import Order, apply_orders
 from groupadmin.migrate.planfile import read_plan
 from groupadmin.snapshot.cluster import AdminClient, read_cluster
 from kafkawire.model import TopicPartition
 from tests.integration.migration import migrate
 from zkconsumer.commands.common import reaching
-from zkconsumer.session.access import ZooKeeper
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
 GROUPS, PARTITIONS, AT_MOST_S = 2000, 10, 30

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.apply.writes import Order, apply_orders
 from groupadmin.snapshot.cluster import AdminClient, read_cluster
 from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import reaching
-from zkconsumer.session.access import ZooKeeper
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
 PARTITIONS = 10

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from groundwork.crew import Crew, Event, in_greenlet, sleep
 from groundwork.hub import CallersHub, Hub, HubStopped, OwnThread, pick_hub
+from groundwork.tasks import Event, TaskGroup, in_greenlet, sleep
 
 
 def boom(text: str = "boom") -> None:
@@ -180,8 +180,8 @@ def test_hub_that_breaks_says_why_to_whoever_asks() -> None:
     hub.start()
 
     def breaks() -> None:
-        crew = Crew()
-        crew.spawn("exits", sys.exit, 3)
+        tasks = TaskGroup()
+        tasks.spawn("exits", sys.exit, 3)
 
     hub.call(breaks)
     assert isinstance(told.get(timeout=5), SystemExit)
@@ -228,7 +228,7 @@ def test_callers_hub_runs_calls_where_the_caller_is() -> None:
 def test_auto_is_a_thread_of_its_own_for_a_plain_caller_and_the_callers_for_a_greenlet() -> None:
     assert isinstance(pick_hub("auto"), OwnThread)
     picked: list[Hub] = []
-    Crew().spawn("w", lambda: picked.append(pick_hub("auto"))).join(5)
+    TaskGroup().spawn("w", lambda: picked.append(pick_hub("auto"))).join(5)
     assert isinstance(picked[0], CallersHub)
     assert isinstance(pick_hub("own"), OwnThread)
     assert isinstance(pick_hub("caller"), CallersHub)

@@ -23,31 +23,32 @@ def run(text: str, *args: str, timeout: float = 30, **more: Any) -> subprocess.C
 EXIT = """
     import atexit, sys, threading
     from groundwork.hub import OwnThread
-    from groundwork.crew import Event, Queue, Crew, kazoo_handler, sleep
+    from groundwork.kazoohandler import kazoo_handler
+    from groundwork.tasks import Event, Queue, TaskGroup, sleep
 
     hub = OwnThread()
     hub.start()
-    crew = Crew()
+    tasks = TaskGroup()
 
     def like_a_client():
         handler = kazoo_handler()          # registers its own atexit, as KazooClient.start() does
         handler.start()
         hub.before_exit(handler.stop)
         for n in range(5):
-            crew.spawn(f"w{n}", busy, Queue())
+            tasks.spawn(f"w{n}", busy, Queue())
 
     def busy(q):
         while True:
             sleep(0.001)
 
     hub.call(like_a_client)
-    handover = hub.handover(1000)
+    bounded_queue = hub.bounded_queue(1000)
     def feed():
         while True:
-            handover.put(b"x", 1)
+            bounded_queue.put(b"x", 1)
     hub.post(feed)
     for _ in range(50):
-        handover.get(5)
+        bounded_queue.get(5)
     sys.exit(0)
 """
 
@@ -63,7 +64,7 @@ def test_twenty_exits_with_a_live_zookeeper_session_crash_never(zk_server: Any) 
         import sys
         from kazoo.client import KazooClient
         from groundwork.hub import OwnThread
-        from groundwork.crew import kazoo_handler
+        from groundwork.kazoohandler import kazoo_handler
 
         hub = OwnThread()
         hub.start()
@@ -85,7 +86,7 @@ def test_twenty_exits_with_a_live_zookeeper_session_crash_never(zk_server: Any) 
 def test_last_act_that_hangs_ends_with_the_time_for_it() -> None:
     text = """
         import groundwork.hub
-        from groundwork.crew import sleep
+        from groundwork.tasks import sleep
         groundwork.hub.EXIT_S = 0.3
         hub = groundwork.hub.OwnThread()
         hub.start()
@@ -101,13 +102,13 @@ def test_forked_child_is_refused_with_a_sentence_and_ends_quietly() -> None:
         import os, sys, warnings
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 finds a fork beside threads dangerous
         from groundwork.hub import HubStopped, OwnThread
-        from groundwork.handover import Closed
+        from groundwork.queues import Closed
         hub = OwnThread()
         hub.start()
-        handover = hub.handover(100)
+        bounded_queue = hub.bounded_queue(100)
         sys.stdout.flush()
         if os.fork() == 0:
-            for ask in (lambda: hub.call(print), hub.start, lambda: handover.get(1)):
+            for ask in (lambda: hub.call(print), hub.start, lambda: bounded_queue.get(1)):
                 try:
                     ask()
                 except (HubStopped, Closed) as exc:
@@ -143,20 +144,20 @@ def test_ctrl_c_reaches_a_thread_that_waits_in_get() -> None:
         from groundwork.hub import OwnThread
         hub = OwnThread()
         hub.start()
-        handover = hub.handover(100)
+        bounded_queue = hub.bounded_queue(100)
         try:
             print("ready", flush=True)
-            handover.get()
+            bounded_queue.get()
         except KeyboardInterrupt:
-            hub.post(handover.put, "later", 5)
-            print("interrupted, then", handover.get(5))
+            hub.post(bounded_queue.put, "later", 5)
+            print("interrupted, then", bounded_queue.get(5))
     """
     assert interrupt(text) == (0, "interrupted, then later\n")
 
 
 def test_ctrl_c_reaches_a_thread_that_waits_in_call_and_the_function_goes_on() -> None:
     text = """
-        from groundwork.crew import sleep
+        from groundwork.tasks import sleep
         from groundwork.hub import OwnThread
         hub = OwnThread()
         hub.start()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 
-from groundwork import crew
-from groundwork.crew import SELECTS_AT_ONCE, Crew, kazoo_handler, ready_now
+from groundwork import tasks
+from groundwork.kazoohandler import SELECTS_AT_ONCE, kazoo_handler, ready_now
+from groundwork.tasks import TaskGroup
 
 
 def test_what_is_ready_is_told_by_kind():
@@ -29,7 +30,7 @@ def test_what_is_closed_is_left_to_kazoos_own_select():
 def test_others_have_a_turn_while_a_socket_is_always_ready():
     handler, turns = kazoo_handler(), []
     ours, theirs = handler.create_socket_pair()
-    greenlets = Crew()
+    greenlets = TaskGroup()
     greenlets.spawn("other", lambda: turns.append(1))
     try:
         theirs.send(b"x")
@@ -37,7 +38,7 @@ def test_others_have_a_turn_while_a_socket_is_always_ready():
             assert handler.select([ours], [], [], 5)[0] == [ours]
         assert turns == []
         assert handler.select([ours], [], [], 5)[0] == [ours]
-        crew.sleep(0)
+        tasks.sleep(0)
         assert turns == [1]
     finally:
         greenlets.stop(1.0)

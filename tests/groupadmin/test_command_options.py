@@ -17,10 +17,10 @@ from click.shell_completion import ShellComplete
 from groundwork.options import Secret
 from groundwork.output import EXIT, run_command
 from groundwork.tls import plain_tls
+from groundwork.zksecurity import OPEN, Tls, ZkSecurity, ZooKeeper
 from groupadmin.commands.cli import cli, outcome
 from zkconsumer.commands.options import AUTH_VARIABLE, brokers_option, execute_option, go_ahead, zookeeper_option
 from zkconsumer.config import ConsumerConfig, load_consumer
-from zkconsumer.session.access import OPEN, Access, Tls, ZooKeeper
 
 PASSWORD = "s3:cret"
 ANN = f"digest:ann:{PASSWORD}"
@@ -59,25 +59,25 @@ def test_an_address_alone_is_nobody_in_particular():
 @pytest.mark.parametrize(
     ("args", "access"),
     [
-        (["--zk-auth", ANN], Access(AUTH)),
-        (["--zk-tls"], Access(tls=Tls())),
-        (["--zk-auth", ANN, "--zk-tls-ca", __file__], Access(AUTH, tls=Tls(ca=__file__))),
+        (["--zk-auth", ANN], ZkSecurity(AUTH)),
+        (["--zk-tls"], ZkSecurity(tls=Tls())),
+        (["--zk-auth", ANN, "--zk-tls-ca", __file__], ZkSecurity(AUTH, tls=Tls(ca=__file__))),
     ],
 )
-def test_the_command_line_says_who_we_are(args: list[str], access: Access):
+def test_the_command_line_says_who_we_are(args: list[str], access: ZkSecurity):
     assert given("-z", "h", *args) == ZooKeeper("h", access)
 
 
 def test_the_environment_says_who_we_are_and_concerns_no_broker(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(AUTH_VARIABLE, ANN)
-    assert given("-z", "h") == ZooKeeper("h", Access(AUTH))
+    assert given("-z", "h") == ZooKeeper("h", ZkSecurity(AUTH))
     assert given("-b", "h:9092", required=False) is None
 
 
 def test_a_consumers_own_file_serves_whole(tmp_path: Path):
     text = f"group.id=g\nzookeeper.connect=zk:2181/k\nzookeeper.auth={ANN}\nzookeeper.ssl.client.enable=true\n"
     config = file(tmp_path, text + "zookeeper.ssl.verify=false\nfetch.size=100000\n")
-    access = Access(AUTH, tls=Tls(verify=False))
+    access = ZkSecurity(AUTH, tls=Tls(verify=False))
     assert given("--zk-config", config) == ZooKeeper("zk:2181/k", access)
     assert given("-z", "other:1", "--zk-config", config) == ZooKeeper("other:1", access)
 
@@ -85,23 +85,28 @@ def test_a_consumers_own_file_serves_whole(tmp_path: Path):
 def test_the_command_line_wins_over_the_file(tmp_path: Path):
     config = file(tmp_path, f"zookeeper.auth: {ANN}\nzookeeper.set.acl: true\n", "c.yaml")
     found = given("-z", "h", "--zk-config", config, "--zk-auth", "digest:bob:x", "--zk-tls")
-    assert found == ZooKeeper("h", Access(Secret("digest:bob:x"), True, Tls()))
+    assert found == ZooKeeper("h", ZkSecurity(Secret("digest:bob:x"), True, Tls()))
 
 
 def test_a_file_may_leave_the_password_to_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(AUTH_VARIABLE, ANN)
     config = file(tmp_path, "zookeeper.set.acl=true\n")
-    assert given("-z", "h", "--zk-config", config) == ZooKeeper("h", Access(AUTH, True))
+    assert given("-z", "h", "--zk-config", config) == ZooKeeper("h", ZkSecurity(AUTH, True))
 
 
 @pytest.mark.parametrize(
     "access",
-    [OPEN, Access(AUTH, True), Access(tls=Tls()), Access(AUTH, tls=Tls("ca", "pem", "key", Secret("pw"), False))],
+    [
+        OPEN,
+        ZkSecurity(AUTH, True),
+        ZkSecurity(tls=Tls()),
+        ZkSecurity(AUTH, tls=Tls("ca", "pem", "key", Secret("pw"), False)),
+    ],
 )
-def test_an_access_as_options_is_the_same_access(access: Access):
+def test_an_access_as_options_is_the_same_access(access: ZkSecurity):
     needed = {"group.id": "g", "zookeeper.connect": "h", "auto.offset.reset": "fail"}
     config = load_consumer(ConsumerConfig, {**needed, **access.options()}, "here", jvm=True)
-    assert config.access == access
+    assert config.security == access
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.cli import cli
 from groupadmin.commands.migratebase import files
 from groupadmin.commands.migratereport import keep_checks
@@ -19,7 +20,6 @@ from groupadmin.migrate.planfile import plan_text
 from groupadmin.migrate.selection import Wanted
 from tests.fakes.migrationsite import GROUPS, LastingWorld, Mortal, drive, planned
 from zkconsumer.errors import ConsumerError
-from zkconsumer.session.access import ZooKeeper
 
 PLAN = ("--plan", "plan.json")
 

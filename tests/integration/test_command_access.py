@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 from groundwork.options import Secret, load
+from groundwork.zksecurity import ZkSecurity, ZooKeeper
 from kafkawire.model import Broker
 from localkafka.client import started_client
 from mirrormaker.look import look_at_target_zookeeper
@@ -20,7 +21,6 @@ from mirrormaker.options import Target
 from zkconsumer.commands.options import AUTH_VARIABLE
 from zkconsumer.commands.throwaway import removed_after, throwaway_name
 from zkconsumer.errors import ConsumerError
-from zkconsumer.session.access import Access, ZooKeeper
 
 pytestmark = pytest.mark.real
 ANN = "digest:ann:s3cret"
@@ -101,7 +101,7 @@ def test_the_folder_of_groups_goes_when_we_made_it_and_nobody_uses_it(
     home: str, ann: KazooClient, keep_folder: bool, neighbour: str | None, left: list[str] | None
 ):
     group = throwaway_name()
-    with removed_after(ZooKeeper(home, Access(Secret(ANN))), group, keep_folder):
+    with removed_after(ZooKeeper(home, ZkSecurity(Secret(ANN))), group, keep_folder):
         ann.create(f"/consumers/{group}/ids", makepath=True)
         ann.create(f"/consumers/{group}/owners/t/0", b"x", acl=[CLOSED], makepath=True)
         if neighbour:

@@ -9,7 +9,7 @@ from collections import Counter
 import gevent
 import pytest
 
-from groundwork.crew import sleep
+from groundwork.tasks import sleep
 from kafkawire.model import TopicPartition
 from localkafka.load import Load, Mixture
 from localkafka.waiting import wait_until

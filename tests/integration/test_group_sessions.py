@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kazoo.exceptions import NoAuthError
 
-from groundwork.crew import Crew
+from groundwork.tasks import TaskGroup
 from localkafka.cluster import Cluster
 from localkafka.load import Load, Mixture
 from localkafka.proxy import Proxy
@@ -46,8 +46,8 @@ def watches_and_connections(cluster: Cluster) -> tuple[int, int]:
     return int(watches[1]), int(connections[1]) - 1
 
 
-def greenlets(crew: Crew) -> list[str]:
-    return sorted(worker.name for worker in crew._workers)
+def greenlets(tasks: TaskGroup) -> list[str]:
+    return sorted(worker.name for worker in tasks._workers)
 
 
 def descriptors() -> int:
@@ -73,7 +73,7 @@ def test_a_hundred_cuts_and_five_restarts_leave_nothing_behind(cluster, unique):
 
         def holds() -> tuple[object, ...]:
             watches, connections = watches_and_connections(cluster)
-            return (watches, connections, proxy.counters.open, greenlets(engine._crew), threading.active_count())
+            return (watches, connections, proxy.counters.open, greenlets(engine._tasks), threading.active_count())
 
         def is_connected() -> bool:
             return reader.connector.silent_s == 0 and engine.side.may_commit()

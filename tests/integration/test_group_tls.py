@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from kazoo.security import make_digest_acl
 
-from groundwork.crew import Crew, now, sleep
 from groundwork.hub import OwnThread, pick_hub
 from groundwork.options import Secret
+from groundwork.tasks import TaskGroup, now, sleep
+from groundwork.zksecurity import Tls, ZkSecurity
 from kafkawire.errors import LocalError, WireError
 from localkafka import java, ports, releases
 from localkafka.child import Child
@@ -27,7 +28,6 @@ from sparkpipeline.errors import Unreachable as PipelineUnreachable
 from sparkpipeline.zookeeper import zookeeper
 from tests.fakes.broker import FakeCluster
 from zkconsumer.errors import ConsumerError, Unreachable
-from zkconsumer.session.access import Access, Tls
 from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import ZkSession
 
@@ -110,13 +110,13 @@ def in_session(port: int, tls: Tls, work: Callable[[ZkSession], object], host: s
     assert isinstance(hub, OwnThread)
 
     def run() -> object:
-        crew = Crew()
-        session = ZkSession(f"{host}:{port}", 3000, 3000, crew, Lease(), access=Access(tls=tls))
+        tasks = TaskGroup()
+        session = ZkSession(f"{host}:{port}", 3000, 3000, tasks, Lease(), access=ZkSecurity(tls=tls))
         try:
             session.start()
             return work(session)
         finally:
-            crew.stop(timeout_s=0.5)
+            tasks.stop(timeout_s=0.5)
             session.close()
 
     hub.start()
@@ -141,14 +141,14 @@ def test_a_session_works_over_tls_under_every_name_of_the_certificate(secure, ho
 
 
 def test_the_client_of_spark_s_driver_speaks_tls_too(secure):
-    with zookeeper(f"localhost:{secure.port}", Access(tls=secure.tls)) as zk:
+    with zookeeper(f"localhost:{secure.port}", ZkSecurity(tls=secure.tls)) as zk:
         paths = {f"/driver-{n}": b"x" * 200 for n in range(100)}
         for answer in [zk.create_async(path, data) for path, data in paths.items()]:
             answer.get(10)
         assert {path: answer.get(10)[0] for path, answer in [(p, zk.get_async(p)) for p in paths]} == paths
     stranger = replace(secure.tls, ca=str(secure.stranger))
     untrusted = pytest.raises(PipelineUnreachable, match=r"The last try: .*certificate verify failed")
-    with untrusted, zookeeper(f"localhost:{secure.port}", Access(tls=stranger), timeout_s=1):
+    with untrusted, zookeeper(f"localhost:{secure.port}", ZkSecurity(tls=stranger), timeout_s=1):
         pytest.fail("its certificate is not trusted")
 
 
@@ -213,7 +213,7 @@ def registered(secure: Secure, cluster: FakeCluster, acl: list[object]) -> None:
             "version": 1, "leader": 1, "leader_epoch": 0, "controller_epoch": 1, "isr": [1]
         },
     }  # fmt: skip
-    with zookeeper(f"localhost:{secure.port}", Access(Secret("digest:ann:s3cret"), tls=secure.tls)) as zk:
+    with zookeeper(f"localhost:{secure.port}", ZkSecurity(Secret("digest:ann:s3cret"), tls=secure.tls)) as zk:
         for path, node in nodes.items():
             zk.create(f"/closed{path}", json.dumps(node).encode(), acl=acl, makepath=True)
 

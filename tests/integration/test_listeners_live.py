@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from groundwork.crew import sleep
+from groundwork.tasks import sleep
 from kafkawire.model import TopicPartition
 from kafkawire.znodes import v08 as znodes
 from localkafka.client import ClusterClient

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from groundwork import crew, failpoints
+from groundwork import failpoints, tasks
 from groundwork.failpoints import FailpointReached
 from kafkawire.cluster.fixed import parse_addresses
 from kafkawire.dialects import dialect
@@ -41,7 +41,7 @@ MINUTE_MS = 60_000
 @contextmanager
 def asking(brokers: str, release: str, *before: tuple[str, int]) -> Iterator[tuple[Coordinator, Links]]:
     """A coordinator by addresses, `before` first, as the hub has it."""
-    links = Links("test-stores", crew.connect, timeout_ms=10_000)
+    links = Links("test-stores", tasks.connect, timeout_ms=10_000)
     addresses = [Broker(-1, host, port) for host, port in [*before, *parse_addresses(brokers)]]
     try:
         yield (
@@ -52,9 +52,9 @@ def asking(brokers: str, release: str, *before: tuple[str, int]) -> Iterator[tup
                 retries=60,
                 backoff_ms=250,
                 timeout_ms=30_000,
-                sleep=crew.sleep,
-                now=crew.now,
-                lock=crew.Lock(),
+                sleep=tasks.sleep,
+                now=tasks.now,
+                lock=tasks.Lock(),
             ),
             links,
         )
@@ -64,7 +64,7 @@ def asking(brokers: str, release: str, *before: tuple[str, int]) -> Iterator[tup
 
 @contextmanager
 def session_of(zookeeper: str) -> Iterator[ZkSession]:
-    greenlets = crew.Crew()
+    greenlets = tasks.TaskGroup()
     session = ZkSession(zookeeper, 6000, 6000, greenlets, Lease())
     session.start()
     try:
@@ -184,9 +184,9 @@ def test_from_0_9_on_retention_has_a_field_and_an_active_group_refuses(
         failed = coordinator.commit("active", {t0: (1, "")}, "kafka")[t0]
         assert isinstance(failed, GroupActive), failed
         assert [client for _, client, _ in coordinator.describe("active").members] == ["test-stores"]
-        with crew.deadline(20.0, "the broker's check for expired offsets"):
+        with tasks.deadline(20.0, "the broker's check for expired offsets"):
             while store.read("g", [t0, t1]) != {t0: 7, t1: NONE}:
-                crew.sleep(0.1)
+                tasks.sleep(0.1)
     log = read_offset_log(parse_addresses(cluster.brokers), release)
     assert (log.missing, log.unknown) == ([], 0)
     row = log.offsets["g"][t0]

@@ -111,7 +111,7 @@ def test_keys_choose_their_partitions_in_a_topic_with_fewer(
             assert [pair for pair in pairs(messages) if pair in set(own)] == own
 
 
-@pytest.mark.parametrize("point", ["backfill after copy=raise@3", "backfill after hand-over=raise"])
+@pytest.mark.parametrize("point", ["backfill after copy=raise@3", "backfill after queue=raise"])
 def test_a_run_that_breaks_is_gone_on_with_and_repeats_nothing(
     spark: Any, source: ClusterClient, target: ClusterClient, unique: Unique, topic: str, tmp_path: Path, point: str
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from groundwork.options import Secret
-from groundwork.zkaccess import Access
+from groundwork.zksecurity import ZkSecurity
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
@@ -162,10 +162,10 @@ def test_a_node_of_somebody_else_is_refused(zk_server: ZooKeeperAt, unique: Any)
     with zookeeper(zk_server.connect) as zk:
         zk.create(unique.chroot)
     inside = zk_server.connect + unique.chroot
-    with zookeeper(inside, Access(Secret("digest:loader:secret"), set_acl=True)) as ours:
+    with zookeeper(inside, ZkSecurity(Secret("digest:loader:secret"), set_acl=True)) as ours:
         assert write_group(group, {tp: 5}, "zookeeper", zk=ours) == {tp: None}
         assert ours.get_acls("/consumers")[0][0].id.scheme == "world"
-    with zookeeper(inside, Access(Secret("digest:another:secret"))) as other:
+    with zookeeper(inside, ZkSecurity(Secret("digest:another:secret"))) as other:
         (why,) = write_group(group, {tp: 6}, "zookeeper", zk=other).values()
         assert why is not None
         assert "another identity made it" in why

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from groundwork.options import Secret
+from groundwork.zksecurity import Tls, ZkSecurity
 from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml, loops
-from zkconsumer.session.access import Access, Tls
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -162,14 +162,14 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, senten
 def test_the_targets_zookeeper_is_told_who_we_are_by_either_kind_of_file(tmp_path: Path) -> None:
     more = "target.zookeeper.auth: 'digest:ann:s3cret', target.zookeeper.ssl.client.enable: true, target.zookeeper.ssl"
     target = TARGET.replace("}", f", {more}.ca.location: ca.pem, target.zookeeper.ssl.verify: false}}")
-    access = Access(Secret("digest:ann:s3cret"), tls=Tls("ca.pem", verify=False, options="target.zookeeper.ssl"))
+    access = ZkSecurity(Secret("digest:ann:s3cret"), tls=Tls("ca.pem", verify=False, options="target.zookeeper.ssl"))
     configuration = from_yaml(yaml_file(tmp_path, SOURCE + target + MIRROR))
-    assert configuration.target.access == access
+    assert configuration.target.security == access
     assert "s3cret" not in repr(configuration)
     lines = target.removeprefix("target: {").removesuffix("}\n").replace("'", "").split(", ")
     producer = "\n".join(line.replace(": ", "=", 1) for line in lines)
     configuration = properties(tmp_path, "zookeeper.connect=zk:1/a\ngroup.id=g\n", producer)
-    assert configuration.target.access == access
+    assert configuration.target.security == access
 
 
 def test_a_regex_that_java_would_not_take_is_named(tmp_path: Path) -> None:

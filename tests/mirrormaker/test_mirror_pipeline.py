@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from groundwork.crew import Crew, sleep, wait_any
+from groundwork.tasks import TaskGroup, sleep, wait_any
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
 from kafkawire.formats.v01 import messages as v08
@@ -79,18 +79,18 @@ class Targets:
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
-    crew = Crew()
-    yield crew
-    crew.stop(2)
-    assert crew.death is None
+def tasks() -> Iterator[TaskGroup]:
+    tasks = TaskGroup()
+    yield tasks
+    tasks.stop(2)
+    assert tasks.death is None
 
 
 def forwarder(
-    crew: Crew, targets: Targets, sends: Sends, settings: Settings | None = None, partitions: int = 2
+    tasks: TaskGroup, targets: Targets, sends: Sends, settings: Settings | None = None, partitions: int = 2
 ) -> Forwarder:
     settings = settings or Settings(SPEAKS, 1000012)
-    return Forwarder("dc1", settings, targets, lambda name: SourceTopic(partitions, 1), sends, crew)  # type: ignore[arg-type]
+    return Forwarder("dc1", settings, targets, lambda name: SourceTopic(partitions, 1), sends, tasks)  # type: ignore[arg-type]
 
 
 def until(condition: object) -> None:
@@ -102,9 +102,9 @@ def until(condition: object) -> None:
     raise AssertionError("waited 5 s in vain")
 
 
-def test_a_topic_that_is_not_ready_waits_and_its_neighbours_flow(crew: Crew) -> None:
+def test_a_topic_that_is_not_ready_waits_and_its_neighbours_flow(tasks: TaskGroup) -> None:
     targets, sends = Targets(there=2), Sends()
-    forward = forwarder(crew, targets, sends)
+    forward = forwarder(tasks, targets, sends)
     sets = [fetched("missing", 0, 0), fetched("there", 0, 0), fetched("missing", 0, 2), fetched("there", 1, 0)]
     carry(((one, Share()) for one in sets), forward.take)
     until(lambda: len(sends.parts) == 2 and forward.waiting)
@@ -117,9 +117,9 @@ def test_a_topic_that_is_not_ready_waits_and_its_neighbours_flow(crew: Crew) -> 
     assert RETRY_MIN_S < 5
 
 
-def test_what_comes_while_a_topic_is_made_ready_keeps_its_order(crew: Crew) -> None:
+def test_what_comes_while_a_topic_is_made_ready_keeps_its_order(tasks: TaskGroup) -> None:
     sends = Sends()
-    forward = forwarder(crew, Targets(t=2), sends)
+    forward = forwarder(tasks, Targets(t=2), sends)
     for start in range(0, 20, 2):
         forward.take(fetched("t", 0, start), Share())
         sleep(0)
@@ -127,7 +127,7 @@ def test_what_comes_while_a_topic_is_made_ready_keeps_its_order(crew: Crew) -> N
     assert [value for _, value in sends.values()] == [b"v-%d" % n for n in range(20)]
 
 
-def test_a_new_source_partition_has_its_topic_looked_at_again(crew: Crew) -> None:
+def test_a_new_source_partition_has_its_topic_looked_at_again(tasks: TaskGroup) -> None:
     targets, sends = Targets(t=2), Sends()
     grown = {"t": 2}
     forward = Forwarder(
@@ -136,7 +136,7 @@ def test_a_new_source_partition_has_its_topic_looked_at_again(crew: Crew) -> Non
         targets,  # type: ignore[arg-type]
         lambda name: SourceTopic(grown[name], 1),
         sends,
-        crew,
+        tasks,
     )
     forward.take(fetched("t", 1, 0), Share())
     until(lambda: sends.parts)
@@ -148,9 +148,9 @@ def test_a_new_source_partition_has_its_topic_looked_at_again(crew: Crew) -> Non
     assert sends.parts[1].tp.partition == 0  # no key: source partition 2 of 2 target partitions
 
 
-def test_a_partition_that_the_target_does_not_have_fails_with_the_cure(crew: Crew) -> None:
+def test_a_partition_that_the_target_does_not_have_fails_with_the_cure(tasks: TaskGroup) -> None:
     share, sends = Share(), Sends()
-    forward = forwarder(crew, Targets(t=1), sends, Settings(SPEAKS, 1000012, partitioning="identity"))
+    forward = forwarder(tasks, Targets(t=1), sends, Settings(SPEAKS, 1000012, partitioning="identity"))
     forward.take(fetched("t", 1, 7), share)
     until(lambda: share.told)
     [(what, reason, position)] = share.told
@@ -162,14 +162,14 @@ def test_a_partition_that_the_target_does_not_have_fails_with_the_cure(crew: Cre
     assert sends.parts == []
 
 
-def test_a_failing_handler_ends_its_set_exactly_before_its_message(crew: Crew) -> None:
+def test_a_failing_handler_ends_its_set_exactly_before_its_message(tasks: TaskGroup) -> None:
     def picky(message: Message) -> object:
         if message.offset == 8:
             raise ValueError("no")
         return DROP if message.offset == 5 else message
 
     share, sends = Share(), Sends()
-    forward = forwarder(crew, Targets(t=2), sends, Settings(SPEAKS, 1000012, handler=picky, handler_name="a:b"))
+    forward = forwarder(tasks, Targets(t=2), sends, Settings(SPEAKS, 1000012, handler=picky, handler_name="a:b"))
     forward.take(fetched("t", 0, 5, count=6), share)
     until(lambda: share.told)
     assert [value for _, value in sends.values()] == [b"v-6", b"v-7"]
@@ -178,40 +178,40 @@ def test_a_failing_handler_ends_its_set_exactly_before_its_message(crew: Crew) -
     assert forward.dropped == 1
 
 
-def test_a_set_that_a_handler_drops_whole_is_done_at_once(crew: Crew) -> None:
+def test_a_set_that_a_handler_drops_whole_is_done_at_once(tasks: TaskGroup) -> None:
     share, sends = Share(), Sends()
     forward = forwarder(
-        crew, Targets(t=2), sends, Settings(SPEAKS, 1000012, handler=lambda message: DROP, handler_name="a:b")
+        tasks, Targets(t=2), sends, Settings(SPEAKS, 1000012, handler=lambda message: DROP, handler_name="a:b")
     )
     forward.take(fetched("t", 0, 5), share)
     until(lambda: share.told)
     assert (share.tickets, share.told, sends.parts) == ([(7, 1)], [("done",)], [])
 
 
-def test_a_handler_that_sends_to_a_topic_which_nobody_creates_fails(crew: Crew) -> None:
+def test_a_handler_that_sends_to_a_topic_which_nobody_creates_fails(tasks: TaskGroup) -> None:
     share = Share()
     settings = Settings(SPEAKS, 1000012, handler=lambda m: ("gone", m.key, m.value), handler_name="a:b")
-    forward = forwarder(crew, Targets(t=2), Sends(), settings)
+    forward = forwarder(tasks, Targets(t=2), Sends(), settings)
     forward.take(fetched("t", 0, 5), share)
     until(lambda: share.told)
     sentence = "message.handler sent a message of t to gone: target topic gone does not exist"
     assert share.told == [("failed", sentence, 5)]
 
 
-def test_a_codec_is_asked_for_only_of_its_topics(crew: Crew) -> None:
+def test_a_codec_is_asked_for_only_of_its_topics(tasks: TaskGroup) -> None:
     sends = Sends()
     settings = Settings(SPEAKS, 1000012, codec="gzip", compressed_topics=("packed",))
-    forward = forwarder(crew, Targets(packed=2, loose=2), sends, settings)
+    forward = forwarder(tasks, Targets(packed=2, loose=2), sends, settings)
     for topic in ("packed", "loose"):
         forward.take(fetched(topic, 0, 0), Share())
     until(lambda: len(sends.parts) == 2)
     assert {part.tp.topic: part.codec for part in sends.parts} == {"packed": 1, "loose": 0}
-    assert wait_any([crew.dead], 0) == []
+    assert wait_any([tasks.dead], 0) == []
 
 
-def test_a_topic_that_is_forgotten_is_looked_at_again_unless_keys_choose_its_partitions(crew: Crew) -> None:
+def test_a_topic_that_is_forgotten_is_looked_at_again_unless_keys_choose_its_partitions(tasks: TaskGroup) -> None:
     targets, sends, share = Targets(t=1, k=1), Sends(), Share()
-    forward = forwarder(crew, targets, sends, Settings(SPEAKS, 1000012, partitioning="identity"))
+    forward = forwarder(tasks, targets, sends, Settings(SPEAKS, 1000012, partitioning="identity"))
     forward.take(fetched("t", 1, 7), share)
     until(lambda: share.told)
     targets.counts["t"] = 2
@@ -219,14 +219,14 @@ def test_a_topic_that_is_forgotten_is_looked_at_again_unless_keys_choose_its_par
     forward.take(fetched("t", 1, 7), Share())
     until(lambda: sends.parts)
     assert sends.parts[0].tp == TopicPartition("t", 1)
-    by_key = forwarder(crew, targets, sends)
+    by_key = forwarder(tasks, targets, sends)
     by_key.take(fetched("k", 1, 0), Share())
     until(lambda: "k" in by_key.topics)
     by_key.forget("k")
     assert "k" in by_key.topics
 
 
-def test_a_stop_does_not_hide_why_a_topic_waits(crew: Crew) -> None:
+def test_a_stop_does_not_hide_why_a_topic_waits(tasks: TaskGroup) -> None:
     looks: list[str] = []
 
     def source_topic(topic: str) -> SourceTopic:
@@ -235,7 +235,7 @@ def test_a_stop_does_not_hide_why_a_topic_waits(crew: Crew) -> None:
             raise Closed("the connector was shut down")
         return SourceTopic(1, 1)
 
-    forward = Forwarder("dc1", Settings(SPEAKS, 1000), Targets(), source_topic, Sends(), crew)
+    forward = Forwarder("dc1", Settings(SPEAKS, 1000), Targets(), source_topic, Sends(), tasks)
     forward.take(fetched("brandnew", 0, 0), Share())
     until(lambda: len(looks) == 2)
     sleep(0)
@@ -261,19 +261,19 @@ class Deleted(Targets):
         return super().prepare(topic, source)
 
 
-def flowing(crew: Crew, targets: Targets) -> Forwarder:
+def flowing(tasks: TaskGroup, targets: Targets) -> Forwarder:
     sends = Sends()
-    forward = forwarder(crew, targets, sends)
+    forward = forwarder(tasks, targets, sends)
     carry([(fetched("t", 0, 0), Share())], forward.take)  # type: ignore[list-item]
     until(lambda: sends.parts)
     return forward
 
 
 def test_a_target_topic_that_is_gone_is_created_again_and_waits_meanwhile(
-    crew: Crew, caplog: pytest.LogCaptureFixture
+    tasks: TaskGroup, caplog: pytest.LogCaptureFixture
 ) -> None:
     targets = Deleted(t=2)
-    forward = flowing(crew, targets)
+    forward = flowing(tasks, targets)
     assert not forward.target_is_gone("other")  # nothing is sent there from here
     del targets.counts["t"]
     assert forward.target_is_gone("t")
@@ -285,9 +285,11 @@ def test_a_target_topic_that_is_gone_is_created_again_and_waits_meanwhile(
     assert sum("target topic t is gone" in record.getMessage() for record in caplog.records) == 1
 
 
-def test_a_topic_that_a_broker_does_not_know_yet_is_not_gone(crew: Crew, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_that_a_broker_does_not_know_yet_is_not_gone(
+    tasks: TaskGroup, caplog: pytest.LogCaptureFixture
+) -> None:
     targets = Deleted(t=2)
-    forward = flowing(crew, targets)
+    forward = flowing(tasks, targets)
     for _ in range(100):
         assert forward.target_is_gone("t")  # a hundred partitions, and brokers that are told one after the other
     sleep(RETRY_MIN_S / 2)
@@ -295,9 +297,9 @@ def test_a_topic_that_a_broker_does_not_know_yet_is_not_gone(crew: Crew, caplog:
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_a_topic_that_comes_back_with_other_partitions_gets_another_route(crew: Crew) -> None:
+def test_a_topic_that_comes_back_with_other_partitions_gets_another_route(tasks: TaskGroup) -> None:
     targets = Deleted(t=2)
-    forward = flowing(crew, targets)
+    forward = flowing(tasks, targets)
     del targets.counts["t"]
     targets.creates["t"] = 1
     assert forward.target_is_gone("t")

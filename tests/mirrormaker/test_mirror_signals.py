@@ -49,7 +49,7 @@ def test_a_stop_is_ignored_from_the_last_function_of_the_exit_on() -> None:
     """Late in its exit Python gives handled signals their default action back: then this would end with -15."""
     code = """if True:
         import signal, sys, time
-        from groundwork.lastsignals import ignore_at_exit
+        from groundwork.signals import ignore_at_exit
         ignore_at_exit()
         signal.signal(signal.SIGTERM, lambda *_: None)
         class Late:

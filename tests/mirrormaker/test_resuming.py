@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from groundwork.crew import Crew, sleep
+from groundwork.tasks import TaskGroup, sleep
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.formats.v01 import messages as v08
@@ -88,10 +88,10 @@ class Tails:
 class Flow:
     """A Resumer, and what it passed on: start of the set, and how many of its messages are not to be sent."""
 
-    def __init__(self, folder: Path, crew: Crew, tails: Tails) -> None:
+    def __init__(self, folder: Path, tasks: TaskGroup, tails: Tails) -> None:
         self.keeper = Keeper(MapWriter(file_of(folder, "dc1"), Header("dc1", "g"), 1 << 20), 100, {})
         self.waiting: dict[str, str] = {}
-        self.resumer = Resumer("dc1", self.keeper, tails, crew, self.waiting)
+        self.resumer = Resumer("dc1", self.keeper, tails, tasks, self.waiting)
         self.passed: list[tuple[int, int]] = []
 
     def take(self, one: MessageSet, share: Share) -> None:
@@ -102,11 +102,11 @@ class Flow:
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
-    crew = Crew()
-    yield crew
-    crew.stop(2)
-    assert crew.death is None
+def tasks() -> Iterator[TaskGroup]:
+    tasks = TaskGroup()
+    yield tasks
+    tasks.stop(2)
+    assert tasks.death is None
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -117,10 +117,10 @@ def until(condition: Callable[[], object]) -> None:
     raise AssertionError("waited 5 s in vain")
 
 
-def test_sets_wait_for_the_tail_and_those_that_are_there_are_not_sent(tmp_path: Path, crew: Crew) -> None:
+def test_sets_wait_for_the_tail_and_those_that_are_there_are_not_sent(tmp_path: Path, tasks: TaskGroup) -> None:
     tails = Tails(Tail(50, 55, digests(10, 15), empty=False))
     tails.ready = False
-    flow, share = Flow(tmp_path, crew, tails), Share()
+    flow, share = Flow(tmp_path, tasks, tails), Share()
     flow.point(10, 50)
     for start in (8, 11, 14, 17):
         flow.take(fetched(start, 3), share)
@@ -138,26 +138,26 @@ def test_sets_wait_for_the_tail_and_those_that_are_there_are_not_sent(tmp_path: 
 
 
 def test_an_empty_target_is_begun_and_the_point_is_on_the_disk_before_anything_is_sent(
-    tmp_path: Path, crew: Crew
+    tmp_path: Path, tasks: TaskGroup
 ) -> None:
-    flow = Flow(tmp_path, crew, Tails(Tail(7, 7, (), empty=True)))
+    flow = Flow(tmp_path, tasks, Tails(Tail(7, 7, (), empty=True)))
     flow.take(fetched(30, 3), Share())
     until(lambda: flow.passed)
     assert flow.passed == [(30, 0)]
     assert flow.keeper.point(TP, TP) == Point(30, 7)
 
 
-def test_a_target_that_does_not_answer_is_asked_again(tmp_path: Path, crew: Crew) -> None:
-    flow = Flow(tmp_path, crew, Tails(LinkLost("broker 1 is away"), Tail(0, 0, (), empty=True)))
+def test_a_target_that_does_not_answer_is_asked_again(tmp_path: Path, tasks: TaskGroup) -> None:
+    flow = Flow(tmp_path, tasks, Tails(LinkLost("broker 1 is away"), Tail(0, 0, (), empty=True)))
     flow.take(fetched(0, 3), Share())
     until(lambda: flow.waiting == {"t/0": "resume: broker 1 is away"})
     until(lambda: flow.passed == [(0, 0)])
 
 
-def test_another_stint_looks_anew_and_what_the_old_one_held_is_forgotten(tmp_path: Path, crew: Crew) -> None:
+def test_another_stint_looks_anew_and_what_the_old_one_held_is_forgotten(tmp_path: Path, tasks: TaskGroup) -> None:
     tails = Tails(Tail(0, 0, (), empty=True), Tail(0, 0, (), empty=True))
     tails.ready = False
-    flow, old, new = Flow(tmp_path, crew, tails), Share("one"), Share("two")
+    flow, old, new = Flow(tmp_path, tasks, tails), Share("one"), Share("two")
     flow.take(fetched(0, 3), old)
     until(lambda: tails.asked)
     old.owned = False
@@ -170,11 +170,11 @@ def test_another_stint_looks_anew_and_what_the_old_one_held_is_forgotten(tmp_pat
 
 @pytest.mark.parametrize("known", [True, False])
 def test_of_a_topic_that_was_created_again_nothing_counts_as_being_there(
-    tmp_path: Path, crew: Crew, known: bool
+    tmp_path: Path, tasks: TaskGroup, known: bool
 ) -> None:
     """The point of the map is at 10 of the former log: without a new stint the first 10 messages would be left out."""
     flow, share = (
-        Flow(tmp_path, crew, Tails(Tail(60, 60, (), empty=False), Tail(60, 63, digests(0, 3), False))),
+        Flow(tmp_path, tasks, Tails(Tail(60, 60, (), empty=False), Tail(60, 63, digests(0, 3), False))),
         Share(),
     )
     flow.keeper.go_on(TP, "before", lambda: True, 10, TP, 50, 7 if known else None)
@@ -199,9 +199,9 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("point", "tail", "sentence"), REFUSALS)
 def test_what_cannot_be_told_is_refused(
-    tmp_path: Path, crew: Crew, point: tuple[int, int] | None, tail: Tail | Exception, sentence: str
+    tmp_path: Path, tasks: TaskGroup, point: tuple[int, int] | None, tail: Tail | Exception, sentence: str
 ) -> None:
-    flow, share = Flow(tmp_path, crew, Tails(tail)), Share()
+    flow, share = Flow(tmp_path, tasks, Tails(tail)), Share()
     if point is not None:
         flow.point(*point)
     flow.take(fetched(10, 3), share)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from groundwork.crew import Crew, connect, now, sleep
+from groundwork.tasks import TaskGroup, connect, now, sleep
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.dialects import dialect
 from kafkawire.model import Part, TopicPartition
@@ -41,12 +41,12 @@ class Running:
     def __init__(self, cluster: FakeCluster, by_name: bool = False, **options: Any) -> None:
         quick = {"retries": -1, "linger_ms": 0, "retry_backoff_ms": 5, "reconnect_ms": 20}
         config = ProducerConfig(brokers=tuple(cluster.bootstrap), **{**quick, **options})
-        self.crew = Crew()
+        self.tasks = TaskGroup()
         self.events: list[str] = []
         self.levels: list[int] = []
         self.links = Links("test", connect, 5000)
         source = MetadataSource(cluster.bootstrap, dialect("0.8.2"), self.links)
-        self.sender = Sender(source, config, self.crew, events=self._event, by_name=by_name)
+        self.sender = Sender(source, config, self.tasks, events=self._event, by_name=by_name)
 
     def _event(self, level: int, sentence: str) -> None:
         self.levels.append(level)
@@ -72,8 +72,8 @@ def running(cluster: FakeCluster, **options: Any) -> Iterator[Running]:
     run = Running(cluster, **options)
     try:
         yield run
-        assert run.crew.death is None
+        assert run.tasks.death is None
     finally:
         run.sender.close(0.0)
         run.links.close()
-        assert run.crew.stop(WAIT_S) == []
+        assert run.tasks.stop(WAIT_S) == []

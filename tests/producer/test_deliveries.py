@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.crew import Crew
+from groundwork.tasks import TaskGroup
 from kafkawire.errors import BrokerError
 from kafkawire.model import TopicPartition
 from producer.config import ProducerConfig
@@ -144,17 +144,17 @@ def test_a_pending_result_times_out_and_is_still_sent():
 def test_a_gevent_program_waits_for_results_and_hears_callbacks():
     heard: list[int] = []
     with FakeCluster({"t": 1}) as cluster:
-        crew = Crew()
+        tasks = TaskGroup()
 
         def program() -> None:
             listen = lambda delivery: heard.append(threading.get_ident())  # noqa: E731
             with Producer(config_of(cluster), hub="caller", on_delivery=listen) as producer:
                 assert producer.send("t", b"v").result(WAIT_S).offset == 0
-            crew._stopped.set()
+            tasks._stopped.set()
 
-        crew.spawn("program", program)
-        assert crew.wait(WAIT_S)
-        crew.stop(WAIT_S)
+        tasks.spawn("program", program)
+        assert tasks.wait(WAIT_S)
+        tasks.stop(WAIT_S)
     assert heard == [threading.get_ident()]
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from groundwork.crew import Crew
 from groundwork.options import OptionError, load
+from groundwork.tasks import TaskGroup
 from kafkawire.errors import LocalError
 from producer.config import ProducerConfig
 from producer.errors import Closed, HandlerFailed, NotSent, QueueFull, SendFailed
@@ -237,16 +237,16 @@ def test_a_full_batch_waits_for_nobody_behind_the_queue_either():
 def test_a_gevent_program_has_its_handlers_in_its_hub():
     handler = Noting()
     with FakeCluster({"t": 1}) as cluster:
-        crew = Crew()
+        tasks = TaskGroup()
 
         def program() -> None:
             with Producer(config_of(cluster), hub="caller", callback_handler=handler) as producer:
                 assert producer.send("t", "v").result(WAIT_S).offset == 0
-            crew._stopped.set()
+            tasks._stopped.set()
 
-        crew.spawn("program", program)
-        assert crew.wait(WAIT_S)
-        crew.stop(WAIT_S)
+        tasks.spawn("program", program)
+        assert tasks.wait(WAIT_S)
+        tasks.stop(WAIT_S)
         assert cluster.values("t", 0) == [b"v", b"last"]
     assert handler.threads == {threading.get_ident()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from groundwork.crew import Event, sleep
+from groundwork.tasks import Event, sleep
 from tests.fakes.broker import FakeCluster, Wait
 from tests.producer.running import WAIT_S, Running, part, running, until
 

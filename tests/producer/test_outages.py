@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from groundwork.crew import sleep
+from groundwork.tasks import sleep
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import Broker, TopicPartition

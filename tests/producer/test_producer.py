@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.crew import Crew
+from groundwork.tasks import TaskGroup
 from kafkawire.errors import BrokerError, LocalError
 from producer.config import ProducerConfig
 from producer.errors import Closed, QueueFull, SendFailed, Undeliverable
@@ -42,7 +42,7 @@ def test_a_plain_program_sends_and_everything_arrives_in_order(codec: str):
 
 def test_a_gevent_program_sends_in_its_own_hub():
     with FakeCluster({"t": 1}) as cluster:
-        crew = Crew()
+        tasks = TaskGroup()
         threads: set[int] = set()
 
         def program() -> None:
@@ -51,13 +51,13 @@ def test_a_gevent_program_sends_in_its_own_hub():
             ) as p:
                 for n in range(100):
                     p.send("t", b"%d" % n)
-            crew._stopped.set()
+            tasks._stopped.set()
 
-        crew.spawn("program", program)
-        assert crew.wait(WAIT_S)
+        tasks.spawn("program", program)
+        assert tasks.wait(WAIT_S)
         assert cluster.values("t", 0) == [b"%d" % n for n in range(100)]
         assert threads == {threading.get_ident()}
-        crew.stop(WAIT_S)
+        tasks.stop(WAIT_S)
 
 
 def test_keys_choose_partitions_as_the_partitioner_says_and_travel_with_the_message():

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.crew import sleep
+from groundwork.tasks import sleep
 from kafkawire.model import TopicPartition
 from producer.errors import Undeliverable
 from producer.verdicts import BOUNDED_TRIES

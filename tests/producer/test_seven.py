@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from groundwork.crew import Crew, sleep
 from groundwork.options import OptionError, load
+from groundwork.tasks import TaskGroup, sleep
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
 from kafkawire.errors import CorruptMessage, LocalError
@@ -317,13 +317,13 @@ def sender_of(broker: Node07, topic: str, confirm: str) -> Iterator[Sender]:
         reconnect_ms=10,
         linger_ms=1,
     )
-    crew = Crew()
-    sender = Sender(Fixed(broker, topic), config, crew)
+    tasks = TaskGroup()
+    sender = Sender(Fixed(broker, topic), config, tasks)
     try:
         yield sender
     finally:
         sender.close(1.0)
-        crew.stop(1.0)
+        tasks.stop(1.0)
 
 
 def part_of(topic: str, index: int, *rows: bytes, codec: int = 0, broker: int = 0) -> Part:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.crew import Crew, Event
+from groundwork.tasks import Event, TaskGroup
 from producer.config import ProducerConfig
 from producer.delivery import Delivery
 from producer.errors import Closed, HandlerFailed, SendFailed
@@ -160,7 +160,7 @@ def test_a_hook_of_the_close_itself_that_never_returns_costs_no_message_that_was
 
 
 def test_a_greenlet_that_waits_for_ever_in_a_hook_does_not_hold_up_the_close():
-    crew, over = Crew(), Event()
+    tasks, over = TaskGroup(), Event()
     done: list[tuple[int, int, int]] = []
 
     def program() -> None:
@@ -174,10 +174,10 @@ def test_a_greenlet_that_waits_for_ever_in_a_hook_does_not_hold_up_the_close():
             counts = producer.counts
             done.append((counts.sent, counts.failed, counts.pending))
         over.set()
-        crew._stopped.set()
+        tasks._stopped.set()
 
-    crew.spawn("program", program)
-    assert crew.wait(WAIT_S)
+    tasks.spawn("program", program)
+    assert tasks.wait(WAIT_S)
     assert done == [(5, 5, 0)]
 
 
@@ -196,7 +196,7 @@ def test_a_delivery_callback_that_never_returns_is_told_and_holds_up_nobody(hang
 @pytest.mark.parametrize("hub", ["own", "caller"])
 def test_a_callback_may_close_the_producer(hub: str):
     """It cannot be waited for then: it is what waits."""
-    crew, closed = Crew(), threading.Event()
+    tasks, closed = TaskGroup(), threading.Event()
 
     def program() -> None:
         with FakeCluster({"t": 1}) as cluster:
@@ -214,10 +214,10 @@ def test_a_callback_may_close_the_producer(hub: str):
             assert producer.counts.acked == 1
             with pytest.raises(Closed):
                 producer.send("t", b"w")
-        crew._stopped.set()
+        tasks._stopped.set()
 
-    crew.spawn("program", program)
-    assert crew.wait(WAIT_S)
+    tasks.spawn("program", program)
+    assert tasks.wait(WAIT_S)
 
 
 def test_who_waits_for_room_in_the_queue_hears_of_the_close(hanging):

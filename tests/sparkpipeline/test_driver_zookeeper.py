@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kazoo.exceptions import NoAuthError, SessionExpiredError
 
-from groundwork.zkaccess import Access, Tls
+from groundwork.zksecurity import Tls, ZkSecurity
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.errors import OptionRefused, Unreachable
@@ -59,7 +59,7 @@ def test_an_address_that_is_none_is_refused() -> None:
 def test_a_file_of_tls_that_is_not_there_is_named(silent: str) -> None:
     with (
         pytest.raises(OptionRefused, match=r"/nowhere/ca\.pem cannot be used"),
-        zookeeper(silent, Access(tls=Tls(ca="/nowhere/ca.pem"))),
+        zookeeper(silent, ZkSecurity(tls=Tls(ca="/nowhere/ca.pem"))),
     ):
         pytest.fail("there is no such file")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.handover import Handover
+from groundwork.queues import BoundedQueue
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats.v01 import messages
 from kafkawire.model import MessageSet, TopicPartition
@@ -28,7 +28,7 @@ class World:
 
     def __init__(self, **how: Any) -> None:
         self.budget = Budget(1_000_000)
-        self.channel: Handover[Share] = Handover(1_000_000, queue.SimpleQueue())
+        self.channel: BoundedQueue[Share] = BoundedQueue(1_000_000, queue.SimpleQueue())
         self.stream = Stream("orders-0", self.channel, timeout_ms=0, **how)
         self.corrupt: list[tuple[int, CorruptMessage]] = []
         lease = Lease()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.crew import Crew, now, sleep
+from groundwork.tasks import TaskGroup, now, sleep
 from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
 from zkconsumer.commits import Commits, Patience
@@ -142,12 +142,12 @@ def test_partitions_that_are_let_go_wait_only_so_long_also_for_another_commit():
     cursor = world.cursor(A, 50)
     world.store.takes_s = 30.0
     world.patience = Patience(retries=5, backoff_s=0.001, limit_s=0.1)
-    crew = Crew()
-    crew.spawn("timer", world.commits.commit, [world.cursor(B, 1)])
+    tasks = TaskGroup()
+    tasks.spawn("timer", world.commits.commit, [world.cursor(B, 1)])
     sleep(0.01)
     began = now()
     found = world.commits.commit_last([cursor])[A]
-    crew.stop(1.0)
+    tasks.stop(1.0)
     assert now() - began < 5
     assert str(found) == "committing 1 offset took longer than 0.1 s; whether they were written is not known"
     assert cursor.committed is None
@@ -156,23 +156,23 @@ def test_partitions_that_are_let_go_wait_only_so_long_also_for_another_commit():
 def test_the_timer_is_not_waited_for_by_one_in_a_hurry():
     world = World()
     cursor = world.cursor(A, 50)
-    crew = Crew()
-    crew.spawn("auto-commit", world.commits.run, 60.0, lambda: [cursor], lambda: True)
+    tasks = TaskGroup()
+    tasks.spawn("auto-commit", world.commits.run, 60.0, lambda: [cursor], lambda: True)
     world.commits.hurry()
     sleep(0.05)
     assert (world.store.kept, world.store.commits) == ({A: 50}, 1)
-    crew.stop(1.0)
+    tasks.stop(1.0)
 
 
 def test_a_change_of_the_store_comes_between_two_commits():
     world = World()
     world.store.takes_s = 0.05
-    crew = Crew()
-    crew.spawn("timer", world.commits.commit, [world.cursor(A, 50)])
+    tasks = TaskGroup()
+    tasks.spawn("timer", world.commits.commit, [world.cursor(A, 50)])
     sleep(0.01)
     assert world.store.kept == {}
     with world.commits.lock:
         assert world.store.kept == {A: 50}
         world.commits.commit_locked([world.cursor(B, 60)])
     assert world.store.kept == {A: 50, B: 60}
-    crew.stop(1.0)
+    tasks.stop(1.0)

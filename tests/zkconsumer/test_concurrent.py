@@ -16,8 +16,8 @@ from typing import Any
 import gevent
 import pytest
 
-from groundwork.crew import sleep
 from groundwork.hub import Hub, pick_hub
+from groundwork.tasks import sleep
 from kafkawire.formats.v01 import messages
 from kafkawire.model import Message, MessageSet, TopicPartition
 from localkafka.waiting import wait_until
@@ -64,7 +64,7 @@ class FakeConnector:
         return {"t": [stream]}
 
     def _begin(self) -> Stream:
-        self.channel = self.hub.handover(1 << 20)
+        self.channel = self.hub.bounded_queue(1 << 20)
         lease, budget = Lease(), Budget(1 << 20)
         lease.valid_until = math.inf
         for tp in self._ends:

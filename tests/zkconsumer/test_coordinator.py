@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from groundwork import crew
+from groundwork import tasks
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost, LocalError
 from kafkawire.model import Broker, TopicPartition
@@ -160,16 +160,16 @@ def test_a_link_that_the_broker_closed_at_rest_costs_no_try(cluster: FakeCluster
 def test_who_is_ended_while_waiting_leaves_no_answer_to_the_next(cluster: FakeCluster, make: Make):
     held_back = threading.Event()
     cluster.script("offset_fetch", Wait(held_back))
-    greenlets = crew.Crew()
-    pool = Links("test", crew.connect, timeout_ms=5000)
+    greenlets = tasks.TaskGroup()
+    pool = Links("test", tasks.connect, timeout_ms=5000)
     (address, *_) = cluster.bootstrap
     coordinator = Coordinator(
-        Broker(-1, *address), pool, dialect("0.8.2"), retries=0, sleep=crew.sleep, now=crew.now, lock=crew.Lock()
+        Broker(-1, *address), pool, dialect("0.8.2"), retries=0, sleep=tasks.sleep, now=tasks.now, lock=tasks.Lock()
     )
     asked = greenlets.spawn("reader", coordinator.fetch, "g", [T0], "kafka")
-    with crew.deadline(5.0):
+    with tasks.deadline(5.0):
         while not cluster.seen("offset_fetch"):
-            crew.sleep(0.005)
+            tasks.sleep(0.005)
     assert asked.end(5.0)
     held_back.set()
     assert coordinator.commit("g", {T0: (5, "")}, "kafka") == {T0: None}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.handover import Handover
+from groundwork.queues import BoundedQueue
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats.v01 import messages
 from kafkawire.model import MessageSet, TopicPartition
@@ -33,7 +33,7 @@ class World:
         self.lane = self.budget.lane(1)
         self.lease = Lease()
         self.lease.valid_until = math.inf
-        self.channel: Handover[Share] = Handover(limit, queue.SimpleQueue())
+        self.channel: BoundedQueue[Share] = BoundedQueue(limit, queue.SimpleQueue())
         self.stream = Stream("orders-0", self.channel, timeout_ms=0, **how)
         self.corrupt: list[tuple[int, CorruptMessage]] = []
 

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import pytest
 
-from groundwork.crew import Crew, Event, connect, now, sleep
-from groundwork.handover import Handover
+from groundwork.queues import BoundedQueue
+from groundwork.tasks import Event, TaskGroup, connect, now, sleep
 from kafkawire.dialects import dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Broker, Message, TopicPartition
@@ -58,9 +58,9 @@ class Fetching:
         self.budget = Budget(65536, lambda: self.fetcher.wake())
         self.lease = Lease()
         self.lease.valid_until = math.inf
-        self.channel: Handover[Share] = Handover(1 << 20, queue.SimpleQueue())
+        self.channel: BoundedQueue[Share] = BoundedQueue(1 << 20, queue.SimpleQueue())
         self.stream = Stream("t-0", self.channel, timeout_ms=0)
-        self.crew = Crew()
+        self.tasks = TaskGroup()
         self.links = Links("test", connect, 2000)
         self.fetcher = Fetcher(
             Broker(1, "127.0.0.1", cluster.ports[1]),
@@ -76,11 +76,11 @@ class Fetching:
             on_event=self.events.append,
             corrupt=corrupt,
             hooks=hooks,
-            spawn=self.crew.spawn,
+            spawn=self.tasks.spawn,
             empty_pause_s=0.05,
             warnings=FormatWarnings(self.events.append, dialect(release)) if asks_for_formats else None,
         )
-        self.worker = self.crew.spawn("fetcher", self.fetcher.run)
+        self.worker = self.tasks.spawn("fetcher", self.fetcher.run)
 
     def homeless(self, cursors: Iterable[Cursor], why: str) -> None:
         self.sent_home += [(cursor.tp, why) for cursor in cursors]
@@ -114,7 +114,7 @@ class Fetching:
     def until(self, there: Callable[[], object], seconds: float = 5) -> None:
         end = now() + seconds
         while not there():
-            assert self.crew.death is None, self.crew.death
+            assert self.tasks.death is None, self.tasks.death
             assert now() < end, f"waited in vain; events {self.events}, home {self.sent_home}"
             sleep(0.005)
 
@@ -131,9 +131,9 @@ class Fetching:
             return found
 
     def close(self) -> None:
-        self.crew.stop(1)
+        self.tasks.stop(1)
         self.links.close()
-        assert self.crew.death is None, self.crew.death
+        assert self.tasks.death is None, self.tasks.death
 
 
 @pytest.fixture
@@ -458,7 +458,7 @@ def beside(fetching, monkeypatch):
     monkeypatch.setattr("zkconsumer.fetching.fetcher.ENDS_LOOK_S", 0.02)
     monkeypatch.setattr("zkconsumer.fetching.positions.ENDS_S", 0.1)
     monkeypatch.setattr("zkconsumer.fetching.positions.ANSWER_S", 0.5)
-    fetching.crew.spawn("beside", fetching.fetcher.run_beside)
+    fetching.tasks.spawn("beside", fetching.fetcher.run_beside)
     return fetching
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.crew import sleep
+from groundwork.tasks import sleep
 from kafkawire.model import BrokerPartition, TopicPartition
 from localkafka.seven import entries
 from localkafka.seven.node import Node07, node_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.crew import now
+from groundwork.tasks import now
 from kafkawire.model import BrokerPartition, Message, TopicPartition
 from localkafka.seven import entries
 from localkafka.seven.node import Node07

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from groundwork.crew import now, sleep
 from groundwork.options import OptionError
+from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
 from localkafka.waiting import wait_until
 from tests.fakes.broker import FakeCluster, Wait, entry

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.crew import Crew, now, sleep
+from groundwork.tasks import TaskGroup, now, sleep
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
@@ -120,9 +120,9 @@ class World:
     def __init__(self, seen: ClusterView, refresh_s: float | None = None) -> None:
         self.source = Source(seen, refresh_s)
         self.events: list[ConsumerEvent] = []
-        self.crew = Crew()
+        self.tasks = TaskGroup()
         self.made: list[Fetcher] = []
-        self.fetchers = Fetchers(self.source, self.crew, Links("t"), 0.01, self._make, self.events.append)
+        self.fetchers = Fetchers(self.source, self.tasks, Links("t"), 0.01, self._make, self.events.append)
         self.fetchers.start()
 
     def _make(self, broker: Broker, finder: object) -> Any:
@@ -132,7 +132,7 @@ class World:
     def until(self, there: Callable[[], object], seconds: float = 5) -> None:
         end = now() + seconds
         while not there():
-            assert self.crew.death is None, self.crew.death
+            assert self.tasks.death is None, self.tasks.death
             assert now() < end, f"waited in vain; events {self.events}, looks {self.source.looks}"
             sleep(0.005)
 
@@ -146,7 +146,7 @@ def worlds() -> Iterator[list[World]]:
     made: list[World] = []
     yield made
     for world in made:
-        world.crew.stop(1)
+        world.tasks.stop(1)
 
 
 def test_a_broker_that_moved_is_found_when_it_is_told_and_without_a_word_at_the_next_refresh(worlds):

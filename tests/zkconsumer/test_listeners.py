@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from groundwork.crew import Crew, sleep
 from groundwork.hub import CallersHub, OwnThread
+from groundwork.tasks import TaskGroup, sleep
 from kafkawire.model import TopicPartition
 from localkafka.waiting import wait_until
 from zkconsumer.events import ConsumerEvent
@@ -26,11 +26,11 @@ class World:
         self.hub.start()
         self.events: list[ConsumerEvent] = []
         self.passed_on: list[ListenerFailed] = []
-        self.crew = self.hub.call(Crew)
+        self.tasks = self.hub.call(TaskGroup)
 
     def hooks(self, listener: ConsumerListener, timeout_ms: int = 5000) -> Hooks:
         self.made = self.hub.call(
-            Hooks.for_hub, listener, timeout_ms, self.events.append, self.crew, self.hub, self.passed_on.append
+            Hooks.for_hub, listener, timeout_ms, self.events.append, self.tasks, self.hub, self.passed_on.append
         )
         return self.made
 
@@ -38,7 +38,7 @@ class World:
         return self.hub.call(getattr(self.made, name), *args)
 
     def end(self) -> None:
-        self.hub.call(self.crew.stop, 5)
+        self.hub.call(self.tasks.stop, 5)
         self.hub.stop()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.crew import Event
+from groundwork.tasks import Event
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from groundwork import crew
+from groundwork import tasks
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost, LocalError
 from kafkawire.model import Broker, TopicPartition
@@ -110,9 +110,9 @@ def test_in_a_hub_two_greenlets_take_turns_and_others_run_meanwhile(cluster: Fak
     """A link has one question at a time; a coordinator that is silent does not stop the hub."""
     go_on = threading.Event()
     cluster.script("offset_commit", Wait(go_on))
-    links = Links("test", crew.connect, timeout_ms=5000)
-    store = KafkaOffsets(coordinator(cluster, links, sleep=crew.sleep, now=crew.now, lock=crew.Lock()))
-    greenlets = crew.Crew()
+    links = Links("test", tasks.connect, timeout_ms=5000)
+    store = KafkaOffsets(coordinator(cluster, links, sleep=tasks.sleep, now=tasks.now, lock=tasks.Lock()))
+    greenlets = tasks.TaskGroup()
     results: dict[str, object] = {}
     beats: list[int] = []
 
@@ -122,7 +122,7 @@ def test_in_a_hub_two_greenlets_take_turns_and_others_run_meanwhile(cluster: Fak
     def beat() -> None:
         for n in range(20):
             beats.append(n)
-            crew.sleep(0.001)
+            tasks.sleep(0.001)
         go_on.set()
 
     workers = [greenlets.spawn(name, commit, name, tp) for name, tp in (("a", T0), ("b", T1))]

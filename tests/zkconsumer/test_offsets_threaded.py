@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from groundwork.beside import Beside
+from groundwork.executor import ThreadExecutor
 from groundwork.hub import CallersHub
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
@@ -35,7 +35,7 @@ class Mine:
 def asked() -> Iterator[Callable[..., ThreadedOffsets]]:
     hub = CallersHub()
     hub.start()
-    beside = Beside(hub)
+    beside = ThreadExecutor(hub)
     yield lambda answer: ThreadedOffsets(Mine(answer), beside)
     beside.close()
     hub.stop()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from groundwork.handover import Handover
+from groundwork.queues import BoundedQueue
 from kafkawire.formats.v01 import columns as indexing
 from kafkawire.formats.v01 import messages
 from kafkawire.model import MessageSet, TopicPartition
@@ -79,7 +79,7 @@ def test_pauses_at_any_moment_leave_nothing_out_and_repeat_nothing(what, deliver
         rng = random.Random(seed)
         lease, budget = Lease(), Budget(1_000_000)
         lease.valid_until = math.inf
-        channel: Handover[Share] = Handover(1_000_000, queue.SimpleQueue())
+        channel: BoundedQueue[Share] = BoundedQueue(1_000_000, queue.SimpleQueue())
         commit = (lambda tp, at: None) if delivery == "at-most-once" else None
         stream = Stream("orders-0", channel, timeout_ms=10, delivery=delivery, commit=commit)
         cursor = Cursor(TP, "g-0", lease, budget.lane(1), channel)

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from groundwork.crew import now
+from groundwork.tasks import now
 from localkafka.waiting import wait_until
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import Closed, Unreachable

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from groundwork.crew import connect
 from groundwork.output import EXIT, fail, write
+from groundwork.tasks import connect
+from groundwork.zksecurity import ZooKeeper
 from kafkawire.cluster.compatibility import why_never
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.view import ClusterView, PartitionView
@@ -24,7 +25,6 @@ from kafkawire.errors import error_info
 from kafkawire.model import Broker, TopicPartition
 from zkconsumer.commands.common import link_pool, must_tell, reaching, tell
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
-from zkconsumer.session.access import ZooKeeper
 from zkconsumer.topicnodes import no_brokers
 
 TOPIC_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "error")

@@ -22,16 +22,16 @@ from dataclasses import dataclass
 
 import click
 
-from groundwork.crew import Crew, connect
 from groundwork.logs import set_up_logging
 from groundwork.options import OptionError
 from groundwork.output import EXIT, failing
+from groundwork.tasks import TaskGroup, connect
+from groundwork.zksecurity import ZooKeeper
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import WireError
 from kafkawire.net.links import Links
 from zkconsumer.commands import pipes
 from zkconsumer.errors import ConsumerError, NoBrokers, NoSuchGroup, OtherCluster
-from zkconsumer.session.access import ZooKeeper
 from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import ZkSession
 
@@ -71,13 +71,13 @@ def must_tell(brokers: Sequence[tuple[str, int]], kafka_version: str) -> None:
 def reaching(zookeeper: ZooKeeper, kafka_version: str = "0.8.2") -> Iterator[Reach]:
     """A session with ZooKeeper and links to brokers.  What fails in the block, too, ends the command in a sentence."""
     with link_pool() as links:
-        crew = Crew()
-        session = ZkSession(zookeeper.connect, TIMEOUT_MS, TIMEOUT_MS, crew, Lease(), access=zookeeper.access)
+        tasks = TaskGroup()
+        session = ZkSession(zookeeper.connect, TIMEOUT_MS, TIMEOUT_MS, tasks, Lease(), access=zookeeper.security)
         try:
             session.start()
             yield Reach(session, links, dialect(kafka_version))
         finally:
-            crew.stop(1.0)
+            tasks.stop(1.0)
             session.close()
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from groundwork.crew import now
 from groundwork.hub import HubStopped
+from groundwork.tasks import now
 from kafkawire.model import TopicPartition
 from zkconsumer.commands import pipes
 from zkconsumer.commands.common import INTERRUPTED

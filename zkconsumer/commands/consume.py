@@ -10,6 +10,7 @@ from functools import partial
 import click
 
 from groundwork.output import EXIT, fail, failing
+from groundwork.zksecurity import ZooKeeper
 from kafkawire.cluster.topics import check_name
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_topics, refuse_other_generation
@@ -33,7 +34,6 @@ from zkconsumer.commands.throwaway import removed_after, throwaway_name
 from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
-from zkconsumer.session.access import ZooKeeper
 from zkconsumer.spelling import WrongUsage, parse_partition
 from zkconsumer.topicnodes import no_brokers
 
@@ -122,7 +122,7 @@ def consume(
     given = _properties(properties)
     values: dict[str, object] = {
         "zookeeper.connect": zookeeper.connect,
-        **zookeeper.access.options(),
+        **zookeeper.security.options(),
         "auto.offset.reset": "smallest" if from_beginning else "largest",
         "kafka.version": kafka_version,
         **given,
@@ -162,7 +162,7 @@ def _member(
     """A member of the group; without one, of a group that is made up, and removed at the end."""
     own = None if group else throwaway_name()
     config = load_consumer(ConsumerConfig, {**values, "group.id": group or own}, "command line", jvm=True)
-    at = ZooKeeper(config.zookeeper_connect, config.access)
+    at = ZooKeeper(config.zookeeper_connect, config.security)
     there = _look(at, wanted, config.version)
     quiet("warning")  # from here on what is wrong with the cluster passes, or not
     with removed_after(at, own, there) if own else nullcontext():

@@ -27,7 +27,7 @@ import click
 from groundwork.output import FORMS
 
 if TYPE_CHECKING:
-    from zkconsumer.session.access import ZooKeeper
+    from groundwork.zksecurity import ZooKeeper
 
 AUTH_VARIABLE = "ZKCONSUMER_ZK_AUTH"
 LOOK_S = 0.05  # how soon an answer at the terminal is noticed
@@ -71,7 +71,7 @@ def zookeeper_option(required: bool = True) -> Callable[[F], F]:
 def _identity(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
     if text is None:
         return None
-    from zkconsumer.session.access import identity
+    from groundwork.zksecurity import identity
 
     try:
         return identity(text).text
@@ -106,8 +106,8 @@ _ZOOKEEPER = (
 def _zookeeper(
     connect: str | None, file: Path | None, auth: str | None, tls: bool, ca: Path | None, required: bool
 ) -> ZooKeeper | None:
+    from groundwork.zksecurity import ZooKeeper
     from zkconsumer.commands.zkconfig import read_values, zookeeper_of
-    from zkconsumer.session.access import ZooKeeper
 
     values, jvm = read_values(file) if file is not None else ({}, True)
     flags: dict[str, object] = {"zookeeper.auth": auth} if auth is not None else {}
@@ -224,7 +224,7 @@ def go_ahead(execute: bool, what: str) -> bool:
 
 def _answer() -> str:
     """A line of the terminal.  input() would stand in the way of the greenlets that keep our sessions."""
-    from groundwork.crew import sleep
+    from groundwork.tasks import sleep
 
     while not select.select([sys.stdin], [], [], 0)[0]:
         sleep(LOOK_S)

@@ -9,13 +9,13 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from groundwork.crew import Crew, now, sleep
 from groundwork.options import OptionError
 from groundwork.output import EXIT, fail
+from groundwork.tasks import TaskGroup, now, sleep
+from groundwork.zksecurity import ZooKeeper
 from kafkawire.znodes.group import CONSUMERS, ids
 from zkconsumer.commands.common import TIMEOUT_MS, at_interrupt, tell
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
-from zkconsumer.session.access import ZooKeeper
 from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import ZkSession
 
@@ -56,8 +56,8 @@ def _left(group: str, why: ConsumerError) -> str:
 
 def _remove_after(zookeeper: ZooKeeper, group: str, keep_folder: bool, connect_ms: int) -> ConsumerError | None:
     """None: it is gone.  Ctrl-C ends the process, and says what is left."""
-    crew = Crew()
-    session = ZkSession(zookeeper.connect, TIMEOUT_MS, connect_ms, crew, Lease(), access=zookeeper.access)
+    tasks = TaskGroup()
+    session = ZkSession(zookeeper.connect, TIMEOUT_MS, connect_ms, tasks, Lease(), access=zookeeper.security)
     with at_interrupt(f"interrupted; {_left(group, ConsumerError('it was being removed'))}"):
         try:
             session.start()
@@ -67,7 +67,7 @@ def _remove_after(zookeeper: ZooKeeper, group: str, keep_folder: bool, connect_m
         except ConsumerError as e:
             return e
         finally:
-            crew.stop(1.0)
+            tasks.stop(1.0)
             session.close()
     return None
 

@@ -13,8 +13,8 @@ import yaml
 
 from groundwork.java import read_properties
 from groundwork.options import OptionError
+from groundwork.zksecurity import ZooKeeper
 from zkconsumer.config import ConsumerConfig, load_consumer
-from zkconsumer.session.access import ZooKeeper
 
 CONNECT = ("zookeeper.connect", "zk.connect")
 OF_NO_CONCERN = frozenset(  # what a consumer has to choose, and a look at a cluster does not have
@@ -66,4 +66,4 @@ def zookeeper_of(connect: str | None, values: Mapping[str, object], where: str, 
         config = load_consumer(ConsumerConfig, {**left, "group.id": "-", "auto.offset.reset": "smallest"}, where, jvm)
     except OptionError as e:
         raise click.UsageError(str(e)) from None
-    return ZooKeeper(config.zookeeper_connect, config.access)
+    return ZooKeeper(config.zookeeper_connect, config.security)

@@ -1,7 +1,7 @@
 """Bytes of memory, counted: one bound for everything a connector fetched and is not done with, from the request on.
 
 A lane is one stream's part of it.  A stream whose reader stands still fills its own lane and no more: the other
-streams go on.  Counting is done on both sides of a hand-over, so it has a lock, never held while anybody waits.
+streams go on.  Counting is done on both sides of a queue, so it has a lock, never held while anybody waits.
 """
 
 from __future__ import annotations

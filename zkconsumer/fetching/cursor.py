@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from groundwork.handover import Handover
+from groundwork.queues import BoundedQueue
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import MessageSet, TopicPartition
 from zkconsumer.errors import Undeliverable
@@ -54,7 +54,7 @@ class Cursor(Handing):
         thread: str,
         lease: Lease,
         lane: Lane,
-        channel: Handover[Share],
+        channel: BoundedQueue[Share],
         reset: str = "smallest",
         on_corrupt: Callable[[Cursor, int, CorruptMessage], None] = lambda cursor, at, error: None,
     ) -> None:

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from groundwork.crew import Event, now, sleep
-from groundwork.handover import Closed
+from groundwork.queues import Closed
+from groundwork.tasks import Event, now, sleep
 from kafkawire.cluster.recordbatches import Held
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage, LinkLost, error_info

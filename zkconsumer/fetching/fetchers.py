@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from groundwork.crew import Crew, Event, Worker, now
+from groundwork.tasks import Event, Task, TaskGroup, now
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import WireError
 from kafkawire.model import Broker, TopicPartition
@@ -44,19 +44,19 @@ class Fetchers:
     def __init__(
         self,
         source: LeaderSource,
-        crew: Crew,
+        tasks: TaskGroup,
         links: Links,
         pause_s: float,
         make_fetcher: Callable[[Broker, Fetchers], Fetcher],
         on_event: OnEvent,
     ) -> None:
         self._source = source
-        self._crew = crew
+        self._tasks = tasks
         self._links = links
         self._pause_s = pause_s
         self._make_fetcher = make_fetcher
         self._on_event = on_event
-        self._fetchers: dict[int, tuple[Fetcher, list[Worker]]] = {}
+        self._fetchers: dict[int, tuple[Fetcher, list[Task]]] = {}
         self._outages = Outages(on_event)
         self._homeless: dict[TopicPartition, _Homeless] = {}
         self._misses: dict[TopicPartition, tuple[int, float]] = {}  # how many in a row, and when the last one was
@@ -67,7 +67,7 @@ class Fetchers:
         source.watch(self.look_again)
 
     def start(self) -> None:
-        self._crew.spawn("leader-finder", self._run)
+        self._tasks.spawn("leader-finder", self._run)
 
     def add(self, cursors: Iterable[Cursor]) -> None:
         """Fetch these from now on."""
@@ -212,8 +212,8 @@ class Fetchers:
         if found is None:
             fetcher = self._make_fetcher(broker, self)
             workers = [
-                self._crew.spawn(f"fetcher-{broker.id}", fetcher.run),
-                self._crew.spawn(f"ends-{broker.id}", fetcher.run_beside),
+                self._tasks.spawn(f"fetcher-{broker.id}", fetcher.run),
+                self._tasks.spawn(f"ends-{broker.id}", fetcher.run_beside),
             ]
             found = self._fetchers[broker.id] = (fetcher, workers)
         return found[0]

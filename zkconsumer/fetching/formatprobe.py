@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from groundwork.crew import now
+from groundwork.tasks import now
 from kafkawire.cluster import recordbatches
 from kafkawire.cluster.recordbatches import Held, RecordBatch
 from kafkawire.cluster.release import asked_ranges, release_of

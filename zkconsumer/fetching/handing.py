@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 
-from groundwork.crew import now
+from groundwork.tasks import now
 from zkconsumer.fetching.budget import Lane
 from zkconsumer.fetching.progress import Progress
 from zkconsumer.fetching.share import Share

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from groundwork.crew import Lock
+from groundwork.tasks import Lock
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.cluster.zookeeper import BROKERS, read_brokers, read_leaders

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from groundwork.crew import deadline, now
+from groundwork.tasks import deadline, now
 from kafkawire.dialects import Dialect
 from kafkawire.errors import ERRORS, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition

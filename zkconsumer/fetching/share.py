@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from groundwork.crew import now
+from groundwork.tasks import now
 from kafkawire.model import MessageSet
 from zkconsumer.fetching.progress import Progress, ShareTicket
 

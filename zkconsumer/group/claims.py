@@ -14,8 +14,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from groundwork.crew import Lock
 from groundwork.failpoints import failpoint
+from groundwork.tasks import Lock
 from kafkawire.interfaces import Znodes
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ZooKeeperAway

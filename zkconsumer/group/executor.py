@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from groundwork.crew import Event, now, sleep
+from groundwork.tasks import Event, now, sleep
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
 from zkconsumer.commits import Commits

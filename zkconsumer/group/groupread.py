@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from groundwork.crew import Event as Flag
+from groundwork.tasks import Event as Flag
 from kafkawire.cluster.zookeeper import TOPICS
 from kafkawire.dialects import Dialect
 from kafkawire.model import PartitionId, TopicPartition

@@ -7,8 +7,8 @@ events on the queue, and mark what must not be believed for one more message.
 
 from __future__ import annotations
 
-from groundwork.crew import Crew, Event, Queue, Worker, now
 from groundwork.plural import counted
+from groundwork.tasks import Event, Queue, Task, TaskGroup, now
 from kafkawire.model import TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.events import ConsumerEvent, OnEvent
@@ -30,7 +30,7 @@ class Member:
         executor: RebalanceExecutor,
         group: GroupReader,
         claims: Claims,
-        crew: Crew,
+        tasks: TaskGroup,
         config: ConsumerConfig,
         on_event: OnEvent,
     ) -> None:
@@ -42,11 +42,11 @@ class Member:
         self._executor = executor
         self._group = group
         self._claims = claims
-        self._crew = crew
+        self._tasks = tasks
         self._on_event = on_event
         self._state, self._first_actions = rebalance.begin(config.rebalance_max_retries, config.backoff_ms)
         self._events: Queue[steps.Happening | Report] = Queue()
-        self._acting: Worker | None = None
+        self._acting: Task | None = None
         self._short_since: float | None = None  # an alarm told that the share is not full
         self._audit = Audit(group, config.assignment_strategy, on_event)
 
@@ -146,7 +146,7 @@ class Member:
         """Start the action the machine asked for; one that is still at work is of an older turn and ends first."""
         if self._acting is not None and not self._acting.ended:
             self._acting.end()
-        self._acting = self._crew.spawn(f"rebalance-{action.do.value.replace(' ', '-')}", self._act, action)
+        self._acting = self._tasks.spawn(f"rebalance-{action.do.value.replace(' ', '-')}", self._act, action)
 
     def _act(self, action: Action) -> None:
         self.note(self._executor.do(action))

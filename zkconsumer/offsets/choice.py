@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from groundwork.beside import Beside
-from groundwork.crew import Lock, connect, now, sleep
+from groundwork.executor import ThreadExecutor
 from groundwork.options import OptionError
+from groundwork.tasks import Lock, connect, now, sleep
 from kafkawire.dialects import Dialect
 from kafkawire.errors import WireError
 from kafkawire.model import Broker, TopicPartition
@@ -47,7 +47,7 @@ def store_of_group(
     on_commit: Callable[[], object],
     read_from: Callable[[TopicPartition], TopicCreation | None],
     may_be_recreated: Callable[[str], bool],
-    beside: Beside,
+    beside: ThreadExecutor,
 ) -> GroupOffsets:
     """A member's store, by offsets.storage and dual.commit.enabled; which of them counts may change while it runs.
 
@@ -97,7 +97,7 @@ def commit_times_of(
     dialect: Dialect,
     group: str,
     tps: Collection[TopicPartition],
-    beside: Beside,
+    beside: ThreadExecutor,
 ) -> dict[TopicPartition, int]:
     """Commit times in Kafka as far as the newest records of __consumer_offsets tell them; what cannot be told is left
     out, and said."""
@@ -205,7 +205,7 @@ class _Channel:
         return {tp: (first[tp], end[tp]) for tp in led if tp in first and tp in end}
 
 
-def store_of_fixed(config: ConsumerConfig, own: OffsetStore | None, beside: Beside) -> OffsetStore:
+def store_of_fixed(config: ConsumerConfig, own: OffsetStore | None, beside: ThreadExecutor) -> OffsetStore:
     """The store of fixed partitions: the program's own, or the file of offsets.file."""
     if own is not None:
         return ThreadedOffsets(own, beside)

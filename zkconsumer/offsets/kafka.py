@@ -6,7 +6,7 @@ offsets.retention.minutes, a day by default, and an idle partition must not lose
 Each commit names, in its metadata, the topic that was read (offsets/former.py): by that a FormerOffset is known.  A
 commit without it is asked for its time, which only the records of __consumer_offsets tell (`commit_times`).
 
-In the hub the Coordinator waits with groundwork.crew's sleep and now and has a lock of crew's; elsewhere it is plain.
+In the hub the Coordinator waits with groundwork.tasks's sleep and now and has its lock; elsewhere it is plain.
 """
 
 from __future__ import annotations

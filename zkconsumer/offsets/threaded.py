@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from groundwork.beside import Beside
+from groundwork.executor import ThreadExecutor
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.store import NONE, Committed, FormerOffset, OffsetStore, Unknown
@@ -22,7 +22,7 @@ class ThreadedOffsets:
     position, and never taken for written.
     """
 
-    def __init__(self, store: OffsetStore, beside: Beside) -> None:
+    def __init__(self, store: OffsetStore, beside: ThreadExecutor) -> None:
         self._store = store
         self._name = type(store).__name__
         self._beside = beside

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from groundwork.crew import now
+from groundwork.tasks import now
 from kafkawire.interfaces import Znodes
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite, TopicGone

@@ -23,9 +23,9 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.protocol.states import EventType
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from zkconsumer.errors import ConsumerError, ZooKeeperAway
-from zkconsumer.session.access import OPEN_ACL
 
 WINDOW = 200  # kazoo answers in order: a beat waits for what was asked before it, and must not wait for thousands
 
@@ -198,7 +198,7 @@ class ZkCalls:
             for name in path.strip("/").split("/"):
                 so_far += "/" + name
                 client = self._connected(session_id)
-                acl = OPEN_ACL if so_far == f"/{name}" else None  # None: as the session's other nodes
+                acl = OPEN_ACL_UNSAFE if so_far == f"/{name}" else None  # None: as the session's other nodes
                 self._answer(f"create {so_far}", client.create_async(so_far, b"", acl=acl))  # there already: fine
 
     def write(self, nodes: Mapping[str, tuple[bytes, int]], session_id: int | None = None) -> dict[str, Outcome | int]:

@@ -28,14 +28,15 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
-from groundwork.crew import Crew, Event, deadline, kazoo_handler, now, sleep, tls_context
+from groundwork.kazoohandler import kazoo_handler
 from groundwork.logs import KazooLog
 from groundwork.openfiles import TooManyOpenFiles
+from groundwork.tasks import Event, TaskGroup, deadline, now, sleep, tls_context
 from groundwork.tls import TlsUnusable
+from groundwork.zksecurity import OPEN, ZkSecurity
 from groundwork.zkstart import started
 from kafkawire.cluster.zookeeper import missing_chroot
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable, ZooKeeperAway
-from zkconsumer.session.access import OPEN, Access
 from zkconsumer.session.lease import Lease
 from zkconsumer.session.zkcalls import ZkCalls
 
@@ -89,11 +90,11 @@ class ZkSession(ZkCalls):
         connect: str,
         session_timeout_ms: int,
         connection_timeout_ms: int,
-        crew: Crew,
+        tasks: TaskGroup,
         lease: Lease,
         on_state: Callable[[State], None] = lambda state: None,
         on_fence: Callable[[], None] = lambda: None,
-        access: Access = OPEN,
+        access: ZkSecurity = OPEN,
     ) -> None:
         super().__init__()
         self.connect = connect
@@ -103,7 +104,7 @@ class ZkSession(ZkCalls):
         self.fenced = True  # no lease yet
         self._connection_timeout_s = connection_timeout_ms / 1000
         self._session_timeout_s = session_timeout_ms / 1000
-        self._crew = crew
+        self._tasks = tasks
         self._on_state = on_state
         self._on_fence = on_fence
         self._access = access
@@ -153,8 +154,8 @@ class ZkSession(ZkCalls):
         if missing is not None:
             self.close()
             raise ChrootMissing(missing)
-        self._crew.spawn("zookeeper-heartbeat", self._beat)
-        self._crew.spawn("zookeeper-fence", self._guard)
+        self._tasks.spawn("zookeeper-heartbeat", self._beat)
+        self._tasks.spawn("zookeeper-fence", self._guard)
         self.first_beat()
 
     def first_beat(self) -> None:

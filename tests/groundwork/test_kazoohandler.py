@@ -8,8 +8,8 @@ import gevent.socket
 import pytest
 from kazoo.client import KazooClient
 
-from groundwork.crew import Crew, kazoo_handler, sleep
-from groundwork.wakeups import wakeups
+from groundwork.kazoohandler import kazoo_handler, wakeups
+from groundwork.tasks import TaskGroup, sleep
 
 MANY = 2000  # a plain pair takes about 280
 
@@ -41,8 +41,8 @@ def test_who_reads_first_waits_for_a_byte_and_costs_no_later_one():
     ours, theirs = gevent.socket.socketpair()
     with ours, theirs:
         reads, writes = wakeups((ours, theirs))
-        crew, got = Crew(), []
-        reader = crew.spawn("reader", lambda: got.append(reads.recv(1)))
+        tasks, got = TaskGroup(), []
+        reader = tasks.spawn("reader", lambda: got.append(reads.recv(1)))
         sleep(0)
         writes.send(b"\0")
         assert reader.join(2)
@@ -51,7 +51,7 @@ def test_who_reads_first_waits_for_a_byte_and_costs_no_later_one():
         assert reads.recv(1) == b"\0"
         theirs.shutdown(socket.SHUT_WR)
         assert reads.recv(1) == b""
-        crew.stop(1)
+        tasks.stop(1)
 
 
 @pytest.mark.real
@@ -59,7 +59,7 @@ def test_greenlets_that_call_thousands_of_times_at_once_and_one_that_is_killed_l
     handler = kazoo_handler()
     zk = KazooClient(hosts=zk_server.connect, handler=handler, timeout=10)
     zk.start(timeout=10)
-    crew = Crew()
+    tasks = TaskGroup()
     answered: list[object] = []
 
     def call() -> None:
@@ -67,17 +67,17 @@ def test_greenlets_that_call_thousands_of_times_at_once_and_one_that_is_killed_l
         answered.extend(one.get(timeout=20) for one in calls)
 
     try:
-        workers = [crew.spawn(f"caller {n}", call) for n in range(3)]
+        workers = [tasks.spawn(f"caller {n}", call) for n in range(3)]
         sleep(0)
         workers[0].ask_to_end()
         for worker in workers[1:]:
             assert worker.join(30)
-        assert crew.death is None
+        assert tasks.death is None
         assert len(answered) == 2 * MANY
         assert all(answered)
         assert zk.exists_async("/zookeeper").get(timeout=2) is not None
         assert not zk._queue
     finally:
-        crew.stop(2)
+        tasks.stop(2)
         zk.stop()
         zk.close()

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from groundwork.beside import Beside
-from groundwork.crew import Crew, deadline, now, sleep
+from groundwork.executor import ThreadExecutor
 from groundwork.hub import CallersHub, HubStopped, OwnThread
+from groundwork.tasks import TaskGroup, deadline, now, sleep
 from localkafka.waiting import wait_until
 
 
@@ -18,16 +18,16 @@ def test_a_call_waits_and_other_greenlets_go_on():
     ticks: list[float] = []
 
     def in_hub() -> tuple[int, int]:
-        beside, crew = Beside(hub), Crew()
+        beside, tasks = ThreadExecutor(hub), TaskGroup()
 
         def tick() -> None:
             while True:
                 ticks.append(now())
                 sleep(0.01)
 
-        crew.spawn("tick", tick)
+        tasks.spawn("tick", tick)
         beside.call(wait_until, lambda: len(ticks) > 10, 20, "turns of the other greenlet")
-        crew.stop(1)
+        tasks.stop(1)
         found = beside.call(threading.get_ident), beside.call(threading.get_ident)
         beside.close()
         return found
@@ -40,7 +40,7 @@ def test_a_call_waits_and_other_greenlets_go_on():
 def test_what_it_raises_comes_back_and_an_exit_does_not_end_the_hub():
     hub = CallersHub()
     hub.start()
-    beside = Beside(hub)
+    beside = ThreadExecutor(hub)
     with pytest.raises(ZeroDivisionError):
         beside.call(divmod, 1, 0)
     with pytest.raises(RuntimeError, match="SystemExit: 3"):
@@ -55,7 +55,7 @@ def test_what_it_raises_comes_back_and_an_exit_does_not_end_the_hub():
 def test_who_waits_no_longer_leaves_the_call_behind_and_those_behind_it_in_their_order():
     hub = CallersHub()
     hub.start()
-    beside, done = Beside(hub), []
+    beside, done = ThreadExecutor(hub), []
     gate = threading.Event()
     with pytest.raises(TimeoutError), deadline(0.05):
         beside.call(gate.wait, 10)

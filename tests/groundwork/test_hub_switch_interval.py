@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from groundwork import turns
+from groundwork import hub as hubs
 from groundwork.hub import OwnThread
 
 SET_BY_THE_PROGRAM_S = 0.002
@@ -16,7 +16,7 @@ SET_BY_THE_PROGRAM_S = 0.002
 @pytest.fixture(autouse=True)
 def interval() -> Iterator[None]:
     before = sys.getswitchinterval()
-    sys.setswitchinterval(turns.DEFAULT_S)
+    sys.setswitchinterval(hubs.DEFAULT_S)
     yield
     sys.setswitchinterval(before)
 
@@ -25,11 +25,11 @@ def test_turns_are_short_while_a_hub_of_its_own_runs_until_the_last_one_ends():
     first, second = OwnThread(), OwnThread()
     first.start()
     second.start()
-    assert sys.getswitchinterval() == pytest.approx(turns.SHORT_S)
+    assert sys.getswitchinterval() == pytest.approx(hubs.SHORT_S)
     first.stop()
-    assert sys.getswitchinterval() == pytest.approx(turns.SHORT_S)
+    assert sys.getswitchinterval() == pytest.approx(hubs.SHORT_S)
     second.stop()
-    assert sys.getswitchinterval() == turns.DEFAULT_S
+    assert sys.getswitchinterval() == hubs.DEFAULT_S
 
 
 def test_what_the_program_has_chosen_stays():

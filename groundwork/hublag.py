@@ -7,13 +7,13 @@ import sys
 import threading
 from collections.abc import Callable
 
-from groundwork.crew import now, sleep
+from groundwork.tasks import now, sleep
 
 log = logging.getLogger(__name__)
 
 
 class HubLag:
-    """Ticks in a greenlet (`crew.spawn("lag", lag.run)`) and measures how much later than asked each tick comes.
+    """Ticks in a greenlet (`tasks.spawn("lag", lag.run)`) and measures how much later than asked each tick comes.
 
     name      of the hub, for the warning
     limit_ms  a tick later than this is told; a quarter of the ZooKeeper session is a good limit

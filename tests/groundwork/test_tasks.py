@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from groundwork.crew import Crew, CrewDeath, Event, connect, deadline, in_greenlet, now, sleep, stacks, wait_any
+from groundwork.tasks import Event, TaskDied, TaskGroup, connect, deadline, in_greenlet, now, sleep, stacks, wait_any
 
 
 def forever() -> None:
@@ -19,38 +19,38 @@ def forever() -> None:
 
 def test_death_ends_the_wait_with_its_name_and_reason() -> None:
     seen = []
-    crew = Crew(on_death=lambda name, exc: seen.append((name, exc)))
-    crew.spawn("idler", forever)
+    tasks = TaskGroup(on_death=lambda name, exc: seen.append((name, exc)))
+    tasks.spawn("idler", forever)
 
     def fail() -> None:
         sleep(0.01)
         raise ValueError("no such offset")
 
-    crew.spawn("fetcher-1", fail)
-    with pytest.raises(CrewDeath, match=r"^fetcher-1 died: ValueError: no such offset$") as raised:
-        crew.wait(5)
+    tasks.spawn("fetcher-1", fail)
+    with pytest.raises(TaskDied, match=r"^fetcher-1 died: ValueError: no such offset$") as raised:
+        tasks.wait(5)
     assert raised.value.name == "fetcher-1"
     assert isinstance(raised.value.__cause__, ValueError)
     assert seen == [("fetcher-1", raised.value.__cause__)]
-    assert crew.names() == ["idler"], "the others still run until somebody decides"
-    assert crew.stop(5) == []
+    assert tasks.names() == ["idler"], "the others still run until somebody decides"
+    assert tasks.stop(5) == []
 
 
 def test_first_death_stays_the_reason() -> None:
-    crew = Crew()
+    tasks = TaskGroup()
 
     def fail(text: str) -> None:
         raise KeyError(text)
 
-    crew.spawn("a", fail, "first")
-    crew.spawn("b", fail, "second")
+    tasks.spawn("a", fail, "first")
+    tasks.spawn("b", fail, "second")
     sleep(0.01)
-    assert crew.death is not None
-    assert crew.death.name == "a"
+    assert tasks.death is not None
+    assert tasks.death.name == "a"
 
 
 def test_greenlet_that_was_asked_to_end_is_no_death() -> None:
-    crew = Crew()
+    tasks = TaskGroup()
     entered = Event()
 
     def ends_badly() -> None:
@@ -60,33 +60,33 @@ def test_greenlet_that_was_asked_to_end_is_no_death() -> None:
         finally:
             raise OSError("socket is gone already")
 
-    worker = crew.spawn("w", ends_badly)
+    worker = tasks.spawn("w", ends_badly)
     assert entered.wait(5)
     assert worker.end(5)
     assert worker.ended
-    assert crew.death is None
-    assert crew.wait(0.01) is False
+    assert tasks.death is None
+    assert tasks.wait(0.01) is False
 
 
 def test_greenlet_that_ends_by_itself_is_no_death_and_leaves_the_crew() -> None:
-    crew = Crew()
-    worker = crew.spawn("w", lambda: None)
+    tasks = TaskGroup()
+    worker = tasks.spawn("w", lambda: None)
     assert worker.join(5)
-    assert crew.names() == []
-    assert crew.death is None
+    assert tasks.names() == []
+    assert tasks.death is None
 
 
 def test_wait_comes_back_after_stop() -> None:
-    crew = Crew()
-    crew.spawn("w", forever)
-    crew.spawn("stopper", lambda: crew.stop(5))
-    assert crew.wait(5) is True
-    with pytest.raises(RuntimeError, match="late cannot start: its crew is stopped"):
-        crew.spawn("late", forever)
+    tasks = TaskGroup()
+    tasks.spawn("w", forever)
+    tasks.spawn("stopper", lambda: tasks.stop(5))
+    assert tasks.wait(5) is True
+    with pytest.raises(RuntimeError, match="late cannot start: its task group is stopped"):
+        tasks.spawn("late", forever)
 
 
 def test_stop_names_who_would_not_end() -> None:
-    crew = Crew()
+    tasks = TaskGroup()
     release = Event()
 
     def stubborn() -> None:
@@ -96,35 +96,35 @@ def test_stop_names_who_would_not_end() -> None:
             except BaseException:
                 continue
 
-    crew.spawn("stubborn", stubborn)
-    crew.spawn("idler", forever)
+    tasks.spawn("stubborn", stubborn)
+    tasks.spawn("idler", forever)
     sleep(0)
-    assert crew.stop(0.05) == ["stubborn"]
+    assert tasks.stop(0.05) == ["stubborn"]
     release.set()
     sleep(0.01)
-    assert crew.names() == []
+    assert tasks.names() == []
 
 
 def test_killed_before_its_first_step_it_leaves_the_crew_too() -> None:
-    crew = Crew()
-    crew.spawn("w", forever)
-    assert crew.stop(5) == []
-    assert crew.names() == []
+    tasks = TaskGroup()
+    tasks.spawn("w", forever)
+    assert tasks.stop(5) == []
+    assert tasks.names() == []
 
 
 def test_worker_that_ends_itself_ends() -> None:
-    crew = Crew()
+    tasks = TaskGroup()
     workers = []
-    workers.append(crew.spawn("w", lambda: (workers[0].end(), forever())))
+    workers.append(tasks.spawn("w", lambda: (workers[0].end(), forever())))
     assert workers[0].join(5)
-    assert crew.death is None
+    assert tasks.death is None
 
 
 def test_counted_death_of_foreign_work() -> None:
-    crew = Crew()
-    crew.died("watch of /consumers/g/ids", ValueError("x"))
-    with pytest.raises(CrewDeath, match="watch of /consumers/g/ids died"):
-        crew.wait(1)
+    tasks = TaskGroup()
+    tasks.died("watch of /consumers/g/ids", ValueError("x"))
+    with pytest.raises(TaskDied, match="watch of /consumers/g/ids died"):
+        tasks.wait(1)
 
 
 def test_wait_any_gives_the_ready_ones_or_nothing_in_time() -> None:
@@ -139,8 +139,8 @@ def test_wait_any_gives_the_ready_ones_or_nothing_in_time() -> None:
 def test_the_time_of_a_wait_begins_with_the_call_however_long_the_hub_had_no_turn() -> None:
     sleep(0.001)  # the hub looks at its clock, and a timer of it gives us our turn back
     time.sleep(0.3)
-    crew, began = Crew(), now()
-    assert not crew.wait(0.2)
+    tasks, began = TaskGroup(), now()
+    assert not tasks.wait(0.2)
     assert now() - began >= 0.19
 
 
@@ -163,9 +163,9 @@ def test_inner_deadline_leaves_the_outer_one_alone() -> None:
 
 
 def test_in_greenlet_tells_who_asks() -> None:
-    crew = Crew()
+    tasks = TaskGroup()
     seen = []
-    crew.spawn("w", lambda: seen.append(in_greenlet())).join(5)
+    tasks.spawn("w", lambda: seen.append(in_greenlet())).join(5)
     assert seen == [True]
     assert in_greenlet() is False
 
@@ -202,20 +202,20 @@ def program(text: str, **more: str) -> subprocess.Popen[str]:
 
 SIGNALLED = """
     import signal
-    from groundwork.crew import Crew, Event, sleep
-    crew = Crew()
+    from groundwork.tasks import TaskGroup, Event, sleep
+    tasks = TaskGroup()
     terms = []
     def on_term():
         terms.append(1)
         print("term", len(terms), flush=True)
         if len(terms) == 2:
-            crew.stop(5)
+            tasks.stop(5)
         sleep(60)            # the second signal does not wait for this
-    signal.signal(signal.SIGTERM, lambda *_: crew.signalled("SIGTERM", on_term))
-    crew.spawn("work", sleep, 60)
+    signal.signal(signal.SIGTERM, lambda *_: tasks.signalled("SIGTERM", on_term))
+    tasks.spawn("work", sleep, 60)
     print("ready", flush=True)
-    crew.wait(30)
-    signal.raise_signal(signal.SIGTERM)  # a stopped crew is not disturbed
+    tasks.wait(30)
+    signal.raise_signal(signal.SIGTERM)  # a stopped task group is not disturbed
     sleep(0.01)
     print("end")
 """
@@ -236,15 +236,15 @@ def test_signal_runs_in_a_greenlet_and_a_second_does_not_wait_for_the_first() ->
 def test_signal_handler_that_fails_is_a_death() -> None:
     text = """
         import os, signal
-        from groundwork.crew import Crew, CrewDeath
-        crew = Crew()
+        from groundwork.tasks import TaskGroup, TaskDied
+        tasks = TaskGroup()
         def on_hup():
             raise ValueError("bad reload")
-        signal.signal(signal.SIGHUP, lambda *_: crew.signalled("SIGHUP", on_hup))
+        signal.signal(signal.SIGHUP, lambda *_: tasks.signalled("SIGHUP", on_hup))
         os.kill(os.getpid(), signal.SIGHUP)
         try:
-            crew.wait(10)
-        except CrewDeath as death:
+            tasks.wait(10)
+        except TaskDied as death:
             print(death)
     """
     with program(text) as child:
@@ -253,17 +253,17 @@ def test_signal_handler_that_fails_is_a_death() -> None:
 
 
 def test_stacks_name_each_thread_and_each_greenlet_that_has_not_ended() -> None:
-    crew, over = Crew(), Event()
+    tasks, over = TaskGroup(), Event()
 
     def waits_here() -> None:
         over.wait(20)
 
-    crew.spawn("ended", lambda: None)
-    crew.spawn("waiting", waits_here)
+    tasks.spawn("ended", lambda: None)
+    tasks.spawn("waiting", waits_here)
     sleep(0.01)
     lines = list(stacks())
     over.set()
-    crew.stop(5)
+    tasks.stop(5)
     at = lines.index("greenlet waiting:")
     end = next((n for n, line in enumerate(lines) if n > at and line.endswith(":")), len(lines))
     assert any("in waits_here" in line for line in lines[at:end])
@@ -274,16 +274,16 @@ def test_stacks_name_each_thread_and_each_greenlet_that_has_not_ended() -> None:
 def test_ctrl_c_in_a_worker_reaches_the_program() -> None:
     text = """
         import time
-        from groundwork.crew import Crew
-        crew = Crew()
+        from groundwork.tasks import TaskGroup
+        tasks = TaskGroup()
         def busy():
             print("ready", flush=True)
             until = time.monotonic() + 20
             while time.monotonic() < until:
                 pass
-        crew.spawn("busy", busy)
+        tasks.spawn("busy", busy)
         try:
-            crew.wait(30)
+            tasks.wait(30)
         except KeyboardInterrupt:
             print("interrupted")
     """

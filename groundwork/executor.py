@@ -1,12 +1,12 @@
-"""One plain thread beside a hub, for calls that block it: files that are synced, drivers that know no greenlets."""
+"""A thread of its own for calls that would block a hub: files that are synced, drivers that know no greenlets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from groundwork.crew import Event, now
 from groundwork.hub import Hub, HubStopped, PlainQueue, start_plain_thread
+from groundwork.tasks import Event, now
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ class _Job:
         self.done = Event()
 
 
-class Beside:
+class ThreadExecutor:
     """Calls run one after the other, all in the same thread; it starts with the first, and no exit waits for it.
 
     on_slow(seconds) is called in the hub each time somebody waited for another slow_s.

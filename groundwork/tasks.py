@@ -1,11 +1,11 @@
-"""Greenlets with names, and the waiting primitives that everybody else takes from here.
+"""Greenlets with names in task groups, and the waiting primitives that all other modules take from here.
 
-    Crew     the greenlets of one program or one connector.  The first that dies unasked is the crew's death: its reason
-             is kept, and whoever waits for the crew gets it.
-    Worker   one greenlet: its name, and how to ask it to end
+    TaskGroup   the greenlets of one program or one connector.  The first that ends by an error is the group's failure:
+                its reason is kept, and whatever waits for the group gets it
+    Task        one greenlet: its name, and how to ask it to end
 
     sleep, Event, Queue (with Empty), Lock, Timeout, wait_any, deadline, now, connect,
-    in_greenlet, threads_are_greenlets, stacks, kazoo_handler, tls_context
+    in_greenlet, threads_are_greenlets, stacks, tls_context
 
 Nothing here patches a module.  All of it belongs to the hub of the thread that uses it: another thread goes through
 `groundwork.hub`.
@@ -17,7 +17,6 @@ import encodings.idna
 import gc
 import logging
 import pickle
-import select
 import socket as plain_socket
 import sys
 import threading
@@ -40,8 +39,7 @@ import gevent.threadpool  # gevent does so at the first name it looks up: too la
 from gevent.greenlet import Greenlet
 from greenlet import greenlet
 
-from groundwork.tls import told
-from groundwork.wakeups import wakeups
+from groundwork.tls import configured
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +54,9 @@ Lock = gevent.lock.BoundedSemaphore
 Timeout = gevent.Timeout  # a BaseException: `deadline` is the one that an `except Exception` sees
 GreenletExit = gevent.GreenletExit
 now = time.monotonic
-SELECTS_AT_ONCE = 16  # of kazoo's, until others have a turn: four requests
 
 
-class CrewDeath(Exception):
+class TaskDied(Exception):
     """A greenlet ended by an exception that nobody asked for; .name of it, and the exception as __cause__."""
 
     def __init__(self, name: str, reason: BaseException) -> None:
@@ -68,8 +65,8 @@ class CrewDeath(Exception):
         self.__cause__ = reason
 
 
-class Worker:
-    """One greenlet of a crew."""
+class Task:
+    """One greenlet of a tasks."""
 
     __slots__ = ("_greenlet", "asked_to_end", "name")
 
@@ -80,7 +77,7 @@ class Worker:
         self._greenlet.name = name
 
     def __repr__(self) -> str:
-        return f"<Worker {self.name}, {'ended' if self.ended else 'ending' if self.asked_to_end else 'at work'}>"
+        return f"<Task {self.name}, {'ended' if self.ended else 'ending' if self.asked_to_end else 'at work'}>"
 
     @property
     def ended(self) -> bool:
@@ -106,7 +103,7 @@ class Worker:
         return self.ended
 
 
-class Crew:
+class TaskGroup:
     """The greenlets of one program.
 
     AT WORK   spawn is open
@@ -118,16 +115,16 @@ class Crew:
 
     def __init__(self, on_death: Callable[[str, BaseException], object] | None = None) -> None:
         self.dead = Event()
-        self.death: CrewDeath | None = None
+        self.death: TaskDied | None = None
         self._on_death = on_death
-        self._workers: set[Worker] = set()
+        self._workers: set[Task] = set()
         self._stopped = Event()
 
-    def spawn(self, name: str, fn: Callable[..., object], *args: Any) -> Worker:
+    def spawn(self, name: str, fn: Callable[..., object], *args: Any) -> Task:
         """Start fn(*args) in a greenlet called `name`, soon and not at once.  RuntimeError after stop()."""
         if self._stopped.is_set():
-            raise RuntimeError(f"{name} cannot start: its crew is stopped")
-        worker = Worker(name, self._run, fn, args)
+            raise RuntimeError(f"{name} cannot start: its task group is stopped")
+        worker = Task(name, self._run, fn, args)
         self._workers.add(worker)
         worker._greenlet.rawlink(
             lambda _: self._workers.discard(worker)
@@ -135,7 +132,7 @@ class Crew:
         worker._greenlet.start()
         return worker
 
-    def _run(self, worker: Worker, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
+    def _run(self, worker: Task, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
         try:
             fn(*args)
         except GreenletExit:
@@ -149,17 +146,17 @@ class Crew:
                 raise  # ctrl-C and sys.exit go on to the main greenlet
 
     def died(self, name: str, reason: BaseException) -> None:
-        """Count `reason` as a death: for work that belongs to the crew and runs in a greenlet of somebody else."""
+        """Count `reason` as a death: for work that belongs to the group and runs in a greenlet of somebody else."""
         log.error("%s died: %s: %s", name, type(reason).__name__, reason, exc_info=reason)
         if self.death is not None:
             return
-        self.death = CrewDeath(name, reason)
+        self.death = TaskDied(name, reason)
         self.dead.set()
         if self._on_death is not None:
             self._on_death(name, reason)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end: CrewDeath from its reason, True after stop(), False when `timeout_s` is over."""
+        """Wait for the end: TaskDied from its reason, True after stop(), False when `timeout_s` is over."""
         wait_any([self.dead, self._stopped], timeout_s)
         if self.death is not None:
             raise self.death
@@ -182,7 +179,7 @@ class Crew:
     def signalled(self, name: str, fn: Callable[[], object]) -> None:
         """Spawn from a handler of signal.signal, which interrupts whatever the main thread does, also inside the hub.
 
-        The crew is one of the main thread's hub.  After stop() nothing is spawned.
+        The group is one of the main thread's hub.  After stop() nothing is spawned.
         """
         gevent.get_hub().loop.run_callback_threadsafe(self._spawn_unless_stopped, name, fn)
 
@@ -272,64 +269,6 @@ def connect(
     raise refused
 
 
-def ready_now(reads: Collection[Any], writes: Collection[Any]) -> tuple[list[Any], list[Any]] | None:
-    """The sockets that can be read, and written, without waiting; None when there are none, or that cannot be told."""
-    poll = select.poll()
-    try:
-        for end in {*reads, *writes}:
-            poll.register(end, select.POLLIN * (end in reads) | select.POLLOUT * (end in writes))
-        ready = dict(poll.poll(0))  # what hung up is both: whoever reads or writes next finds out
-        readable = [end for end in reads if ready.get(end.fileno(), 0) & ~select.POLLOUT]
-        writable = [end for end in writes if ready.get(end.fileno(), 0) & ~select.POLLIN]
-    except (AttributeError, OSError, TypeError, ValueError):
-        return None  # closed: kazoo's own select says so in the way that kazoo expects
-    return (readable, writable) if readable or writable else None
-
-
-def kazoo_handler(tls: Any = None) -> Any:
-    """What a KazooClient of this thread's hub is given as `handler`.  tls: a tls_context, for connections that are TLS.
-
-    kazoo's own TLS would connect and shake hands with a blocking socket: a server that is silent then would stop the
-    hub, and the fence with it.
-    """
-    from kazoo.handlers.gevent import SequentialGeventHandler  # so that a program without ZooKeeper does not load it
-
-    class Handler(SequentialGeventHandler):  # type: ignore[misc]  # kazoo has no types
-        at_once = 0  # selects in a row that nobody else had a turn in
-
-        def create_socket_pair(self) -> Any:
-            return wakeups(super().create_socket_pair())
-
-        def select(self, reads: Any, writes: Any, errors: Any, timeout: float | None = None) -> Any:
-            """kazoo selects four times a request; a selector of gevent's costs ten times the look whether it has to."""
-            if self.at_once < SELECTS_AT_ONCE:
-                ready = ready_now(reads, writes)
-                if ready is not None:
-                    self.at_once += 1
-                    return (*ready, [])
-            self.at_once = 0
-            return super().select(reads, writes, errors, timeout)
-
-    if tls is None:
-        return Handler()
-
-    class TlsHandler(Handler):
-        def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: object) -> Any:
-            plain = gevent.socket.create_connection(address, timeout)
-            try:
-                plain.setsockopt(plain_socket.IPPROTO_TCP, plain_socket.TCP_NODELAY, 1)
-                return tls.wrap_socket(plain, server_hostname=hostname)  # the time-out holds for the handshake, too
-            except BaseException:
-                plain.close()
-                raise
-
-        def select(self, reads: Any, writes: Any, errors: Any, timeout: float | None = None) -> Any:
-            held = [end for end in reads if hasattr(end, "pending") and end.pending()]  # read from the wire already
-            return (held, [], []) if held else super().select(reads, writes, errors, timeout)
-
-    return TlsHandler()
-
-
 def tls_context(ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool) -> Any:
-    """A client's TLS context whose sockets wait in the hub.  Arguments and errors: as groundwork.tls.told."""
-    return told(gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT), ca, certificate, key, password, verify)
+    """A client's TLS context whose sockets wait in the hub.  Arguments and errors: as groundwork.tls.configured."""
+    return configured(gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT), ca, certificate, key, password, verify)

@@ -1,4 +1,4 @@
-"""The bounded way from a hub to whoever uses what it fetched.
+"""Bounded queue from a hub to the thread or greenlet that uses what was fetched.
 
     put     in a greenlet of the hub; waits while what is on the way and the new item would be more than the limit
     get     on the user's side: a plain thread (ctrl-C reaches it), or a greenlet where both sides share a hub
@@ -18,17 +18,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-from groundwork.crew import Empty, Event, now
+from groundwork.tasks import Empty, Event, now
 
 T = TypeVar("T")
 
 
 class Closed(Exception):
-    """Nothing more will come through this hand-over; the reason, if there was one, is __cause__."""
+    """Nothing more will come through this queue; the reason, if there was one, is __cause__."""
 
 
 class Forked(RuntimeError):
-    """Asked in a process that was forked off after the hand-over was made: the hub stayed behind."""
+    """Asked in a process that was forked off after the queue was made: the hub stayed behind."""
 
 
 class Tokens(Protocol):
@@ -38,8 +38,8 @@ class Tokens(Protocol):
     def get(self, block: bool = True, timeout: float | None = None) -> None: ...
 
 
-class Handover(Generic[T]):
-    """Made by a hub's `handover`.
+class BoundedQueue(Generic[T]):
+    """Made by a hub's `bounded_queue`.
 
     limit_bytes  how much may be on the way
     tokens       see Tokens
@@ -48,7 +48,7 @@ class Handover(Generic[T]):
 
     def __init__(self, limit_bytes: int, tokens: Tokens, wake: Callable[[], object] | None = None) -> None:
         if limit_bytes < 1:
-            raise ValueError(f"a hand-over needs room for a byte at least, not {limit_bytes}")
+            raise ValueError(f"a queue needs room for a byte at least, not {limit_bytes}")
         self.limit_bytes = limit_bytes
         self.closed = False
         self._items: deque[tuple[T, int]] = deque()
@@ -62,10 +62,10 @@ class Handover(Generic[T]):
         self._pid = os.getpid()
 
     def __repr__(self) -> str:
-        return f"<Handover of {self.bytes_on_the_way} / {self.limit_bytes} bytes{', closed' if self.closed else ''}>"
+        return f"<BoundedQueue of {self.queued_bytes} / {self.limit_bytes} bytes{', closed' if self.closed else ''}>"
 
     @property
-    def bytes_on_the_way(self) -> int:
+    def queued_bytes(self) -> int:
         """Put and not yet got."""
         return self._used
 
@@ -131,9 +131,9 @@ class Handover(Generic[T]):
             self._wake()
 
     def _end(self) -> Closed:
-        end = Closed("the hand-over is closed" + (f": {self._reason}" if self._reason else ""))
+        end = Closed("the queue is closed" + (f": {self._reason}" if self._reason else ""))
         end.__cause__ = self._reason
         return end
 
 
-__all__ = ["Closed", "Empty", "Forked", "Handover", "Tokens"]
+__all__ = ["BoundedQueue", "Closed", "Empty", "Forked", "Tokens"]

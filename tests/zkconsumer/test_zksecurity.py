@@ -6,8 +6,8 @@ import pytest
 
 from groundwork.options import OptionError, Secret
 from groundwork.tls import TlsUnusable, plain_tls
+from groundwork.zksecurity import OPEN, Tls, ZkSecurity
 from zkconsumer.config import ConsumerConfig, load_consumer
-from zkconsumer.session.access import OPEN, Access, Tls
 
 NEEDED = {"group.id": "g", "zookeeper.connect": "zk:2181", "auto.offset.reset": "smallest"}
 
@@ -18,13 +18,13 @@ def config(**options: object) -> ConsumerConfig:
 
 
 def test_nothing_is_told_to_an_open_zookeeper():
-    assert config().access == OPEN
+    assert config().security == OPEN
     assert OPEN.for_kazoo() == {}
 
 
 def test_an_identity_is_read_and_its_password_may_hold_colons():
-    access = config(zookeeper_auth=" digest:mirror:sec:ret ", zookeeper_set_acl=True).access
-    assert access == Access(Secret("digest:mirror:sec:ret"), set_acl=True)
+    access = config(zookeeper_auth=" digest:mirror:sec:ret ", zookeeper_set_acl=True).security
+    assert access == ZkSecurity(Secret("digest:mirror:sec:ret"), set_acl=True)
     told = access.for_kazoo()
     assert told["auth_data"] == [("digest", "mirror:sec:ret")]
     assert [(acl.id.scheme, acl.perms) for acl in told["default_acl"]] == [("auth", 31), ("world", 1)]
@@ -45,7 +45,7 @@ def test_passwords_are_masked_in_every_form_of_the_configuration():
         zookeeper_ssl_certificate_location="/c",
         zookeeper_ssl_key_password="pass-word",
     )
-    printed = f"{secret!r} {secret} {secret.access!r} {secret.zookeeper_auth}"
+    printed = f"{secret!r} {secret} {secret.security!r} {secret.zookeeper_auth}"
     assert "sec-ret" not in printed
     assert "pass-word" not in printed
     assert "***" in printed

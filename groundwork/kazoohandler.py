@@ -1,0 +1,133 @@
+"""kazoo's gevent handler, with three changes: its wake-ups, its selects and its TLS.
+
+Wake-ups.  kazoo writes a byte for each call and reads one for each that it sends.  A pair of sockets takes about 280
+such bytes; then a writer waits, and kazoo goes wrong twice: gevent refuses a second greenlet that has to wait, and
+kazoo's bare except catches one that is killed there.  Either way a call stays queued without its byte, and from then on
+every response comes that many calls late: heartbeats, too, so that the lease ends in the middle of a healthy session.
+Here the bytes are counted, and one lies in the pair while the count is not 0.  No writer ever waits.
+
+Selects.  kazoo selects four times a request; gevent's own select costs ten times a poll that finds the socket ready.
+
+TLS.  kazoo's own would connect and shake hands with a blocking socket: a silent server would stop the hub, and the
+fence with it.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Collection
+from typing import Any
+
+import gevent.socket
+
+SELECTS_AT_ONCE = 16  # of kazoo's, until others have a turn: four requests
+
+
+class _Count:
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+class WriteEnd:
+    def __init__(self, end: Any, count: _Count) -> None:
+        self._end = end
+        self._count = count
+
+    def send(self, data: bytes) -> int:
+        if self._count.bytes == 0:
+            self._end.send(b"\0")
+        self._count.bytes += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._end.close()
+
+
+class ReadEnd:
+    def __init__(self, end: Any, count: _Count) -> None:
+        self._end = end
+        self._count = count
+
+    def fileno(self) -> int:
+        number: int = self._end.fileno()
+        return number
+
+    def recv(self, size: int) -> bytes:
+        """size bytes, or as many as there are; waits for the first."""
+        if self._count.bytes == 0:
+            self._end.recv(1, socket.MSG_PEEK)  # nothing at all when the other end was closed
+        taken = min(size, self._count.bytes)
+        if taken == self._count.bytes > 0:
+            self._end.recv(1)
+        self._count.bytes -= taken
+        return b"\0" * taken
+
+    def close(self) -> None:
+        self._end.close()
+
+
+def wakeups(pair: tuple[Any, Any]) -> tuple[ReadEnd, WriteEnd]:
+    """The ends to read from and to write to, for the two that kazoo's handler makes; both used in one hub."""
+    count = _Count()
+    reads, writes = pair
+    return ReadEnd(reads, count), WriteEnd(writes, count)
+
+
+def ready_now(reads: Collection[Any], writes: Collection[Any]) -> tuple[list[Any], list[Any]] | None:
+    """Sockets that can be read, and written, without waiting; None where there are none, or polling fails."""
+    poll = select.poll()
+    try:
+        for end in {*reads, *writes}:
+            poll.register(end, select.POLLIN * (end in reads) | select.POLLOUT * (end in writes))
+        ready = dict(poll.poll(0))  # what hung up is both: whoever reads or writes next finds out
+        readable = [end for end in reads if ready.get(end.fileno(), 0) & ~select.POLLOUT]
+        writable = [end for end in writes if ready.get(end.fileno(), 0) & ~select.POLLIN]
+    except (AttributeError, OSError, TypeError, ValueError):
+        return None  # closed: kazoo's own select says so in the way that kazoo expects
+    return (readable, writable) if readable or writable else None
+
+
+def kazoo_handler(tls: Any = None) -> Any:
+    """The `handler` argument of a KazooClient in this thread's hub.
+
+    tls: a groundwork.tasks.tls_context, for connections that are TLS.
+    """
+    from kazoo.handlers.gevent import SequentialGeventHandler  # so that a program without ZooKeeper does not load it
+
+    class Handler(SequentialGeventHandler):  # type: ignore[misc]  # kazoo has no types
+        at_once = 0  # selects in a row that nobody else had a turn in
+
+        def create_socket_pair(self) -> Any:
+            return wakeups(super().create_socket_pair())
+
+        def select(self, reads: Any, writes: Any, errors: Any, timeout: float | None = None) -> Any:
+            """kazoo selects four times a request; a selector of gevent's costs ten times the look whether it has to."""
+            if self.at_once < SELECTS_AT_ONCE:
+                ready = ready_now(reads, writes)
+                if ready is not None:
+                    self.at_once += 1
+                    return (*ready, [])
+            self.at_once = 0
+            return super().select(reads, writes, errors, timeout)
+
+    if tls is None:
+        return Handler()
+
+    class TlsHandler(Handler):
+        def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: object) -> Any:
+            plain = gevent.socket.create_connection(address, timeout)
+            try:
+                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return tls.wrap_socket(plain, server_hostname=hostname)  # the time-out holds for the handshake, too
+            except BaseException:
+                plain.close()
+                raise
+
+        def select(self, reads: Any, writes: Any, errors: Any, timeout: float | None = None) -> Any:
+            held = [end for end in reads if hasattr(end, "pending") and end.pending()]  # read from the wire already
+            return (held, [], []) if held else super().select(reads, writes, errors, timeout)
+
+    return TlsHandler()
