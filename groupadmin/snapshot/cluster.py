@@ -15,9 +15,12 @@ from dataclasses import dataclass, field
 
 from groundwork.tasks import now, sleep
 from groupadmin.snapshot.model import TopicRow
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.leaders import LeaderSource, MetadataLeaders
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.retry import LEADERS_AGAIN
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import TOPICS, no_cluster, read_brokers, read_view, refuse_other_generation
+from kafkawire.cluster.zookeeper import TOPICS, ZookeeperLeaders, no_cluster, read_brokers, refuse_other_generation
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import Broker, PartitionId, TopicPartition
@@ -111,7 +114,7 @@ def read_cluster(admin: AdminClient) -> Cluster:
     topics = _topics(admin, session) if session is not None else {}
     if session is not None and admin.bootstrap and not brokers:
         _must_have_brokers(session)
-    view = _view(admin, brokers, topics)
+    view = _view(admin, brokers)
     if session is not None and admin.bootstrap:
         _must_be_one(session.connect, brokers, view.brokers)
     for topic in {*view.topics, *view.errors} - topics.keys():
@@ -168,28 +171,28 @@ def _topics(admin: AdminClient, session: ZkSession) -> dict[str, TopicRow]:
     return found
 
 
-def leaders_again(admin: AdminClient, cluster: Cluster) -> ClusterView | None:
-    """Who leads what now, where somebody led what they should not; None: nobody answers."""
-    if admin.session is not None and not admin.dialect.describes_itself:
-        return admin.session.ask("read partitions", read_view, admin.dialect.znodes, list(cluster.topics))
+def client_of(admin: AdminClient, cluster: Cluster) -> KafkaClient:
+    """Asks the brokers of a cluster that was read.  Its view is believed until a leader in it proves wrong."""
     addresses = [(broker.host, broker.port) for broker in cluster.brokers.values()]
-    try:
-        return MetadataSource(addresses, admin.dialect, admin.links).read(None)
-    except Unreachable:
-        return None
+    return KafkaClient(_source(admin, addresses), admin.links, admin.dialect, retry=LEADERS_AGAIN, view=cluster.view)
 
 
-def _view(admin: AdminClient, brokers: Mapping[int, Broker], topics: Iterable[str]) -> ClusterView:
+def _source(admin: AdminClient, addresses: Sequence[tuple[str, int]]) -> LeaderSource:
+    """Brokers that describe themselves, else ZooKeeper."""
+    if admin.session is not None and not admin.dialect.describes_itself:
+        return ZookeeperLeaders(admin.session.ask, admin.dialect.znodes)
+    return MetadataLeaders(MetadataSource(addresses, admin.dialect, admin.links))
+
+
+def _view(admin: AdminClient, brokers: Mapping[int, Broker]) -> ClusterView:
     addresses = list(admin.bootstrap) or [(broker.host, broker.port) for broker in brokers.values()]
     if not addresses:
         assert admin.session is not None, "without ZooKeeper brokers are named"
         where = f"no brokers are registered under {admin.session.connect}: is the chroot missing, or wrong?"
         admin.tell(f"{where}  Ends of logs and offsets in Kafka cannot be asked for")
         return ClusterView()
-    if admin.session is not None and not admin.dialect.describes_itself:
-        return admin.session.ask("read partitions", read_view, admin.dialect.znodes, list(topics))
     try:
-        return MetadataSource(addresses, admin.dialect, admin.links).read(None)
+        return _source(admin, addresses).read(None)
     except Unreachable as why:
         if admin.bootstrap:
             raise

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from groupadmin.snapshot.cluster import AdminClient, Cluster, leaders_again
-from groupadmin.snapshot.exchange import exchange
+from groupadmin.snapshot.cluster import AdminClient, Cluster, client_of
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.metadata import Unreachable
+from kafkawire.cluster.retry import ONCE, Backoff, RetryPolicy
 from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import LinkLost, LocalError, WireError
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.exchange import exchange
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC, group_partition
 from kafkawire.protocol.request import Request
 from zkconsumer.offsets.offsetlog import OffsetLog, read_offset_log
@@ -26,8 +29,8 @@ from zkconsumer.refusals import refusal
 PER_REQUEST = 5000  # partitions
 GROUPS_PER_REQUEST = 200
 AGAIN = (14, 15, 16)  # loading, no coordinator, another one
-WAIT_S = 10.0
-BACKOFF_S = 0.5
+PURPOSE = "groups"
+COORDINATOR_AGAIN = RetryPolicy(retries=None, timeout_s=10.0, backoff=Backoff(0.5, factor=1.0))
 
 NO_SUCH_PARTITION = 3
 
@@ -94,7 +97,7 @@ def names(admin: AdminClient, cluster: Cluster) -> dict[str, str]:
     """
     request = admin.dialect.requests.list_groups(admin.dialect)
     found: dict[str, str] = {}
-    for broker, reply in exchange(admin.links, {b: [(b, request)] for b in cluster.brokers.values()}).items():
+    for broker, reply in exchange(admin.links, {b: [(b, request)] for b in cluster.brokers.values()}, PURPOSE).items():
         if isinstance(reply, LinkLost):
             admin.tell(f"the groups of {broker} are missing: {reply}")
         elif reply["error"]:
@@ -143,24 +146,23 @@ def _asked(
     """Who answered, and the reply; a sentence in its place when time was over."""
     left = list(questions)
     found: dict[K, tuple[Broker | None, Any]] = {}
-    until = admin.now() + WAIT_S
-    view = cluster.view
-    while left:
-        asked, found_out = _by_coordinator(view, left)
+    client, view = client_of(admin, cluster), cluster.view
+    for attempt in COORDINATOR_AGAIN.attempts(admin.sleep, admin.now) if left else ():
+        if attempt.number > 1:
+            view = _refreshed(client, view)
+        asked, answers = _by_coordinator(view, left)
         whom = {key: broker for broker, some in asked.items() for key, _ in some}
-        found_out |= {key: (whom[key], reply) for key, reply in exchange(admin.links, asked).items()}
+        answers |= {key: (whom[key], reply) for key, reply in exchange(admin.links, asked, PURPOSE).items()}
         retry = []
         for question in left:
-            broker, reply = found_out[question[0]]
+            broker, reply = answers[question[0]]
             why = _why(question[1], broker, reply, again)
             if why:
                 retry.append(question)
             found[question[0]] = (broker, why or reply)
         left = retry
-        if not left or admin.now() + BACKOFF_S > until:
+        if not left:
             break
-        admin.sleep(BACKOFF_S)
-        view = _refreshed(admin, cluster, view)
     return found
 
 
@@ -188,8 +190,11 @@ def _by_coordinator(
     return asked, nobody
 
 
-def _refreshed(admin: AdminClient, cluster: Cluster, view: ClusterView) -> ClusterView:
-    return leaders_again(admin, cluster) or view
+def _refreshed(client: KafkaClient, view: ClusterView) -> ClusterView:
+    try:
+        return client.view(refresh=True, retry=ONCE)
+    except Unreachable:
+        return view  # nobody tells who leads what: its leaders are asked again
 
 
 ONE_GROUP_S = 3.0  # the session is not kept alive meanwhile, so it is shorter than its time-out

@@ -7,99 +7,64 @@ with an entry whose checksum is right.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Literal
 
 from groundwork.plural import counted
 from groupadmin.plan.changes import Change, OutOfRangePolicy
 from groupadmin.plan.wanted import TimeAnswer
-from groupadmin.snapshot.cluster import AdminClient, Cluster, leaders_again
-from groupadmin.snapshot.exchange import exchange
-from kafkawire.cluster.view import ClusterView
+from groupadmin.snapshot.cluster import AdminClient, Cluster, client_of
+from kafkawire.cluster.listoffsets import EARLIEST, LATEST, LogOffset
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.exchange import exchange
 from kafkawire.protocol import apis
 from kafkawire.protocol.request import FetchedPartition, Request
-from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
 from zkconsumer.fetching.searching import damage_in
-
-PER_REQUEST = 2000
-ELSEWHERE = (3, 5, 6)  # not known here, no leader, another leads it: the view is old
-Rows = dict[TopicPartition, tuple[int, int | None]]  # error and position
 
 
 def log_bounds(
     admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """First position and end of each log; left out where no leader answers, and told."""
-    wanted = list(tps)
-    starts, ends = ask_leaders(admin, cluster, wanted, EARLIEST), ask_leaders(admin, cluster, wanted, LATEST)
-    found = {}
-    for tp in wanted:
-        start, end = _number(admin, tp, starts), _number(admin, tp, ends)
-        if start is not None and end is not None:
-            found[tp] = (start, end)
-    return found
+    """First offset and end of each log; left out where no leader answers, and told."""
+    wanted, client = list(tps), client_of(admin, cluster)
+    starts, ends = (_known(admin, client.list_offsets(dict.fromkeys(wanted, time))) for time in (EARLIEST, LATEST))
+    return {tp: (starts[tp], ends[tp]) for tp in wanted if tp in starts and tp in ends}
 
 
 def at_time(
     admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartition], time_ms: int
 ) -> dict[TopicPartition, TimeAnswer]:
     """What the leaders say to a look-up by time (ms since 1970); left out where none answers."""
-    by_message = admin.dialect.speaks(apis.LIST_OFFSETS.key) >= 1
-    found = {}
-    for tp, (error, at) in ask_leaders(admin, cluster, tps, time_ms).items():
-        position = at if at is not None and at >= 0 else None
-        found[tp] = TimeAnswer(position, "message" if by_message else "segment", error)
-    return found
-
-
-def ask_leaders(admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartition], time_ms: int) -> Rows:
-    """Error and position of each; asked a second time where the first answer shows that leaders moved."""
-    view, wanted = cluster.view, list(tps)
-    rows = _ask(admin, view, wanted, time_ms)
-    left = [tp for tp in wanted if tp not in rows or rows[tp][0] in ELSEWHERE]
-    if left and cluster.brokers:
-        view = leaders_again(admin, cluster) or ClusterView()  # nobody: told where it matters, these have no row
-        rows |= _ask(admin, view, left, time_ms)
-    return rows
-
-
-def _ask(admin: AdminClient, view: ClusterView, tps: Iterable[TopicPartition], time_ms: int) -> Rows:
-    led: dict[Broker, list[TopicPartition]] = {}
-    for tp in tps:
-        leader = view.leader(tp)
-        if leader is not None:
-            led.setdefault(leader, []).append(tp)
-    make = admin.dialect.requests.list_offsets
-    asked = {
-        broker: [
-            ((broker, first), make(admin.dialect, dict.fromkeys(some[first : first + PER_REQUEST], time_ms)))
-            for first in range(0, len(some), PER_REQUEST)
-        ]
-        for broker, some in led.items()
+    kind: Literal["message", "segment"] = "message" if admin.dialect.speaks(apis.LIST_OFFSETS.key) >= 1 else "segment"
+    said = client_of(admin, cluster).list_offsets(dict.fromkeys(tps, time_ms))
+    _tell_lost(admin, said)
+    return {
+        tp: TimeAnswer(one.offset, kind, one.code or 0)
+        for tp, one in said.items()
+        if one.error is None or one.code is not None
     }
-    rows: Rows = {}
-    for (broker, _), reply in exchange(admin.links, asked).items():
-        if isinstance(reply, LinkLost):
-            admin.tell(f"{counted(len(led[broker]), 'partition')} led by {broker}: {reply}")
-        else:
-            rows |= offset_rows(reply)
-    return rows
 
 
-def _number(
-    admin: AdminClient, tp: TopicPartition, rows: Mapping[TopicPartition, tuple[int, int | None]]
-) -> int | None:
-    row = rows.get(tp)
-    if row is None:
-        return None
-    error, at = row
-    if error:
-        admin.tell(f"where its log begins and ends is refused: {BrokerError(error, str(tp))}")
-    return at if not error and at is not None and at >= 0 else None
+def _known(admin: AdminClient, said: Mapping[TopicPartition, LogOffset]) -> dict[TopicPartition, int]:
+    """The offsets.  What a broker refused and whose link was lost is told; that there is no leader shows elsewhere."""
+    _tell_lost(admin, said)
+    for tp, one in said.items():
+        if one.code is not None:
+            admin.tell(f"where its log begins and ends is refused: {BrokerError(one.code, str(tp))}")
+    return {tp: one.offset for tp, one in said.items() if one.offset is not None}
 
 
+def _tell_lost(admin: AdminClient, said: Mapping[TopicPartition, LogOffset]) -> None:
+    """Once for each broker that did not respond."""
+    lost = Counter((one.broker, str(one.error)) for one in said.values() if isinstance(one.error, LinkLost))
+    for (broker, why), count in lost.items():
+        admin.tell(f"{counted(count, 'partition')} led by {broker}: {why}")
+
+
+PURPOSE = "groups"
 FIRST_BYTES = 4096  # enough for most entries; the rest is asked for by its own size
 MOST_BYTES = 64 << 20  # of an entry that is looked at whole
 
@@ -172,5 +137,5 @@ def _fetched(
         if leader is not None:
             request = admin.dialect.requests.fetch(admin.dialect, 0, 1, [(tp, at, sizes[tp])])
             asked.setdefault(leader, []).append((tp, request))
-    replies = exchange(admin.links, asked)
+    replies = exchange(admin.links, asked, PURPOSE)
     return {tp: reply if isinstance(reply, LinkLost) else reply[0] for tp, reply in replies.items()}

@@ -8,7 +8,7 @@ and 0.8.1 list only the brokers of the partitions they return, down to none, whi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import LinkLost, WireError
@@ -23,6 +23,13 @@ PURPOSE = "metadata"
 
 class Unreachable(WireError):
     """No broker of the cluster answered; the message names each that was tried, and why it did not."""
+
+
+class ViewSource(Protocol):
+    """Where views of a cluster come from: MetadataSource, or what reads ZooKeeper or a list of brokers."""
+
+    def read(self, topics: Sequence[str] | None) -> ClusterView:
+        """A view of the topics named (missing ones may be created by that!), or of all with None."""
 
 
 class MetadataSource:
@@ -47,10 +54,8 @@ class MetadataSource:
         request = self.dialect.requests.metadata(self.dialect, topics)
         tried: list[str] = []
         for broker in self._candidates():
-            if self._links.link(broker, PURPOSE).closed_by_peer():
-                self._links.drop(broker, PURPOSE)  # closed while nothing was asked: no sign of an outage
             try:
-                reply = self._links.link(broker, PURPOSE).call(request)
+                reply = self._links.fresh(broker, PURPOSE).call(request)
             except LinkLost as lost:
                 tried.append(str(lost))
                 self._failed(broker)

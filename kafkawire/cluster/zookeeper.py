@@ -10,18 +10,19 @@ are: who holds the session decides about them.  A node that vanished in between 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from kafkawire.cluster import counted
+from kafkawire.cluster.leaders import NoLeader
 from kafkawire.cluster.noderead import WINDOW as WINDOW
 from kafkawire.cluster.noderead import children, read
 from kafkawire.cluster.registered import all_secured, secured_brokers
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import NoPlainListener, OtherGeneration, RemoteError
 from kafkawire.interfaces import ListedZnodes, Znodes
-from kafkawire.model import Broker, PartitionId, TopicPartition
+from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -153,6 +154,40 @@ def read_view(zk: Any, znodes: Znodes, topics: Iterable[str]) -> ClusterView:
             leader, isr = states.get(TopicPartition(topic, partition), nobody)
             view[topic][partition] = PartitionView(leader, tuple(ids), tuple(isr))
     return ClusterView(read_brokers(zk, znodes), view)
+
+
+class ZookeeperLeaders:
+    """Leaders as nodes have them (kafkawire.cluster.leaders.LeaderSource).
+
+    ask(what, read, *args) calls read(zk, *args) with a ZooKeeper client; what it does, in words, is for its errors,
+    which go through as they are.
+    """
+
+    reads_all = False
+
+    def __init__(self, ask: Callable[..., Any], znodes: Znodes) -> None:
+        self._ask = ask
+        self._znodes = znodes
+
+    def read(self, tps: Collection[TopicPartition] | None) -> ClusterView:
+        if tps is None:
+            names = self._ask("read topics", read_topics, self._znodes)
+            view: ClusterView = self._ask("read partitions", read_view, self._znodes, names)
+            return view
+        brokers = self._ask("read brokers", read_brokers, self._znodes)
+        leaders = self._ask("read leaders", read_leaders, self._znodes, list(tps)) if tps else {}
+        topics: dict[str, dict[PartitionId, PartitionView]] = {}
+        for tp, leader in leaders.items():
+            topics.setdefault(tp.topic, {})[tp.partition] = PartitionView(leader)
+        return ClusterView(brokers, topics)
+
+    def leader(self, view: ClusterView, tp: TopicPartition) -> Broker | NoLeader:
+        found = view.topics.get(tp.topic, {}).get(tp.partition)
+        if found is None or found.leader is None:
+            if isinstance(tp.partition, BrokerPartition):
+                return NoLeader(f"broker {tp.partition.broker} is not registered with it in ZooKeeper")
+            return NoLeader("it has no leader")
+        return view.leader(tp) or NoLeader(f"its leader, broker {found.leader}, is not registered")
 
 
 def _read_states(

@@ -50,6 +50,14 @@ class Links:
             self._links[key] = link
         return link
 
+    def fresh(self, broker: Broker, purpose: str) -> Link:
+        """The same, and a new one also where the broker closed it while nothing was outstanding: that is no outage."""
+        link = self.link(broker, purpose)
+        if link.outstanding or not link.closed_by_peer():
+            return link
+        self.drop(broker, purpose)
+        return self.link(broker, purpose)
+
     def drop(self, broker: Broker, purpose: str) -> None:
         """Close and forget one link, if it is there; calls that wait on it raise LinkLost."""
         link = self._links.pop((broker.id, purpose), None)

@@ -1,0 +1,200 @@
+"""One client of a cluster: its view, leaders with refresh, ListOffsets in bulk, retries.
+
+    links = Links("tool", connect, timeout_ms)
+    client = KafkaClient(MetadataLeaders(MetadataSource(bootstrap, d, links)), links, d, retry=LEADERS_AGAIN)
+    ends = client.list_offsets(dict.fromkeys(tps, LATEST))
+
+Plain blocking calls; knows no greenlet and no thread: the links have the connect function and whatever lets them in
+(TLS, SASL), the client is given clock and sleep.  What goes wrong with one partition is a value beside the others'.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+from kafkawire.cluster.leaders import LeaderSource, NoLeader
+from kafkawire.cluster.listoffsets import LogOffset, Times, ask_offsets
+from kafkawire.cluster.metadata import Unreachable
+from kafkawire.cluster.retry import ONCE, RetryPolicy
+from kafkawire.cluster.view import ClusterView
+from kafkawire.dialects import Dialect
+from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.links import Links
+from kafkawire.protocol.request import CONSUMER
+
+PURPOSE = "offsets"
+
+
+class KafkaClient:
+    """A cluster, asked over one link to each broker.  One caller at a time, unless `lock` is a lock.
+
+    source    where leaders are looked up
+    retry     of calls that are given no policy of their own
+    view      leaders believed until one of them is wrong or a refresh is asked for; None: none
+    purpose   of the links
+    lock      held while brokers are asked, never during a wait
+    """
+
+    def __init__(
+        self,
+        source: LeaderSource,
+        links: Links,
+        dialect: Dialect,
+        *,
+        retry: RetryPolicy = ONCE,
+        view: ClusterView | None = None,
+        purpose: str = PURPOSE,
+        sleep: Callable[[float], object] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
+        lock: AbstractContextManager[Any] | None = None,
+    ) -> None:
+        self.dialect = dialect
+        self.links = links
+        self._source = source
+        self._retry = retry
+        self._view = view
+        self._whole = False  # the view is of all partitions
+        self._read_at: float | None = None  # when the view was read; None: not by us
+        self._purpose = purpose
+        self._sleep = sleep
+        self._now = now
+        self._lock = lock if lock is not None else nullcontext()
+
+    # ---- view and leaders --------------------------------------------------------------------------------------------
+
+    def view(
+        self, *, refresh: bool = False, max_age_s: float | None = None, retry: RetryPolicy | None = None
+    ) -> ClusterView:
+        """All brokers and partitions: as they were read last, unless a refresh is asked for or that is too long ago.
+
+        Raises Unreachable, after retries, when nobody responds.  The first time an election is not waited for: a
+        cluster that was never there may be a wrong address.
+        """
+        if self._view is not None and self._whole and not (refresh or self._older_than(max_age_s)):
+            return self._view
+        policy = retry or self._retry
+        for attempt in policy.attempts(self._sleep, self._now):
+            try:
+                return self._refreshed(None)
+            except Unreachable as nobody:
+                unreachable = nobody
+            if policy.used_up(attempt.number) and self._read_at is None:
+                break
+        raise unreachable
+
+    def leader(
+        self, tp: TopicPartition, *, refresh: bool = False, retry: RetryPolicy | None = None
+    ) -> Broker | NoLeader:
+        """The leader of one partition, or why there is none.  Raises as leaders."""
+        return self.leaders([tp], refresh=refresh, retry=retry)[tp]
+
+    def leaders(
+        self, tps: Iterable[TopicPartition], *, refresh: bool = False, retry: RetryPolicy | None = None
+    ) -> dict[TopicPartition, Broker | NoLeader]:
+        """The leader of each partition, or why there is none; one refresh serves all of them.
+
+        Leaders that are known are believed, unless a refresh is asked for.  Raises Unreachable, after retries.
+        """
+        wanted = list(tps)
+        if not refresh and self._view is not None:
+            believed = self._led(self._view, wanted)
+            if _all_led(believed):
+                return believed
+        policy, unreachable = retry or self._retry, None
+        found: dict[TopicPartition, Broker | NoLeader] = {}
+        for attempt in policy.attempts(self._sleep, self._now) if wanted else ():
+            try:
+                found, unreachable = self._led(self._refreshed(wanted), wanted), None
+            except Unreachable as nobody:
+                unreachable = nobody
+            missing = [leader for leader in found.values() if isinstance(leader, NoLeader)]
+            for leader in missing:
+                leader.tries = attempt.number
+            if not missing and unreachable is None:
+                break
+            if policy.used_up(attempt.number) and (self._read_at is None or any(leader.lasting for leader in missing)):
+                break
+        if unreachable is not None:
+            raise unreachable
+        return found
+
+    def _led(self, view: ClusterView, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Broker | NoLeader]:
+        return {tp: self._source.leader(view, tp) for tp in tps}
+
+    def _refreshed(self, tps: Collection[TopicPartition] | None) -> ClusterView:
+        with self._lock:
+            self._view = self._source.read(tps)
+        self._whole = tps is None or self._source.reads_all
+        self._read_at = self._now()
+        return self._view
+
+    def _older_than(self, max_age_s: float | None) -> bool:
+        return max_age_s is not None and self._now() - (self._read_at or 0.0) > max_age_s
+
+    # ---- offsets -----------------------------------------------------------------------------------------------------
+
+    def list_offsets(
+        self,
+        times: Times,
+        *,
+        refresh: bool = False,
+        retry: RetryPolicy | None = None,
+        replica_id: int = CONSUMER,
+        dialect: Dialect | None = None,
+    ) -> dict[TopicPartition, LogOffset]:
+        """The offset of each log for its time (EARLIEST, LATEST, ms since 1970), or why it is not known.
+
+        All leaders are asked before the first response is waited for; what another try may help is asked again after a
+        refresh.  refresh: before the first try, too.  dialect: the release in whose version it is asked.  Raises only
+        what the source raises besides Unreachable.
+        """
+        policy, found, left = retry or self._retry, dict[TopicPartition, LogOffset](), dict(times)
+        for attempt in policy.attempts(self._sleep, self._now) if left else ():
+            leaders = self._leaders_of(left, refresh or attempt.number > 1, attempt.last)
+            asked = self._ask(left, leaders, dialect or self.dialect, replica_id)
+            found |= {tp: replace(said, tries=attempt.number) for tp, said in asked.items()}
+            left = {tp: at for tp, at in left.items() if found[tp].retriable}
+            if not left:
+                break
+            if policy.used_up(attempt.number) and (self._read_at is None or not all(found[tp].moved for tp in left)):
+                break
+        return found
+
+    def _leaders_of(
+        self, tps: Collection[TopicPartition], refresh: bool, last: bool
+    ) -> dict[TopicPartition, Broker | NoLeader | Unreachable]:
+        """Leaders to ask now.  That there is none is believed, too, where another try will refresh."""
+        if not refresh and self._view is not None:
+            believed = self._led(self._view, tps)
+            if not last or _all_led(believed):
+                return dict(believed)
+        try:
+            return dict(self._led(self._refreshed(tps), tps))
+        except Unreachable as nobody:
+            return dict.fromkeys(tps, nobody)
+
+    def _ask(
+        self,
+        times: Times,
+        leaders: Mapping[TopicPartition, Broker | NoLeader | Unreachable],
+        dialect: Dialect,
+        replica_id: int,
+    ) -> dict[TopicPartition, LogOffset]:
+        led: dict[Broker, list[TopicPartition]] = {}
+        found: dict[TopicPartition, LogOffset] = {}
+        for tp, leader in leaders.items():
+            if isinstance(leader, Broker):
+                led.setdefault(leader, []).append(tp)
+            else:
+                found[tp] = LogOffset(None, error=leader)
+        with self._lock:
+            found |= ask_offsets(self.links, dialect, led, times, purpose=self._purpose, replica_id=replica_id)
+        return {tp: found[tp] for tp in times}
+
+
+def _all_led(leaders: Mapping[TopicPartition, Broker | NoLeader]) -> bool:
+    return not any(isinstance(leader, NoLeader) for leader in leaders.values())

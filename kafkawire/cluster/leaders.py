@@ -1,0 +1,116 @@
+"""Who leads partitions: one interface, and a form of it for each place that tells.
+
+    MetadataLeaders    Metadata responses of the brokers (0.8 and later)
+    ListedLeaders      a list of brokers, where a partition's name says which broker has it (0.7)
+    ZookeeperLeaders   nodes of brokers and partitions: in kafkawire.cluster.zookeeper, which needs kazoo
+
+No topic is named to a broker: that may create it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+from kafkawire.cluster.metadata import ViewSource
+from kafkawire.cluster.view import ClusterView
+from kafkawire.errors import WireError
+from kafkawire.model import Broker, BrokerPartition, TopicPartition
+
+
+class NoLeader(WireError):
+    """Why a partition cannot be asked for anything now.
+
+    lasting: there is no such partition, or nothing will tell of it; else an election, or a restart, may end it.
+    tries: how often a client looked it up.
+    """
+
+    def __init__(self, why: str, lasting: bool = False) -> None:
+        super().__init__(why)
+        self.why = why
+        self.lasting = lasting
+        self.tries = 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NoLeader) and (other.why, other.lasting) == (self.why, self.lasting)
+
+    def __hash__(self) -> int:
+        return hash((self.why, self.lasting))
+
+
+class LeaderSource(Protocol):
+    """Where leaders are looked up.  reads_all: a view is of all partitions, whatever was asked for."""
+
+    @property
+    def reads_all(self) -> bool: ...
+
+    def read(self, tps: Collection[TopicPartition] | None) -> ClusterView:
+        """All brokers, and these partitions at least; None: all partitions.
+
+        Raises Unreachable while nobody responds; a source with a ZooKeeper session also what that raises.
+        """
+
+    def leader(self, view: ClusterView, tp: TopicPartition) -> Broker | NoLeader:
+        """The leader by a view of this source."""
+
+
+class MetadataLeaders:
+    """Leaders as any broker of the cluster has them.
+
+    A broker once seen is never gone, it only moves: 0.8.0 and 0.8.1 list no broker that leads nothing, and one that
+    does not respond is found out by its link.  lock: held while metadata is read, where several callers share a source.
+    """
+
+    reads_all = True
+
+    def __init__(self, metadata: ViewSource, lock: AbstractContextManager[Any] | None = None) -> None:
+        self._metadata = metadata
+        self._brokers: dict[int, Broker] = {}
+        self._lock = lock if lock is not None else nullcontext()
+
+    def read(self, tps: Collection[TopicPartition] | None) -> ClusterView:
+        with self._lock:
+            view = self._metadata.read(None)
+        self._brokers |= view.brokers
+        return ClusterView(dict(self._brokers), view.topics, view.errors)
+
+    def leader(self, view: ClusterView, tp: TopicPartition) -> Broker | NoLeader:
+        found = view.topics.get(tp.topic, {}).get(tp.partition)
+        if found is None:
+            return _absent(view, tp)
+        if found.leader is None:
+            return NoLeader("it has no leader")
+        return view.leader(tp) or NoLeader(f"its leader, broker {found.leader}, is not in the cluster's metadata")
+
+
+class ListedLeaders:
+    """Leaders as an option lists them: nothing is looked up, and a broker that moves has to be listed again.
+
+    option: its name, for the sentence.
+    """
+
+    reads_all = True
+
+    def __init__(self, brokers: Iterable[Broker], option: str = "broker.list") -> None:
+        self._view = ClusterView({broker.id: broker for broker in brokers})
+        self._option = option
+
+    def read(self, tps: Collection[TopicPartition] | None) -> ClusterView:
+        return self._view
+
+    def leader(self, view: ClusterView, tp: TopicPartition) -> Broker | NoLeader:
+        owner = tp.partition.broker if isinstance(tp.partition, BrokerPartition) else None
+        found = view.brokers.get(owner) if owner is not None else None
+        return found or NoLeader(f"{self._option} has no broker {owner}", lasting=True)
+
+
+def _absent(view: ClusterView, tp: TopicPartition) -> NoLeader:
+    if tp.topic in view.topics:
+        ids = ", ".join(str(p) for p in view.partitions(tp.topic))
+        return NoLeader(f"there is no such partition: topic {tp.topic} has {ids}", lasting=True)
+    if tp.topic in view.errors:
+        return NoLeader(f"topic {tp.topic} has no partitions yet (error {view.errors[tp.topic]})")
+    if not view.topics:  # also a broker that has just started: it was not yet told what there is
+        return NoLeader("the broker that was asked knows of no topic")
+    return NoLeader(f"there is no topic {tp.topic}", lasting=True)

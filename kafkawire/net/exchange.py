@@ -1,0 +1,78 @@
+"""Many requests to many brokers over one link each: all brokers work at once, and none waits for another's response.
+
+No more than WINDOW_BYTES of requests are in flight to a broker: they fit what the socket takes at once, so neither side
+waits for the other to read.  A broker that is lost concerns its own requests only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+from kafkawire.errors import LinkLost
+from kafkawire.model import Broker
+from kafkawire.net.link import Link
+from kafkawire.net.links import Links
+from kafkawire.protocol.request import Request
+
+WINDOW_BYTES = 32 * 1024
+KeyT = TypeVar("KeyT")
+ResponseT = TypeVar("ResponseT")
+
+
+def exchange(
+    links: Links, requests: Mapping[Broker, Sequence[tuple[KeyT, Request[ResponseT]]]], purpose: str
+) -> dict[KeyT, ResponseT | LinkLost]:
+    """The response to each request by its key; LinkLost where the connection broke before it came.
+
+    A link that the broker closed while it was idle is replaced first.  Links with responses outstanding are closed when
+    the caller is ended while it waits: they would be taken for responses to the next requests.
+    """
+    flights = [_Flight(links.fresh(broker, purpose), asked) for broker, asked in requests.items() if asked]
+    found: dict[KeyT, ResponseT | LinkLost] = {}
+    try:
+        for flight in flights:
+            flight.send()
+        while flights:
+            for flight in flights:
+                flight.receive(found)
+            flights = [flight for flight in flights if flight.waiting]
+    finally:
+        for flight in flights:
+            if flight.link.outstanding:
+                flight.link.close()
+    return found
+
+
+class _Flight(Generic[KeyT, ResponseT]):
+    """The requests of one broker."""
+
+    def __init__(self, link: Link, requests: Sequence[tuple[KeyT, Request[ResponseT]]]) -> None:
+        self.link = link
+        self.waiting: deque[tuple[KeyT, int]] = deque()  # sent, with their bytes
+        self._unsent = deque(requests)
+        self._in_flight = 0  # bytes
+
+    def send(self) -> None:
+        """Send as much as the window takes, one request at least."""
+        with suppress(LinkLost):  # the link raises it again when its response is asked for
+            while self._unsent and (not self.waiting or self._in_flight + self._unsent[0][1].size <= WINDOW_BYTES):
+                key, request = self._unsent.popleft()
+                self.waiting.append((key, request.size))
+                self._in_flight += request.size
+                self.link.send(request)
+
+    def receive(self, found: dict[KeyT, Any]) -> None:
+        """Wait for one response, and send what that makes room for."""
+        try:
+            body = self.link.receive().body
+        except LinkLost as lost:
+            found |= dict.fromkeys([key for key, _ in (*self.waiting, *self._unsent)], lost)
+            self.waiting.clear()
+            return
+        key, size = self.waiting.popleft()
+        self._in_flight -= size
+        found[key] = body
+        self.send()
