@@ -3,7 +3,7 @@
     plan      what would become of each partition          copy      into Kafka, of stopped groups
     check     what stands in the way                        verify    read back; or that members commit to both stores
     status    where each group is                           cutover   from here on Kafka counts
-    report    markdown or JSON, with the way back           rollback  ZooKeeper counts again
+    (--report: all of it, with undo commands)               rollback  ZooKeeper counts again
 
 The order, and what to look at: docs/migration.md.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import click
 
 from groupadmin.commands.migrateplan import check_command, plan_command
-from groupadmin.commands.migratereport import report_command, status_command
+from groupadmin.commands.migratestatus import status_command
 from groupadmin.commands.migratesteps import copy_command, cutover_command, rollback_command, verify_command
 
 
@@ -30,6 +30,5 @@ for command in (
     cutover_command,
     rollback_command,
     status_command,
-    report_command,
 ):
     migrate.add_command(command)

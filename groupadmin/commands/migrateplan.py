@@ -26,7 +26,7 @@ from groupadmin.commands.migratebase import (
     site_of,
     undo_folder,
 )
-from groupadmin.commands.migratereport import keep_checks
+from groupadmin.commands.migratestatus import keep_checks
 from groupadmin.migrate import states
 from groupadmin.migrate.checks import Check, ClusterFacts, check_cluster
 from groupadmin.migrate.clusterfacts import Told, cluster_facts

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.cli import cli
 from groupadmin.commands.migratebase import files
-from groupadmin.commands.migratereport import keep_checks
+from groupadmin.commands.migratestatus import keep_checks
 from groupadmin.commands.migratesteps import Asking, _retention
 from groupadmin.migrate.checks import Check
 from groupadmin.migrate.observation import How
@@ -87,21 +87,36 @@ def test_a_report_has_the_last_check_and_commands_that_run(folder: Path):
         files(Path("plan.json"), None),
         [Check("brokers", "warn", "not known", "say it"), Check("x", "fail", "y", "", "gone")],
     )
-    done = migrate("report", *PLAN, "-b", "k:9092", "--kafka-version", "0.10.2", "--group", "mail")
+    done = migrate("status", "--report", "md", *PLAN, "-b", "k:9092", "--kafka-version", "0.10.2", "--group", "mail")
     assert "| warn | brokers |" in done.stdout
     assert "gone" not in done.stdout
     reach = "-z zk:2181 -b k:9092 --kafka-version 0.10.2"
     assert f"zkconsumer migrate rollback {reach} --plan plan.json --group mail --execute" in done.stdout
-    assert migrate("report", *PLAN, "--out", "report.json", "-o", "json").exit_code == 0
+    assert migrate("status", "--report", "json", *PLAN, "--out", "report.json").exit_code == 0
     document = json.loads(Path("report.json").read_text(encoding="utf-8"))
     assert document["counts"]["phases"] == {"cutover": 3}
     assert document["groups"][0]["undo_file"] == str(Path("plan.undo") / "audit.copy.json")
 
 
 def test_a_report_that_cannot_be_written_says_so(folder: Path):
-    done = migrate("report", *PLAN, "--out", str(folder / "nowhere" / "r.md"))
+    done = migrate("status", "--report", "md", *PLAN, "--out", str(folder / "nowhere" / "r.md"))
     assert done.exit_code == 1
     assert "cannot be written" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-z", "h:1", "--report", "md"], "--report is made from a plan and its journal: give --plan"),
+        ([*PLAN, "-z", "h:1", "--report", "md"], "leave out -z, or print the table"),
+        ([*PLAN, "--out", "r.md"], "--out is for a report: add --report md"),
+        ([*PLAN, "-b", "k:9092"], "--brokers is for a report"),
+        ([*PLAN, "--kafka-version", "0.9.0"], "--kafka-version is for a report"),
+    ],
+)
+def test_options_of_a_report_are_refused_where_they_would_change_nothing(folder: Path, words: list[str], said: str):
+    done = migrate("status", *words)
+    assert (done.exit_code, said in done.stderr) == (2, True)
 
 
 def test_a_plan_that_cannot_be_kept_is_refused_before_anything_is_read(folder: Path):
@@ -113,7 +128,7 @@ def test_a_plan_that_cannot_be_kept_is_refused_before_anything_is_read(folder: P
 def test_what_is_no_file_is_written_to_and_stays_what_it_is(folder: Path):
     os.mkfifo("pipe")
     reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
-    assert migrate("report", *PLAN, "--out", "pipe").exit_code == 0
+    assert migrate("status", "--report", "md", *PLAN, "--out", "pipe").exit_code == 0
     assert os.read(reader, 11) == b"# Migration"
     os.close(reader)
     assert Path("pipe").is_fifo()

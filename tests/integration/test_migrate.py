@@ -111,10 +111,10 @@ def test_a_group_of_the_jvm_moves_offline_reads_on_from_kafka_and_comes_back(
     assert [(row["phase"], row["written"]) for row in rows(back)] == [("rolled-back", 2)]
     assert committed(source, group, topic) == {0: 25, 1: 25}
     assert json.loads(zk.get(f"/consumers/{group}/migration")[0])["phase"] == "rolled-back"
-    report = migrate("report", *at).stdout
+    report = migrate("status", *at, "--report", "md").stdout
     assert f"## {group}: rolled-back" in report
     assert "# nothing is left to undo" in report
-    assert json.loads(migrate("report", *at, "-o", "json").stdout)["counts"]["phases"] == {"rolled-back": 1}
+    assert json.loads(migrate("status", *at, "--report", "json").stdout)["counts"]["phases"] == {"rolled-back": 1}
     status = rows(migrate("status", *reach, *at, "-o", "json"))[0]
     assert status["phase"] == "rolled-back"
     assert str(status["node"]).startswith("rolled-back")

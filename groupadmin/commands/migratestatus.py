@@ -1,4 +1,4 @@
-"""`zkconsumer migrate status | report`: where groups are; what became of them, with the way back.  Both only read."""
+"""`zkconsumer migrate status`: the phase each group is in, or the whole report of a plan.  Only reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from groupadmin.commands.migratebase import (
     groups_of,
     groups_options,
     keep,
-    plan_options,
     said_release,
     undo_folder,
 )
@@ -38,6 +37,7 @@ from zkconsumer.spelling import iso
 
 COLUMNS = ("group", "phase", "since", "node", "written", "interrupted", "refused", "next")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_PATH = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("status")
@@ -45,27 +45,67 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--plan", "plan_file", type=_FILE, metavar="FILE", help="Plan file; its journal says which phase each group is in."
 )
-@click.option("--journal", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Its journal.")
+@click.option("--journal", type=_PATH, metavar="FILE", help="Journal of the plan.  [default: beside the plan]")
 @groups_options
 @output_option()
+@click.option(
+    "--report",
+    type=click.Choice(("md", "json")),
+    help="Print the whole report of the plan instead: each partition as planned, done and refused, and undo commands.",
+)
+@click.option("--out", type=_PATH, metavar="FILE", help="File for the report.  [default: stdout]")
+@brokers_option("Brokers, for the undo commands in the report.")
+@kafka_version_option
 def status_command(
     zookeeper: ZooKeeper | None,
     plan_file: Path | None,
     journal: Path | None,
     wanted: Wanted,
     output: str,
+    report: str | None,
+    out: Path | None,
+    brokers: list[tuple[str, int]],
+    kafka_version: str,
 ) -> None:
-    """Print where groups are: by a plan's journal, by the nodes that migrations leave in ZooKeeper, or by both.
+    """Print the phase of each group: from a plan's journal, from the migration nodes in ZooKeeper, or from both.
 
     \b
     zkconsumer migrate status --plan billing.json
     zkconsumer migrate status -z zk1:2181
     zkconsumer migrate status -z zk1:2181 --plan all.json --groups-regex 'etl-.*' -o json
+    zkconsumer migrate status --plan billing.json --report md --out billing.md
     """
     if zookeeper is None and plan_file is None:
         raise click.UsageError("give --plan, or -z for the nodes in ZooKeeper, or both")
+    release = said_release(kafka_version)
+    _fit_together(plan_file, zookeeper, report, out, brokers, release)
+    place = files(plan_file, journal) if plan_file is not None else None
+    if place is not None and report is not None:
+        _print_report(place, wanted, brokers, release, report, out)
+    else:
+        _print_phases(place, wanted, zookeeper, output)
+
+
+def _fit_together(
+    plan: Path | None,
+    zookeeper: ZooKeeper | None,
+    report: str | None,
+    out: Path | None,
+    brokers: list[tuple[str, int]],
+    release: str | None,
+) -> None:
+    """Raise click.UsageError for options that would change nothing."""
+    if report is not None and plan is None:
+        raise click.UsageError("--report is made from a plan and its journal: give --plan")
+    if report is not None and zookeeper is not None:
+        raise click.UsageError("--report is made from the plan and its journal alone: leave out -z, or print the table")
+    for given, option in ((out, "--out"), (brokers, "--brokers"), (release, "--kafka-version")):
+        if report is None and given:
+            raise click.UsageError(f"{option} is for a report: add --report md, or --report json")
+
+
+def _print_phases(place: Files | None, wanted: Wanted, zookeeper: ZooKeeper | None, output: str) -> None:
     with clear_errors(), clear_refusals():
-        place = files(plan_file, journal) if plan_file is not None else None
         names = groups_of(place.read(), wanted) if place is not None else None
         standings = read_journal(place.journal).standings if place is not None else {}
     marked: Mapping[str, Marked] = {}
@@ -78,6 +118,30 @@ def status_command(
     for name in names:
         if name in marked and marked[name].unclear:
             tell(marked[name].unclear)
+
+
+def _print_report(
+    place: Files,
+    wanted: Wanted,
+    brokers: list[tuple[str, int]],
+    release: str | None,
+    form: str,
+    out: Path | None,
+) -> None:
+    with clear_errors(), clear_refusals():
+        plan = place.read()
+        names = set(groups_of(plan, wanted))
+        reported = _reported(
+            place,
+            replace(plan, groups=tuple(g for g in plan.groups if g.group in names)),
+            _connect(plan, brokers, release),
+        )
+    text = as_json(reported) if form == "json" else as_markdown(reported)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    keep(out, text, "the report")
+    tell(f"the report is in {out}")
 
 
 def _there(names: Sequence[str], wanted: Wanted, zookeeper: ZooKeeper) -> list[str]:
@@ -103,50 +167,11 @@ def _next(phase: Phase) -> str | None:
     return ", ".join(dict.fromkeys(step.name for step in steps_from(phase))) or None
 
 
-@click.command("report")
-@plan_options
-@brokers_option("Brokers, for the commands that the report shows.")
-@kafka_version_option
-@groups_options
-@click.option("-o", "--output", type=click.Choice(("md", "json")), default="md", show_default=True, help="Its form.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Where; else on stdout.")
-def report_command(
-    place: Files,
-    brokers: list[tuple[str, int]],
-    kafka_version: str,
-    wanted: Wanted,
-    output: str,
-    out: Path | None,
-) -> None:
-    """Write what was planned, done and refused, each partition, and the commands that undo it.
-
-    \b
-    zkconsumer migrate report --plan billing.json
-    zkconsumer migrate report --plan billing.json --out billing.md
-    zkconsumer migrate report --plan all.json -o json
-    """
-    with clear_errors(), clear_refusals():
-        plan = place.read()
-        names = set(groups_of(plan, wanted))
-        reported = _reported(
-            place,
-            replace(plan, groups=tuple(g for g in plan.groups if g.group in names)),
-            _connect(plan, brokers, kafka_version),
-        )
-    text = as_json(reported) if output == "json" else as_markdown(reported)
-    if out is None:
-        click.echo(text, nl=False)
-        return
-    keep(out, text, "the report")
-    tell(f"the report is in {out}")
-
-
-def _connect(plan: Plan, brokers: Sequence[tuple[str, int]], kafka_version: str) -> tuple[str, ...]:
-    """The options that reach the cluster, for commands that are shown; who we are there is not told."""
+def _connect(plan: Plan, brokers: Sequence[tuple[str, int]], release: str | None) -> tuple[str, ...]:
+    """Options that reach the cluster, for commands that are shown; credentials are left out."""
     found = ["-z", plan.cluster]
     if brokers:
         found += ["-b", ",".join(f"{host}:{port}" for host, port in brokers)]
-    release = said_release(kafka_version)
     return (*found, "--kafka-version", release) if release is not None else tuple(found)
 
 
@@ -157,7 +182,7 @@ def _reported(place: Files, plan: Plan, connect: tuple[str, ...]) -> Reported:
     return Reported(plan, read_journal(place.journal).standings, checks, undo, str(place.plan), connect)
 
 
-# what check found -----------------------------------------------------------------------------------------------------
+# the last check -----------------------------------------------------------------------------------------------------
 
 
 def keep_checks(place: Files, rows: Sequence[Check]) -> None:
