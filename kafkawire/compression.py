@@ -4,9 +4,10 @@
     2 snappy   written as xerial: 82 "SNAPPY" 00, version:int32, compatible:int32, then blocks: n:int32, n bytes;
                read as that, or as one raw block
     3 lz4      the frame format; its header checksum is wrong on purpose in message format v0 (KAFKA-3160)
+    4 zstd     RFC 8878 frames, in record batches only (Kafka 2.1 and later, KIP-110); read, not written
 
 decompress() is bounded: a stranger's kilobyte may say it is a gigabyte.  The libraries' errors come out as RemoteError.
-snappy and lz4 are cramjam's, loaded when they are needed: where it is not installed the rest works.
+snappy, lz4 and zstd are cramjam's, loaded when they are needed: where it is not installed the rest works.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from kafkawire.errors import LibraryMissing, LocalError, RemoteError
 from kafkawire.kernels import ready
 from kafkawire.primitives import Bytes
 
-NONE, GZIP, SNAPPY, LZ4 = range(4)
-CODECS: dict[str, int] = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4}
-CODEC_NAMES: dict[int, str] = {number: name for name, number in CODECS.items()}
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+CODECS: dict[str, int] = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4}  # those that are written
+CODEC_NAMES: dict[int, str] = {**{number: name for name, number in CODECS.items()}, ZSTD: "zstd"}
 
 GZIP_LEVEL = 6  # what the JVM's GZIPOutputStream uses: a broker that recompresses makes about the same of it
 _GZIP_MEMBERS = 64  # JVM readers accept streams behind one another, nobody writes them; a million of them is an attack
@@ -40,6 +41,8 @@ _LZ4_BLOCK = 64 * 1024
 _LZ4_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 _LZ4_STORED = 0x80000000
 _LZ4_RATIO = 256  # a run's length byte stands for at most 255
+
+_ZSTD_GUESS = 8  # the first buffer, in sizes of the data: where it is too small the next one is four times as large
 
 _INT32 = struct.Struct(">i")
 _UINT32_LE = struct.Struct("<I")
@@ -69,6 +72,8 @@ def opened(codec: int, data: Bytes, limit: int) -> Bytes:
         return _unsnappy(memoryview(data), limit)
     if codec == LZ4:
         return _unlz4(memoryview(data), limit)
+    if codec == ZSTD:
+        return _unzstd(memoryview(data), limit)
     raise RemoteError(f"unknown codec {codec}")
 
 
@@ -262,3 +267,21 @@ def _lz4_block(block: memoryview, most: int) -> memoryview:
     except (library.DecompressionError, ValueError) as exc:
         raise RemoteError(f"lz4 data is damaged: {exc}") from exc
     return memoryview(out)[: int(size)]
+
+
+# ---- zstd ------------------------------------------------------------------------------------------------------
+
+
+def _unzstd(data: memoryview, limit: int) -> memoryview:
+    """Into buffers of our own: writers leave the opened size out of the frame, and cramjam would open any amount."""
+    library, size = _library("zstd"), min(limit, max(1024, _ZSTD_GUESS * len(data)))
+    while True:
+        out = bytearray(size)
+        try:
+            return memoryview(out)[: int(library.zstd.decompress_into(data, out))]
+        except library.DecompressionError as exc:
+            if "whole buffer" not in str(exc):
+                raise RemoteError(f"zstd data is damaged: {exc}") from exc
+            if size >= limit:
+                raise _too_much("zstd", limit) from exc
+        size = min(limit, 4 * size)

@@ -1,4 +1,4 @@
-"""Frames and message sets of 0.8 to 0.10 as plain values for JSON, named as in the protocol guide.
+"""Frames, message sets and record batches of 0.8 and later as plain values for JSON, named as in the protocol guide.
 
 Bytes come out as `name_utf8` where they are text and as `name_hex` where not; null stays null under the bare name.
 What a set says about itself: messages, valid_bytes, ignored_tail_bytes, next_fetch_offset, and what wraps them.
@@ -12,15 +12,18 @@ from typing import Any
 
 from kafkawire.compression import LZ4, SNAPPY, is_xerial
 from kafkawire.decode.documents import Document, codec_name, ends, framed_reader, text_or_hex
-from kafkawire.errors import CorruptMessage, RemoteError
+from kafkawire.errors import CorruptMessage, RemoteError, UnknownMagic
 from kafkawire.formats.v01.messages import LOG_OVERHEAD, LOWEST, Wrapper, message_set, wrapper
-from kafkawire.model import Message, MessageSet, Run
+from kafkawire.formats.v2.layout import MAGIC_AT, Batch, batch_at
+from kafkawire.formats.v2.read import Record, records
+from kafkawire.model import Message, MessageSet, Run, Scan
 from kafkawire.primitives import INT16, INT32
 from kafkawire.protocol import apis
 from kafkawire.protocol.apis import Api
 from kafkawire.protocol.schema import nullable_string
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+CONTROL_TYPES = {0: "abort", 1: "commit"}
 
 _ENTRY = struct.Struct(">qiIBB")  # offset, size, crc, magic, attributes
 
@@ -84,7 +87,16 @@ def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Documen
 
     wrapper    of a set that is one wrapper and nothing else
     wrappers   of any other: in the order of the set, each with its byte position and which offsets it holds
+    batch, batches   the same of record batches (Kafka 0.11 and later).  Entries of older formats may stand before them,
+               where the cluster was upgraded, and none behind them
     """
+    older, damage = _old_entries(data, start)
+    if not isinstance(damage, UnknownMagic) or bytes(data[damage.position :][MAGIC_AT : MAGIC_AT + 1]) != b"\2":
+        return older, damage
+    return _with_batches(older, data, damage.position, start)
+
+
+def _old_entries(data: bytes | memoryview, start: int) -> tuple[Document, CorruptMessage | None]:
     whole, found = message_set("", 0, start, memoryview(data), -1)
     messages: list[Document] = []
     wrappers: list[Document] = []
@@ -108,6 +120,63 @@ def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Documen
         out |= {"wrapper": wrappers[0]} if len(found.runs) == 1 else {"wrappers": wrappers}
     out["messages"] = messages
     return out | ends(found, len(data), damage), damage
+
+
+def _with_batches(
+    older: Document, data: bytes | memoryview, begin: int, start: int
+) -> tuple[Document, CorruptMessage | None]:
+    messages: list[Document] = older["messages"]
+    batches: list[Document] = []
+    at, resume_at, damage = begin, start, None
+    try:
+        while (batch := batch_at(data, at)) is not None:
+            at, resume_at = batch.end, max(start, batch.resume_at)
+            if batch.last_offset < start:
+                continue
+            before, said = len(messages), _batch(batch)
+            batches.append(said)
+            found = list(records(data, batch))
+            if batch.control:
+                said["control"] = [_control(record) for record in found]
+                continue
+            messages.extend(_record(record, batch) for record in found if record.offset >= start)
+            said |= {"position": batch.begin, "holds": _holds(messages, before)}
+    except CorruptMessage as exc:
+        damage = exc
+    out = {name: value for name, value in older.items() if name in ("wrapper", "wrappers")}
+    out |= {"batches": batches} if len(batches) != 1 or begin else {"batch": batches[0]}
+    scan = Scan(at, resume_at, (), _needed(data, at), None)
+    return out | {"messages": messages} | ends(scan, len(data), damage), damage
+
+
+def _needed(data: bytes | memoryview, at: int) -> int:
+    """Bytes that the first batch needs, where it is cut (else 0)."""
+    if at or len(data) < LOG_OVERHEAD:
+        return 0
+    return LOG_OVERHEAD + int.from_bytes(data[8:12], "big")
+
+
+def _batch(batch: Batch) -> Document:
+    out: Document = {"base_offset": batch.base_offset, "magic": 2}
+    out |= {"partition_leader_epoch": batch.leader_epoch, "attributes": batch.attributes}
+    out |= {"codec": codec_name(batch.codec), "crc32c": f"{batch.crc:08x}", "count": batch.count}
+    out |= {"last_offset_delta": batch.last_offset_delta, "timestamp_type": TIMESTAMP_TYPES[batch.log_append_time]}
+    out |= {"first_timestamp": batch.first_timestamp_ms, "max_timestamp": batch.max_timestamp_ms}
+    out |= {"transactional": batch.transactional, "producer_id": batch.producer_id}
+    return out | {"producer_epoch": batch.producer_epoch, "base_sequence": batch.base_sequence}
+
+
+def _record(record: Record, batch: Batch) -> Document:
+    out: Document = {"offset": record.offset, "timestamp": record.timestamp_ms}
+    out |= {"timestamp_type": TIMESTAMP_TYPES[batch.log_append_time]}
+    out |= text_or_hex("key", record.key) | text_or_hex("value", record.value)
+    return out | {"headers": [[name, None if value is None else value.hex()] for name, value in record.headers]}
+
+
+def _control(record: Record) -> Document:
+    """What a control record says.  Source: org.apache.kafka.common.record.ControlRecordType."""
+    kind = int.from_bytes((record.key or b"")[2:4], "big", signed=True)
+    return {"offset": record.offset, "timestamp": record.timestamp_ms, "type": CONTROL_TYPES.get(kind, str(kind))}
 
 
 def _holds(messages: list[Document], begin: int) -> Document:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -116,6 +117,34 @@ def test_brokers_say_which_release_they_are(modern: Modern, source: ClusterClien
     assert found.takes_old_apis
     old = source.brokers.split(",")[0].partition(":")
     assert ask_release(Broker(0, old[0], int(old[2])), timeout_ms=5000).release == "0.8.2"
+
+
+def test_a_segment_file_is_decoded_with_every_codec_headers_and_the_ends_of_transactions(
+    modern: Modern, unique: Unique
+) -> None:
+    (cluster, producer), topic = modern, unique.topic()
+    cluster.create_topic(topic, 1)
+    codecs, time_ms = ("none", "gzip", "snappy", "lz4", "zstd"), int(time.time() * 1000)
+    for n, codec in enumerate(codecs):
+        producer.send(topic, 0, 10 * n, 10, codec=codec, time_ms=time_ms, headers=2 * (n % 2))
+    producer.transaction(topic, {0: (50, 5)}, codec="gzip")
+    producer.transaction(topic, {0: (55, 1)}, commit=False, codec="gzip")
+
+    (segment,) = cluster.segments(TopicPartition(topic, 0))
+    command = [str(COMMAND.with_name("python")), "-m", "kafkawire", "decode", "--protocol", "0.10", "--kind", "log"]
+    done = subprocess.run([*command, str(segment)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    messages = document["messages"]
+    assert [(m["offset"], m["key_utf8"], m["value_utf8"]) for m in messages] == [
+        (n if n < 55 else 56, f"k{n}", f"{topic}/0 #{n}") for n in range(56)
+    ]
+    assert [m["timestamp"] for m in messages[:50]] == [time_ms + n for n in range(50)]
+    assert [len(m["headers"]) for m in messages[:50:10]] == [0, 2, 0, 2, 0]
+    assert {each["codec"] for each in document["batches"]} == {*codecs}
+    ends = [end for each in document["batches"] for end in each.get("control", ())]
+    assert [(end["offset"], end["type"]) for end in ends] == [(55, "commit"), (57, "abort")]
+    assert document["next_fetch_offset"] == 58
 
 
 # ---- transactions --------------------------------------------------------------------------------------------------

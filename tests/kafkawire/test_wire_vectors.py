@@ -147,7 +147,7 @@ def test_a_set_cut_at_any_byte_is_a_shorter_set(vector: Vector) -> None:
         assert len(cut["messages"]) < len(whole["messages"]) or cut["valid_bytes"] == whole["valid_bytes"]
 
 
-@pytest.mark.parametrize("vector", [v for v in SETS if "result" not in v.decoded], ids=str)
+@pytest.mark.parametrize("vector", [v for v in SETS if not {"result", "batch"} & v.decoded.keys()], ids=str)
 def test_a_set_is_written_again(vector: Vector) -> None:
     fetched, found = messages.message_set("t", 0, messages.LOWEST, memoryview(vector.data), -1)
     read = list(fetched.messages())

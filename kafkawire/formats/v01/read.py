@@ -78,6 +78,8 @@ def opened(outer: Wrapper, depth: int, left: list[int]) -> tuple[Bytes, Scan]:
     """
     if depth > MAX_DEPTH:
         raise CorruptMessage(f"wrappers nested deeper than {MAX_DEPTH}", 0, outer.offset)
+    if outer.codec > compression.LZ4:  # zstd came with record batches
+        raise RemoteError(f"unknown codec {outer.codec}")
     data = compression.opened(outer.codec, outer.value, left[0])
     left[0] -= len(data)
     found = scan(data, LOWEST)

@@ -1,0 +1,121 @@
+"""Head of a record batch, and the numbers its records are made of.  Opens no records.
+
+    batch    0 base_offset:int64  8 size:int32  12 leader_epoch:int32  16 magic:int8=2  17 crc:uint32
+             21 attributes:int16  23 last_offset_delta:int32  27 first_timestamp:int64  35 max_timestamp:int64
+             43 producer_id:int64  51 producer_epoch:int16  53 base_sequence:int32  57 count:int32  61 records
+
+size counts all that follows it.  crc is CRC-32C over all that follows it: base offset and leader epoch, which brokers
+write, are outside.  attributes: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control.
+
+A varint is zigzag, then seven bits a byte, the lowest first; the highest bit of a byte says that another one follows.
+
+Source: org.apache.kafka.common.record.DefaultRecordBatch, ByteUtils.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from kafkawire.errors import CorruptMessage, UnknownMagic
+from kafkawire.primitives import Bytes
+
+HEAD = struct.Struct(">qiibIhiqqqhii")
+OVERHEAD = HEAD.size  # 61 bytes of a batch besides its records
+LOG_OVERHEAD = 12  # base offset and size: what stands in front of the bytes that size counts
+MAGIC_AT = 16
+CRC_FROM = 21
+
+CODEC = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+
+_START = struct.Struct(">qi4xb")  # base offset, size, magic
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Head of a record batch.  begin, end: its bytes in the buffer it was read from."""
+
+    begin: int
+    end: int
+    base_offset: int
+    leader_epoch: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    first_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC
+
+    @property
+    def log_append_time(self) -> bool:
+        """The broker set the time: max_timestamp_ms is that of every record."""
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def control(self) -> bool:
+        """Its one record ends a transaction: no message."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def resume_at(self) -> int:
+        """Where the next fetch goes on: also behind records that a cleaner has removed."""
+        return self.last_offset + 1
+
+
+def batch_at(buffer: Bytes, begin: int) -> Batch | None:
+    """The batch that begins at a byte; None where the buffer ends inside it.
+
+    Raises CorruptMessage for a size no batch has, UnknownMagic for an entry of another format.  The checksum is not
+    looked at.
+    """
+    if len(buffer) - begin <= MAGIC_AT:
+        return None
+    base, size, magic = _START.unpack_from(buffer, begin)
+    if magic != 2:
+        raise UnknownMagic(f"a record batch has format v2, this entry v{magic}", begin, base)
+    if size < OVERHEAD - LOG_OVERHEAD:
+        raise CorruptMessage(f"impossible size {size}, the smallest is {OVERHEAD - LOG_OVERHEAD}", begin, base)
+    end = begin + LOG_OVERHEAD + size
+    if end > len(buffer):
+        return None
+    _, _, epoch, _, crc, *rest = HEAD.unpack_from(buffer, begin)
+    batch = Batch(begin, end, base, epoch, crc, *rest)
+    if batch.count < 0 or batch.last_offset_delta < 0:
+        raise CorruptMessage(
+            f"impossible head: {batch.count} records up to offset {batch.last_offset}", begin, batch.base_offset
+        )
+    return batch
+
+
+def varint(data: Bytes, at: int) -> tuple[int, int]:
+    """A zigzag number of at most 64 bits, and where the next field begins.
+
+    Raises IndexError where the data ends, ValueError where it does not end in ten bytes.
+    """
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        if shift > 63:
+            raise ValueError("a number of more than ten bytes")

@@ -1,0 +1,107 @@
+"""Records of a record batch, one by one.
+
+    record   length  attributes:int8=0  timestamp_delta  offset_delta  key  value  header_count  headers
+    key      length (-1: null)  bytes           value the same
+    header   length  name in UTF-8  value: length (-1: null)  bytes
+
+All numbers are varints; length counts what follows it.  Deltas are those from the batch's first timestamp and base
+offset, and may be negative.  With a codec the records are compressed as one blob; head and count stay plain.
+
+Source: org.apache.kafka.common.record.DefaultRecord.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import crc32c
+
+from kafkawire import compression
+from kafkawire.errors import CorruptMessage, LibraryMissing, RemoteError
+from kafkawire.formats.layouts import OPEN_LIMIT
+from kafkawire.formats.v2.layout import CRC_FROM, OVERHEAD, Batch, varint
+from kafkawire.primitives import Bytes
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Record(NamedTuple):
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def crc_is_right(buffer: Bytes, batch: Batch) -> bool:
+    """Whether a batch's bytes are those its checksum was made of."""
+    return bool(crc32c.crc32c(memoryview(buffer)[batch.begin + CRC_FROM : batch.end]) == batch.crc)
+
+
+def opened(buffer: Bytes, batch: Batch, limit: int = OPEN_LIMIT) -> bytes:
+    """The bytes of a batch's records, decompressed to at most `limit` bytes.
+
+    Raises CorruptMessage, and LibraryMissing where the codec's package is not installed.
+    """
+    records = memoryview(buffer)[batch.begin + OVERHEAD : batch.end]
+    if not batch.codec:
+        return bytes(records)
+    try:
+        return compression.decompress(batch.codec, records, limit)
+    except LibraryMissing:
+        raise
+    except RemoteError as why:
+        raise CorruptMessage(str(why), batch.begin, batch.base_offset) from why
+
+
+def records(buffer: Bytes, batch: Batch, check_crc: bool = True, limit: int = OPEN_LIMIT) -> Iterator[Record]:
+    """All records of a batch, those of a control batch too.
+
+    Raises CorruptMessage for a wrong checksum before the first, and where the bytes are no records, after those before.
+    """
+    if check_crc and not crc_is_right(buffer, batch):
+        raise CorruptMessage("wrong checksum", batch.begin, batch.base_offset)
+    data, at = opened(buffer, batch, limit), 0
+    for n in range(batch.count):
+        try:
+            record, at = _record(data, at, batch)
+        except (IndexError, ValueError) as why:  # ValueError: also a header's name that is no UTF-8
+            raise CorruptMessage(
+                f"record {n} of {batch.count} is damaged: {why}", batch.begin, batch.base_offset
+            ) from why
+        yield record
+    if at != len(data):
+        raise CorruptMessage(f"{len(data) - at} bytes behind the last record", batch.begin, batch.base_offset)
+
+
+def _record(data: bytes, at: int, batch: Batch) -> tuple[Record, int]:
+    length, at = varint(data, at)
+    end = at + length
+    if length < 0 or end > len(data):
+        raise ValueError(f"it says {length} bytes, {len(data) - at} are left")
+    time_delta, at = varint(data, at + 1)  # behind the attributes, which nothing uses
+    offset_delta, at = varint(data, at)
+    key, at = _blob(data, at, end)
+    value, at = _blob(data, at, end)
+    count, at = varint(data, at)
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, at = _blob(data, at, end)
+        if name is None:
+            raise ValueError("a header without a name")
+        content, at = _blob(data, at, end)
+        headers.append((name.decode(), content))
+    if at != end:
+        raise ValueError(f"its fields end at byte {at}, not at {end}")
+    timestamp = batch.max_timestamp_ms if batch.log_append_time else batch.first_timestamp_ms + time_delta
+    return Record(batch.base_offset + offset_delta, timestamp, key, value, tuple(headers)), end
+
+
+def _blob(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    size, at = varint(data, at)
+    if size < 0:
+        return None, at
+    if size > end - at:
+        raise ValueError(f"a field of {size} bytes where {end - at} are left")
+    return data[at : at + size], at + size
