@@ -44,7 +44,7 @@ from localkafka import tools
 from localkafka.cluster import Cluster
 from localkafka.load import Load, Mixture
 from zkconsumer.connector import ConsumerConnector
-from zkconsumer.stream import Stream
+from zkconsumer.streams.stream import Stream
 
 FETCH_BYTES = 4 << 20
 BATCH = 200

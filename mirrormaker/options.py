@@ -13,9 +13,9 @@ from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from mirrormaker.placing import Numbering, numbering
 from producer.config import ProducerConfig, brokers
-from zkconsumer.clusteroptions import NEWER_RESETS
-from zkconsumer.config import ConsumerConfig
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
+from zkconsumer.options.clusteroptions import NEWER_RESETS
+from zkconsumer.options.config import ConsumerConfig
 
 
 def replication(raw: object) -> int:

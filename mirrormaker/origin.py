@@ -15,10 +15,10 @@ from mirrormaker.targets import SourceTopic
 from mirrormaker.towards import Topics
 from producer.sender import Sender
 from zkconsumer.connector import ConsumerConnector
+from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, logger_of
 from zkconsumer.offsets.modes import Mode
-from zkconsumer.status import PartitionStatus
 
 
 class Origin:

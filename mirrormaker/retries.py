@@ -7,7 +7,7 @@ from typing import Protocol
 
 from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
-from zkconsumer.status import PartitionStatus
+from zkconsumer.engine.status import PartitionStatus
 
 LOOK_S = 0.5
 

@@ -12,7 +12,7 @@ from mirrormaker.origin import Origin, total_done
 from mirrormaker.status import Snapshot, StatusLine, Still, status_line
 from mirrormaker.systemd import Systemd
 from producer.sender import Sender
-from zkconsumer.status import PartitionStatus
+from zkconsumer.engine.status import PartitionStatus
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from kafkawire.cluster.zookeeper import TOPICS, WINDOW
 from kafkawire.model import TopicPartition, partition_named
 from kafkawire.znodes import group as znodes
 from zkconsumer.offsets.former import TopicCreation, former_node, written_before
-from zkconsumer.offsets.marker import MarkerUnclear, marker_path, read_marker
+from zkconsumer.offsets.migrationmarker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.offsets.store import NONE, Committed, position_of
 
 log = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, Unreachable
 from sparkpipeline.groupnodes import left_zookeeper, read_positions, topic_creations, write_positions
-from zkconsumer.coordinator import Coordinator
 from zkconsumer.errors import ConsumerError
+from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.dual import DualOffsets
 from zkconsumer.offsets.kafka import KafkaOffsets
 from zkconsumer.offsets.store import Committed, OffsetStore

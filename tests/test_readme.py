@@ -15,7 +15,7 @@ from localkafka.load import Load, Mixture
 from producer.producer import Producer
 from tests.fakes.broker import FakeCluster
 from tests.fakes.helppages import code_of_help
-from zkconsumer.concurrent import Outcome
+from zkconsumer.concurrent.handlers import Outcome
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
 

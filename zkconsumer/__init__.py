@@ -12,12 +12,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zkconsumer.concurrent import Retry, process
-    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.concurrent.handlers import Retry, process
     from zkconsumer.connector import ConsumerConnector
     from zkconsumer.errors import ConsumerError, ConsumerTimeout
     from zkconsumer.filters import Blacklist, Whitelist
     from zkconsumer.listeners import ConsumerListener
+    from zkconsumer.options.config import ConsumerConfig
     from zkconsumer.simple import SimpleConsumer
 
 __all__ = [
@@ -35,15 +35,15 @@ __all__ = [
 
 _MODULES = {
     "Blacklist": "filters",
-    "ConsumerConfig": "config",
+    "ConsumerConfig": "options.config",
     "ConsumerConnector": "connector",
     "ConsumerError": "errors",
     "ConsumerListener": "listeners",
     "ConsumerTimeout": "errors",
-    "Retry": "concurrent",
+    "Retry": "concurrent.handlers",
     "SimpleConsumer": "simple",
     "Whitelist": "filters",
-    "process": "concurrent",
+    "process": "concurrent.handlers",
 }
 
 

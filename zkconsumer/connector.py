@@ -25,21 +25,21 @@ from groundwork.hub import HubStopped, OwnThread, Which, pick_hub
 from groundwork.options import OptionError, warnings_of
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.znodes.group import BLACK_LIST, STATIC, WHITE_LIST, Registration
-from zkconsumer.commits import BeforeCommit
-from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.connectorcalls import ConnectorCalls
-from zkconsumer.engine import Engine
+from zkconsumer.engine.engine import Engine
+from zkconsumer.engine.metrics import ConsumerMetrics, Look
+from zkconsumer.engine.offsetstores import check_store
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent, log_event
 from zkconsumer.filters import TopicFilter
 from zkconsumer.listeners import ConsumerListener
-from zkconsumer.messagereader import Decoder
-from zkconsumer.metrics import ConsumerMetrics, Look
-from zkconsumer.offsets.choice import check_store
+from zkconsumer.offsets.commits import BeforeCommit
 from zkconsumer.offsets.store import OffsetStore
-from zkconsumer.optionrules import unfit
-from zkconsumer.stream import Stream
-from zkconsumer.streams import Decoders
+from zkconsumer.options.config import ConsumerConfig, load_consumer
+from zkconsumer.options.optionrules import unfit
+from zkconsumer.streams.messagereader import Decoder
+from zkconsumer.streams.stream import Stream
+from zkconsumer.streams.streams import Decoders
 
 log = logging.getLogger(__name__)
 

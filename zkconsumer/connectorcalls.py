@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from groundwork.hub import Hub
 from kafkawire.model import TopicPartition
-from zkconsumer.engine import Engine
+from zkconsumer.engine.engine import Engine
+from zkconsumer.engine.status import OffsetsStatus, PartitionStatus
 from zkconsumer.errors import Closed
 from zkconsumer.offsets.modes import MODES, Mode
-from zkconsumer.status import OffsetsStatus, PartitionStatus
 
 T = TypeVar("T")
 
@@ -112,9 +112,9 @@ class ConnectorCalls:
         """Keep offsets in "zookeeper", in both ("dual") or in "kafka" from now on; the same one again changes nothing.
 
         One step at a time: zookeeper <-> dual <-> kafka.  Everything is committed in the new mode before it comes back;
-        what cannot be is NotSwitched (zkconsumer.offsetmode), and a step that is not allowed, or not beside the other
-        members, ModeRefused; both are ConsumerError, and then nothing has changed.  A restart begins as its options
-        say.
+        what cannot be is NotSwitched (zkconsumer.offsets.modeswitch), and a step that is not allowed, or not beside the
+        other members, ModeRefused; both are ConsumerError, and then nothing has changed.  A restart begins as its
+        options say.
         """
         if mode not in MODES:
             raise ValueError(f"{mode!r} as a place for offsets: {', '.join(MODES)} are wanted")

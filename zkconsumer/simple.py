@@ -29,7 +29,7 @@ from kafkawire.errors import LinkLost, LocalError, RemoteError, WireError
 from kafkawire.model import Broker, BrokerPartition, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol.request import CONSUMER, FetchedPartition, Request
-from zkconsumer.coordinator import Coordinator
+from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.store import Committed
 from zkconsumer.refusals import Damaged, MessageTooLarge, refusal
 

@@ -23,7 +23,7 @@ from groupadmin.snapshot.model import KafkaRow, ZkRow
 from kafkawire.dialects import Store as StoreName
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
-from zkconsumer.coordinator import Coordinator
+from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.former import metadata_of, topic_in
 from zkconsumer.offsets.store import NONE, Committed, Unknown, position_of
 from zkconsumer.session.nodes import Read, read_nodes, write_nodes

@@ -21,7 +21,7 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import dialect
 from zkconsumer.commands.common import link_pool, must_tell, reaching, tell
 from zkconsumer.commands.options import execute_option, output_option
-from zkconsumer.spelling import NotThere, WrongUsage, parse_duration
+from zkconsumer.options.arguments import NotThere, WrongUsage, parse_duration
 
 MOST_SENTENCES = 40
 F = TypeVar("F", bound=Callable[..., Any])

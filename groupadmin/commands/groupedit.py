@@ -44,7 +44,7 @@ from zkconsumer.commands.options import (
     zookeeper_option,
 )
 from zkconsumer.offsets.store import NONE
-from zkconsumer.spelling import parse_duration
+from zkconsumer.options.arguments import parse_duration
 
 PLAN = ("group", "zookeeper", "kafka", "youngest", "action")
 

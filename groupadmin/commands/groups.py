@@ -27,10 +27,10 @@ from zkconsumer.commands.options import (
 )
 from zkconsumer.errors import NoSuchGroup
 from zkconsumer.group.membership import Surplus, surplus
-from zkconsumer.modenode import read_modes
+from zkconsumer.group.topicnodes import no_brokers
+from zkconsumer.offsets.modenode import read_modes
 from zkconsumer.offsets.modes import MemberMode, ModeUnreadable
 from zkconsumer.offsets.store import NONE, Unknown
-from zkconsumer.topicnodes import no_brokers
 
 # list -----------------------------------------------------------------------------------------------------------------
 

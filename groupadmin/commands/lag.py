@@ -43,8 +43,8 @@ from zkconsumer.commands.options import (
     zookeeper_option,
 )
 from zkconsumer.errors import ZooKeeperAway
+from zkconsumer.group.topicnodes import no_brokers
 from zkconsumer.offsets.store import NONE, Unknown
-from zkconsumer.topicnodes import no_brokers
 
 TOTALS = ("group", "members", "partitions", "lag", "unknown")
 

@@ -31,7 +31,7 @@ from kafkawire.dialects import dialect
 from zkconsumer.commands.common import at_interrupt, reaching, tell
 from zkconsumer.commands.options import brokers_option, group_name, kafka_version_option, zookeeper_option
 from zkconsumer.errors import ConsumerError, NoSuchGroup
-from zkconsumer.spelling import WrongUsage, parse_duration
+from zkconsumer.options.arguments import WrongUsage, parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 OutOfRange = Literal["refuse", "clamp", "skip"]

@@ -32,8 +32,8 @@ from groupadmin.snapshot.tree import groups_in_zookeeper
 from zkconsumer.commands.common import clear_errors, reaching, tell
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsets.marker import Phase
-from zkconsumer.spelling import iso
+from zkconsumer.offsets.migrationmarker import Phase
+from zkconsumer.options.arguments import iso
 
 COLUMNS = ("group", "phase", "since", "node", "written", "interrupted", "refused", "next")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

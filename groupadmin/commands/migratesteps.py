@@ -39,9 +39,9 @@ from groupadmin.migrate.states import Asked
 from zkconsumer.commands.common import at_interrupt, tell
 from zkconsumer.commands.options import execute_option, go_ahead, output_option
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsets.marker import Phase
+from zkconsumer.offsets.migrationmarker import Phase
 from zkconsumer.offsets.modes import MODES
-from zkconsumer.spelling import DAY_MS
+from zkconsumer.options.arguments import DAY_MS
 
 F = TypeVar("F", bound=Callable[..., Any])
 COLUMNS = ("group", "step", "phase", "written", "refused", "remedy")

@@ -22,7 +22,7 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import tell
 from zkconsumer.offsets.store import NONE, Committed
-from zkconsumer.spelling import Chosen, WrongUsage, existing, parse_partitions
+from zkconsumer.options.arguments import Chosen, WrongUsage, existing, parse_partitions
 
 
 def reset_plan(

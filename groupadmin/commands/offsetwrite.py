@@ -48,7 +48,7 @@ from zkconsumer.commands.options import (
     kafka_version_option,
     zookeeper_option,
 )
-from zkconsumer.spelling import parse_assignments, parse_duration, parse_position, parse_shift, parse_time
+from zkconsumer.options.arguments import parse_assignments, parse_duration, parse_position, parse_shift, parse_time
 
 F = TypeVar("F", bound=Callable[..., Any])
 _KINDS = (

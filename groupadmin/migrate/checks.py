@@ -28,7 +28,7 @@ from typing import Literal
 from groundwork.plural import counted
 from groupadmin.migrate.groupplan import GroupPlan
 from groupadmin.snapshot.model import GroupSnapshot
-from zkconsumer.offsets.marker import Marker, Phase
+from zkconsumer.offsets.migrationmarker import Marker, Phase
 from zkconsumer.offsets.modes import Mode
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000

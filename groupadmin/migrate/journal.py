@@ -35,8 +35,8 @@ from groupadmin.migrate.states import MigrationRefused, StepName, step_from
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsets.marker import Phase
-from zkconsumer.spelling import WrongUsage, parse_partition
+from zkconsumer.offsets.migrationmarker import Phase
+from zkconsumer.options.arguments import WrongUsage, parse_partition
 
 FORMAT = "zkconsumer.migration/1"
 

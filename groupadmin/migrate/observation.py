@@ -14,7 +14,7 @@ from groupadmin.migrate.groupplan import GroupPlan
 from groupadmin.migrate.site import Marked
 from groupadmin.migrate.states import Step
 from groupadmin.snapshot.model import GroupSnapshot
-from zkconsumer.offsets.marker import Marker
+from zkconsumer.offsets.migrationmarker import Marker
 from zkconsumer.offsets.modes import Mode
 
 STOPPED = {states.QUIET.name}

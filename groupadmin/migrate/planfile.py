@@ -24,7 +24,7 @@ from groupadmin.snapshot.model import Foreign, KafkaRow, ZkRow
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.store import NONE, Committed, Unknown
-from zkconsumer.spelling import WrongUsage, parse_partition
+from zkconsumer.options.arguments import WrongUsage, parse_partition
 
 FORMAT = "zkconsumer.migration.plan/1"
 

@@ -18,9 +18,9 @@ from groupadmin.migrate.groupplan import GroupPlan, Plan, PlanRow
 from groupadmin.migrate.journal import Standing
 from groupadmin.migrate.planfile import plan_document
 from groupadmin.migrate.states import steps_from
-from zkconsumer.offsets.marker import Phase
+from zkconsumer.offsets.migrationmarker import Phase
 from zkconsumer.offsets.store import NONE, Committed
-from zkconsumer.spelling import iso
+from zkconsumer.options.arguments import iso
 
 SCHEMA = "zkconsumer.migration.report/1"
 

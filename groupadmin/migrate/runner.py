@@ -48,7 +48,7 @@ from groupadmin.migrate.states import (
 )
 from groupadmin.migrate.undofolder import UndoFolder
 from groupadmin.snapshot.model import GroupSnapshot
-from zkconsumer.offsets.marker import Marker, Phase
+from zkconsumer.offsets.migrationmarker import Marker, Phase
 
 P, S = Phase, StepName
 AFTER: Mapping[Asked, frozenset[Phase]] = {  # where what is asked for was done before

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from groundwork.plural import counted
 from zkconsumer.errors import NoSuchGroup
-from zkconsumer.spelling import WrongUsage
+from zkconsumer.options.arguments import WrongUsage
 
 
 @dataclass(frozen=True, slots=True)

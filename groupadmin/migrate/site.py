@@ -20,7 +20,7 @@ from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
 from groupadmin.snapshot.model import GroupSnapshot
 from groupadmin.snapshot.reader import WIDE, read_snapshots
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
-from zkconsumer.offsets.marker import Marker, MarkerUnclear, Phase, marker_path, marker_text, read_marker
+from zkconsumer.offsets.migrationmarker import Marker, MarkerUnclear, Phase, marker_path, marker_text, read_marker
 from zkconsumer.session.nodes import read_nodes
 from zkconsumer.session.zkcalls import Outcome
 from zkconsumer.session.zksession import ZkSession

@@ -37,7 +37,7 @@ from typing import Final, Literal
 
 from groundwork.plural import counted
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsets.marker import Phase
+from zkconsumer.offsets.migrationmarker import Phase
 from zkconsumer.offsets.modes import Mode
 
 

@@ -21,7 +21,7 @@ from groupadmin.plan.wanted import Bounds, Problem, Wanted
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import NONE, Committed, Unknown
-from zkconsumer.spelling import NotThere, WrongUsage
+from zkconsumer.options.arguments import NotThere, WrongUsage
 
 OutOfRangePolicy = Literal["refuse", "clamp", "skip", "keep"]
 Action = Literal["write", "unchanged", "refused", "skipped"]

@@ -16,7 +16,7 @@ from groupadmin.plan.wanted import Wanted
 from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import NONE, Committed, Unknown
-from zkconsumer.spelling import WrongUsage
+from zkconsumer.options.arguments import WrongUsage
 
 
 def undo_file(

@@ -25,7 +25,7 @@ from typing import Literal
 from groupadmin.files.model import SavedRow
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import Committed, Unknown
-from zkconsumer.spelling import WrongUsage, iso
+from zkconsumer.options.arguments import WrongUsage, iso
 
 UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 Bounds = tuple[int, int]  # the first position of a log and the next to be written

@@ -28,9 +28,9 @@ from kafkawire.net.links import Links
 from kafkawire.protocol import apis
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.errors import NoBrokers, OtherCluster
+from zkconsumer.group.topicnodes import read_topic_nodes
 from zkconsumer.session.nodes import read_nodes
 from zkconsumer.session.zksession import ZkSession
-from zkconsumer.topicnodes import read_topic_nodes
 
 Tell = Callable[[str], object]
 

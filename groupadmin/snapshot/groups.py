@@ -22,10 +22,10 @@ from zkconsumer.errors import NoSuchGroup
 from zkconsumer.fetching.logends import log_ends, log_ends_by
 from zkconsumer.filters import streams_by_topic
 from zkconsumer.group.assignor import java_order
+from zkconsumer.group.topicnodes import no_brokers, read_topic_nodes
 from zkconsumer.offsets.store import Committed
 from zkconsumer.offsets.zookeeper import position
 from zkconsumer.session.zksession import ZkSession
-from zkconsumer.topicnodes import no_brokers, read_topic_nodes
 
 Tell = Callable[[str], object]
 

@@ -22,7 +22,7 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.exchange import exchange
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC, group_partition
 from kafkawire.protocol.request import Request
-from zkconsumer.offsets.offsetlog import OffsetLog, read_offset_log
+from zkconsumer.offsetlog import OffsetLog, read_offset_log
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.refusals import refusal
 

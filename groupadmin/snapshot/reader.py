@@ -23,7 +23,7 @@ from kafkawire.model import TopicPartition
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import streams_by_topic
-from zkconsumer.offsets.marker import MarkerUnclear, marker_path, read_marker
+from zkconsumer.offsets.migrationmarker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.offsets.modes import Mode, modes_path, read_mode
 from zkconsumer.offsets.store import NONE
 from zkconsumer.session.nodes import list_children, read_nodes

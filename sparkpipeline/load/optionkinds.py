@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from groundwork.javachars import PatternRefused
 from groundwork.javaregex import to_python
-from zkconsumer import optionkinds as shared
+from zkconsumer.options import optiontypes as shared
 
 brokers = shared.brokers
 name = shared.name

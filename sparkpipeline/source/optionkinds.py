@@ -9,7 +9,7 @@ import re
 
 from sparkpipeline.protocol import resolve_release
 from sparkpipeline.ranges import OffsetRange, parse_ranges
-from zkconsumer import optionkinds
+from zkconsumer.options import optiontypes as optionkinds
 
 brokers = optionkinds.brokers
 numbered_brokers = optionkinds.numbered_brokers

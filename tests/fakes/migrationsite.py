@@ -27,7 +27,7 @@ from groupadmin.migrate.states import Asked
 from groupadmin.migrate.undofolder import UndoFolder
 from groupadmin.snapshot.model import GroupSnapshot
 from tests.fakes.migrationworld import GROUPS, Killed, World, planned
-from zkconsumer.offsets.marker import Marker, Phase
+from zkconsumer.offsets.migrationmarker import Marker, Phase
 
 HOW = How(at_once=2, looks=2, back_out_of_range="clamp")
 THERE: tuple[Asked, ...] = ("check", "copy", "verify", "cutover", "verify")

@@ -24,7 +24,7 @@ from groupadmin.migrate.journal import Begun, Header, Journal, Reached, Wrote, o
 from groupadmin.migrate.states import Facts, StepName, begin, end
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import TopicPartition
-from zkconsumer.offsets.marker import Phase
+from zkconsumer.offsets.migrationmarker import Phase
 from zkconsumer.offsets.store import NONE, Committed
 
 P, S = Phase, StepName

@@ -20,7 +20,7 @@ from groundwork.tls import plain_tls
 from groundwork.zksecurity import OPEN, Tls, ZkSecurity, ZooKeeper
 from groupadmin.commands.cli import cli, outcome
 from zkconsumer.commands.options import AUTH_VARIABLE, brokers_option, execute_option, go_ahead, zookeeper_option
-from zkconsumer.config import ConsumerConfig, load_consumer
+from zkconsumer.options.config import ConsumerConfig, load_consumer
 
 PASSWORD = "s3:cret"
 ANN = f"digest:ann:{PASSWORD}"

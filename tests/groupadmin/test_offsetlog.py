@@ -16,8 +16,8 @@ from kafkawire.protocol.offsetrecords import (
 )
 from tests.fakes.broker import Fail, FakeCluster, entry, gzipped
 from tests.fakes.offsetrecords import group_key, group_value, offset_key, offset_value
-from zkconsumer.offsets import offsetlog
-from zkconsumer.offsets.offsetlog import read_offset_log
+from zkconsumer import offsetlog
+from zkconsumer.offsetlog import read_offset_log
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PARTITIONS = 4

@@ -25,7 +25,7 @@ from tests.integration.readers import config
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.listeners import ConsumerListener
-from zkconsumer.stream import Stream
+from zkconsumer.streams.stream import Stream
 
 WARM_S, QUIET_S = 0.5, 2.0  # quiet: before and after the busy time, each
 SAMPLE_S = 0.25

@@ -12,7 +12,7 @@ import threading
 import time
 
 from zkconsumer.connector import ConsumerConnector
-from zkconsumer.stream import Stream
+from zkconsumer.streams.stream import Stream
 
 
 def read(stream: Stream, pause_s: float) -> None:

@@ -21,7 +21,7 @@ import time
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.stream import Stream
+from zkconsumer.streams.stream import Stream
 
 
 def say(event: ConsumerEvent) -> None:

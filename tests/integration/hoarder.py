@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 from kafkawire.model import TopicPartition
-from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
+from zkconsumer.options.config import ConsumerConfig, load_consumer
 
 
 def peak_bytes() -> int:

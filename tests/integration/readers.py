@@ -17,11 +17,11 @@ from kafkawire.model import TopicPartition
 from kafkawire.znodes import v08 as znodes
 from localkafka.client import ClusterClient
 from localkafka.waiting import wait_until
-from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.filters import TopicFilter
-from zkconsumer.stream import Stream
+from zkconsumer.options.config import ConsumerConfig, load_consumer
+from zkconsumer.streams.stream import Stream
 
 
 class Got(NamedTuple):

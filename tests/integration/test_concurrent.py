@@ -1,4 +1,4 @@
-"""process(): a handler called by many workers, on a real broker (zkconsumer.concurrent)."""
+"""process(): a handler called by many workers, on a real broker (zkconsumer.concurrent.handlers)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkawire.model import TopicPartition
 from localkafka.load import Load, Mixture
 from localkafka.waiting import wait_until
 from tests.integration.readers import committed, config
-from zkconsumer.concurrent import Outcome, Retry, process
+from zkconsumer.concurrent.handlers import Outcome, Retry, process
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerError
 
@@ -197,7 +197,7 @@ def test_a_handler_that_never_works_is_a_few_lines_of_the_log_and_nothing_is_com
     with Running(connector(source, group), fails, topic, workers=4) as running:
         wait_until(lambda: sum(tries.values()) > 2 * COUNT, 30, lambda: f"every message tried twice: {tries}")
         running.stop()
-    ours = [record for record in caplog.records if record.name == "zkconsumer.concurrent"]
+    ours = [record for record in caplog.records if record.name == "zkconsumer.concurrent.handlers"]
     assert caplog.text.count("Traceback") == 1
     assert len(ours) < 10, [record.getMessage() for record in ours]
     assert "the handler raised AttributeError" in ours[-1].getMessage()

@@ -19,7 +19,7 @@ from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerError, ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.listeners import ConsumerListener, ListenerFailed
-from zkconsumer.stream import Stream
+from zkconsumer.streams.stream import Stream
 
 pytestmark = pytest.mark.real
 

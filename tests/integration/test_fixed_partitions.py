@@ -22,7 +22,7 @@ from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.leaders import MetadataLeaders
-from zkconsumer.stream import Stream
+from zkconsumer.streams.stream import Stream
 
 pytestmark = pytest.mark.real
 

@@ -18,7 +18,7 @@ from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.listeners import ConsumerListener, ListenerFailed
-from zkconsumer.stream import Stream
+from zkconsumer.streams.stream import Stream
 
 pytestmark = pytest.mark.real
 

@@ -15,7 +15,7 @@ from localkafka.client import ClusterClient
 from localkafka.waiting import wait_until
 from tests.integration.migration import QUICK, load, put, rows, zkconsumer
 from tests.integration.readers import Reader, committed, wait_for_messages
-from zkconsumer.offsets.marker import Phase
+from zkconsumer.offsets.migrationmarker import Phase
 
 PAGE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text(encoding="utf-8")
 MODES: dict[str, dict[str, object]] = {

@@ -14,8 +14,8 @@ from localkafka.waiting import wait_until
 from tests.integration.mirroring import MIXED, filled
 from tests.integration.offsetmoves import DUAL, KAFKA, Move, in_kafka, simple
 from tests.integration.readers import Reader, committed, places, wait_for_messages
-from zkconsumer.offsetmode import NotMigrated
 from zkconsumer.offsets.modes import ModeRefused
+from zkconsumer.offsets.modeswitch import NotMigrated
 
 pytestmark = pytest.mark.real
 

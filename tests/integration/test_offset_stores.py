@@ -22,10 +22,10 @@ from localkafka import ports, tools
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from tests.fakes.stores import held
-from zkconsumer.coordinator import CommittedRow, Coordinator
+from zkconsumer.offsetlog import read_offset_log
+from zkconsumer.offsets.coordinator import CommittedRow, Coordinator
 from zkconsumer.offsets.dual import BETWEEN, DualOffsets
 from zkconsumer.offsets.kafka import KafkaOffsets
-from zkconsumer.offsets.offsetlog import read_offset_log
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.offsets.zookeeper import ZookeeperOffsets
 from zkconsumer.refusals import GroupActive, UnknownPartition

@@ -14,7 +14,7 @@ from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.load import Load, Mixture
-from zkconsumer.offsets.offsetlog import read_offset_log
+from zkconsumer.offsetlog import read_offset_log
 
 pytestmark = pytest.mark.real
 DROPIN = "import sys; from groupadmin.commands import dropin; sys.exit(dropin.outcome(dropin.{}, sys.argv[1:]))"

@@ -12,7 +12,7 @@ from localkafka.client import ClusterClient
 from producer.producer import Producer
 from tests.integration.mirroring import Mirror
 from zkconsumer.connector import ConsumerConnector
-from zkconsumer.stream import Stream
+from zkconsumer.streams.stream import Stream
 
 pytestmark = pytest.mark.real
 KEYS = [b"customer %d" % n for n in range(30)] + ["Zo\u00eb \U0001f600".encode(), b""]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from kafkawire.model import TopicPartition
 from mirrormaker.retries import Retries
-from zkconsumer.status import PartitionStatus
+from zkconsumer.engine.status import PartitionStatus
 
 ROW = PartitionStatus("t", 0, "g_c-0", "parked", 100, 50, 50, 200, 150, 0, "damaged")
 

@@ -11,7 +11,7 @@ from mirrormaker.origin import total_done
 from mirrormaker.status import StatusLine, Still
 from mirrormaker.systemd import Systemd
 from mirrormaker.watch import STALL_S, Watch
-from zkconsumer.status import PartitionStatus
+from zkconsumer.engine.status import PartitionStatus
 
 ROW = PartitionStatus("t", 0, "g_c-0", "reading", 100, 50, 40, 200, 150, 0, None)
 

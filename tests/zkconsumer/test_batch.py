@@ -17,7 +17,7 @@ from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, Share
 from zkconsumer.session.lease import Lease
-from zkconsumer.stream import Stream
+from zkconsumer.streams.stream import Stream
 
 TP = TopicPartition("orders", 3)
 Rows = list[tuple[int, bytes | None, bytes | None, int | None]]

@@ -11,9 +11,9 @@ import pytest
 from groundwork.tasks import TaskGroup, now, sleep
 from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
-from zkconsumer.commits import Commits, Patience
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
+from zkconsumer.offsets.commits import Commits, Patience
 from zkconsumer.offsets.store import NONE, Committed
 from zkconsumer.session.lease import Lease
 

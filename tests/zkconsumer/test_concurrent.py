@@ -21,13 +21,13 @@ from groundwork.tasks import sleep
 from kafkawire.formats.v01 import messages
 from kafkawire.model import Message, MessageSet, TopicPartition
 from localkafka.waiting import wait_until
-from zkconsumer.concurrent import Outcome, Retry, process
+from zkconsumer.concurrent.handlers import Outcome, Retry, process
 from zkconsumer.errors import ConsumerError
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.listeners import ConsumerListener
 from zkconsumer.session.lease import Lease
-from zkconsumer.stream import ON_ACK, Stream
+from zkconsumer.streams.stream import ON_ACK, Stream
 
 MIXTURES = [("own", "threads"), ("own", "greenlets"), ("caller", "greenlets"), ("caller", "threads")]
 everywhere = pytest.mark.parametrize(("hub", "kind"), MIXTURES, ids=lambda one: one)
@@ -249,8 +249,8 @@ def test_a_failure_and_a_retry_come_again_and_park_and_stop_end_what_they_say(hu
 
 @everywhere
 def test_a_handler_that_keeps_failing_is_a_traceback_and_then_a_count(hub, kind, run, caplog, monkeypatch):
-    caplog.set_level("INFO", "zkconsumer.concurrent")
-    monkeypatch.setattr("zkconsumer.concurrent.FAILURES_EVERY_S", 0.3)
+    caplog.set_level("INFO", "zkconsumer.concurrent.handlers")
+    monkeypatch.setattr("zkconsumer.concurrent.handlers.FAILURES_EVERY_S", 0.3)
     connector, tries, mended = FakeConnector(hub, {0: 200, 1: 200}), Counter(), threading.Event()
 
     def handle(message):
@@ -267,7 +267,7 @@ def test_a_handler_that_keeps_failing_is_a_traceback_and_then_a_count(hub, kind,
     running.end()
     assert caplog.text.count("Traceback") == 1
     assert tries["all"] > 600
-    assert len([r for r in caplog.records if r.name == "zkconsumer.concurrent"]) < 40
+    assert len([r for r in caplog.records if r.name == "zkconsumer.concurrent.handlers"]) < 40
 
 
 @everywhere

@@ -16,7 +16,7 @@ from kafkawire.errors import LinkLost, LocalError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut, Wait
-from zkconsumer.coordinator import CommittedRow, Coordinator
+from zkconsumer.offsets.coordinator import CommittedRow, Coordinator
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.refusals import CommitTooLarge, CoordinatorAway, GroupActive, MetadataTooLong, NotAllowed, refusal
 

@@ -20,7 +20,7 @@ from zkconsumer.errors import ConsumerError, ConsumerTimeout, DecodeFailed
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, Share
 from zkconsumer.session.lease import Lease
-from zkconsumer.stream import Stream
+from zkconsumer.streams.stream import Stream
 
 TP = TopicPartition("orders", 3)
 

@@ -18,6 +18,7 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.model import Broker, Message, TopicPartition
 from kafkawire.net.links import Links
 from tests.fakes.broker import Close, Fail, FakeCluster, Wait, entry
+from zkconsumer.engine.status import END_OLD_S, status_of
 from zkconsumer.errors import ConsumerTimeout, MessageTooLarge, OutOfRange
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.budget import Budget
@@ -27,8 +28,7 @@ from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.formatprobe import FormatWarnings
 from zkconsumer.listeners import NO_HOOKS, Hooks
 from zkconsumer.session.lease import Lease
-from zkconsumer.status import END_OLD_S, status_of
-from zkconsumer.stream import Stream
+from zkconsumer.streams.stream import Stream
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -14,12 +14,12 @@ from kafkawire.model import BrokerPartition, Message, TopicPartition
 from localkafka.seven import entries
 from localkafka.seven.node import Node07
 from localkafka.waiting import wait_until
-from zkconsumer.concurrent import Outcome, process
+from zkconsumer.concurrent.handlers import Outcome, process
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.listeners import ConsumerListener
-from zkconsumer.stream import Stream
+from zkconsumer.streams.stream import Stream
 
 PLAIN = [b"p%d" % n for n in range(6)]
 WRAPPED = [b"w%d" % n for n in range(5)]

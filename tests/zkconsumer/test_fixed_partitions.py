@@ -17,19 +17,20 @@ from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
 from localkafka.waiting import wait_until
 from tests.fakes.broker import FakeCluster, Wait, entry
-from zkconsumer import engine, fixedside
-from zkconsumer.concurrent import Outcome, process
+from zkconsumer.concurrent.handlers import Outcome, process
 from zkconsumer.connector import ConsumerConnector
+from zkconsumer.engine import engine
+from zkconsumer.engine import fixedassignment as fixedside
+from zkconsumer.engine.metrics import ConsumerMetrics
 from zkconsumer.errors import Closed, ConsumerError, ConsumerTimeout, Unreachable
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.filters import Whitelist
 from zkconsumer.listeners import ConsumerListener
-from zkconsumer.metrics import ConsumerMetrics
 from zkconsumer.offsets.database import DDL, DatabaseOffsets
 from zkconsumer.offsets.file import FileOffsets
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 from zkconsumer.session.lease import Lease
-from zkconsumer.stream import Stream
+from zkconsumer.streams.stream import Stream
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 

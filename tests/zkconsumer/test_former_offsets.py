@@ -16,8 +16,9 @@ from kafkawire.net.links import Links
 from tests.fakes.broker import FakeCluster
 from tests.fakes.stores import MemoryOffsets, held
 from tests.fakes.znodes import FakeZookeeper
-from zkconsumer.coordinator import Coordinator
 from zkconsumer.errors import TopicGone
+from zkconsumer.group.topicnodes import read_creations
+from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.dual import DualOffsets
 from zkconsumer.offsets.former import TopicCreation, committed_before, metadata_of, topic_in, written_before
 from zkconsumer.offsets.group import GroupOffsets
@@ -25,7 +26,6 @@ from zkconsumer.offsets.kafka import KafkaOffsets
 from zkconsumer.offsets.modes import Mode, behind
 from zkconsumer.offsets.store import NONE, Committed, FormerOffset, Unknown
 from zkconsumer.offsets.zookeeper import ZookeeperOffsets
-from zkconsumer.topicnodes import read_creations
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 SPEAKS = dialect("0.8.2")

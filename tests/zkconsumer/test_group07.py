@@ -12,12 +12,12 @@ from kafkawire.model import BrokerPartition
 from kafkawire.znodes.group import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from mirrormaker.options import Source
 from tests.fakes.znodes import FakeZookeeper
-from zkconsumer.config import ConsumerConfig, load_consumer
+from zkconsumer.engine.groupassignment import must_be_of_this_generation
 from zkconsumer.errors import ConsumerError
 from zkconsumer.group import membership
 from zkconsumer.group.membership import Group, Unreadable, share_of
-from zkconsumer.groupside import must_be_of_this_generation
-from zkconsumer.topicnodes import read_topic_nodes
+from zkconsumer.group.topicnodes import read_topic_nodes
+from zkconsumer.options.config import ConsumerConfig, load_consumer
 
 SEVEN = dialect("0.7.2")
 read_group = partial(membership.read_group, parse=SEVEN.znodes.registration)

@@ -8,9 +8,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from kafkawire.dialects import dialect
 from kafkawire.formats.v01.write import encode
 from kafkawire.model import MessageSet
-from zkconsumer.metrics import ConsumerMetrics, Look
+from zkconsumer.engine.metrics import ConsumerMetrics, Look
+from zkconsumer.engine.status import OffsetsStatus, PartitionStatus, StoreStatus
 from zkconsumer.offsets.modes import StoreCommit
-from zkconsumer.status import OffsetsStatus, PartitionStatus, StoreStatus
 
 READING = PartitionStatus("orders", 3, "g_a-0", "reading", 90, 40, 30, 100, 60, 4096, None)
 STARTING = PartitionStatus("orders", 4, "g_a-0", "starting", None, None, None, None, None, 0, None)

@@ -19,7 +19,7 @@ from kafkawire.model import TopicPartition
 from tests.fakes.broker import FakeCluster, entry
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.fetching import fetcher
-from zkconsumer.stream import Stream
+from zkconsumer.streams.stream import Stream
 
 PARTITIONS, COUNT = 4, 60
 STALL_MS = 15_000  # a loaded machine gives one reader seconds without a turn

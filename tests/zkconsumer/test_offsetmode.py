@@ -14,15 +14,15 @@ from kafkawire.model import TopicPartition
 from kafkawire.znodes.v08 import STATIC, Registration
 from tests.fakes.stores import MemoryOffsets, held
 from tests.fakes.znodes import FakeNode, FakeSession, FakeZookeeper
-from zkconsumer import offsetmode
-from zkconsumer.commits import Commits
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.modenode import ModeNode, read_modes
-from zkconsumer.offsetmode import LeftZooKeeper, NotMigrated, NotSwitched, OffsetMode
+from zkconsumer.offsets import modeswitch as offsetmode
+from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.group import GroupOffsets
-from zkconsumer.offsets.marker import Marker, Phase, marker_path, marker_text
+from zkconsumer.offsets.migrationmarker import Marker, Phase, marker_path, marker_text
+from zkconsumer.offsets.modenode import ModeNode, read_modes
 from zkconsumer.offsets.modes import MemberMode, Mode, ModeRefused, StoreCommit, mode_path, mode_text
+from zkconsumer.offsets.modeswitch import LeftZooKeeper, NotMigrated, NotSwitched, OffsetMode
 from zkconsumer.offsets.store import NONE
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)

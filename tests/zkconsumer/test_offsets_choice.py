@@ -12,10 +12,10 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from tests.fakes.stores import MemoryOffsets, held
 from tests.fakes.znodes import FakeZookeeper
+from zkconsumer.engine.offsetstores import _Channel, _left_zookeeper, _ReadAndWrite
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.offsets.choice import _Channel, _left_zookeeper, _ReadAndWrite
-from zkconsumer.offsets.marker import Marker, Phase, marker_path, marker_text
+from zkconsumer.offsets.migrationmarker import Marker, Phase, marker_path, marker_text
 
 A = TopicPartition("orders", 0)
 ONE, TWO = Broker(1, "h1", 9092), Broker(2, "h2", 9092)

@@ -16,7 +16,7 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Wait
 from tests.fakes.stores import held
-from zkconsumer.coordinator import Coordinator
+from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.kafka import KafkaOffsets, OffsetsAway
 from zkconsumer.offsets.store import NONE, Unknown
 from zkconsumer.session.lease import Lease, LeaseOver
@@ -136,6 +136,10 @@ def test_in_a_hub_two_greenlets_take_turns_and_others_run_meanwhile(cluster: Fak
 
 
 def test_neither_gevent_nor_kazoo_is_ever_imported():
-    names = "kafka, zkconsumer.offsets." + ", zkconsumer.offsets.".join(["dual", "database", "modes", "offsetlog"])
+    names = (
+        "kafka, zkconsumer.offsets."
+        + ", zkconsumer.offsets.".join(["dual", "database", "modes"])
+        + ", zkconsumer.offsetlog"
+    )
     check = f"import sys, zkconsumer.offsets.{names}; sys.exit(bool({{'gevent', 'kazoo'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", check], check=False, timeout=60).returncode == 0

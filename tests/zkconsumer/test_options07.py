@@ -7,8 +7,8 @@ import pytest
 from groundwork.java import read_properties
 from groundwork.options import OptionError, warnings_of
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
-from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.connector import ConsumerConnector
+from zkconsumer.options.config import ConsumerConfig, load_consumer
 
 NEEDED: dict[str, object] = {
     "group.id": "g",

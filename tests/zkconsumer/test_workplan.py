@@ -1,4 +1,4 @@
-"""Which message a free worker takes next (zkconsumer.workplan)."""
+"""Which message a free worker takes next (zkconsumer.concurrent.workqueue)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.workplan import Workplan
+from zkconsumer.concurrent.workqueue import Workplan
 
 
 def filled(plan: Workplan, **counts: int) -> Workplan:

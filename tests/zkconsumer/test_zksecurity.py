@@ -7,7 +7,7 @@ import pytest
 from groundwork.options import OptionError, Secret
 from groundwork.tls import TlsUnusable, plain_tls
 from groundwork.zksecurity import OPEN, Tls, ZkSecurity
-from zkconsumer.config import ConsumerConfig, load_consumer
+from zkconsumer.options.config import ConsumerConfig, load_consumer
 
 NEEDED = {"group.id": "g", "zookeeper.connect": "zk:2181", "auto.offset.reset": "smallest"}
 

@@ -25,7 +25,7 @@ from kafkawire.errors import error_info
 from kafkawire.model import Broker, TopicPartition
 from zkconsumer.commands.common import link_pool, must_tell, reaching, tell
 from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
-from zkconsumer.topicnodes import no_brokers
+from zkconsumer.group.topicnodes import no_brokers
 
 TOPIC_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "error")
 BROKER_COLUMNS = ("broker", "host", "port", "leads", "replicas", "in_sync", "error")

@@ -19,11 +19,11 @@ from kafkawire.model import TopicPartition
 from zkconsumer.commands import pipes
 from zkconsumer.commands.common import INTERRUPTED
 from zkconsumer.commands.printing import Printing
-from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerError, ConsumerTimeout
 from zkconsumer.filters import TopicFilter
-from zkconsumer.stream import Stream
+from zkconsumer.options.config import ConsumerConfig
+from zkconsumer.streams.stream import Stream
 
 LOOK_S = 0.2  # how often it is seen that nobody reads what we print any more
 SWITCH_S = 0.0005  # printing is a tight loop: the hub's thread must get its turns (runtime.md, section 1)

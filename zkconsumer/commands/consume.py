@@ -31,11 +31,11 @@ from zkconsumer.commands.options import (
 from zkconsumer.commands.partition import LARGEST, SMALLEST, NoSuchPartition, OnePartition
 from zkconsumer.commands.printing import JSON, TEXT, Printing
 from zkconsumer.commands.throwaway import removed_after, throwaway_name
-from zkconsumer.config import ConsumerConfig, load_consumer
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
-from zkconsumer.spelling import WrongUsage, parse_partition
-from zkconsumer.topicnodes import no_brokers
+from zkconsumer.group.topicnodes import no_brokers
+from zkconsumer.options.arguments import WrongUsage, parse_partition
+from zkconsumer.options.config import ConsumerConfig, load_consumer
 
 Address = tuple[str, int]
 

@@ -14,7 +14,7 @@ import yaml
 from groundwork.java import read_properties
 from groundwork.options import OptionError
 from groundwork.zksecurity import ZooKeeper
-from zkconsumer.config import ConsumerConfig, load_consumer
+from zkconsumer.options.config import ConsumerConfig, load_consumer
 
 CONNECT = ("zookeeper.connect", "zk.connect")
 OF_NO_CONCERN = frozenset(  # what a consumer has to choose, and a look at a cluster does not have

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kafkawire.errors import WireError
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.group.groupread import GroupReader
+from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.memberstate import State
 from zkconsumer.group.verify import NO_OWNER, Finding, verify
 

@@ -12,15 +12,14 @@ from collections.abc import Callable, Mapping
 from groundwork.tasks import Event, now, sleep
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
-from zkconsumer.commits import Commits
-from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConsumerError, FilterUnknown
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor, Seek
+from zkconsumer.fetching.drain import DRAIN_AT_END_S, drain
 from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.group import membership
 from zkconsumer.group.claims import Claims
-from zkconsumer.group.groupread import GroupReader
+from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.membership import Surplus, Unreadable, Unregistered, Untranslatable
 from zkconsumer.group.steps import (
     Action,
@@ -34,10 +33,11 @@ from zkconsumer.group.steps import (
     Refused,
     Report,
 )
-from zkconsumer.leaving import DRAIN_AT_END_S, drain
 from zkconsumer.listeners import Hooks
+from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.former import TopicCreation, former_read
 from zkconsumer.offsets.store import NONE, FormerOffset, OffsetStore, Unknown
+from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.zksession import State, ZkSession
 
 SESSION_LOOK_S = 0.05

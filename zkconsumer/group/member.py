@@ -10,16 +10,16 @@ from __future__ import annotations
 from groundwork.plural import counted
 from groundwork.tasks import Event, Queue, Task, TaskGroup, now
 from kafkawire.model import TopicPartition
-from zkconsumer.config import ConsumerConfig
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.group import rebalance, steps
 from zkconsumer.group.audit import Audit
 from zkconsumer.group.claims import Claims
 from zkconsumer.group.executor import RebalanceExecutor
-from zkconsumer.group.groupread import GroupReader
+from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.membership import Event as GroupEvent
 from zkconsumer.group.memberstate import State
 from zkconsumer.group.steps import Action, Do, Phase, Report
+from zkconsumer.options.config import ConsumerConfig
 
 
 class Member:

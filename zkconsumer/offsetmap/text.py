@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kafkawire.model import PartitionId, TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.records import Begun, Entry, Reached, Record
-from zkconsumer.spelling import WrongUsage, parse_partition
+from zkconsumer.options.arguments import WrongUsage, parse_partition
 
 VERSION = 1
 ROUTES = {"same": True, "keys": False, "": None}

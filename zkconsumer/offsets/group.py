@@ -5,7 +5,7 @@
     kafka       Kafka alone; but where it has nothing, ZooKeeper is looked at before anything is taken for new: what it
                 holds is left by a group that was not migrated, and is refused or copied, never passed over in silence
 
-`mode` is changed by zkconsumer.offsetmode, under the lock of the commits.
+`mode` is changed by zkconsumer.offsets.modeswitch, under the lock of the commits.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from kafkawire.model import TopicPartition
+from zkconsumer.engine.status import OffsetsStatus, StoreStatus
 from zkconsumer.offsets.dual import Bounds, DualOffsets
 from zkconsumer.offsets.modes import MemberMode, Mode, behind
 from zkconsumer.offsets.noted import NotedOffsets
 from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
 from zkconsumer.session.lease import Lease
-from zkconsumer.status import OffsetsStatus, StoreStatus
 
 NOT_COPIED = (
     "it would begin by auto.offset.reset.  Start with offsets.migrate.on.start=copy, or with dual.commit.enabled=true,"

@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
-from zkconsumer.coordinator import CommittedRow, Coordinator
 from zkconsumer.errors import ConsumerError
+from zkconsumer.offsets.coordinator import CommittedRow, Coordinator
 from zkconsumer.offsets.former import (
     TopicCreation,
     committed_before,

@@ -10,7 +10,7 @@ from groupadmin.migrate.checks import ClusterFacts, OffsetsTopic, check_cluster,
 from groupadmin.migrate.groupplan import Policies, plan_group
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import TopicPartition
-from zkconsumer.offsets.marker import Marker, Phase
+from zkconsumer.offsets.migrationmarker import Marker, Phase
 from zkconsumer.offsets.store import NONE
 
 HOUR, DAY = 3_600_000, 86_400_000

@@ -30,7 +30,7 @@ from kafkawire.model import BrokerPartition, TopicPartition
 from tests import children
 from tests.fakes.migrationworld import GROUPS, Process, World, planned
 from zkconsumer.errors import ConsumerError
-from zkconsumer.offsets.marker import Phase
+from zkconsumer.offsets.migrationmarker import Phase
 
 P, S = Phase, StepName
 HEADER = Header("abc", "zk:2181/kafka", "to-kafka", 1)

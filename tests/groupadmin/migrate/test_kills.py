@@ -10,7 +10,7 @@ import pytest
 from groupadmin.migrate.journal import read_journal
 from groupadmin.migrate.states import MigrationRefused
 from tests.fakes.migrationworld import BACK, GROUPS, THERE, TPS, Killed, Process, World, planned
-from zkconsumer.offsets.marker import Phase
+from zkconsumer.offsets.migrationmarker import Phase
 
 
 def undisturbed(path: Path, way=(*THERE, *BACK)) -> tuple[World, int]:

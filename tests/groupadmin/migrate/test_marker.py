@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkconsumer.offsets.marker import Marker, MarkerUnclear, Phase, marker_path, marker_text, read_marker
+from zkconsumer.offsets.migrationmarker import Marker, MarkerUnclear, Phase, marker_path, marker_text, read_marker
 
 
 @pytest.mark.parametrize("phase", Phase)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupadmin.migrate.states import Facts, MigrationRefused, StepName, step_asked, step_from
-from zkconsumer.offsets.marker import Phase
+from zkconsumer.offsets.migrationmarker import Phase
 
 P, S = Phase, StepName
 STOPPED, DUAL, JVM = Facts(), Facts(modes={"a": "dual"}), Facts(modes_unknown=("jvm",))

@@ -17,7 +17,7 @@ from groupadmin.migrate.report import Reported, as_json, as_markdown, undo_comma
 from groupadmin.migrate.states import StepName
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import BrokerPartition, TopicPartition
-from zkconsumer.offsets.marker import Phase
+from zkconsumer.offsets.migrationmarker import Phase
 from zkconsumer.offsets.store import NONE, Unknown
 
 A, B, C = (TopicPartition("t", n) for n in (0, 1, 2))

@@ -11,7 +11,7 @@ from groupadmin.files.read import read_offsets
 from groupadmin.migrate.journal import read_journal
 from tests.fakes.migrationsite import GROUPS, THERE, Killed, LastingWorld, Mortal, drive, planned
 from tests.fakes.migrationworld import TPS
-from zkconsumer.offsets.marker import Phase
+from zkconsumer.offsets.migrationmarker import Phase
 
 
 def phases(path: Path) -> dict[str, Phase]:

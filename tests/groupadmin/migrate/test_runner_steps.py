@@ -21,7 +21,7 @@ from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, ZkRow
 from kafkawire.model import TopicPartition
 from tests.fakes.migrationsite import GROUPS, HOW, FakeSite, LastingWorld, Mortal
 from tests.fakes.migrationworld import TPS
-from zkconsumer.offsets.marker import Marker, Phase
+from zkconsumer.offsets.migrationmarker import Marker, Phase
 from zkconsumer.offsets.store import Unknown
 
 GROUP = "billing"

@@ -7,7 +7,7 @@ import pytest
 from groupadmin.migrate.selection import Wanted, answers, chosen
 from zkconsumer.errors import NoSuchGroup
 from zkconsumer.offsets.modes import MODES
-from zkconsumer.spelling import WrongUsage
+from zkconsumer.options.arguments import WrongUsage
 
 THERE = ["audit", "billing", "console-consumer-1", "etl-1", "etl-2"]
 

@@ -18,7 +18,7 @@ from groupadmin.migrate.states import (
     steps_from,
     unmet,
 )
-from zkconsumer.offsets.marker import Phase
+from zkconsumer.offsets.migrationmarker import Phase
 
 P, S = Phase, StepName
 STOPPED = Facts(

@@ -16,7 +16,7 @@ from groupadmin.plan.undo import by_store, same, texts, undo_file
 from groupadmin.plan.wanted import Problem, Wanted
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import NONE, Unknown
-from zkconsumer.spelling import WrongUsage
+from zkconsumer.options.arguments import WrongUsage
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 BOTH = ("zookeeper", "kafka")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkawire.model import BrokerPartition, TopicPartition
-from zkconsumer.spelling import (
+from zkconsumer.options.arguments import (
     Chosen,
     WrongUsage,
     existing,

@@ -24,7 +24,7 @@ from groupadmin.plan.wanted import (
 )
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import NONE, Unknown
-from zkconsumer.spelling import WrongUsage
+from zkconsumer.options.arguments import WrongUsage
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 LOG = {A: (10, 100)}

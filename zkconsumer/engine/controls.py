@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from groundwork.tasks import now
 from kafkawire.model import TopicPartition
-from zkconsumer.commits import Commits, Results
+from zkconsumer.engine.pauses import Pauses, What
+from zkconsumer.engine.status import PartitionStatus, status_of
 from zkconsumer.errors import BeyondEnd, ConsumerError, TopicGone
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetchers import Fetchers
-from zkconsumer.pauses import Pauses, What
+from zkconsumer.offsets.commits import Commits, Results
 from zkconsumer.session.lease import Lease
-from zkconsumer.status import PartitionStatus, status_of
 
 ENDS = ("smallest", "largest")
 

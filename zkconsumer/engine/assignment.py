@@ -16,18 +16,18 @@ from kafkawire.dialects import Dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.znodes.group import Registration
-from zkconsumer.commits import BeforeCommit, Commits, Patience, StillOurs
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.engine.status import OffsetsStatus
 from zkconsumer.events import OnEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.fetching.leaders import LeaderSource
 from zkconsumer.listeners import Hooks
+from zkconsumer.offsets.commits import BeforeCommit, Commits, Patience, StillOurs
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import OffsetStore
+from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.lease import Lease
-from zkconsumer.status import OffsetsStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from groundwork.options import ERROR, load, option, warnings_of
-from zkconsumer import optionkinds as kinds
-from zkconsumer import optionrules
-from zkconsumer.clusteroptions import ClusterOptions
 from zkconsumer.offsets.modes import Mode, mode_of
+from zkconsumer.options import optionrules
+from zkconsumer.options import optiontypes as kinds
+from zkconsumer.options.clusteroptions import ClusterOptions
 
 
 @dataclass(frozen=True, slots=True)

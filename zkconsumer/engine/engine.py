@@ -13,9 +13,11 @@ from kafkawire.errors import CorruptMessage, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.znodes.group import Registration
-from zkconsumer.commits import BeforeCommit
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.controls import Controls
+from zkconsumer.engine.assignment import Parts, Side
+from zkconsumer.engine.controls import Controls
+from zkconsumer.engine.fixedassignment import FixedSide
+from zkconsumer.engine.groupassignment import GroupSide
+from zkconsumer.engine.metrics import Look
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent
 from zkconsumer.fetching.budget import Budget
@@ -28,15 +30,13 @@ from zkconsumer.fetching.leaders import NoLeader
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST
 from zkconsumer.fetching.logends import log_ends_by
 from zkconsumer.fetching.parkings import Parkings
-from zkconsumer.fixedside import FixedSide
-from zkconsumer.groupside import GroupSide
 from zkconsumer.listeners import ConsumerListener, Hooks, ListenerFailed
-from zkconsumer.metrics import Look
+from zkconsumer.offsets.commits import BeforeCommit
 from zkconsumer.offsets.store import OffsetStore
+from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.lease import Lease
-from zkconsumer.side import Parts, Side
-from zkconsumer.stream import Stream
-from zkconsumer.streams import Decoders, Streams
+from zkconsumer.streams.stream import Stream
+from zkconsumer.streams.streams import Decoders, Streams
 
 T = TypeVar("T")
 TEND_S = 0.2

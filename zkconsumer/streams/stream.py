@@ -23,10 +23,10 @@ from threading import get_ident
 from groundwork.queues import BoundedQueue, Closed, Empty
 from groundwork.tasks import now
 from kafkawire.model import Message, MessageSet, TopicPartition
-from zkconsumer.batch import Batch, BatchReader
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetching.cursor import Share
-from zkconsumer.messagereader import Decoder, MessageReader
+from zkconsumer.streams.batch import Batch, BatchReader
+from zkconsumer.streams.messagereader import Decoder, MessageReader
 
 AT_LEAST_ONCE, ON_ACK, AT_MOST_ONCE = "at-least-once", "on-ack", "at-most-once"
 

@@ -12,30 +12,32 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.coordinator import Coordinator
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.leaders import LeaderSource
 from zkconsumer.fetching.logends import EARLIEST, LATEST, log_ends_by
+from zkconsumer.group.topicnodes import read_creations
+from zkconsumer.offsetlog import last_commit_times
+from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.file import FileOffsets
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.offsets.group import GroupOffsets
 from zkconsumer.offsets.kafka import KafkaOffsets
-from zkconsumer.offsets.marker import MarkerUnclear, marker_path, read_marker
-from zkconsumer.offsets.offsetlog import last_commit_times
+from zkconsumer.offsets.migrationmarker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.offsets.store import Committed, OffsetStore
 from zkconsumer.offsets.threaded import ThreadedOffsets
 from zkconsumer.offsets.zookeeper import ZookeeperOffsets
+from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import ZkSession
-from zkconsumer.topicnodes import read_creations
 
 log = logging.getLogger(__name__)
 
 READ_RETRIES = 10  # of a member that has claimed its share; then the round is tried again
 COMMIT_TIMES_S = 3.0  # for reading them out of __consumer_offsets: a rebalance waits for it
-COMMIT_RETRIES = 1  # for a coordinator that moved; who commits (zkconsumer.commits) knows how often it is worth it
+COMMIT_RETRIES = (
+    1  # for a coordinator that moved; who commits (zkconsumer.offsets.commits) knows how often it is worth it
+)
 
 
 def store_of_group(

@@ -22,14 +22,14 @@ from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
 from kafkawire.protocol import apis
 from kafkawire.znodes.group import Registration
-from zkconsumer.commits import Commits
-from zkconsumer.committed import all_partitions, committed_partitions
 from zkconsumer.errors import ConsumerError, ZooKeeperAway
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.modenode import ModeNode
+from zkconsumer.offsets.commits import Commits
+from zkconsumer.offsets.committed import all_partitions, committed_partitions
 from zkconsumer.offsets.group import NOT_COPIED, GroupOffsets
-from zkconsumer.offsets.marker import MarkerUnclear, marker_path, read_marker
+from zkconsumer.offsets.migrationmarker import MarkerUnclear, marker_path, read_marker
+from zkconsumer.offsets.modenode import ModeNode
 from zkconsumer.offsets.modes import Mode, ModeRefused, check_beside, check_step
 from zkconsumer.offsets.store import NONE, FormerOffset
 from zkconsumer.session.zksession import ZkSession

@@ -3,8 +3,8 @@
     zookeeper   OffsetCommit and OffsetFetch v0: any broker writes and reads the node /consumers/GROUP/offsets/TOPIC/N
     kafka       v1 and later: the group's coordinator, which GroupCoordinator names; any broker that answers is asked
 
-Waiting is bounded, and what is told at its end says why (zkconsumer.asking).  A commit that is repeated after a lost
-link writes the same position twice, which changes nothing.
+Waiting is bounded, and what is told at its end says why (zkconsumer.offsets.asking).  A commit that is repeated after a
+lost link writes the same position twice, which changes nothing.
 
 How long Kafka keeps an offset:  the broker's offsets.retention from the commit on, unless retention_ms says more.  v2
 (0.9) has a field for it; v1 (0.8.2) has only the time of the commit, so it is moved: now + retention_ms - the broker's.
@@ -24,7 +24,7 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol import apis
 from kafkawire.protocol.request import Request
-from zkconsumer.asking import Answer, Asking
+from zkconsumer.offsets.asking import Answer, Asking
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 from zkconsumer.refusals import MetadataTooLong, Refused, refusal
 

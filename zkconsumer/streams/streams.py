@@ -8,12 +8,12 @@ from groundwork.hub import Hub
 from groundwork.queues import BoundedQueue
 from kafkawire.model import MessageSet, TopicPartition
 from kafkawire.znodes.group import STATIC, Registration
-from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.budget import Budget, Lane
 from zkconsumer.fetching.cursor import Share
 from zkconsumer.listeners import ListenerFailed
-from zkconsumer.messagereader import Decoder
-from zkconsumer.stream import Stream
+from zkconsumer.options.config import ConsumerConfig
+from zkconsumer.streams.messagereader import Decoder
+from zkconsumer.streams.stream import Stream
 
 Decoders = tuple[Decoder | None, Decoder | None]  # of keys, of values
 

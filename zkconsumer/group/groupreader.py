@@ -31,11 +31,11 @@ from zkconsumer.group.membership import (
     share_of,
     surplus,
 )
+from zkconsumer.group.topicnodes import Creations, Partitions, read_topics
 from zkconsumer.group.verify import GroupFacts
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.session.zkcalls import Outcome
 from zkconsumer.session.zksession import ZkSession
-from zkconsumer.topicnodes import Creations, Partitions, read_topics
 
 
 class GroupReader:

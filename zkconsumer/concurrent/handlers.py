@@ -30,14 +30,14 @@ from groundwork.failures import Failures
 from groundwork.hub import OwnThread
 from groundwork.tasks import GreenletExit
 from kafkawire.model import Message, TopicPartition
+from zkconsumer.concurrent.workerpool import WorkerKind, Workforce
+from zkconsumer.concurrent.workqueue import Job, Workplan
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import Closed, ConsumerError, ConsumerTimeout, DecodeFailed
 from zkconsumer.fetching.progress import ShareTicket
 from zkconsumer.filters import TopicFilter
 from zkconsumer.listeners import ConsumerListener, Listeners
-from zkconsumer.stream import ON_ACK, Stream
-from zkconsumer.workforce import WorkerKind, Workforce
-from zkconsumer.workplan import Job, Workplan
+from zkconsumer.streams.stream import ON_ACK, Stream
 
 log = logging.getLogger(__name__)
 

@@ -22,16 +22,16 @@ from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.metadata import Unreachable as NoBroker
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
+from zkconsumer.engine.assignment import Parts
+from zkconsumer.engine.offsetstores import store_of_fixed
 from zkconsumer.errors import Closed, ConsumerError, Unreachable
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.cursor import Cursor, Seek
+from zkconsumer.fetching.drain import DRAIN_AT_END_S, drain
 from zkconsumer.fetching.leaders import LeaderSource, ListedLeaders, MetadataLeaders
 from zkconsumer.group.assignor import assign_range, java_order
-from zkconsumer.leaving import DRAIN_AT_END_S, drain
-from zkconsumer.offsets.choice import store_of_fixed
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed, FormerOffset, OffsetStore, Unknown
-from zkconsumer.side import Parts
 
 METADATA_MS = 10_000  # a broker that is silent for longer keeps the question from the others
 SLOW_S = 10.0  # an answer of the store that takes longer is told of, each time as long

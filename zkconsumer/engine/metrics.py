@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from groundwork.metrics import Families, by_name, collector
 from kafkawire.model import MessageSet
+from zkconsumer.engine.status import OffsetsStatus, PartitionStatus
 from zkconsumer.offsets.modes import MODES
-from zkconsumer.status import OffsetsStatus, PartitionStatus
 
 if TYPE_CHECKING:
     from prometheus_client.registry import CollectorRegistry

@@ -11,7 +11,7 @@ from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import BrokerPartition, TopicPartition
 
 if TYPE_CHECKING:
-    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.options.config import ConsumerConfig
 
 JVM_ONLY: Final = {
     "num.consumer.fetchers": "there is one fetcher for each source broker",

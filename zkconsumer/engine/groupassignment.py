@@ -15,24 +15,24 @@ from kafkawire.cluster.registered import all_secured, partitions_by_broker, secu
 from kafkawire.cluster.zookeeper import BROKERS, no_cluster, read_brokers
 from kafkawire.dialects import Dialect
 from kafkawire.model import TopicPartition
-from zkconsumer.commits import Patience
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.engine.assignment import Parts
+from zkconsumer.engine.offsetstores import store_of_group
+from zkconsumer.engine.status import OffsetsStatus
 from zkconsumer.errors import ConsumerError, NoBrokers
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.leaders import LeaderSource, ZookeeperLeaders
 from zkconsumer.group.claims import Claims
 from zkconsumer.group.executor import RebalanceExecutor
-from zkconsumer.group.groupread import GroupReader
+from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.member import Member
 from zkconsumer.group.membership import Event as GroupEvent
-from zkconsumer.offsetmode import OffsetMode
-from zkconsumer.offsets.choice import store_of_group
+from zkconsumer.offsets.commits import Patience
 from zkconsumer.offsets.modes import Mode
+from zkconsumer.offsets.modeswitch import OffsetMode
+from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.zkcalls import ZkCalls
 from zkconsumer.session.zksession import State, ZkSession
-from zkconsumer.side import Parts
-from zkconsumer.status import OffsetsStatus
 
 FIRST_ROUND_S = 10.0  # creating streams waits that long for a first round; the member goes on trying
 AUDIT_S = 30.0

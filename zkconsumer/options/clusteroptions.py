@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from groundwork.options import option
 from groundwork.zksecurity import ZkSecurity, ZkSecurityOptions, security_of
 from kafkawire.model import Broker, TopicPartition
-from zkconsumer import optionkinds as kinds
+from zkconsumer.options import optiontypes as kinds
 
 NEWER_RESETS = {"earliest": "smallest", "latest": "largest", "none": "fail"}  # of auto.offset.reset
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions(ZkSecurityOptions):
-    """Group, cluster, session; what goes on in them is in zkconsumer.config."""
+    """Group, cluster, session; what goes on in them is in zkconsumer.options.config."""
 
     group_id: str = option("group.id", "", "the consumer group", old="groupid", kind=kinds.name, required=True)
     zookeeper_connect: str = option(

@@ -1,0 +1,1 @@
+"""Streams: messages, batches and sets as a program reads them."""
