@@ -14,8 +14,7 @@ from kafkawire.model import TopicPartition
 from mirrormaker.placing import Numbering, numbering
 from producer.config import ProducerConfig, brokers
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
-from zkconsumer.options.clusteroptions import NEWER_RESETS
-from zkconsumer.options.config import ConsumerConfig
+from zkconsumer.options.config import NEWER_RESETS, ConsumerConfig
 
 
 def replication(raw: object) -> int:

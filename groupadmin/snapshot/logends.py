@@ -22,7 +22,7 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.exchange import exchange
 from kafkawire.protocol import apis
 from kafkawire.protocol.request import FetchedPartition, Request
-from zkconsumer.fetching.searching import damage_in
+from zkconsumer.fetching.search import damage_in
 
 
 def log_bounds(

@@ -6,8 +6,7 @@ import pytest
 
 from groundwork.java import read_properties
 from groundwork.options import OptionError, reference, specs, warnings_of
-from zkconsumer.options.config import ConsumerConfig, load_consumer
-from zkconsumer.options.optionrules import GROUP_ONLY
+from zkconsumer.options.config import GROUP_ONLY, ConsumerConfig, load_consumer
 
 NEEDED = {"group.id": "g", "zookeeper.connect": "zk1:2181/kafka", "auto.offset.reset": "smallest"}
 

@@ -9,7 +9,8 @@ from kafkawire.dialects import dialect
 from kafkawire.formats.v01.write import encode
 from kafkawire.model import MessageSet
 from zkconsumer.engine.metrics import ConsumerMetrics, Look
-from zkconsumer.engine.status import OffsetsStatus, PartitionStatus, StoreStatus
+from zkconsumer.engine.status import PartitionStatus
+from zkconsumer.offsets.group import OffsetsStatus, StoreStatus
 from zkconsumer.offsets.modes import StoreCommit
 
 READING = PartitionStatus("orders", 3, "g_a-0", "reading", 90, 40, 30, 100, 60, 4096, None)

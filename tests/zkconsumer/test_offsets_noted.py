@@ -6,8 +6,8 @@ from kafkawire.model import TopicPartition
 from tests.fakes.stores import MemoryOffsets, held
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.dual import DualOffsets
+from zkconsumer.offsets.group import NotedOffsets
 from zkconsumer.offsets.modes import MemberMode, StoreCommit, mode_text, read_mode
-from zkconsumer.offsets.noted import NotedOffsets
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkawire.model import TopicPartition
+from zkconsumer.engine.status import Parkings
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetching.parkings import Parkings
 
 
 @dataclass

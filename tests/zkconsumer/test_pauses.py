@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkawire.model import TopicPartition
-from zkconsumer.engine.pauses import Pauses
+from zkconsumer.engine.controls import Pauses
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -16,7 +16,6 @@ from kafkawire.dialects import Dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.znodes.group import Registration
-from zkconsumer.engine.status import OffsetsStatus
 from zkconsumer.events import OnEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetcher import Fetcher
@@ -24,6 +23,7 @@ from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.fetching.leaders import LeaderSource
 from zkconsumer.listeners import Hooks
 from zkconsumer.offsets.commits import BeforeCommit, Commits, Patience, StillOurs
+from zkconsumer.offsets.group import OffsetsStatus
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.options.config import ConsumerConfig

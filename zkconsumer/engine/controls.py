@@ -6,13 +6,40 @@ from collections.abc import Callable, Iterable, Mapping
 
 from groundwork.tasks import now
 from kafkawire.model import TopicPartition
-from zkconsumer.engine.pauses import Pauses, What
 from zkconsumer.engine.status import PartitionStatus, status_of
 from zkconsumer.errors import BeyondEnd, ConsumerError, TopicGone
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.offsets.commits import Commits, Results
 from zkconsumer.session.lease import Lease
+
+What = str | TopicPartition  # a topic, with all partitions it has or will have; or one partition
+
+
+class Pauses:
+    """Topics and partitions that are paused, owned or not, so that a pause outlives a rebalance.  Pure.
+
+    The last call counts: a partition may be an exception to its topic, until its topic is named again.
+    """
+
+    def __init__(self) -> None:
+        self._said: dict[What, bool] = {}
+
+    def say(self, what: What, paused: bool) -> None:
+        if isinstance(what, TopicPartition):
+            self._said[what] = paused
+            return
+        exceptions = [one for one in self._said if isinstance(one, TopicPartition) and one.topic == what]
+        for tp in exceptions:
+            del self._said[tp]
+        self._said[what] = paused
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return self._said.get(tp, self._said.get(tp.topic, False))
+
+    def __repr__(self) -> str:
+        return f"<Pauses of {', '.join(str(what) for what, paused in self._said.items() if paused) or 'nothing'}>"
+
 
 ENDS = ("smallest", "largest")
 

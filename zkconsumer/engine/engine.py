@@ -18,6 +18,7 @@ from zkconsumer.engine.controls import Controls
 from zkconsumer.engine.fixedassignment import FixedSide
 from zkconsumer.engine.groupassignment import GroupSide
 from zkconsumer.engine.metrics import Look
+from zkconsumer.engine.status import Parkings
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent
 from zkconsumer.fetching.budget import Budget
@@ -29,14 +30,12 @@ from zkconsumer.fetching.formatprobe import FormatWarnings
 from zkconsumer.fetching.leaders import NoLeader
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST
 from zkconsumer.fetching.logends import log_ends_by
-from zkconsumer.fetching.parkings import Parkings
 from zkconsumer.listeners import ConsumerListener, Hooks, ListenerFailed
 from zkconsumer.offsets.commits import BeforeCommit
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.lease import Lease
-from zkconsumer.streams.stream import Stream
-from zkconsumer.streams.streams import Decoders, Streams
+from zkconsumer.streams.stream import Decoders, Stream, Streams
 
 T = TypeVar("T")
 TEND_S = 0.2

@@ -17,7 +17,6 @@ from kafkawire.dialects import Dialect
 from kafkawire.model import TopicPartition
 from zkconsumer.engine.assignment import Parts
 from zkconsumer.engine.offsetstores import store_of_group
-from zkconsumer.engine.status import OffsetsStatus
 from zkconsumer.errors import ConsumerError, NoBrokers
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.cursor import Cursor
@@ -28,6 +27,7 @@ from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.member import Member
 from zkconsumer.group.membership import Event as GroupEvent
 from zkconsumer.offsets.commits import Patience
+from zkconsumer.offsets.group import OffsetsStatus
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.modeswitch import OffsetMode
 from zkconsumer.options.config import ConsumerConfig

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from groundwork.metrics import Families, by_name, collector
 from kafkawire.model import MessageSet
-from zkconsumer.engine.status import OffsetsStatus, PartitionStatus
+from zkconsumer.engine.status import PartitionStatus
+from zkconsumer.offsets.group import OffsetsStatus
 from zkconsumer.offsets.modes import MODES
 
 if TYPE_CHECKING:

@@ -1,12 +1,14 @@
-"""What a connector says about the partitions it owns."""
+"""Status of the owned partitions, and the events of those that are parked."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from kafkawire.model import PartitionId, TopicPartition
+from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.offsets.modes import Mode, StoreCommit
 
 END_OLD_S = 10.0  # a broker that answers tells the end of a log twice as often
 
@@ -38,27 +40,6 @@ class PartitionStatus:
         return TopicPartition(self.topic, self.partition)
 
 
-@dataclass(frozen=True, slots=True)
-class StoreStatus:
-    """What became of the offsets that were given to one store: zookeeper or kafka; counted one by one.
-
-    last: its last commit of which anything was accepted.
-    """
-
-    store: str
-    accepted: int
-    failed: int
-    last: StoreCommit | None
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetsStatus:
-    """Where a member of a group commits to."""
-
-    mode: Mode
-    stores: tuple[StoreStatus, ...]
-
-
 def status_of(cursor: Cursor, fetched: bool, at: float) -> PartitionStatus:
     """The row of a cursor at a moment; fetched: a fetcher has it."""
     end_known = at - cursor.end_told_at <= END_OLD_S
@@ -87,3 +68,46 @@ def _state(cursor: Cursor, fetched: bool) -> str:
     if not fetched:
         return "looking for leader"
     return "starting" if cursor.position is None else "reading"
+
+
+class Parkable(Protocol):
+    """What has to be known of a cursor."""
+
+    @property
+    def tp(self) -> TopicPartition: ...
+
+    @property
+    def parked(self) -> str | None: ...
+
+    def committable(self) -> int | None: ...
+
+
+class Parkings:
+    """Compares cursors with what was told of them."""
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self._told: dict[TopicPartition, tuple[str, int | None]] = {}  # the reason, and what was done then
+
+    def look(self, cursors: Iterable[Parkable]) -> None:
+        """Tell what changed.  A cursor that is left out is owned no more, and forgotten."""
+        before, self._told = self._told, {}
+        for cursor in cursors:
+            tp, reason = cursor.tp, cursor.parked
+            was = before.get(tp)
+            if reason is None and was is None:
+                continue
+            done = cursor.committable()
+            if reason is not None:
+                if was is None or was[0] != reason:
+                    self._on_event(ConsumerEvent("parked", _sentence(tp, reason), tp))
+                self._told[tp] = (reason, done)
+            elif was is not None and done is not None and (was[1] is None or done > was[1]):
+                text = f"{tp} flows again; it stood still at {was[1]}" if was[1] is not None else f"{tp} flows again"
+                self._on_event(ConsumerEvent("flows", text, tp))
+            elif was is not None:
+                self._told[tp] = was  # on trial
+
+
+def _sentence(tp: TopicPartition, reason: str) -> str:
+    return reason if reason.startswith(str(tp)) else f"{tp}: {reason}"

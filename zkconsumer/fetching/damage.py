@@ -21,10 +21,8 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.model import Broker, Scan, TopicPartition
 from zkconsumer.errors import DamagedMessage
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.bytesearch import ByteSearch
 from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.fetching.offsetsearch import OffsetSearch
-from zkconsumer.fetching.searching import Came, Found, Search, damage_in
+from zkconsumer.fetching.search import ByteSearch, Came, Found, OffsetSearch, Search, damage_in
 
 log = logging.getLogger(__name__)
 

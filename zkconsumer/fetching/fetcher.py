@@ -40,7 +40,7 @@ from zkconsumer.fetching.damage import INSIDE, PARK, Damage
 from zkconsumer.fetching.fetchplan import Asked, FetchPlan
 from zkconsumer.fetching.formatprobe import Blank, FormatProbe, FormatWarnings
 from zkconsumer.fetching.positions import Positions
-from zkconsumer.fetching.searching import Came
+from zkconsumer.fetching.search import Came
 from zkconsumer.listeners import NO_HOOKS, Hooks
 from zkconsumer.refusals import refusal
 

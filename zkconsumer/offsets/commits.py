@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from groundwork.failpoints import failpoint
 from groundwork.plural import counted
@@ -22,7 +23,6 @@ from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError, ForeignWrite
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.refusals import CoordinatorAway
 from zkconsumer.session.lease import Lease
@@ -32,6 +32,24 @@ RETRY_S = 1.0  # after a commit that failed; the interval may be a minute
 Results = dict[TopicPartition, Exception | None]
 StillOurs = Callable[[list[TopicPartition]], Collection[TopicPartition]]
 BeforeCommit = Callable[[Mapping[TopicPartition, int]], object]
+
+
+class Committable(Protocol):
+    """An owned partition as far as commits know it: zkconsumer.fetching.cursor.Cursor."""
+
+    committed: int | None
+
+    @property
+    def tp(self) -> TopicPartition: ...
+
+    @property
+    def dropped(self) -> bool: ...
+
+    def committable(self) -> int | None:
+        """Everything before it is done.  None: nothing may be committed."""
+
+
+C = TypeVar("C", bound=Committable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +95,19 @@ class Commits:
         self._failing = False
         self._first = True
 
-    def commit(self, cursors: Iterable[Cursor]) -> Results:
+    def commit(self, cursors: Iterable[Committable]) -> Results:
         """Commit what is done of each; per partition None, or why not.  Raises nothing of the store's."""
         with self.lock:
             results = self.commit_locked(cursors)
         self._report(results)
         return results
 
-    def commit_locked(self, cursors: Iterable[Cursor], again: bool = False) -> Results:
+    def commit_locked(self, cursors: Iterable[Committable], again: bool = False) -> Results:
         """The same for one who holds the lock, and tells of it himself.  again: what is committed, once more."""
         done = {cursor: cursor.committed if again else cursor.committable() for cursor in cursors}
         return self._write({cursor: at for cursor, at in done.items() if at is not None})
 
-    def commit_last(self, cursors: Iterable[Cursor]) -> Results:
+    def commit_last(self, cursors: Iterable[Committable]) -> Results:
         """The same for partitions that are let go: tried again, within the time that the others of the group wait."""
         leaving = list(cursors)
         patience = self._patience()
@@ -104,12 +122,12 @@ class Commits:
             self._report(results)
             return results
 
-    def commit_asked(self, cursors: Iterable[Cursor]) -> Results:
+    def commit_asked(self, cursors: Iterable[Committable]) -> Results:
         """The same when the user says so: tried again."""
         wanted = list(cursors)
         return self._again(self._patience(), lambda: self.commit(wanted))
 
-    def commit_at(self, positions: Mapping[Cursor, int]) -> Results:
+    def commit_at(self, positions: Mapping[C, int]) -> Results:
         """Commit just these, whatever is done; tried again."""
 
         def once() -> Results:
@@ -135,7 +153,7 @@ class Commits:
         """Commit on the timer now, in its own greenlet; nothing where there is no timer."""
         self._due.set()
 
-    def _write(self, wanted: Mapping[Cursor, int]) -> Results:
+    def _write(self, wanted: Mapping[C, int]) -> Results:
         """With the lock held."""
         positions = {cursor.tp: at for cursor, at in wanted.items()}
         if any(cursor.committed != at for cursor, at in wanted.items()):
@@ -180,7 +198,9 @@ class Commits:
         if results:
             self._failing = bool(failed)
 
-    def run(self, interval_s: float, cursors: Callable[[], list[Cursor]], connected: Callable[[], bool]) -> None:
+    def run(
+        self, interval_s: float, cursors: Callable[[], Iterable[Committable]], connected: Callable[[], bool]
+    ) -> None:
         """Commit on the timer, also when nothing moves; sooner after a failure, and when somebody is in a hurry."""
         while True:
             self._due.wait(timeout=min(RETRY_S, interval_s) if self._failing else interval_s)

@@ -10,15 +10,67 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from kafkawire.model import TopicPartition
-from zkconsumer.engine.status import OffsetsStatus, StoreStatus
 from zkconsumer.offsets.dual import Bounds, DualOffsets
-from zkconsumer.offsets.modes import MemberMode, Mode, behind
-from zkconsumer.offsets.noted import NotedOffsets
+from zkconsumer.offsets.modes import MemberMode, Mode, StoreCommit, behind
 from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown
 from zkconsumer.session.lease import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """What became of the offsets that were given to one store: zookeeper or kafka; counted one by one.
+
+    last: its last commit of which anything was accepted.
+    """
+
+    store: str
+    accepted: int
+    failed: int
+    last: StoreCommit | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsStatus:
+    """Where a member of a group commits to."""
+
+    mode: Mode
+    stores: tuple[StoreStatus, ...]
+
+
+class NotedOffsets:
+    """Another store; .last is its last commit of which anything was accepted, None before there is one.
+
+    accepted, failed: how many offsets so far.
+    """
+
+    def __init__(self, store: OffsetStore, clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)) -> None:
+        """clock_ms: ms since the epoch."""
+        self.last: StoreCommit | None = None
+        self.accepted = self.failed = 0
+        self._store = store
+        self._clock_ms = clock_ms
+
+    def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """As the other store."""
+        return self._store.read(group, tps)
+
+    def commit(
+        self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
+    ) -> dict[TopicPartition, Exception | None]:
+        """As the other store."""
+        results = self._store.commit(group, positions, lease)
+        accepted = sum(why is None for why in results.values())
+        self.accepted += accepted
+        self.failed += len(results) - accepted
+        if accepted:
+            self.last = StoreCommit(self._clock_ms(), accepted)
+        return results
+
 
 NOT_COPIED = (
     "it would begin by auto.offset.reset.  Start with offsets.migrate.on.start=copy, or with dual.commit.enabled=true,"
