@@ -6,7 +6,7 @@ Each raises ValueError with what it expected; who reads the file makes the sente
 from __future__ import annotations
 
 from groundwork.optionvalues import BadValue
-from kafkawire.cluster.fixed import parse_addresses, parse_brokers
+from kafkawire.cluster.addresses import parse_addresses, parse_brokers
 from kafkawire.dialects import SeveralReleases, dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import Broker

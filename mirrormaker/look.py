@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from groundwork.tasks import connect
-from kafkawire.cluster.compatibility import ASKED_FROM, why_never
 from kafkawire.cluster.metadata import Unreachable
+from kafkawire.cluster.release import ASKED_FROM, why_never
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import (
     no_brokers_under,

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from kafkawire.cluster import fixed
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.metadata import Unreachable as NobodyAnswers
-from kafkawire.cluster.view import ClusterView
+from kafkawire.cluster.view import ClusterView, view_of
 from kafkawire.dialects import Dialect
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from kafkawire.net.links import Links
@@ -44,7 +43,7 @@ class FromDriver:
 
     def __init__(self, brokers: Iterable[Broker], tps: Iterable[TopicPartition] = ()) -> None:
         leaders = {tp: tp.partition.broker for tp in tps if isinstance(tp.partition, BrokerPartition)}
-        named = fixed.view({broker.id: broker for broker in brokers}, leaders)
+        named = view_of({broker.id: broker for broker in brokers}, leaders)
         self._view = _Addresses(named.brokers, named.topics)
 
     def read(self) -> ClusterView:

@@ -56,6 +56,14 @@ class ClusterView:
         return {tp for tp in both if old.leader(tp) != new.leader(tp)}
 
 
+def view_of(brokers: Mapping[int, Broker], leaders: Mapping[TopicPartition, int]) -> ClusterView:
+    """A view in which each partition is led by the broker id given for it."""
+    topics: dict[str, dict[PartitionId, PartitionView]] = {}
+    for tp, leader in leaders.items():
+        topics.setdefault(tp.topic, {})[tp.partition] = PartitionView(leader, (leader,), (leader,))
+    return ClusterView(dict(brokers), topics)
+
+
 def _number(partition: PartitionId) -> tuple[int, int]:
     if isinstance(partition, BrokerPartition):
         return (partition.broker, partition.index)

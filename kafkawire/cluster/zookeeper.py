@@ -3,32 +3,41 @@
 zk is any started KazooClient, already in its chroot; its exceptions (session over, not connected) go through as they
 are: who holds the session decides about them.  A node that vanished in between is left out.
 
-    0.8 and later    a topic's node lists its partitions and their replicas, each partition's state node has its leader
-    0.7              a topic's children are the brokers that have a log of it, each says how many partitions: counted.py
+    /brokers/ids/B                             a broker's address (0.7: text; later: JSON, with its listeners)
+    /brokers/topics/T                          0.8 and later: partitions and their replicas
+    /brokers/topics/T/partitions/P/state       leader and in-sync replicas of one
+    /brokers/topics/T/B = 2                    0.7: broker B has the partitions B-0 and B-1 of topic T; it leads them,
+                                               nobody else has them, and they come and go with it
+
+Many nodes are read at once: a window of them is asked for before the first answer is waited for (kazoo's *_async), so
+that a thousand partitions cost five round trips.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kafkawire.cluster import counted
+from kazoo.exceptions import NoNodeError
+
 from kafkawire.cluster.leaders import NoLeader
-from kafkawire.cluster.noderead import WINDOW as WINDOW
-from kafkawire.cluster.noderead import children, read
-from kafkawire.cluster.registered import all_secured, secured_brokers
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import NoPlainListener, OtherGeneration, RemoteError
-from kafkawire.interfaces import ListedZnodes, Znodes
+from kafkawire.interfaces import CountedZnodes, ListedZnodes, Znodes
 from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
+from kafkawire.znodes.text import of_counting_broker
 
 log = logging.getLogger(__name__)
 
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
+WINDOW = 200  # nodes asked for at a time: whoever shares the client waits behind no more than that
 _told: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # warnings by client
+
+
+# ---- is there a cluster ----------------------------------------------------------------------------------------------
 
 
 def missing_chroot(zk: Any, connect: str, option: str) -> str | None:
@@ -57,15 +66,15 @@ def no_brokers_under(connect: str, option: str) -> str:
     return f"no brokers are registered under {connect}: is the chroot missing in {option}?"
 
 
+# ---- brokers ---------------------------------------------------------------------------------------------------------
+
+
 def read_brokers(zk: Any, znodes: Znodes) -> dict[int, Broker]:
     """Live brokers by id.  One that has no address for us (TLS or SASL only) is left out, with a warning."""
-    ids = {int(name): f"{BROKERS}/{name}" for name in children(zk, BROKERS) if name.isdigit()}
-    nodes = read(zk, ids.values())
     found: dict[int, Broker] = {}
-    for broker, path in ids.items():
+    for broker, text in _broker_nodes(zk).items():
         try:
-            if path in nodes:
-                found[broker] = znodes.broker(broker, nodes[path])
+            found[broker] = znodes.broker(broker, text)
         except RemoteError as useless:
             _warn_once(zk, str(useless))
     return found
@@ -77,9 +86,9 @@ def refuse_other_generation(zk: Any, znodes: Znodes) -> None:
     read_brokers leaves such a broker out, so that one that strays does not stop who reads the others: ask this when it
     found none.
     """
-    for path, text in read(zk, [f"{BROKERS}/{name}" for name in children(zk, BROKERS) if name.isdigit()]).items():
+    for broker, text in _broker_nodes(zk).items():
         try:
-            znodes.broker(int(path.rpartition("/")[2]), text)
+            znodes.broker(broker, text)
         except OtherGeneration:
             raise
         except RemoteError:
@@ -103,9 +112,15 @@ def read_secured(zk: Any, znodes: Znodes) -> dict[int, tuple[str, ...]]:
 
 def _by_listener(zk: Any, znodes: Znodes) -> tuple[dict[int, tuple[str, ...]], int]:
     """Endpoints of those brokers, and how many others there are."""
-    nodes = read(zk, [f"{BROKERS}/{name}" for name in children(zk, BROKERS) if name.isdigit()])
-    secured = secured_brokers({int(path.rpartition("/")[2]): text for path, text in nodes.items()}, znodes)
+    nodes = _broker_nodes(zk)
+    secured = secured_brokers(nodes, znodes)
     return secured, len(nodes) - len(secured)
+
+
+def _broker_nodes(zk: Any) -> dict[int, bytes]:
+    """The data of the registered brokers' nodes by id."""
+    paths = {f"{BROKERS}/{name}": int(name) for name in _children(zk, BROKERS) if name.isdigit()}
+    return {paths[path]: data for path, data in _read(zk, paths).items()}
 
 
 def _warn_once(zk: Any, text: str) -> None:
@@ -116,17 +131,54 @@ def _warn_once(zk: Any, text: str) -> None:
         log.warning("%s: left out, what it leads cannot be read or written", text)
 
 
+def secured_brokers(nodes: Mapping[int, bytes], znodes: Znodes) -> dict[int, tuple[str, ...]]:
+    """The endpoints of those brokers whose listeners all want TLS or SASL, by id."""
+    found = {}
+    for broker, data in sorted(nodes.items()):
+        try:
+            znodes.broker(broker, data)
+        except NoPlainListener as secured:
+            found[broker] = secured.endpoints
+        except RemoteError:
+            continue  # it makes no sense, or is of another generation: told elsewhere
+    return found
+
+
+def all_secured(found: Mapping[int, tuple[str, ...]]) -> str:
+    """The sentence about a cluster all of whose brokers are such."""
+    first = min(found)
+    return (
+        f"every broker has TLS or SASL listeners only, and this version speaks neither (broker {first}: "
+        f"{', '.join(found[first])}): give the brokers a PLAINTEXT listener"
+    )
+
+
+def partitions_by_broker(nodes: Iterable[bytes]) -> bool | None:
+    """What Dialect.partitions_by_broker is for them: True for 0.7, whose nodes are text, False for the JSON of later
+    ones.  None where there is nothing to tell it by, or both."""
+    found = set()
+    for data in nodes:
+        if of_counting_broker(data.decode(errors="replace")):
+            found.add(True)
+        elif data.lstrip().startswith(b"{"):
+            found.add(False)
+    return found.pop() if len(found) == 1 else None
+
+
+# ---- topics and leaders ----------------------------------------------------------------------------------------------
+
+
 def read_topics(zk: Any, znodes: Znodes) -> list[str]:
     """Names of all topics, sorted."""
-    return sorted(children(zk, TOPICS))
+    return sorted(_children(zk, TOPICS))
 
 
 def read_partitions(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str, dict[PartitionId, list[int]]]:
     """Replicas by partition for each of the topics that exists."""
     if znodes.PARTITIONS_BY_BROKER:
-        return counted.read_partitions(zk, znodes, topics)
+        return _counted_partitions(zk, znodes, topics)
     paths = {topic: f"{TOPICS}/{topic}" for topic in topics}
-    nodes = read(zk, paths.values())
+    nodes = _read(zk, paths.values())
     found = {topic: znodes.topic(nodes[path], f"topic {topic}") for topic, path in paths.items() if path in nodes}
     return {topic: {p: list(r) for p, r in partitions.items()} for topic, partitions in found.items()}
 
@@ -135,7 +187,7 @@ def read_leaders(zk: Any, znodes: Znodes, tps: Iterable[TopicPartition]) -> dict
     """Leader's id of each partition; None: no leader now, or no such node (the controller has yet to write it)."""
     wanted = list(tps)
     if znodes.PARTITIONS_BY_BROKER:
-        return counted.read_leaders(zk, znodes, wanted)
+        return _counted_leaders(zk, znodes, wanted)
     states = _read_states(zk, znodes, wanted)
     return {tp: states[tp][0] if tp in states else None for tp in wanted}
 
@@ -143,7 +195,7 @@ def read_leaders(zk: Any, znodes: Znodes, tps: Iterable[TopicPartition]) -> dict
 def read_view(zk: Any, znodes: Znodes, topics: Iterable[str]) -> ClusterView:
     """Brokers, and the given topics with replicas, leaders and in-sync replicas."""
     if znodes.PARTITIONS_BY_BROKER:
-        return counted.view(read_brokers(zk, znodes), counted.read_partitions(zk, znodes, topics))
+        return _counted_view(read_brokers(zk, znodes), _counted_partitions(zk, znodes, topics))
     replicas = read_partitions(zk, znodes, topics)
     states = _read_states(zk, znodes, [TopicPartition(t, p) for t, partitions in replicas.items() for p in partitions])
     nobody: tuple[int | None, Sequence[int]] = (None, ())
@@ -154,6 +206,14 @@ def read_view(zk: Any, znodes: Znodes, topics: Iterable[str]) -> ClusterView:
             leader, isr = states.get(TopicPartition(topic, partition), nobody)
             view[topic][partition] = PartitionView(leader, tuple(ids), tuple(isr))
     return ClusterView(read_brokers(zk, znodes), view)
+
+
+def _read_states(
+    zk: Any, znodes: ListedZnodes, tps: Sequence[TopicPartition]
+) -> dict[TopicPartition, tuple[int | None, Sequence[int]]]:
+    paths = {tp: f"{TOPICS}/{tp.topic}/partitions/{tp.partition}/state" for tp in tps}
+    nodes = _read(zk, paths.values())
+    return {tp: znodes.state(nodes[path], str(tp)) for tp, path in paths.items() if path in nodes}
 
 
 class ZookeeperLeaders:
@@ -190,9 +250,89 @@ class ZookeeperLeaders:
         return view.leader(tp) or NoLeader(f"its leader, broker {found.leader}, is not registered")
 
 
-def _read_states(
-    zk: Any, znodes: ListedZnodes, tps: Sequence[TopicPartition]
-) -> dict[TopicPartition, tuple[int | None, Sequence[int]]]:
-    paths = {tp: f"{TOPICS}/{tp.topic}/partitions/{tp.partition}/state" for tp in tps}
-    nodes = read(zk, paths.values())
-    return {tp: znodes.state(nodes[path], str(tp)) for tp, path in paths.items() if path in nodes}
+# ---- where a topic's brokers count its partitions (0.7) --------------------------------------------------------------
+
+
+def _counted_partitions(
+    zk: Any, znodes: CountedZnodes, topics: Iterable[str]
+) -> dict[str, dict[PartitionId, list[int]]]:
+    """[broker] by partition for each of the topics that exists, as counted: the original assigns by just these.
+
+    Raises NodeError for a count that is none, and for a topic of 0.8 or later.
+    """
+    folders = {znodes.topic_path(topic): topic for topic in topics}
+    counts: dict[str, tuple[str, int]] = {}
+    found: dict[str, dict[PartitionId, list[int]]] = {}
+    for folder, names in _children_of(zk, folders).items():
+        topic = folders[folder]
+        found[topic] = {}
+        for broker in sorted(znodes.broker_id(name, f"topic {topic}") for name in names):
+            counts[znodes.count_path(topic, broker)] = (topic, broker)
+    nodes = _read(zk, counts)
+    for path, (topic, broker) in counts.items():
+        if path in nodes:
+            count = znodes.count(nodes[path], f"topic {topic} on broker {broker}")
+            found[topic] |= {partition: [broker] for partition in znodes.partitions(broker, count)}
+    return found
+
+
+def _counted_leaders(zk: Any, znodes: CountedZnodes, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
+    """Each partition's own broker; None while that is not registered, or says it has none of that number: asked for
+    such a one it closes the connection."""
+    live = set(_children(zk, znodes.BROKERS)) if tps else set()
+    paths = {tp: znodes.count_path(tp.topic, b) for tp in tps if (b := _broker(tp)) is not None and str(b) in live}
+    nodes = _read(zk, dict.fromkeys(paths.values()))
+    counts = {tp: znodes.count(nodes[path], str(tp)) for tp, path in paths.items() if path in nodes}
+    return {tp: _broker(tp) if _index(tp) < counts.get(tp, 0) else None for tp in tps}
+
+
+def _counted_view(
+    brokers: Mapping[int, Broker], partitions: Mapping[str, Mapping[PartitionId, Sequence[int]]]
+) -> ClusterView:
+    """Topics with the partitions of live brokers, in order of brokers and index."""
+    topics: dict[str, dict[PartitionId, PartitionView]] = {
+        topic: {p: PartitionView(ids[0], tuple(ids), tuple(ids)) for p, ids in found.items() if ids[0] in brokers}
+        for topic, found in partitions.items()
+    }
+    return ClusterView(brokers, topics)
+
+
+def _broker(tp: TopicPartition) -> int | None:
+    return tp.partition.broker if isinstance(tp.partition, BrokerPartition) else None
+
+
+def _index(tp: TopicPartition) -> int:
+    return tp.partition.index if isinstance(tp.partition, BrokerPartition) else 0
+
+
+# ---- nodes -----------------------------------------------------------------------------------------------------------
+
+
+def _children(zk: Any, path: str) -> list[str]:
+    """Names of the children; none where there is no such node."""
+    try:
+        return list(zk.get_children(path))
+    except NoNodeError:
+        return []
+
+
+def _children_of(zk: Any, paths: Iterable[str]) -> dict[str, list[str]]:
+    """Names of the children of each node that is there."""
+    return {path: list(names) for path, names in _asked(zk.get_children_async, paths).items()}
+
+
+def _read(zk: Any, paths: Iterable[str]) -> dict[str, bytes]:
+    """The data of each node that is there; empty where it holds null, as the topic nodes of the original 0.7 do."""
+    return {path: found[0] or b"" for path, found in _asked(zk.get_async, paths).items()}
+
+
+def _asked(ask: Callable[[str], Any], paths: Iterable[str]) -> dict[str, Any]:
+    waiting, found = list(paths), dict[str, Any]()
+    for at in range(0, len(waiting), WINDOW):
+        asked = [(path, ask(path)) for path in waiting[at : at + WINDOW]]
+        for path, answer in asked:
+            try:
+                found[path] = answer.get()
+            except NoNodeError:
+                continue
+    return found

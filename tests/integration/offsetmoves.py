@@ -6,7 +6,7 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from kafkawire.cluster.fixed import parse_addresses
+from kafkawire.cluster.addresses import parse_addresses
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.waiting import wait_until

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkawire.cluster.fixed import parse_addresses
+from kafkawire.cluster.addresses import parse_addresses
 from kafkawire.model import TopicPartition
 from localkafka import ports, tools
 from localkafka.client import ClusterClient, started_client

@@ -11,7 +11,7 @@ import pytest
 
 from groundwork import failpoints, tasks
 from groundwork.failpoints import FailpointReached
-from kafkawire.cluster.fixed import parse_addresses
+from kafkawire.cluster.addresses import parse_addresses
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links

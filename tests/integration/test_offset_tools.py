@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkawire.cluster.fixed import parse_addresses
+from kafkawire.cluster.addresses import parse_addresses
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from localkafka import tools
 from localkafka.client import ClusterClient

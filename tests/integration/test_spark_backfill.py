@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from groundwork import failpoints
-from kafkawire.cluster.fixed import parse_addresses
+from kafkawire.cluster.addresses import parse_addresses
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkawire.cluster.compatibility import why_never
+from kafkawire.cluster.release import why_never
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker
 from localkafka import ports
@@ -36,7 +36,7 @@ TEN = ((PRODUCE, 0, 2), (FETCH, 0, 2), (LIST_OFFSETS, 0, 0), (METADATA, 0, 1))
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What these brokers do not answer at once they never answer."""
-    monkeypatch.setattr("kafkawire.cluster.compatibility.TIMEOUT_MS", 500)
+    monkeypatch.setattr("kafkawire.cluster.release.TIMEOUT_MS", 500)
 
 
 def said(answer: Answer, release: str) -> str | None:

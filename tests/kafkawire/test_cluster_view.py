@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkawire.cluster.fixed import parse_address, parse_addresses, parse_brokers, view
-from kafkawire.cluster.view import ClusterView, PartitionView
+from kafkawire.cluster.addresses import parse_address, parse_addresses, parse_brokers
+from kafkawire.cluster.view import ClusterView, PartitionView, view_of
 from kafkawire.errors import LocalError
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 
@@ -30,9 +30,9 @@ def test_partitions_are_in_numeric_order_and_of_an_unknown_topic_none():
 
 
 def test_moved_are_partitions_whose_leader_or_its_address_is_another():
-    before = view({1: ONE, 2: TWO}, {TopicPartition("t", p): 1 + p % 2 for p in range(4)})
+    before = view_of({1: ONE, 2: TWO}, {TopicPartition("t", p): 1 + p % 2 for p in range(4)})
     elsewhere = ONE._replace(port=9093)
-    after = view(
+    after = view_of(
         {1: elsewhere, 2: TWO}, {TopicPartition("t", p): leader for p, leader in ((0, 1), (1, 2), (2, 2), (4, 2))}
     )
     assert ClusterView.moved(before, before) == set()

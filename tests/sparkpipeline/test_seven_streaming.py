@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from kafkawire.cluster import fixed
-from kafkawire.cluster.view import ClusterView
+from kafkawire.cluster.view import ClusterView, view_of
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from localkafka.seven import entries
 from localkafka.seven.node import Node07
@@ -35,7 +34,7 @@ class World:
 
     def read(self) -> ClusterView:
         tps = [TopicPartition(self.topic, p) for p in self.partitions if p.broker in self.brokers]
-        found = fixed.view(self.brokers, {tp: tp.partition.broker for tp in tps})  # type: ignore[union-attr]
+        found = view_of(self.brokers, {tp: tp.partition.broker for tp in tps})  # type: ignore[union-attr]
         return replace(found, topics={self.topic: {}, **found.topics})  # the topic's node stays where nobody has it
 
     def put(self, index: int, count: int) -> None:

@@ -16,8 +16,8 @@ import click
 from groundwork.output import EXIT, fail, write
 from groundwork.tasks import connect
 from groundwork.zksecurity import ZooKeeper
-from kafkawire.cluster.compatibility import why_never
 from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.release import why_never
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.cluster.zookeeper import read_secured, read_topics, read_view
 from kafkawire.dialects import dialect

@@ -161,7 +161,7 @@ def kafka_version_option(command: F) -> F:
 
 
 def _addresses(ctx: click.Context, param: click.Parameter, text: str | None) -> list[tuple[str, int]]:
-    from kafkawire.cluster.fixed import parse_addresses
+    from kafkawire.cluster.addresses import parse_addresses
     from kafkawire.errors import LocalError
 
     try:

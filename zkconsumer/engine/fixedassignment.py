@@ -17,9 +17,9 @@ from typing import Any
 from groundwork.executor import ThreadExecutor
 from groundwork.options import specs
 from groundwork.tasks import connect, deadline
-from kafkawire.cluster.compatibility import why_never
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.metadata import Unreachable as NoBroker
+from kafkawire.cluster.release import why_never
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.engine.assignment import Parts

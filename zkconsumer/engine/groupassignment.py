@@ -10,9 +10,15 @@ from groundwork.hub import OwnThread
 from groundwork.hublag import HubLag, busy_lines
 from groundwork.options import specs
 from groundwork.tasks import Event, connect, now, sleep
-from kafkawire.cluster.compatibility import ASKED_FROM, why_never
-from kafkawire.cluster.registered import all_secured, partitions_by_broker, secured_brokers
-from kafkawire.cluster.zookeeper import BROKERS, no_cluster, read_brokers
+from kafkawire.cluster.release import ASKED_FROM, why_never
+from kafkawire.cluster.zookeeper import (
+    BROKERS,
+    all_secured,
+    no_cluster,
+    partitions_by_broker,
+    read_brokers,
+    secured_brokers,
+)
 from kafkawire.dialects import Dialect
 from kafkawire.model import TopicPartition
 from zkconsumer.engine.assignment import Parts

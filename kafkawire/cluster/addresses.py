@@ -1,12 +1,9 @@
-"""A cluster that is written down: `id:host:port` or `host:port` lists, for tools and tests that look nothing up."""
+"""Addresses of brokers as options have them: `host:port,host:port`, or `id:host:port,...` (0.7's broker.list)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.errors import LocalError
-from kafkawire.model import Broker, PartitionId, TopicPartition
+from kafkawire.model import Broker
 
 PORTS = range(1, 65536)
 
@@ -44,11 +41,3 @@ def parse_brokers(text: str, where: str = "broker list") -> dict[int, Broker]:
             raise LocalError(f"{where}: broker id {number} is given twice")
         brokers[int(number)] = Broker(int(number), *parse_address(address, where))
     return brokers
-
-
-def view(brokers: Mapping[int, Broker], leaders: Mapping[TopicPartition, int]) -> ClusterView:
-    """A view in which each partition is led by the broker id given for it."""
-    topics: dict[str, dict[PartitionId, PartitionView]] = {}
-    for tp, leader in leaders.items():
-        topics.setdefault(tp.topic, {})[tp.partition] = PartitionView(leader, (leader,), (leader,))
-    return ClusterView(dict(brokers), topics)

@@ -6,6 +6,7 @@ import pytest
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import (
+    partitions_by_broker,
     read_brokers,
     read_leaders,
     read_partitions,
@@ -126,3 +127,23 @@ def test_a_broker_whose_address_makes_no_sense_is_left_out(caplog: pytest.LogCap
     assert sorted(read_brokers(zk, D.znodes)) == [0, 10]
     assert "broker 2: 'c:::1:9092' in its node is not creatorId:host:port" in caplog.text
     assert names(read_view(zk, D.znodes, ["logs"]), "logs") == []
+
+
+SEVEN = b"10.0.0.5-1315436360737:10.0.0.5:9092"
+EIGHT = b'{"jmx_port":-1,"timestamp":"1386000000000","host":"h","version":1,"port":9092}'
+OLD_EIGHT = b'{ "host":"h", "jmx_port":-1, "port":9092, "version":1 }'
+
+
+@pytest.mark.parametrize(
+    ("nodes", "found"),
+    [
+        ([SEVEN, SEVEN], True),
+        ([EIGHT, OLD_EIGHT], False),
+        ([], None),
+        ([b"", b"nonsense"], None),
+        ([SEVEN, EIGHT], None),
+        ([b"", SEVEN], True),
+    ],
+)
+def test_brokers_show_their_generation(nodes: list[bytes], found: bool | None) -> None:
+    assert partitions_by_broker(nodes) is found
