@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
 
 from kafkawire.errors import LocalError
 from kafkawire.formats.v01 import messages as messages_v08
 from kafkawire.formats.v07 import messages as messages_v07
 from kafkawire.interfaces import MessageFormats, RequestBuilders, Znodes
 from kafkawire.model import BrokerPartition, PartitionId
+from kafkawire.offsets import BYTE_OFFSETS, MESSAGE_OFFSETS, Offsets
 from kafkawire.protocol import apis
 from kafkawire.protocol import requests07 as requests_v07
 from kafkawire.protocol import requests08 as requests_v08
@@ -56,7 +56,7 @@ class Dialect:
     waits_for_data: bool  # a fetch waits on the broker (max wait, min bytes); else an empty answer comes at once
     describes_itself: bool  # brokers tell brokers and partitions (Metadata); else only ZooKeeper knows
     partitions_by_broker: bool  # partitions belong to brokers (BrokerPartition), come and go with them: no replicas
-    position_unit: Literal["messages", "bytes"]  # what positions count; only entry borders are positions where bytes
+    offsets: Offsets  # what they count, and which numbers are offsets
     refuses_by_closing: bool  # asked for offsets of a partition it has not, a broker closes the connection
     messages: MessageFormats
     requests: RequestBuilders
@@ -194,7 +194,7 @@ def _rows() -> dict[str, Dialect]:
         waits_for_data=True,
         describes_itself=True,
         partitions_by_broker=False,
-        position_unit="messages",
+        offsets=MESSAGE_OFFSETS,
         refuses_by_closing=False,
         messages=messages_v08,
         requests=requests_v08,
@@ -244,7 +244,7 @@ def _rows_of_07() -> list[Dialect]:
         waits_for_data=False,
         describes_itself=False,
         partitions_by_broker=True,
-        position_unit="bytes",
+        offsets=BYTE_OFFSETS,
         refuses_by_closing=True,
         messages=messages_v07,
         requests=requests_v07,

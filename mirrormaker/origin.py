@@ -79,7 +79,7 @@ class Origin:
     @property
     def counts_bytes(self) -> bool:
         """Positions and lag of this source are bytes."""
-        return self._speaks.position_unit == "bytes"
+        return not self._speaks.offsets.count_messages
 
     @property
     def dropped(self) -> int:

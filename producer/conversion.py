@@ -66,7 +66,7 @@ def pass_through(
     if dialect.measures_whole_set:
         limit = min(limit, message_max_bytes - BATCH_OVERHEAD)
     start = fetched.start
-    within = dialect.position_unit == "messages" and not aligned
+    within = not (dialect.offsets.entries_only or aligned)
     for number, run in enumerate(fetched.runs):
         may_begin_before = number == 0 and run.codec and within
         if must_rewrite(fetched, run, dialect) or (may_begin_before and _begins_before(one_run(fetched, run, start))):

@@ -163,7 +163,7 @@ def _first_at(found: MessageSet, position: int, at: int) -> int:
 
 def needs_borders(brokers: Brokers) -> bool:
     """Whether offsets are bytes, so that not every one of them is a message's."""
-    return bool(brokers.dialect.position_unit == "bytes")
+    return brokers.dialect.offsets.entries_only
 
 
 def ends_at_borders(

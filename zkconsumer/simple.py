@@ -148,7 +148,7 @@ class SimpleConsumer:
         if scan.runs or scan.left_out or len(row.buffer) == scan.end:
             return message_set
         damage = scan.damage or self._dialect.messages.cut_short(row.buffer, scan, position, max_bytes)
-        helps = INSIDE if self._dialect.position_unit == "bytes" else ""
+        helps = self._dialect.offsets.hint(INSIDE)
         if damage is not None:
             return Damaged(tp, position, self.broker, damage, helps)
         return MessageTooLarge(tp, position, self.broker, max_bytes, scan.needed, helps)

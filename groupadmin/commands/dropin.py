@@ -351,7 +351,7 @@ def offset_checker(
     with admin_client(zookeeper, (), kafka_version) as admin:
         found, cluster = snapshots(admin, [group], False)
         topics = None if topic is None else [name for name in topic.split(",") if name]
-        in_bytes = admin.dialect.position_unit == "bytes"
+        in_bytes = not admin.dialect.offsets.count_messages
         for line in (byte_rows if in_bytes else checker_rows)(found[group], topics):
             click.echo(line)
         if broker_info or in_bytes:

@@ -34,6 +34,7 @@ from groupadmin.snapshot.model import GroupSnapshot, counts, held_by, stores_of
 from groupadmin.snapshot.reader import WIDE, read_snapshots
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from kafkawire.dialects import Store as StoreName
+from kafkawire.offsets import Offsets
 from zkconsumer.commands.common import Reach, at_interrupt, must_tell, reaching, tell, tell_unit
 from zkconsumer.commands.options import (
     brokers_option,
@@ -111,17 +112,17 @@ def _look(
 ) -> int:
     """Print one look at the groups; its exit code.  looks: how many came before it, when watching."""
     admin = AdminClient(reach.session, reach.links, reach.dialect, tuple(brokers), tell)
-    unit = reach.dialect.position_unit.removesuffix("s")
+    offsets = reach.dialect.offsets
     if group is not None:
         totals = [_one(admin, group, output, looks)]
-        tell(totals[0].sentence(unit))
+        tell(totals[0].sentence(offsets))
     else:
         totals = _every(admin)
         _print([each.row for each in totals], TOTALS, output, looks)
         tell_unit(reach.dialect)
     if threshold is None:
         return EXIT["done"]
-    return verdict([(each.group, each.behind, each.unknown) for each in totals], threshold, unit)
+    return verdict([(each.group, each.behind, each.unknown) for each in totals], threshold, offsets)
 
 
 # totals ---------------------------------------------------------------------------------------------------------------
@@ -149,9 +150,9 @@ class GroupLag:
         """In the order of TOTALS."""
         return (self.group, self.members, self.partitions, self.behind, self.unknown)
 
-    def sentence(self, unit: str) -> str:
-        """The group's lag; unit: message or byte."""
-        behind = "its lag is not known" if self.behind is None else f"{counted(self.behind, unit)} behind"
+    def sentence(self, offsets: Offsets) -> str:
+        """The group's lag, in what offsets count."""
+        behind = "its lag is not known" if self.behind is None else f"{offsets.counted(self.behind)} behind"
         least = "at least " if self.unknown and self.behind is not None else ""
         none = f", {self.uncommitted} without a committed offset" if self.uncommitted else ""
         return (
@@ -187,11 +188,11 @@ def total(rows: Sequence[GroupRow]) -> tuple[int | None, int]:
     return (sum(lags) if lags or not unknown else None), unknown
 
 
-def verdict(totals: Sequence[tuple[str, int | None, int]], threshold: int, unit: str = "message") -> int:
+def verdict(totals: Sequence[tuple[str, int | None, int]], threshold: int, offsets: Offsets) -> int:
     """The exit code for (group, lag, unknown) of each group; who is over, or not known, is told."""
     over = [(name, behind) for name, behind, _ in totals if behind is not None and behind > threshold]
     for name, behind in over:
-        tell(f"group {name} is {counted(behind, unit)} behind, more than {threshold}")
+        tell(f"group {name} is {offsets.counted(behind)} behind, more than {threshold}")
     doubtful = [(name, unknown) for name, behind, unknown in totals if unknown or behind is None]
     tell_some(
         f"group {name}: the lag of {counted(unknown, 'partition')} is not known"

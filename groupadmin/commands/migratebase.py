@@ -207,7 +207,7 @@ def clear_refusals() -> Iterator[None]:
 @contextmanager
 def on_ground(zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_version: str) -> Iterator[Ground]:
     """A session and links; what fails in the block ends the command in a sentence, and ctrl-C says how to go on."""
-    if dialect(kafka_version).position_unit == "bytes":
+    if not dialect(kafka_version).offsets.count_messages:
         fail(
             f"Kafka {kafka_version} keeps no offsets, and its positions are bytes: there is no Kafka storage to migrate"
             " to; `zkconsumer offsets translate` takes a group to a newer cluster",

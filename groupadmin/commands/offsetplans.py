@@ -144,7 +144,7 @@ def changes_of(
     admin: AdminClient, cluster: Cluster, found: GroupSnapshot, kind: Reset, tps: Sequence[TopicPartition], edit: Edit
 ) -> list[Change]:
     """What brings these partitions to where the kind says.  Raises WrongUsage where it cannot be meant."""
-    if isinstance(kind, ShiftBy) and admin.dialect.position_unit == "bytes":
+    if isinstance(kind, ShiftBy) and not admin.dialect.offsets.count_messages:
         raise WrongUsage(
             "--shift-by counts messages, and positions of 0.7 are bytes: nobody can tell where the message that many"
             " before begins; use --to-earliest, --to-latest, --to-datetime, or a position that was committed once"

@@ -72,7 +72,7 @@ MOST_BYTES = 64 << 20  # of an entry that is looked at whole
 def on_borders(admin: AdminClient, cluster: Cluster, changes: list[Change], policy: OutOfRangePolicy) -> list[Change]:
     """The changes; those that would write a position where no entry begins are refused, or where the policy is to keep
     what is given, told."""
-    if admin.dialect.position_unit != "bytes":
+    if not admin.dialect.offsets.entries_only:
         return changes
     asked = {c.tp: c.after for c in changes if c.action == "write" and c.after is not None and not _at_an_end(c)}
     wrong = _wrong(admin, cluster, asked)

@@ -49,7 +49,7 @@ def generation(release: str) -> Generation:
     """That of a release.  LocalError with the known ones."""
     for name, row in DIALECTS.items():
         if f"{release}.".startswith(f"{name}.") or (release in LINES and name.startswith(f"{release}.")):
-            return _V07() if row.position_unit == "bytes" else _V08()
+            return _V08() if row.offsets.count_messages else _V07()
     raise LocalError(f"--protocol {release}: known are {', '.join((*LINES, *DIALECTS))}")
 
 

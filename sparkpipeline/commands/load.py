@@ -157,7 +157,7 @@ def status(
         write([{"what": name, "value": value} for name, value in summary.items()], ("what", "value"), output)
         click.echo()
         write(topics, loadrows.TOPIC, output)
-    unit = "bytes" if config.spoken is not None and config.spoken.position_unit == "bytes" else "messages"
+    unit = config.spoken.offsets.unit if config.spoken is not None else "messages"
     alarms = loadrows.alarms(summary, topics, max_lag, max_age, max_plan_age, unit)
     if alarms:
         fail("; ".join(alarms), EXIT["exceeded"])

@@ -203,7 +203,7 @@ class LoadConfig(ZkSecurityOptions):
         called = f"Kafka {spoken.release}"
         if not spoken.describes_itself and (self.bootstrap or self.zookeeper_connect is None):
             yield f"brokers of {called} tell nothing of each other: give zookeeper.connect, and no bootstrap.servers"
-        if spoken.position_unit == "bytes" and self.limit_rows is not None:
+        if not spoken.offsets.count_messages and self.limit_rows is not None:
             yield f"limit.rows counts offsets, and those of {called} are bytes: use limit.bytes"
         if not spoken.keeps_offsets and self.offsets_storage in ("kafka", "dual"):
             yield f"brokers of {called} keep no offsets: offsets.storage can only be zookeeper"

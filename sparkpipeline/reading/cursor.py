@@ -56,7 +56,7 @@ class Cursor:
         self.lost = 0
         self._options = options
         self._messages = spoken.messages
-        self._exact = spoken.position_unit == "bytes"
+        self._exact = not spoken.offsets.count_messages
         self._sizes = sizes
         self._grown = 0  # bytes that a message of this range was seen to need
         self._seen_end = -1  # the log's end, as the last answer told it

@@ -31,7 +31,7 @@ def check_release(options: SourceOptions, given: frozenset[str]) -> None:
         raise OptionRefused("is for brokers of Kafka 0.7: say protocol=0.7, or kafka.bootstrap.servers", option=BROKERS)
     if spoken is None:
         return
-    if spoken.position_unit == "bytes":
+    if not spoken.offsets.count_messages:
         for name in sorted(given & _COUNTED.keys()):
             raise OptionRefused(
                 f"counts messages, and offsets of Kafka {spoken.release} are bytes: use {_COUNTED[name]}", option=name

@@ -24,8 +24,9 @@ def sampled(ranges: Sequence[OffsetRange], access: ClusterAccess) -> dict[TopicP
     Where offsets are bytes there is nothing to measure.  Never raises: what is wrong with a partition is told by
     whoever reads it.
     """
-    if dialect(access.release).position_unit == "bytes":
-        return {rng.tp: 1.0 for rng in ranges}
+    offsets = dialect(access.release).offsets
+    if not offsets.count_messages:
+        return {rng.tp: offsets.log_bytes(AVERAGE_BYTES) for rng in ranges}
     largest: dict[str, OffsetRange] = {}
     for rng in ranges:
         if rng.count > 0 and (rng.topic not in largest or rng.count > largest[rng.topic].count):

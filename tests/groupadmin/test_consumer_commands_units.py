@@ -12,6 +12,7 @@ from groupadmin.commands.lag import total, verdict
 from groupadmin.snapshot.groups import GroupRow, host_of
 from kafkawire.errors import LocalError
 from kafkawire.model import Message
+from kafkawire.offsets import MESSAGE_OFFSETS
 from zkconsumer.commands.printing import Printing
 from zkconsumer.offsets.store import NONE, Unknown
 
@@ -114,7 +115,7 @@ def test_a_partition_without_a_commit_is_no_lag_and_one_that_cannot_be_read_is_u
     ("lag", "unknown", "code"), [(10, 0, "done"), (11, 3, "exceeded"), (10, 1, "partly"), (0, 0, "done")]
 )
 def test_a_threshold_is_exceeded_above_it_and_unknown_lag_is_no_success(lag: int, unknown: int, code: str):
-    assert verdict([("quiet", 0, 0), ("g", lag, unknown)], 10) == EXIT[code]
+    assert verdict([("quiet", 0, 0), ("g", lag, unknown)], 10, MESSAGE_OFFSETS) == EXIT[code]
 
 
 @pytest.mark.parametrize(

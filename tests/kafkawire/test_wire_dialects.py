@@ -9,6 +9,7 @@ from kafkawire.errors import LocalError
 from kafkawire.formats.v01 import messages
 from kafkawire.formats.v07 import messages as messages_v07
 from kafkawire.model import BrokerPartition, TopicPartition, partition_named
+from kafkawire.offsets import BYTE_OFFSETS
 from kafkawire.protocol import apis
 from kafkawire.protocol import requests07 as requests_v07
 from kafkawire.protocol import requests08 as requests
@@ -185,7 +186,7 @@ def test_0_7_has_what_its_releases_have() -> None:
         "0.7.0": {0, 1}, "0.7.1": {0, 1, 2}, "0.7.2": {0, 1, 2},
     }  # fmt: skip
     old = dialect("0.7")
-    assert (old.magic, old.formats, old.position_unit) == (-1, {-2, -1}, "bytes")
+    assert (old.magic, old.formats, old.offsets) == (-1, {-2, -1}, BYTE_OFFSETS)
     for d in DIALECTS.values():
         newer = not d.release.startswith("0.7")
         assert {d.has_keys, d.answers_produce, d.waits_for_data, d.describes_itself} == {newer}, d.release

@@ -137,5 +137,5 @@ def tell(text: str) -> None:
 
 def tell_unit(dialect: Dialect) -> None:
     """What positions and lags that were just printed count, where it is not messages."""
-    if dialect.position_unit == "bytes":
+    if not dialect.offsets.count_messages:
         tell("positions, ends and lag are bytes of the logs (0.7 counts no messages)")

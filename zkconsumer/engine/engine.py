@@ -140,7 +140,7 @@ class Engine:
             self.hooks,
             self._tasks.spawn,
             config.fetcher_backoff_ms / 1000,
-            self._format_warnings if self._dialect.position_unit == "messages" else None,
+            self._format_warnings if self._dialect.offsets.count_messages else None,
         )
 
     # start and end ------------------------------------------------------------------------------------------------

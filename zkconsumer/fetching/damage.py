@@ -42,7 +42,7 @@ class Damage:
         self._doomed: dict[TopicPartition, int] = {}  # what stands there is stepped over, unless it is whole now
         self._whole: dict[TopicPartition, int] = {}  # read whole at the last look: found damaged again it is parked
         self._search: Search = (
-            ByteSearch(dialect.messages.next_border) if dialect.position_unit == "bytes" else OffsetSearch()
+            OffsetSearch() if dialect.offsets.count_messages else ByteSearch(dialect.messages.next_border)
         )
 
     def forget(self, tp: TopicPartition) -> None:
@@ -77,7 +77,7 @@ class Damage:
         return 0
 
     def _error(self, tp: TopicPartition, position: int, what: str, error: CorruptMessage) -> DamagedMessage:
-        helps = INSIDE if self._dialect.position_unit == "bytes" else ""
+        helps = self._dialect.offsets.hint(INSIDE)
         return DamagedMessage(tp, position, f"damaged in the log of {self._broker}, {what}", error, helps)
 
     # stepping over ------------------------------------------------------------------------------------------------

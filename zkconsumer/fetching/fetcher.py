@@ -101,7 +101,7 @@ class Fetcher:
         self.cursors: dict[TopicPartition, Cursor] = {}
         self._links = links
         self._dialect = dialect
-        self._in_bytes = dialect.position_unit == "bytes"
+        self._in_bytes = not dialect.offsets.count_messages
         self._plan = plan
         self._budget = budget
         self._max_wait_ms = min(max_wait_ms, LONGEST_WAIT_MS)
@@ -280,7 +280,7 @@ class Fetcher:
         elif not scan.needed and not self._in_bytes:
             self._nothing(cursor, position, size)
         elif not self._plan.too_small(tp, size, scan.needed):
-            helps = INSIDE if self._in_bytes else ""
+            helps = self._dialect.offsets.hint(INSIDE)
             cursor.park(MessageTooLarge(tp, position, scan.needed, self._plan.most_bytes, size, helps))
 
     def _nothing(self, cursor: Cursor, position: int, size: int) -> None:

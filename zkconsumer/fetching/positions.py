@@ -108,7 +108,7 @@ class Positions:
             self._wake()
 
     def _settle(self, cursor: Cursor, earliest: int, latest: int, chosen: int | None) -> bool:
-        unit = self._dialect.position_unit
+        unit = self._dialect.offsets.unit
         return settle(cursor, earliest, latest, chosen, self._broker, self._on_event, unit)
 
     # where logs end -----------------------------------------------------------------------------------------------
