@@ -17,8 +17,8 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import LinkLost, LocalError, OtherGeneration, WireError
 from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
 from kafkawire.net.links import Links
-from mirrormaker.look import WrongVersion
-from mirrormaker.targets import LEADERS_S, SourceTopic, TopicMissing
+from mirrormaker.probe import WrongVersion
+from mirrormaker.topics import LEADERS_S, SourceTopic, TopicMissing
 
 log = logging.getLogger(__name__)
 PURPOSE = "topics"
@@ -33,7 +33,7 @@ class Described(Protocol):
 
 
 class BrokerTopics:
-    """mirrormaker.targets.Targets for brokers that do not describe themselves.  links: for the empty sets."""
+    """mirrormaker.topics.Targets for brokers that do not describe themselves.  links: for the empty sets."""
 
     def __init__(self, source: Described, links: Links) -> None:
         self._source = source

@@ -29,7 +29,9 @@ from mirrormaker import exits
 from mirrormaker.config import Configuration
 from mirrormaker.directing import settings_of
 from mirrormaker.formats import timestamps_lost
-from mirrormaker.look import (
+from mirrormaker.offsetmap.maps import Maps
+from mirrormaker.options import Source
+from mirrormaker.probe import (
     ZOOKEEPER_S,
     NoBrokers,
     OtherCluster,
@@ -41,15 +43,13 @@ from mirrormaker.look import (
     nothing_matches,
     same_cluster,
 )
-from mirrormaker.offsetmap.opening import Maps
-from mirrormaker.options import Source
-from mirrormaker.origin import Origin
 from mirrormaker.reload import reload_into
 from mirrormaker.retries import Retries
 from mirrormaker.signals import Signals
+from mirrormaker.source import Origin
 from mirrormaker.status import StatusLine
 from mirrormaker.systemd import Systemd
-from mirrormaker.towards import Towards
+from mirrormaker.target import Towards
 from mirrormaker.watch import Watch
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable

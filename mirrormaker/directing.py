@@ -19,12 +19,12 @@ from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import Message, MessageSet, PartitionId, TopicPartition
 from mirrormaker.handler import Handler, Sent, handled
-from mirrormaker.offsetmap.resuming import but_the_first
+from mirrormaker.offsetmap.resume import but_the_first
 from mirrormaker.options import Mirror, Target
-from mirrormaker.placing import Numbering, by_source
+from mirrormaker.partitioning import Numbering, by_source
 from mirrormaker.routes import Choice, HandlerFailed, Output, Pair, RouteFacts, Step, choose, pass_through, reencode
-from mirrormaker.targets import OUT_OF_REACH, SourceTopic, TopicMissing
-from mirrormaker.towards import Topics
+from mirrormaker.target import Topics
+from mirrormaker.topics import OUT_OF_REACH, SourceTopic, TopicMissing
 from producer.conversion import transcode
 from producer.partitioners import byte_array_partitioner
 

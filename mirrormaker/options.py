@@ -11,7 +11,7 @@ from groundwork.options import Options, option
 from kafkawire import optiontypes as optionkinds
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
-from mirrormaker.placing import Numbering, numbering
+from mirrormaker.partitioning import Numbering, numbering
 from producer.config import ProducerConfig, brokers
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 from zkconsumer.options.config import NEWER_RESETS, ConsumerConfig

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from groundwork.options import Options, specs
 from mirrormaker.config import ConfigError, Configuration
 from mirrormaker.options import Source
-from mirrormaker.origin import Origin
+from mirrormaker.source import Origin
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.modes import Mode
 

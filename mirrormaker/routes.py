@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkawire.dialects import Dialect
-from mirrormaker.placing import Numbering
+from mirrormaker.partitioning import Numbering
 from producer.conversion import MessageHandlerFailed
 from producer.conversion import Output as Output
 from producer.conversion import Step as Step

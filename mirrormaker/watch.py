@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from groundwork.hublag import HubLag
 from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
-from mirrormaker.origin import Origin, total_done
+from mirrormaker.source import Origin, total_done
 from mirrormaker.status import Snapshot, StatusLine, Still, status_line
 from mirrormaker.systemd import Systemd
 from producer.sender import Sender

@@ -18,7 +18,8 @@ from kafkawire.net.links import Links
 from mirrormaker import exits
 from mirrormaker.config import Configuration
 from mirrormaker.formats import sample_topics, timestamps_lost
-from mirrormaker.look import (
+from mirrormaker.options import Mirror, Source, Target
+from mirrormaker.probe import (
     NoBrokers,
     OtherCluster,
     SourceView,
@@ -31,7 +32,6 @@ from mirrormaker.look import (
     nothing_matches,
     same_cluster,
 )
-from mirrormaker.options import Mirror, Source, Target
 from mirrormaker.routes import Pair, choose
 from mirrormaker.zookeeper import zookeeper
 from zkconsumer.errors import ChrootMissing, ConsumerError

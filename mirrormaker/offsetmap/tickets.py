@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafkawire.model import Part, Ticket, TopicPartition
-from mirrormaker.offsetmap.recording import Following
+from mirrormaker.offsetmap.checkpoints import Following
 from producer.errors import UnknownOutcome
 
 

@@ -16,8 +16,8 @@ from groundwork.options import Secret, load
 from groundwork.zksecurity import ZkSecurity, ZooKeeper
 from kafkawire.model import Broker
 from localkafka.client import started_client
-from mirrormaker.look import look_at_target_zookeeper
 from mirrormaker.options import Target
+from mirrormaker.probe import look_at_target_zookeeper
 from zkconsumer.commands.options import AUTH_VARIABLE
 from zkconsumer.commands.throwaway import removed_after, throwaway_name
 from zkconsumer.errors import ConsumerError

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from kafkawire.model import Part, TopicPartition
-from mirrormaker.offsetmap.recording import Ends, Following, Recording
+from mirrormaker.offsetmap.checkpoints import Ends, Following, Recording
 from mirrormaker.offsetmap.tickets import MappedTicket, mapped
 from zkconsumer.fetching.progress import Progress
 from zkconsumer.offsetmap.records import OffsetMap, Record, gathered

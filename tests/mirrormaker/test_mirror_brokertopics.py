@@ -16,7 +16,7 @@ from kafkawire.model import Broker, BrokerPartition, PartitionId
 from kafkawire.net.links import Links
 from mirrormaker import brokertopics
 from mirrormaker.brokertopics import BrokerTopics
-from mirrormaker.targets import SourceTopic, TopicMissing
+from mirrormaker.topics import SourceTopic, TopicMissing
 from producer.zookeeper import ZookeeperAway
 
 SOURCE = SourceTopic(4, 0)

@@ -11,9 +11,9 @@ from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
+from mirrormaker.flow import RETRY_MIN_S, Forwarder, Settings, carry
 from mirrormaker.handler import DROP
-from mirrormaker.pipeline import RETRY_MIN_S, Forwarder, Settings, carry
-from mirrormaker.targets import SourceTopic, TopicMissing
+from mirrormaker.topics import SourceTopic, TopicMissing
 from zkconsumer.errors import Closed
 
 SPEAKS = dialect("0.8.2")

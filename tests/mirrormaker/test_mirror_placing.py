@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkawire.model import BrokerPartition, PartitionId
-from mirrormaker.placing import Numbering, by_source, numbering
+from mirrormaker.partitioning import Numbering, by_source, numbering
 
 pairs = st.builds(BrokerPartition, st.integers(0, 40), st.integers(0, 40))
 B = BrokerPartition

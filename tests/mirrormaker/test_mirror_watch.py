@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 from kafkawire.model import TopicPartition
-from mirrormaker.origin import total_done
+from mirrormaker.source import total_done
 from mirrormaker.status import StatusLine, Still
 from mirrormaker.systemd import Systemd
 from mirrormaker.watch import STALL_S, Watch

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from kafkawire.model import Part, TopicPartition
-from mirrormaker.offsetmap.keeping import Keeper
-from mirrormaker.offsetmap.recording import Point
+from mirrormaker.offsetmap.checkpoints import Point
+from mirrormaker.offsetmap.file import MapInUse, MapWriter
+from mirrormaker.offsetmap.recorder import Keeper
 from mirrormaker.offsetmap.thinning import FEWEST, thinned
 from mirrormaker.offsetmap.tickets import mapped
-from mirrormaker.offsetmap.writing import MapInUse, MapWriter
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.file import read_map
 from zkconsumer.offsetmap.records import Begun, Entry, Reached, gathered

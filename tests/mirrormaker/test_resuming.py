@@ -12,13 +12,13 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Broker, MessageSet, Part, TopicPartition
-from mirrormaker.offsetmap.keeping import Keeper, file_of
+from mirrormaker.offsetmap.checkpoints import Point
+from mirrormaker.offsetmap.file import MapWriter
 from mirrormaker.offsetmap.matching import digest
-from mirrormaker.offsetmap.recording import Point
-from mirrormaker.offsetmap.resuming import Resumer, but_the_first, counted
-from mirrormaker.offsetmap.tails import Tail, TailRefused
+from mirrormaker.offsetmap.recorder import Keeper, file_of
+from mirrormaker.offsetmap.resume import Resumer, but_the_first, counted
+from mirrormaker.offsetmap.tail import Tail, TailRefused
 from mirrormaker.offsetmap.tickets import MappedTicket
-from mirrormaker.offsetmap.writing import MapWriter
 from producer.batches import Batch, Batches, Limits
 from producer.conversion import Output, pass_through
 from producer.outcomes import Outcomes, Patience

@@ -21,14 +21,14 @@ from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import MessageSet, Part, Ticket, TopicPartition
 from mirrormaker.directing import Directing, Topic
 from mirrormaker.directing import Settings as Settings
-from mirrormaker.offsetmap.keeping import Keeper
-from mirrormaker.offsetmap.recording import Following
-from mirrormaker.offsetmap.resuming import Resumer, ResumeRefused, counted
+from mirrormaker.offsetmap.checkpoints import Following
+from mirrormaker.offsetmap.recorder import Keeper
+from mirrormaker.offsetmap.resume import Resumer, ResumeRefused, counted
 from mirrormaker.offsetmap.tickets import mapped
-from mirrormaker.placing import Numbering
+from mirrormaker.partitioning import Numbering
 from mirrormaker.routes import Step
-from mirrormaker.targets import OUT_OF_REACH, SourceTopic, TopicMissing
-from mirrormaker.towards import Topics
+from mirrormaker.target import Topics
+from mirrormaker.topics import OUT_OF_REACH, SourceTopic, TopicMissing
 from zkconsumer.errors import Closed
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from groundwork.tasks import sleep
 from kafkawire.model import MessageSet, TopicPartition
-from mirrormaker.offsetmap.recording import Ends, Following, Point, Recording
+from mirrormaker.offsetmap.checkpoints import Ends, Following, Point, Recording
 from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Record
 
 log = logging.getLogger(__name__)

@@ -24,10 +24,10 @@ from groundwork.tasks import TaskGroup, sleep
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError, WireError
 from kafkawire.model import Message, MessageSet, Part, Ticket, TopicPartition
-from mirrormaker.offsetmap.keeping import Keeper
+from mirrormaker.offsetmap.checkpoints import Point
 from mirrormaker.offsetmap.matching import Matching, Mismatch, digest
-from mirrormaker.offsetmap.recording import Point
-from mirrormaker.offsetmap.tails import Tail, TailRefused
+from mirrormaker.offsetmap.recorder import Keeper
+from mirrormaker.offsetmap.tail import Tail, TailRefused
 from mirrormaker.routes import Output
 from zkconsumer.errors import ConsumerError
 

@@ -20,14 +20,14 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from mirrormaker.offsetmap.keeping import Keeper, file_of
-from mirrormaker.offsetmap.recording import Ends
-from mirrormaker.offsetmap.resuming import Resumer
-from mirrormaker.offsetmap.tails import TargetTails
-from mirrormaker.offsetmap.topicwriting import TopicWriter
-from mirrormaker.offsetmap.writing import MapWriter
+from mirrormaker.offsetmap.checkpoints import Ends
+from mirrormaker.offsetmap.file import MapWriter
+from mirrormaker.offsetmap.recorder import Keeper, file_of
+from mirrormaker.offsetmap.resume import Resumer
+from mirrormaker.offsetmap.tail import TargetTails
+from mirrormaker.offsetmap.topic import TopicWriter
 from mirrormaker.options import Mirror, Target
-from mirrormaker.origin import Origin
+from mirrormaker.source import Origin
 from producer.sender import Sender
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.text import Header

@@ -19,9 +19,9 @@ from kafkawire.dialects import dialect
 from kafkawire.model import PartitionId
 from kafkawire.net.links import Links
 from mirrormaker.brokertopics import BrokerTopics
-from mirrormaker.look import ZOOKEEPER_S
 from mirrormaker.options import Target
-from mirrormaker.targets import SourceTopic, TargetTopics
+from mirrormaker.probe import ZOOKEEPER_S
+from mirrormaker.topics import SourceTopic, TargetTopics
 from mirrormaker.zookeeper import zookeeper
 from producer.config import BY_OFFSETS
 from producer.outages import Events

@@ -8,11 +8,11 @@ from groundwork.tasks import TaskGroup
 from kafkawire.cluster.zookeeper import read_partitions
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
+from mirrormaker.flow import Forwarder, Settings, carry
 from mirrormaker.options import Mirror, Source
-from mirrormaker.pipeline import Forwarder, Settings, carry
 from mirrormaker.status import Still
-from mirrormaker.targets import SourceTopic
-from mirrormaker.towards import Topics
+from mirrormaker.target import Topics
+from mirrormaker.topics import SourceTopic
 from producer.sender import Sender
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.engine.status import PartitionStatus
