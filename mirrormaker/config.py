@@ -6,6 +6,8 @@
 Everything that is wrong is found before ConfigError is raised.  What is allowed and unsafe is in Configuration.notes, a
 sentence each.  A mirror starts at the smallest offset and waits for all in-sync replicas, unless a file says otherwise
 by name; acks 0 is refused.
+
+A file that cannot be read, is no YAML, or says one thing twice is a ConfigError, too.
 """
 
 from __future__ import annotations
@@ -20,10 +22,48 @@ from typing import TypeVar
 from groundwork import metrics
 from groundwork.java import read_properties
 from groundwork.options import ERROR, OptionError, Options, given, load, warnings_of
+from groundwork.yamltext import YamlRefused, yaml_values
 from kafkawire.dialects import dialect
-from mirrormaker.files import ConfigError as ConfigError
-from mirrormaker.files import read_bytes, read_yaml
 from mirrormaker.options import File, Mirror, Source, Target
+
+# ---- files ----------------------------------------------------------------------------------------------------
+
+
+class ConfigError(Exception):
+    """What is wrong with a configuration; .problems has a sentence each.  forbidden: a file of it may not be read."""
+
+    def __init__(self, problems: Sequence[str], forbidden: bool = False) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)
+        self.forbidden = forbidden
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file as it is.  Raises ConfigError."""
+    try:
+        return path.read_bytes()
+    except PermissionError as exc:
+        raise ConfigError([f"{path}: may not be read by this user: {exc.strerror}"], forbidden=True) from exc
+    except OSError as exc:
+        raise ConfigError([f"{path}: cannot be read: {exc.strerror}"]) from exc
+
+
+def read_utf8(path: Path) -> str:
+    """A file as text.  Raises ConfigError."""
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise ConfigError([f"{path}: byte {exc.start} is no UTF-8"]) from exc
+
+
+def read_yaml(path: Path) -> object:
+    """The values of a YAML file; a key that stands twice in one mapping is a ConfigError."""
+    text = read_utf8(path)
+    try:
+        return yaml_values(text)
+    except YamlRefused as exc:
+        raise ConfigError([f"{path.name}: {problem}" for problem in exc.problems]) from exc
+
 
 FLAGS = "command line"
 LONGEST_DRAIN_MS = 7000  # a stop has 9 s for draining, the last commit and the leaving of the group (daemon.DRAIN_S)

@@ -18,10 +18,9 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import dialect
 from kafkawire.model import PartitionId
 from kafkawire.net.links import Links
-from mirrormaker.brokertopics import BrokerTopics
 from mirrormaker.options import Target
 from mirrormaker.probe import ZOOKEEPER_S
-from mirrormaker.topics import SourceTopic, TargetTopics
+from mirrormaker.topics import BrokerTopics, SourceTopic, TargetTopics
 from mirrormaker.zookeeper import zookeeper
 from producer.config import BY_OFFSETS
 from producer.outages import Events

@@ -2,23 +2,29 @@
 
     append   in the page cache at once: it survives kill -9 of this process
     sync     on the disk: on a timer and before each commit, so that no power cut leaves a commit without its map
-    cut      once larger than max_bytes, half the entries go (thinning.py), in steps that let others run; what is
+    cut      once larger than max_bytes, half the entries go, in steps that let others run; what is
              appended meanwhile is copied over before the new file takes the old one's place
 
 One process writes a map (a lock, which the kernel takes back from the dead).
+
+Which entries go (thinned; pure): of each stint and target partition the newest half stays as it is and every second of
+the older half goes, again and again until it is small enough.  So positions of today keep their precision, and old ones
+lose half of theirs each time: the bound that is printed for them grows, they stay safe.  The first and the last entry
+of a stint always stay.  Stints go, oldest first, where there are too many of them; positions before the first one that
+is left are refused then.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from mirrormaker.offsetmap.thinning import thinned
+from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.file import LINES_AT_ONCE, read_map
-from zkconsumer.offsetmap.records import OffsetMap, Record
+from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Reached, Record, Stint
 from zkconsumer.offsetmap.text import Header, header_line, line_of
 
 
@@ -149,3 +155,46 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(file)  # the name itself
     finally:
         os.close(file)
+
+
+MOST_STINTS = 200  # of a source partition
+FEWEST = 16  # entries of a stint and target partition that are not thinned out
+
+
+def thinned(offsets: OffsetMap, share: float) -> list[Record]:
+    """Records of a map that has at most about this share of the entries (0 to 1)."""
+    kept = {
+        source: [(stint, dict(stint.entries)) for stint in stints[-MOST_STINTS:]]
+        for source, stints in offsets.stints.items()
+    }
+    total = sum(
+        len(entries) for stints in offsets.stints.values() for stint in stints for entries in stint.entries.values()
+    )
+    while True:
+        left = sum(len(entries) for stints in kept.values() for _, pairs in stints for entries in pairs.values())
+        if left <= total * share:
+            break
+        before = left
+        for stints in kept.values():
+            for _, pairs in stints:
+                for target, entries in pairs.items():
+                    pairs[target] = _halved(entries)
+        if before == sum(len(entries) for stints in kept.values() for _, pairs in stints for entries in pairs.values()):
+            break  # nothing can go any more
+    return [record for stints in kept.values() for stint, pairs in stints for record in _records(stint, pairs)]
+
+
+def _halved(entries: Sequence[Entry]) -> list[Entry]:
+    if len(entries) <= FEWEST:
+        return list(entries)
+    middle = len(entries) // 2
+    return [*entries[:middle:2], *entries[middle:]]
+
+
+def _records(stint: Stint, pairs: Mapping[TopicPartition, Sequence[Entry]]) -> Iterator[Record]:
+    begun: Begun = stint.begun
+    yield begun
+    for entries in pairs.values():
+        yield from entries
+    if stint.reached > begun.position:
+        yield Reached(begun.source, stint.reached)

@@ -1,6 +1,6 @@
 """resume: target-end.  What a source partition brings is held back until it is known how much of it the target has.
 
-    looking    the target's end is waited for, and its tail read from the last point of the map (tails.py)
+    looking    the target's end is waited for, and its tail read from the last point of the map (tail.py)
     matching   the source's sets are held against the tail; those that are there count as done, and are not sent
     open       everything goes on; the point where it does is in the map before the first of it is sent
     refused    the tail is not what this mirror sent: the partition is parked with the reason
@@ -10,6 +10,11 @@ of the former log, and the partition goes on behind all that the target has.
 
 Each stint begins like that: after a restart, after a rebalance, after a parked partition is tried again.  A request
 whose outcome nobody knows (its connection broke) is not sent again: its partition begins another stint.
+
+Matching (pure) tells where a source partition goes on in a target partition that nobody else writes.  Each message of
+the tail must be the next of the source.  A batch that was sent twice, since its outcome was unknown, stands in the tail
+twice, one copy directly after the other: that is seen, counted, and no obstacle.  Anything else is Mismatch: another
+writer, a compacted topic, another source.
 """
 
 from __future__ import annotations
@@ -25,9 +30,8 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError, WireError
 from kafkawire.model import Message, MessageSet, Part, Ticket, TopicPartition
 from mirrormaker.offsetmap.checkpoints import Point
-from mirrormaker.offsetmap.matching import Matching, Mismatch, digest
 from mirrormaker.offsetmap.recorder import Keeper
-from mirrormaker.offsetmap.tail import Tail, TailRefused
+from mirrormaker.offsetmap.tail import Tail, TailRefused, digest
 from mirrormaker.routes import Output
 from zkconsumer.errors import ConsumerError
 
@@ -35,6 +39,59 @@ log = logging.getLogger(__name__)
 RETRY_S = 1.0  # while the target does not answer
 AGAIN_S = 0.5  # until what is parked can be looked at again
 HELP = "; what the map says and what the target holds do not fit together: look at both, or set resume: committed once"
+
+
+class Mismatch(Exception):
+    """The tail is not made of the source's messages; .at is the index in the tail of the first that is not."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(f"message {at} of the target's tail is not the source's next")
+        self.at = at
+
+
+class Matching:
+    """.matched: so many of the source's messages are in the target.  .repeated: so many of the tail are there twice."""
+
+    def __init__(self, tail: Sequence[int]) -> None:
+        self._tail = tail
+        self._at = 0  # of the tail, everything before it is understood
+        self._source: list[int] = []  # digests of what was fed and found
+        self.repeated = 0
+
+    @property
+    def matched(self) -> int:
+        return len(self._source)
+
+    @property
+    def done(self) -> bool:
+        """All of the tail is understood: the source goes on behind .matched messages."""
+        return self._at == len(self._tail)
+
+    def feed(self, messages: Sequence[int]) -> int:
+        """More messages of the source, in order: how many of them are in the target.  Raises Mismatch."""
+        for number, each in enumerate(messages):
+            while not self.done and self._tail[self._at] != each:
+                self._skip_copy()
+            if self.done:
+                return number
+            self._at += 1
+            self._source.append(each)
+        return len(messages)
+
+    def end(self) -> None:
+        """The source has no more: what is left of the tail must be copies.  Raises Mismatch."""
+        while not self.done:
+            self._skip_copy()
+
+    def _skip_copy(self) -> None:
+        """Step over the second copy of what was sent last."""
+        tail, source, at = self._tail, self._source, self._at
+        for count in range(1, min(len(source), len(tail) - at) + 1):
+            if tail[at] == source[-count] and tail[at : at + count] == source[-count:]:
+                self._at += count
+                self.repeated += count
+                return
+        raise Mismatch(at)
 
 
 class Share(Protocol):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from struct import Struct
+from zlib import crc32
 
 from groundwork.tasks import Lock, now, sleep
 from kafkawire.cluster.metadata import MetadataSource
@@ -16,7 +18,6 @@ from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError, LocalError
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
-from mirrormaker.offsetmap.matching import digest
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
 
 PURPOSE = "resume"
@@ -27,6 +28,7 @@ LARGEST_FETCH = 64 << 20
 LEADERLESS = 5  # the code that brokers have for it
 FRESH_S = 2.0  # a look at the leaders serves every partition for that long
 LOOK_S = 0.5
+LENGTH = Struct(">i")
 LONGEST_TAIL = 2_000_000  # messages: more than a map that was kept leaves
 
 
@@ -36,7 +38,7 @@ class TailRefused(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """begin, end: its first offset and the log's end.  digests: of each message (matching.digest), without a gap.
+    """begin, end: its first offset and the log's end.  digests: of each message (digest), without a gap.
 
     empty: the log holds nothing at all.
     """
@@ -45,6 +47,16 @@ class Tail:
     end: int
     digests: tuple[int, ...]
     empty: bool
+
+
+def digest(key: bytes | None, value: bytes | None) -> int:
+    """What is compared of a message: its key and value, and how long each is."""
+    check = 0
+    for part in (key, value):
+        check = crc32(LENGTH.pack(-1 if part is None else len(part)), check)
+        if part is not None:
+            check = crc32(part, check)
+    return check
 
 
 class TargetTails:

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from mirrormaker.offsetmap.matching import Matching, Mismatch, digest
+from mirrormaker.offsetmap.resume import Matching, Mismatch
+from mirrormaker.offsetmap.tail import digest
 
 
 def fed(tail: list[int], source: list[int], rng: random.Random) -> Matching:

@@ -14,9 +14,7 @@ from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
 from kafkawire.model import Broker, BrokerPartition, PartitionId
 from kafkawire.net.links import Links
-from mirrormaker import brokertopics
-from mirrormaker.brokertopics import BrokerTopics
-from mirrormaker.topics import SourceTopic, TopicMissing
+from mirrormaker.topics import BrokerTopics, SourceTopic, TopicMissing
 from producer.zookeeper import ZookeeperAway
 
 SOURCE = SourceTopic(4, 0)
@@ -124,7 +122,7 @@ def test_a_broker_that_does_not_answer_holds_nobody_up(
 def test_what_is_never_registered_goes_to_partition_0_of_the_brokers(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(brokertopics, "LEADERS_S", 0.1)
+    monkeypatch.setattr("mirrormaker.topics.LEADERS_S", 0.1)
     only = Answering(0, 2)
     zookeeper = Zookeeper(only)
     monkeypatch.setattr(zookeeper, "nodes", (only,))

@@ -12,9 +12,8 @@ import pytest
 
 from kafkawire.model import Part, TopicPartition
 from mirrormaker.offsetmap.checkpoints import Point
-from mirrormaker.offsetmap.file import MapInUse, MapWriter
+from mirrormaker.offsetmap.file import FEWEST, MapInUse, MapWriter, thinned
 from mirrormaker.offsetmap.recorder import Keeper
-from mirrormaker.offsetmap.thinning import FEWEST, thinned
 from mirrormaker.offsetmap.tickets import mapped
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.file import read_map

@@ -14,10 +14,9 @@ from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Broker, MessageSet, Part, TopicPartition
 from mirrormaker.offsetmap.checkpoints import Point
 from mirrormaker.offsetmap.file import MapWriter
-from mirrormaker.offsetmap.matching import digest
 from mirrormaker.offsetmap.recorder import Keeper, file_of
 from mirrormaker.offsetmap.resume import Resumer, but_the_first, counted
-from mirrormaker.offsetmap.tail import Tail, TailRefused
+from mirrormaker.offsetmap.tail import Tail, TailRefused, digest
 from mirrormaker.offsetmap.tickets import MappedTicket
 from producer.batches import Batch, Batches, Limits
 from producer.conversion import Output, pass_through
