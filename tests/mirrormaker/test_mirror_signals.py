@@ -18,7 +18,7 @@ LOADS = "import time; from mirrormaker import signals; signals.load(); print(flu
 
 def ends_a_program(number: int) -> bool:
     """What the kernel does by default, tried out."""
-    code = f"import signal, time; signal.signal({number}, signal.SIG_DFL); print(flush=True); time.sleep(0.05)"
+    code = f"import signal, time; signal.signal({number}, signal.SIG_DFL); print(flush=True); time.sleep(0.3)"
     with children.started([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()
