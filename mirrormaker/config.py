@@ -24,7 +24,7 @@ from groundwork.java import read_properties
 from groundwork.options import ERROR, OptionError, Options, given, load, warnings_of
 from groundwork.yamltext import YamlRefused, yaml_values
 from kafkawire.dialects import dialect
-from mirrormaker.options import File, Mirror, Source, Target
+from mirrormaker.options import FileOptions, MirrorOptions, SourceOptions, TargetOptions
 
 # ---- files ----------------------------------------------------------------------------------------------------
 
@@ -74,9 +74,9 @@ O = TypeVar("O", bound=Options)  # noqa: E741  # as groundwork.options names it
 class Configuration:
     """A whole mirror.  warnings: keys without effect; notes: what is allowed and unsafe.  Sentences."""
 
-    sources: tuple[Source, ...]
-    target: Target
-    mirror: Mirror
+    sources: tuple[SourceOptions, ...]
+    target: TargetOptions
+    mirror: MirrorOptions
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -91,7 +91,7 @@ def from_yaml(path: Path, unknown: str = ERROR) -> Configuration:
     if not isinstance(values, Mapping):
         raise ConfigError([f"{where}: expected the sections sources, target and mirror"])
     try:
-        file = load(File, values, where, unknown=unknown)
+        file = load(FileOptions, values, where, unknown=unknown)
     except OptionError as exc:
         raise ConfigError(exc.problems) from exc
     names = Names(where, tuple(where for _ in file.sources), where)
@@ -111,18 +111,18 @@ def from_flags(
         problems.append("--consumer.config is missing: a source's .properties, one for each source")
     if producer is None:
         problems.append("--producer.config is missing: the target's .properties")
-    sources: list[Source] = []
-    target: Target | None = None
-    mirror: Mirror | None = None
+    sources: list[SourceOptions] = []
+    target: TargetOptions | None = None
+    mirror: MirrorOptions | None = None
     for n, path in enumerate(consumers):
         if path.resolve() in [earlier.resolve() for earlier in consumers[:n]]:
             problems.append(f"--consumer.config {path} is given twice: each of its messages would be read twice")
         else:
-            sources += _attempt(Source, path, problems, forbidden, unknown)
+            sources += _attempt(SourceOptions, path, problems, forbidden, unknown)
     if producer is not None:
-        target = next(iter(_attempt(Target, producer, problems, forbidden, unknown)), None)
+        target = next(iter(_attempt(TargetOptions, producer, problems, forbidden, unknown)), None)
     try:
-        mirror = load(Mirror, flags, FLAGS, jvm=True)
+        mirror = load(MirrorOptions, flags, FLAGS, jvm=True)
     except OptionError as exc:
         problems += exc.problems
     if problems or target is None or mirror is None or producer is None:
@@ -161,7 +161,7 @@ class Names:
 
 
 def _checked(
-    sources: tuple[Source, ...], target: Target, mirror: Mirror, warnings: list[str], names: Names
+    sources: tuple[SourceOptions, ...], target: TargetOptions, mirror: MirrorOptions, warnings: list[str], names: Names
 ) -> Configuration:
     """The parts as they are run: names and the mirror's own settings filled in.  Raises ConfigError."""
     where = names.whole
@@ -193,7 +193,7 @@ def _checked(
     return Configuration(ready, target, mirror, tuple(warnings), tuple(notes))
 
 
-def _not_resumable(sources: Sequence[Source], target: Target, mirror: Mirror) -> Iterator[str]:
+def _not_resumable(sources: Sequence[SourceOptions], target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
     """Why resume: target-end cannot be: sentences."""
     if mirror.resume != "target-end":
         return
@@ -208,7 +208,7 @@ def _not_resumable(sources: Sequence[Source], target: Target, mirror: Mirror) ->
         yield f"{refused}; target.version {target.version} never says where it stored anything: set resume: committed"
 
 
-def _mismatched(source: Source, target: Target, mirror: Mirror) -> Iterator[str]:
+def _mismatched(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
     """What cannot be mirrored, whatever the rest says: sentences."""
     here, there = dialect(source.version), dialect(target.version)
     if here.has_keys and not there.has_keys:
@@ -230,7 +230,7 @@ def _mismatched(source: Source, target: Target, mirror: Mirror) -> Iterator[str]
         )
 
 
-def _read_twice(sources: Sequence[Source]) -> list[str]:
+def _read_twice(sources: Sequence[SourceOptions]) -> list[str]:
     """Pairs of sources that are one cluster: sentences."""
     sentences = []
     for one, other in combinations(sources, 2):
@@ -243,17 +243,17 @@ def _read_twice(sources: Sequence[Source]) -> list[str]:
     return sentences
 
 
-def _named(source: Source, name: str) -> Source:
+def _named(source: SourceOptions, name: str) -> SourceOptions:
     named = replace(source, name=name)
     object.__setattr__(named, "_given", given(source))  # what its file gave is asked for once more
     return named
 
 
-def _place(number: int, sources: Sequence[Source]) -> str:
+def _place(number: int, sources: Sequence[SourceOptions]) -> str:
     return f"source{number}" if len(sources) > 1 else "source"
 
 
-def _overruled(source: Source) -> list[str]:
+def _overruled(source: SourceOptions) -> list[str]:
     """What a source's file says and a mirror does its own way."""
     sentences = []
     if not source.auto_commit:
@@ -265,11 +265,11 @@ def _overruled(source: Source) -> list[str]:
     return sentences
 
 
-def _as_run(source: Source, mirror: Mirror) -> Source:
+def _as_run(source: SourceOptions, mirror: MirrorOptions) -> SourceOptions:
     return replace(source, auto_commit=True, consumer_timeout_ms=-1, auto_commit_interval_ms=mirror.commit_interval_ms)
 
 
-def _unsafe(source: Source) -> list[str]:
+def _unsafe(source: SourceOptions) -> list[str]:
     """Settings of a source that are allowed and can cost messages, or their order of leaving: a sentence each."""
     sentences = []
     if source.auto_offset_reset == "largest":
@@ -310,7 +310,7 @@ PARTITIONING = {  # mirror.partitioning, for who wanted a partitioner.class
 }
 
 
-def _without_effect(target: Target, mirror: Mirror, at: str) -> Iterator[str]:
+def _without_effect(target: TargetOptions, mirror: MirrorOptions, at: str) -> Iterator[str]:
     for key, why in TARGET_OVERRULED.items():
         if key == "partitioner.class" and key in given(target):
             decides = f"{why}, {PARTITIONING[mirror.partitioning]}"
@@ -319,7 +319,7 @@ def _without_effect(target: Target, mirror: Mirror, at: str) -> Iterator[str]:
             yield f"{at}: option '{key}' has no effect here: {why}"
 
 
-def _target(target: Target, problems: list[str], notes: list[str], where: str) -> Target:
+def _target(target: TargetOptions, problems: list[str], notes: list[str], where: str) -> TargetOptions:
     """The target as it is run: tried for ever, acknowledged by all in-sync replicas unless told otherwise."""
     at = f"{where}: target"
     if not dialect(target.version).answers_produce:

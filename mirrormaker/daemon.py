@@ -29,27 +29,27 @@ from mirrormaker import exits
 from mirrormaker.config import Configuration
 from mirrormaker.directing import settings_of
 from mirrormaker.formats import timestamps_lost
-from mirrormaker.offsetmap.maps import Maps
-from mirrormaker.options import Source
+from mirrormaker.offsetmap.maps import OffsetMaps
+from mirrormaker.options import SourceOptions
 from mirrormaker.probe import (
-    ZOOKEEPER_S,
+    CONNECT_S,
     NoBrokers,
     OtherCluster,
     SourceView,
-    look_at_source,
-    look_at_target,
-    look_at_target_zookeeper,
-    named_brokers,
-    nothing_matches,
+    no_topic_matches,
+    probe_source,
+    probe_target,
+    probe_target_zookeeper,
     same_cluster,
+    target_brokers,
 )
 from mirrormaker.reload import reload_into
 from mirrormaker.retries import Retries
 from mirrormaker.signals import Signals
-from mirrormaker.source import Origin
+from mirrormaker.source import Source
 from mirrormaker.status import StatusLine
 from mirrormaker.systemd import Systemd
-from mirrormaker.target import Towards
+from mirrormaker.target import Target
 from mirrormaker.watch import Watch
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
@@ -63,7 +63,7 @@ DRAIN_S = 9.0  # what the operator may rely on is 10 s
 STATE_FOLDER = "STATE_DIRECTORY"  # what systemd sets for StateDirectory=
 
 
-class Refused(Exception):
+class StartRefused(Exception):
     """The mirror cannot start; the text is one sentence, .code the exit code."""
 
     def __init__(self, code: int, sentence: str) -> None:
@@ -84,7 +84,7 @@ def run_daemon(configuration: Configuration, read: Callable[[], Configuration]) 
     try:
         daemon.start()
         daemon.run()
-    except Refused as refused:
+    except StartRefused as refused:
         log.critical("%s", refused)
         daemon.abandon()
         return daemon.ended(refused.code)
@@ -112,29 +112,29 @@ class Daemon:
         self._tasks = TaskGroup()
         self._stop = Event()  # somebody asked us to end
         self._started = Event()
-        self._refused: Refused | None = None
+        self._refused: StartRefused | None = None
         self._signals = Signals(self._tasks, self._on_term, {signal.SIGHUP: self._on_hup})
         self.drained = True  # until a stop leaves something that is sent again after the next start
         self._reading = Lock()
         target, mirror = configuration.target, configuration.mirror
-        self.origins: list[Origin] = []
-        self._towards = Towards(target, self._tasks, _tell, self._target_topic_is_gone)
+        self.origins: list[Source] = []
+        self._towards = Target(target, self._tasks, _tell, self._target_topic_is_gone)
         self.targets, self.sender = self._towards.topics, self._towards.sender
         settings = settings_of(target, mirror)
         self.origins = [
-            Origin(source, settings, self.targets, self.sender, self._tasks, self._fence)
+            Source(source, settings, self.targets, self.sender, self._tasks, self._fence)
             for source in configuration.sources
         ]
         state_folder = os.environ.get(STATE_FOLDER, "").partition(":")[0]
         through = self._towards.zookeeper
-        self._maps = Maps(target, mirror, self._tasks, self.sender, through, state_folder)
+        self._maps = OffsetMaps(target, mirror, self._tasks, self.sender, through, state_folder)
         self._lag = HubLag("the mirror", min(source.session_timeout_ms for source in configuration.sources) / 4)
         self._watch = Watch(self.origins, self.sender, terminal, systemd, mirror.status_interval_ms / 1000)
 
     # start --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Bring everything up and tell systemd, or be told to stop meanwhile.  Raises Refused, TaskDied."""
+        """Bring everything up and tell systemd, or be told to stop meanwhile.  Raises StartRefused, TaskDied."""
         self._signals.take()
         for sentence in (*self._configuration.warnings, *self._configuration.notes):
             log.warning("%s", sentence, extra={"key": sentence})  # each is told, however many there are
@@ -162,7 +162,7 @@ class Daemon:
     def _starting(self) -> None:
         try:
             self._bring_up(now() + self._configuration.mirror.start_timeout_ms / 1000)
-        except Refused as refused:
+        except StartRefused as refused:
             self._refused = refused
         self._started.set()
 
@@ -170,19 +170,19 @@ class Daemon:
         target = self._within(deadline, "target", self._look_at_target).brokers
         if self._towards.zookeeper is not None:
             self._within(deadline, "target", self._look_at_target_zookeeper)
-        named, sources = named_brokers(self._configuration.target, target), []
+        named, sources = target_brokers(self._configuration.target, target), []
         for source in self._configuration.sources:
             seen = self._within(deadline, f"source {source.name}", partial(self._look_at_source, source, deadline))
             sources.append((source, list(seen.brokers.values())))
             same = same_cluster(seen.brokers, named)
             if same is not None:
-                raise Refused(
+                raise StartRefused(
                     exits.CONFIGURATION,
                     f"source {source.name} and the target are one cluster ({same} is in both): it would never end",
                 )
             if not seen.topics:
                 log.warning(
-                    "%s", sentence := nothing_matches(source, self._configuration.mirror), extra={"key": sentence}
+                    "%s", sentence := no_topic_matches(source, self._configuration.mirror), extra={"key": sentence}
                 )
         self._tasks.spawn("timestamps", self._warn_of_timestamps, sources, list(named.values()))
         self._within(deadline, "target", self._open_maps)
@@ -192,35 +192,35 @@ class Daemon:
         while not all(origin.settled for origin in self.origins) and now() < settled_by:
             sleep(0.05)
 
-    def _warn_of_timestamps(self, sources: list[tuple[Source, list[Broker]]], target: list[Broker]) -> None:
+    def _warn_of_timestamps(self, sources: list[tuple[SourceOptions, list[Broker]]], target: list[Broker]) -> None:
         """Beside the start, which waits for nobody who does not answer."""
         for sentence in timestamps_lost(sources, self._configuration.target, target):
             log.warning("%s", sentence, extra={"key": sentence})
 
     def _open_maps(self) -> None:
-        """Raises Unreachable (try again), and Refused."""
+        """Raises Unreachable (try again), and StartRefused."""
         try:
             self._maps.open(self.origins)
         except (Unreachable, ZooKeeperUnreachable):
             raise
         except ConsumerError as exc:
-            raise Refused(exits.CONFIGURATION, f"offset map: {exc}") from exc
+            raise StartRefused(exits.CONFIGURATION, f"offset map: {exc}") from exc
         except WireError as exc:
             raise Unreachable(f"offset map: {exc}") from exc
 
     def _look_at_target(self) -> ClusterView:
-        return look_at_target(self.targets, self._configuration.target)
+        return probe_target(self.targets, self._configuration.target)
 
     def _look_at_target_zookeeper(self) -> None:
         """With a new answer of the brokers each time: right after a restart the one before may be of old addresses."""
-        look_at_target_zookeeper(self._configuration.target, self.targets.look().brokers, ZOOKEEPER_S)
+        probe_target_zookeeper(self._configuration.target, self.targets.look().brokers, CONNECT_S)
 
-    def _look_at_source(self, source: Source, deadline: float) -> SourceView:
+    def _look_at_source(self, source: SourceOptions, deadline: float) -> SourceView:
         timeout_s = round(min(source.connect_timeout_ms / 1000, max(1.0, deadline - now())), 1)
-        return look_at_source(source, self._configuration.mirror, timeout_s)
+        return probe_source(source, self._configuration.mirror, timeout_s)
 
     def _within(self, deadline: float, who: str, attempt: Callable[[], T]) -> T:
-        """What attempt() gives, tried until the deadline while a cluster is out of reach.  Raises Refused."""
+        """What attempt() gives, tried until the deadline while a cluster is out of reach.  Raises StartRefused."""
         warned_at: float | None = None
         while True:
             try:
@@ -229,7 +229,7 @@ class Daemon:
                     log.info("%s: answers after %.1f s", who, now() - warned_at)
                 return found
             except ChrootMissing as exc:
-                raise Refused(exits.CONFIGURATION, f"{who}: {exc}") from exc
+                raise StartRefused(exits.CONFIGURATION, f"{who}: {exc}") from exc
             except (Unreachable, ZooKeeperUnreachable, NoBrokers, OtherCluster) as exc:
                 if now() + RETRY_S > deadline:
                     raise self._gave_up(who, exc) from exc
@@ -237,17 +237,17 @@ class Daemon:
                     log.warning("%s: %s; trying again", who, exc)
                     warned_at = now()
             except ConsumerError as exc:
-                raise Refused(exits.CONFIGURATION, f"{who}: {exc}") from exc
+                raise StartRefused(exits.CONFIGURATION, f"{who}: {exc}") from exc
             sleep(RETRY_S)
 
-    def _gave_up(self, who: str, reason: Exception) -> Refused:
+    def _gave_up(self, who: str, reason: Exception) -> StartRefused:
         """Brokers that restart are unregistered, or told of at an old address, for a moment: that was waited for."""
         if isinstance(reason, OtherCluster):
-            return Refused(exits.CONFIGURATION, f"{who}: {reason}")
+            return StartRefused(exits.CONFIGURATION, f"{who}: {reason}")
         if isinstance(reason, NoBrokers):
-            return Refused(exits.UNREACHABLE, f"{who}: {reason}")
+            return StartRefused(exits.UNREACHABLE, f"{who}: {reason}")
         limit_s = self._configuration.mirror.start_timeout_ms / 1000
-        return Refused(exits.UNREACHABLE, f"{who} out of reach for {limit_s:g} s: {reason}")
+        return StartRefused(exits.UNREACHABLE, f"{who} out of reach for {limit_s:g} s: {reason}")
 
     # run and stop -------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from kafkawire.errors import LocalError
 from kafkawire.model import Message, MessageSet, PartitionId, TopicPartition
 from mirrormaker.handler import Handler, Sent, handled
 from mirrormaker.offsetmap.resume import but_the_first
-from mirrormaker.options import Mirror, Target
+from mirrormaker.options import MirrorOptions, TargetOptions
 from mirrormaker.partitioning import Numbering, by_source
 from mirrormaker.routes import Choice, HandlerFailed, Output, Pair, RouteFacts, Step, choose, pass_through, reencode
 from mirrormaker.target import Topics
@@ -49,7 +49,7 @@ class Settings:
     handler_name: str = ""
 
 
-def settings_of(target: Target, mirror: Mirror) -> Settings:
+def settings_of(target: TargetOptions, mirror: MirrorOptions) -> Settings:
     """What the options say.  Raises NotLoaded for a message.handler that is none."""
     return Settings(
         dialect(target.version),

@@ -21,10 +21,10 @@ from kafkawire.errors import LocalError, RemoteError
 from kafkawire.model import MessageSet, Part, Ticket, TopicPartition
 from mirrormaker.directing import Directing, Topic
 from mirrormaker.directing import Settings as Settings
-from mirrormaker.offsetmap.checkpoints import Following
-from mirrormaker.offsetmap.recorder import Keeper
+from mirrormaker.offsetmap.checkpoints import OwnershipPeriod
+from mirrormaker.offsetmap.recorder import MapRecorder
 from mirrormaker.offsetmap.resume import Resumer, ResumeRefused, counted
-from mirrormaker.offsetmap.tickets import mapped
+from mirrormaker.offsetmap.tickets import part_tickets
 from mirrormaker.partitioning import Numbering
 from mirrormaker.routes import Step
 from mirrormaker.target import Topics
@@ -82,7 +82,7 @@ class Forwarder:
         self.name = name
         self.waiting: dict[str, str] = {}
         self.topics: dict[str, Topic] = {}
-        self.keeper: Keeper | None = None  # of the offset map, where one is kept
+        self.keeper: MapRecorder | None = None  # of the offset map, where one is kept
         self.resumer: Resumer | None = None  # resume: target-end; needs a keeper
         self._settings = settings
         self._targets = targets
@@ -235,14 +235,14 @@ class Forwarder:
             share.ticket(fetched.resume_at).failed(reason, at)
         self._ended_at[fetched.tp] = fetched.resume_at
 
-    def _follow(self, fetched: MessageSet, share: Share, topic: Topic) -> Following | None:
+    def _follow(self, fetched: MessageSet, share: Share, topic: Topic) -> OwnershipPeriod | None:
         if self.keeper is None:
             return None
         keeps = topic.choice.partitioning in ("identity", "source") and self._settings.handler is None
         others = () if keeps else [TopicPartition(fetched.topic, n) for n in topic.targets]
         return self.keeper.follow(fetched, share.stint, share.holding(), keeps, others, share.topic)
 
-    def _submit(self, step: Step, share: Share, following: Following | None) -> None:
+    def _submit(self, step: Step, share: Share, following: OwnershipPeriod | None) -> None:
         if not step.parts:
             share.ticket(step.resume_at).done()
             return
@@ -253,6 +253,6 @@ class Forwarder:
         tickets: Sequence[Ticket] = [ticket] * len(parts)
         if following is not None:
             doubtful = partial(self.resumer.doubtful, following.source) if self.resumer is not None else None
-            tickets = mapped(parts, ticket, following, step.resume_at, doubtful)
+            tickets = part_tickets(parts, ticket, following, step.resume_at, doubtful)
         for part, each in zip(parts, tickets, strict=True):
             self._sender.submit(part, each)

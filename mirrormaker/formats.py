@@ -29,7 +29,7 @@ from kafkawire.interfaces import Fields
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol.request import FetchedPartition, Request
-from mirrormaker.options import Source, Target
+from mirrormaker.options import SourceOptions, TargetOptions
 from zkconsumer.fetching.formatprobe import WHAT, shown
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
 from zkconsumer.refusals import refusal
@@ -81,7 +81,9 @@ def without_timestamps(option: str, configured: str, found: BrokerRelease | None
 
 
 def timestamps_lost(
-    sources: Sequence[tuple[Source, Collection[Broker]]], target: Target, target_brokers: Collection[Broker]
+    sources: Sequence[tuple[SourceOptions, Collection[Broker]]],
+    target: TargetOptions,
+    target_brokers: Collection[Broker],
 ) -> list[str]:
     """A sentence for each cluster whose configured release drops timestamps that its brokers have."""
     told, timed = [], False
@@ -110,7 +112,7 @@ class Sampled:
     partitions: int
 
 
-def sample_topics(source: Source, brokers: Collection[Broker], topics: Mapping[str, int]) -> Sampled:
+def sample_topics(source: SourceOptions, brokers: Collection[Broker], topics: Mapping[str, int]) -> Sampled:
     """What topics of a source hold that is not read from them, as far as two places of some partitions show.
 
     Raises Unreachable, LinkLost.

@@ -29,7 +29,7 @@ def no_partitions(raw: object) -> tuple[TopicPartition, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Source(ConsumerConfig):
+class SourceOptions(ConsumerConfig):
     """A source cluster: the consumer's options, and what the mirror has to know besides."""
 
     name: str = option("name", "", "what logs and the status call it; its place in the list when empty")
@@ -62,7 +62,7 @@ class Source(ConsumerConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class Target(ProducerConfig):
+class TargetOptions(ProducerConfig):
     """The target cluster: the producer's options, and what the mirror has to know besides."""
 
     PREFIX: ClassVar = "target.zookeeper"
@@ -123,7 +123,7 @@ class Target(ProducerConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror(Options):
+class MirrorOptions(Options):
     """What goes on between sources and target."""
 
     whitelist: str = option(
@@ -209,9 +209,9 @@ class Mirror(Options):
 
 
 @dataclass(frozen=True, slots=True)
-class File(Options):
+class FileOptions(Options):
     """A configuration file."""
 
-    sources: tuple[Source, ...] = option("sources", (), "source clusters, a connector each", required=True)
-    target: Target = option("target", None, "the target cluster", required=True)  # noqa: RUF009
-    mirror: Mirror = option("mirror", None, "what is mirrored, and how", required=True)  # noqa: RUF009
+    sources: tuple[SourceOptions, ...] = option("sources", (), "source clusters, a connector each", required=True)
+    target: TargetOptions = option("target", None, "the target cluster", required=True)  # noqa: RUF009
+    mirror: MirrorOptions = option("mirror", None, "what is mirrored, and how", required=True)  # noqa: RUF009

@@ -24,12 +24,12 @@ from kafkawire.cluster.zookeeper import (
 from kafkawire.dialects import dialect
 from kafkawire.errors import NoPlainListener, OtherGeneration
 from kafkawire.model import Broker
-from mirrormaker.options import Mirror, Source, Target
-from mirrormaker.zookeeper import zookeeper
+from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
+from mirrormaker.zookeeper import zookeeper_session
 from zkconsumer.errors import ConsumerError
 from zkconsumer.errors import NoBrokers as NoBrokers
 
-ZOOKEEPER_S = 6.0  # one try to reach a ZooKeeper
+CONNECT_S = 6.0  # one try to reach a ZooKeeper
 
 
 class Topics(Protocol):
@@ -53,24 +53,24 @@ class SourceView(NamedTuple):
     topics: dict[str, int]
 
 
-def look_at_source(source: Source, mirror: Mirror, timeout_s: float) -> SourceView:
+def probe_source(source: SourceOptions, mirror: MirrorOptions, timeout_s: float) -> SourceView:
     """A source that is not joined.  Raises Unreachable, ChrootMissing, NoBrokers, WrongVersion, ConsumerError."""
     znodes = dialect(source.version).znodes
-    with zookeeper("zookeeper.connect", source.zookeeper_connect, timeout_s, source.security) as zk:
+    with zookeeper_session("zookeeper.connect", source.zookeeper_connect, timeout_s, source.security) as zk:
         brokers = read_brokers(zk, znodes)
         if not brokers:
-            must_be_of(zk, "version", source.version)
-            must_be_plain(zk, source.version)
+            require_generation(zk, "version", source.version)
+            require_plain_listener(zk, source.version)
             raise NoBrokers(no_brokers_under(source.zookeeper_connect, "zookeeper.connect"))
         chosen = mirror.topics
         names = [name for name in read_topics(zk, znodes) if chosen.matches(name, source.exclude_internal_topics)]
         found = read_partitions(zk, znodes, names)
     if dialect(source.version).number >= ASKED_FROM:
-        must_take(brokers.values(), "version", source.version)
+        require_release(brokers.values(), "version", source.version)
     return SourceView(brokers, {name: len(found[name]) for name in names if name in found})
 
 
-def must_be_of(zk: Any, option: str, version: str) -> None:
+def require_generation(zk: Any, option: str, version: str) -> None:
     """Whether brokers are of the generation that an option names.  Raises WrongVersion."""
     try:
         refuse_other_generation(zk, dialect(version).znodes)
@@ -78,7 +78,7 @@ def must_be_of(zk: Any, option: str, version: str) -> None:
         raise WrongVersion(f"{other} The file says {option}: {version}") from other
 
 
-def must_be_plain(zk: Any, version: str) -> None:
+def require_plain_listener(zk: Any, version: str) -> None:
     """Whether a broker has a listener without TLS and SASL, where any is registered.  Raises WrongVersion."""
     try:
         refuse_secured(zk, dialect(version).znodes)
@@ -86,7 +86,7 @@ def must_be_plain(zk: Any, version: str) -> None:
         raise WrongVersion(str(secured)) from secured
 
 
-def must_take(brokers: Iterable[Broker], option: str, version: str) -> None:
+def require_release(brokers: Iterable[Broker], option: str, version: str) -> None:
     """Whether brokers of 0.8 and later take the requests of the release that the file names.  Raises WrongVersion.
 
     It is asked on connections of its own; a broker that is out of reach says nothing.
@@ -96,39 +96,39 @@ def must_take(brokers: Iterable[Broker], option: str, version: str) -> None:
         raise WrongVersion(why)
 
 
-def look_at_target(topics: Topics, target: Target) -> ClusterView:
+def probe_target(topics: Topics, target: TargetOptions) -> ClusterView:
     """All topics and brokers of the target, which takes what the file's release sends.  Raises Unreachable,
     WrongVersion, ConsumerError."""
     try:
         view = topics.look()
     except Unreachable as away:
         if dialect(target.version).describes_itself:
-            must_take(named_brokers(target, {}).values(), "target.version", target.version)
+            require_release(target_brokers(target, {}).values(), "target.version", target.version)
         else:
             _registered_otherwise(target)
         raise away
     if dialect(target.version).describes_itself:
-        must_take(named_brokers(target, view.brokers).values(), "target.version", target.version)
+        require_release(target_brokers(target, view.brokers).values(), "target.version", target.version)
     return view
 
 
-def _registered_otherwise(target: Target) -> None:
-    with zookeeper("target.zookeeper.connect", target.zookeeper, ZOOKEEPER_S, target.security) as zk:
-        must_be_of(zk, "target.version", target.version)
+def _registered_otherwise(target: TargetOptions) -> None:
+    with zookeeper_session("target.zookeeper.connect", target.zookeeper, CONNECT_S, target.security) as zk:
+        require_generation(zk, "target.version", target.version)
 
 
-def look_at_target_zookeeper(target: Target, answered: Mapping[int, Broker], timeout_s: float) -> None:
+def probe_target_zookeeper(target: TargetOptions, answered: Mapping[int, Broker], timeout_s: float) -> None:
     """Whether it is the ZooKeeper of the brokers that metadata.broker.list answered with.
 
     A cluster that never had a topic answers with no broker at all: then nothing can be compared, but that there must be
     some brokers.
     Raises Unreachable, ChrootMissing, OtherCluster, ConsumerError.
     """
-    with zookeeper("target.zookeeper.connect", target.zookeeper, timeout_s, target.security) as zk:
+    with zookeeper_session("target.zookeeper.connect", target.zookeeper, timeout_s, target.security) as zk:
         registered = read_brokers(zk, dialect(target.version).znodes)
     if registered and (not answered or same_cluster(registered, answered) is not None):
         return
-    brokers = _named(named_brokers(target, answered).values())
+    brokers = _named(target_brokers(target, answered).values())
     raise OtherCluster(
         f"target.zookeeper.connect {target.zookeeper} is another cluster than metadata.broker.list "
         f"({_named(registered.values())} vs {brokers}): is its chroot right?"
@@ -141,12 +141,12 @@ def same_cluster(one: Mapping[int, Broker], other: Mapping[int, Broker]) -> Brok
     return next((broker for broker in one.values() if (broker.host.lower(), broker.port) in addresses), None)
 
 
-def named_brokers(target: Target, answered: Mapping[int, Broker]) -> Mapping[int, Broker]:
+def target_brokers(target: TargetOptions, answered: Mapping[int, Broker]) -> Mapping[int, Broker]:
     """The target's brokers as it answered; of a cluster that never had a topic those of metadata.broker.list."""
     return answered or {n: Broker(n, host, port) for n, (host, port) in enumerate(target.brokers)}
 
 
-def nothing_matches(source: Source, mirror: Mirror) -> str:
+def no_topic_matches(source: SourceOptions, mirror: MirrorOptions) -> str:
     """The warning about a source none of whose topics is mirrored."""
     option = "whitelist" if mirror.whitelist else "blacklist"
     left = f"no topic matches the whitelist {mirror.whitelist!r}"

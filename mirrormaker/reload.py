@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from groundwork.options import Options, specs
 from mirrormaker.config import ConfigError, Configuration
-from mirrormaker.options import Source
-from mirrormaker.source import Origin
+from mirrormaker.options import SourceOptions
+from mirrormaker.source import Source
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.modes import Mode
 
@@ -44,7 +44,7 @@ def reload(running: Configuration, read: Configuration) -> Reload:
     return Reload(modes, tuple(f"{sentence} after a restart only" for sentence in sorted(left)))
 
 
-def reload_into(origins: Sequence[Origin], running: Configuration, read: Callable[[], Configuration]) -> None:
+def reload_into(origins: Sequence[Source], running: Configuration, read: Callable[[], Configuration]) -> None:
     """Read it, and do what may be done; each thing that was done, left or refused is a line of the log."""
     try:
         todo = reload(running, read())
@@ -66,7 +66,7 @@ def reload_into(origins: Sequence[Origin], running: Configuration, read: Callabl
     log.info("configuration read again: %d sources keep their offsets elsewhere now", switched)
 
 
-def _moved(before: dict[str, Source], after: dict[str, Source], name: str) -> Iterator[str]:
+def _moved(before: dict[str, SourceOptions], after: dict[str, SourceOptions], name: str) -> Iterator[str]:
     return (key for key in _changed(before[name], after[name]) if key not in AT_RUNTIME)
 
 

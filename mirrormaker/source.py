@@ -9,8 +9,8 @@ from kafkawire.cluster.zookeeper import read_partitions
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from mirrormaker.flow import Forwarder, Settings, carry
-from mirrormaker.options import Mirror, Source
-from mirrormaker.status import Still
+from mirrormaker.options import MirrorOptions, SourceOptions
+from mirrormaker.status import Blocked
 from mirrormaker.target import Topics
 from mirrormaker.topics import SourceTopic
 from producer.sender import Sender
@@ -21,12 +21,12 @@ from zkconsumer.events import ConsumerEvent, logger_of
 from zkconsumer.offsets.modes import Mode
 
 
-class Origin:
+class Source:
     """A source while it is mirrored.  on_fence() is called when its lease is over: nothing of it may be sent then."""
 
     def __init__(
         self,
-        source: Source,
+        source: SourceOptions,
         settings: Settings,
         targets: Topics,
         sender: Sender,
@@ -45,7 +45,7 @@ class Origin:
             source.name, settings, targets, self._topic, sender, tasks, self._speaks, source.broker_partitions
         )
 
-    def start(self, mirror: Mirror) -> None:
+    def start(self, mirror: MirrorOptions) -> None:
         """Join the group and carry its streams.  Raises Unreachable (try again), ChrootMissing, ConsumerError."""
         release, died = self.source.version, self._tasks.died
         keeper = self.forwarder.keeper
@@ -95,9 +95,9 @@ class Origin:
         """What this member owns."""
         return self._connector.status() if self._connector is not None else []
 
-    def waiting(self) -> list[Still]:
+    def waiting(self) -> list[Blocked]:
         """Topics whose target is not ready, and why."""
-        return [Still(topic, reason) for topic, reason in sorted(self.forwarder.waiting.items())]
+        return [Blocked(topic, reason) for topic, reason in sorted(self.forwarder.waiting.items())]
 
     def retry(self, row: PartitionStatus) -> bool:
         """Read a parked partition once more.  False: what came before it is still under way."""

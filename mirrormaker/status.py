@@ -15,7 +15,7 @@ from typing import NamedTuple, TextIO
 MAX_REASONS = 3  # parked or waiting ones named in the line; the log has each when it happens
 
 
-class Still(NamedTuple):
+class Blocked(NamedTuple):
     """A partition or topic that stands still, and the sentence why."""
 
     name: str
@@ -40,8 +40,8 @@ class Snapshot:
     lag_bytes: int | None = None
     in_flight_bytes: int = 0
     owned: int = 0
-    parked: tuple[Still, ...] = ()
-    waiting: tuple[Still, ...] = ()
+    parked: tuple[Blocked, ...] = ()
+    waiting: tuple[Blocked, ...] = ()
     trouble: str = ""  # what is out of reach: a ZooKeeper that does not answer, a broker that refuses connections
     dropped: int = 0  # messages that message.handler dropped since the start
 
@@ -72,7 +72,7 @@ def _lag(this: Snapshot) -> str:
     return f"{this.lag:,} + {in_bytes}" if this.lag else in_bytes
 
 
-def _named(still: Sequence[Still]) -> str:
+def _named(still: Sequence[Blocked]) -> str:
     more = f" and {len(still) - MAX_REASONS} more" if len(still) > MAX_REASONS else ""
     return " | ".join(str(one) for one in still[:MAX_REASONS]) + more
 

@@ -18,10 +18,10 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import dialect
 from kafkawire.model import PartitionId
 from kafkawire.net.links import Links
-from mirrormaker.options import Target
-from mirrormaker.probe import ZOOKEEPER_S
+from mirrormaker.options import TargetOptions
+from mirrormaker.probe import CONNECT_S
 from mirrormaker.topics import BrokerTopics, SourceTopic, TargetTopics
-from mirrormaker.zookeeper import zookeeper
+from mirrormaker.zookeeper import zookeeper_session
 from producer.config import BY_OFFSETS
 from producer.outages import Events
 from producer.sender import Sender
@@ -35,13 +35,13 @@ class Topics(Protocol):
     def look(self) -> ClusterView: ...
 
 
-class Towards:
+class Target:
     """topics and sender.  zookeeper: opens the target's ZooKeeper for a while, where there is one to be looked at.
 
     created(topic): see producer.outcomes.Outcomes.
     """
 
-    def __init__(self, target: Target, tasks: TaskGroup, events: Events, created: Callable[[str], bool]) -> None:
+    def __init__(self, target: TargetOptions, tasks: TaskGroup, events: Events, created: Callable[[str], bool]) -> None:
         self.topics: Topics
         self.sender: Sender
         self.zookeeper: Callable[[], AbstractContextManager[Any]] | None = None
@@ -65,7 +65,7 @@ class Towards:
         target, speaks = self._target, dialect(self._target.version)
         if target.zookeeper:
             name = "target.zookeeper.connect"
-            self.zookeeper = partial(zookeeper, name, target.zookeeper, ZOOKEEPER_S, target.security)
+            self.zookeeper = partial(zookeeper_session, name, target.zookeeper, CONNECT_S, target.security)
         metadata = MetadataSource(target.brokers, speaks, self._links())
         self.topics = TargetTopics(metadata, speaks.znodes, self.zookeeper, target.replication)
         asked = MetadataSource(target.brokers, speaks, self._links())

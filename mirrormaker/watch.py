@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from groundwork.hublag import HubLag
 from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
-from mirrormaker.source import Origin, total_done
-from mirrormaker.status import Snapshot, StatusLine, Still, status_line
+from mirrormaker.source import Source, total_done
+from mirrormaker.status import Blocked, Snapshot, StatusLine, status_line
 from mirrormaker.systemd import Systemd
 from producer.sender import Sender
 from zkconsumer.engine.status import PartitionStatus
@@ -25,7 +25,7 @@ class Watch:
     """Looks at origins and sender; changes nothing."""
 
     def __init__(
-        self, origins: Sequence[Origin], sender: Sender, terminal: StatusLine, systemd: Systemd, interval_s: float
+        self, origins: Sequence[Source], sender: Sender, terminal: StatusLine, systemd: Systemd, interval_s: float
     ) -> None:
         self._origins = origins
         self._sender = sender
@@ -57,7 +57,7 @@ class Watch:
             lag_bytes=self._lag(True) if any(by_bytes) else None,
             in_flight_bytes=self._sender.bytes_pending,
             owned=len(rows),
-            parked=tuple(Still(str(row.tp), row.parked) for row in rows if row.parked is not None),
+            parked=tuple(Blocked(str(row.tp), row.parked) for row in rows if row.parked is not None),
             waiting=tuple(still for origin in self._origins for still in origin.waiting()),
             trouble="; ".join(self._out_of_reach()),
             dropped=sum(origin.dropped for origin in self._origins),

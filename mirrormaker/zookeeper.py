@@ -27,7 +27,7 @@ GOODBYE_S = 3.0
 
 
 @contextmanager
-def zookeeper(option: str, connect: str, timeout_s: float, access: ZkSecurity = OPEN) -> Iterator[Any]:
+def zookeeper_session(option: str, connect: str, timeout_s: float, access: ZkSecurity = OPEN) -> Iterator[Any]:
     """A started kazoo client, for as long as the block runs.
 
     option: what the connect string was given as; access: who we are there, and TLS.

@@ -24,7 +24,7 @@ from groundwork.plural import counted
 from mirrormaker import exits
 from mirrormaker.commands.flags import original_flags
 from mirrormaker.config import ConfigError, Configuration, from_flags, from_yaml
-from mirrormaker.options import Mirror
+from mirrormaker.options import MirrorOptions
 
 DISTRIBUTION = "kafka-legacy-mirror"
 FLAGS = {
@@ -151,6 +151,6 @@ def check(
     return exits.CLEAN
 
 
-def topics(mirror: Mirror) -> str:
+def topics(mirror: MirrorOptions) -> str:
     """Which topics are mirrored, in words."""
     return f"topics {mirror.topics.regex}" if mirror.whitelist else f"all topics but {mirror.topics.regex}"

@@ -15,24 +15,26 @@ import click
 from mirrormaker import exits
 
 
-class Refused(NamedTuple):
+class RefusedFlag(NamedTuple):
     flag: str
     reason: str
     takes_value: bool = True
 
 
 REFUSED = (
-    Refused("--num.producers", "there is one sender per target broker, whatever the load: leave it out"),
-    Refused("--queue.size", "memory is bounded in bytes: leave it out, or set queued.max.bytes in the consumer config"),
-    Refused("--new.producer", "there is one producer, and it waits for acknowledgements: leave it out", False),
-    Refused("--new.consumer", "sources are read as a ZooKeeper group: leave it out", False),
-    Refused(
+    RefusedFlag("--num.producers", "there is one sender per target broker, whatever the load: leave it out"),
+    RefusedFlag(
+        "--queue.size", "memory is bounded in bytes: leave it out, or set queued.max.bytes in the consumer config"
+    ),
+    RefusedFlag("--new.producer", "there is one producer, and it waits for acknowledgements: leave it out", False),
+    RefusedFlag("--new.consumer", "sources are read as a ZooKeeper group: leave it out", False),
+    RefusedFlag(
         "--abort.on.send.failure",
         "a message that cannot be delivered parks its partition, nothing is skipped and nothing aborts: leave it out",
     ),
-    Refused("--message.handler.args", "a Python handler reads its own settings: leave it out"),
-    Refused("--consumer.rebalance.listener", "JVM classes cannot be loaded here, and none is needed: leave it out"),
-    Refused("--rebalance.listener.args", "there is no rebalance listener here: leave it out"),
+    RefusedFlag("--message.handler.args", "a Python handler reads its own settings: leave it out"),
+    RefusedFlag("--consumer.rebalance.listener", "JVM classes cannot be loaded here, and none is needed: leave it out"),
+    RefusedFlag("--rebalance.listener.args", "there is no rebalance listener here: leave it out"),
 )
 
 
@@ -40,7 +42,7 @@ class UsageRefused(click.UsageError):
     exit_code = exits.USAGE
 
 
-def _refuse(refused: Refused) -> Callable[[click.Context, click.Parameter, object], None]:
+def _refuse(refused: RefusedFlag) -> Callable[[click.Context, click.Parameter, object], None]:
     def callback(context: click.Context, parameter: click.Parameter, value: object) -> None:
         if value:
             raise UsageRefused(f"{refused.flag} is not supported: {refused.reason}", context)

@@ -18,22 +18,22 @@ from kafkawire.net.links import Links
 from mirrormaker import exits
 from mirrormaker.config import Configuration
 from mirrormaker.formats import sample_topics, timestamps_lost
-from mirrormaker.options import Mirror, Source, Target
+from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.probe import (
     NoBrokers,
     OtherCluster,
     SourceView,
     WrongVersion,
-    look_at_source,
-    look_at_target,
-    look_at_target_zookeeper,
-    must_be_of,
-    named_brokers,
-    nothing_matches,
+    no_topic_matches,
+    probe_source,
+    probe_target,
+    probe_target_zookeeper,
+    require_generation,
     same_cluster,
+    target_brokers,
 )
 from mirrormaker.routes import Pair, choose
-from mirrormaker.zookeeper import zookeeper
+from mirrormaker.zookeeper import zookeeper_session
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
 
@@ -48,9 +48,9 @@ def check_online(configuration: Configuration) -> int:
     try:
         view = target_view(target)
         if target.zookeeper and dialect(target.version).describes_itself:
-            look_at_target_zookeeper(target, view.brokers, TIMEOUT_S)
+            probe_target_zookeeper(target, view.brokers, TIMEOUT_S)
         rows: list[dict[str, Any]] = []
-        seen: list[tuple[Source, SourceView]] = []
+        seen: list[tuple[SourceOptions, SourceView]] = []
         for source in configuration.sources:
             who = f"source {source.name}"
             found, of_source = source_rows(source, mirror, target, view)
@@ -67,10 +67,10 @@ def check_online(configuration: Configuration) -> int:
     return exits.CLEAN
 
 
-def warn_of_formats(seen: Sequence[tuple[Source, SourceView]], target: Target, view: ClusterView) -> None:
+def warn_of_formats(seen: Sequence[tuple[SourceOptions, SourceView]], target: TargetOptions, view: ClusterView) -> None:
     """Say on stderr what of the messages will be lost, by cluster and by topic."""
     brokers = [(source, list(found.brokers.values())) for source, found in seen]
-    told = timestamps_lost(brokers, target, list(named_brokers(target, view.brokers).values()))
+    told = timestamps_lost(brokers, target, list(target_brokers(target, view.brokers).values()))
     for source, found in seen:
         try:
             sampled = sample_topics(source, list(found.brokers.values()), found.topics)
@@ -101,19 +101,19 @@ class SourceRefused(Exception):
     """A source that cannot be meant as it is configured."""
 
 
-def target_view(target: Target) -> ClusterView:
+def target_view(target: TargetOptions) -> ClusterView:
     """All topics and brokers of the target; asking for all creates none.  Raises Unreachable, ChrootMissing,
     WrongVersion, ConsumerError."""
     speaks = dialect(target.version)
     if not speaks.describes_itself:
-        with zookeeper("target.zookeeper.connect", target.zookeeper, TIMEOUT_S, target.security) as zk:
+        with zookeeper_session("target.zookeeper.connect", target.zookeeper, TIMEOUT_S, target.security) as zk:
             if not read_brokers(zk, speaks.znodes):
-                must_be_of(zk, "target.version", target.version)
+                require_generation(zk, "target.version", target.version)
                 raise NoBrokers(f"no brokers are registered under target.zookeeper.connect {target.zookeeper}")
             return read_view(zk, speaks.znodes, read_topics(zk, speaks.znodes))
     links = Links("mirrormaker-check", connect, int(TIMEOUT_S * 1000))
     try:
-        return look_at_target(AllTopics(MetadataSource(target.brokers, speaks, links)), target)
+        return probe_target(AllTopics(MetadataSource(target.brokers, speaks, links)), target)
     finally:
         links.close()
 
@@ -129,24 +129,26 @@ class AllTopics:
 
 
 def source_rows(
-    source: Source, mirror: Mirror, target: Target, view: ClusterView
+    source: SourceOptions, mirror: MirrorOptions, target: TargetOptions, view: ClusterView
 ) -> tuple[SourceView, list[dict[str, Any]]]:
     """A source, and what a start would do with each of its matching topics."""
     try:
-        seen = look_at_source(source, mirror, TIMEOUT_S)
+        seen = probe_source(source, mirror, TIMEOUT_S)
     except NoBrokers as exc:
         raise SourceRefused(str(exc)) from exc
-    same = same_cluster(seen.brokers, named_brokers(target, view.brokers))
+    same = same_cluster(seen.brokers, target_brokers(target, view.brokers))
     if same is not None:
         raise SameCluster(f"source {source.name} and the target are one cluster ({same} is in both)")
     if not seen.topics:
-        click.echo(f"warning: {nothing_matches(source, mirror)}", err=True)
+        click.echo(f"warning: {no_topic_matches(source, mirror)}", err=True)
     return seen, [
         _row(source, name, count, len(view.partitions(name)), mirror, target) for name, count in seen.topics.items()
     ]
 
 
-def _row(source: Source, topic: str, here: int, there: int, mirror: Mirror, target: Target) -> dict[str, Any]:
+def _row(
+    source: SourceOptions, topic: str, here: int, there: int, mirror: MirrorOptions, target: TargetOptions
+) -> dict[str, Any]:
     pair = Pair(dialect(source.version), dialect(target.version), source.broker_partitions)
     wanted = source.broker_partitions.total or here
     codec = target.codec if target.codec != "none" and topic in (target.compressed_topics or (topic,)) else ""

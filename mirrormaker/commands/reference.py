@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from groundwork.options import reference
 from mirrormaker.config import TARGET_OVERRULED
-from mirrormaker.options import File, Source, Target
+from mirrormaker.options import FileOptions, SourceOptions, TargetOptions
 
 HEADER = """\
 # Configuration of the mirror
@@ -31,8 +31,10 @@ name.
 
 def page() -> str:
     """The whole page, as markdown."""
-    none = _without_effect("sources", Source.JVM_ONLY) + _without_effect("target", Target.JVM_ONLY | TARGET_OVERRULED)
-    return f"{HEADER}{reference(File, '##', 'other name')}{none}"
+    none = _without_effect("sources", SourceOptions.JVM_ONLY) + _without_effect(
+        "target", TargetOptions.JVM_ONLY | TARGET_OVERRULED
+    )
+    return f"{HEADER}{reference(FileOptions, '##', 'other name')}{none}"
 
 
 def _without_effect(section: str, reasons: Mapping[str, str]) -> str:

@@ -18,10 +18,10 @@ from typing import NamedTuple
 from kafkawire.model import TopicPartition
 from zkconsumer.offsetmap.records import Begun, Entry, Reached, Record
 
-Ends = dict[TopicPartition, int]  # of target partitions: their logs hold at least so much
+LogEnds = dict[TopicPartition, int]  # of target partitions: their logs hold at least so much
 
 
-class Point(NamedTuple):
+class Checkpoint(NamedTuple):
     """Messages of a source partition before position lie before offset of its target, all others do not."""
 
     position: int
@@ -29,7 +29,7 @@ class Point(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Pair:
+class _TargetOffsets:
     """One stint and one target partition.
 
     position      nothing from here on that goes there is acknowledged, everything before it is
@@ -51,7 +51,7 @@ class _Pair:
         return None if entry == self.written else entry
 
 
-class Following:
+class OwnershipPeriod:
     """One stint while it goes on.  still(): nobody else can own its partition yet."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Following:
         source: TopicPartition,
         position: int,
         still: Callable[[], bool],
-        owner: Recording,
+        owner: Checkpoints,
         topic: int | None = None,
     ) -> None:
         self.source = source
@@ -68,7 +68,7 @@ class Following:
         self._still = still
         self._over = False
         self._owner = owner
-        self.pairs: dict[TopicPartition, _Pair] = {}
+        self.pairs: dict[TopicPartition, _TargetOffsets] = {}
 
     def acknowledged(
         self,
@@ -114,7 +114,7 @@ class Following:
         """What is acknowledged now counts: nobody else can own the partition yet."""
         return not self._over and self._still()
 
-    def settled(self, every: int, ends: Ends) -> list[Record]:
+    def settled(self, every: int, ends: LogEnds) -> list[Record]:
         """Entries for all that was acknowledged since the last ones, and for partitions that others have filled."""
         found: list[Record] = []
         for target, pair in self.pairs.items():
@@ -132,21 +132,21 @@ class Following:
                 found.append(entry)
         return found
 
-    def _pair(self, target: TopicPartition) -> _Pair:
+    def _pair(self, target: TopicPartition) -> _TargetOffsets:
         pair = self.pairs.get(target)
         if pair is None:
-            pair = self.pairs[target] = _Pair(self.begun_at)
+            pair = self.pairs[target] = _TargetOffsets(self.begun_at)
         return pair
 
 
-class Recording:
+class Checkpoints:
     """All stints of one source.  write(records) gets what is to be written down, in order."""
 
-    def __init__(self, every: int, ends: Ends, write: Callable[[Sequence[Record]], object]) -> None:
+    def __init__(self, every: int, ends: LogEnds, write: Callable[[Sequence[Record]], object]) -> None:
         self._every = every
         self._ends = ends
         self._write = write
-        self._following: dict[TopicPartition, Following] = {}
+        self._following: dict[TopicPartition, OwnershipPeriod] = {}
         self._silent: set[TopicPartition] = set()  # owned, and nothing was read yet
         self._reached: dict[TopicPartition, int] = {}
 
@@ -159,7 +159,7 @@ class Recording:
         still: Callable[[], bool],
         targets: Iterable[TopicPartition] = (),
         topic: int | None = None,
-    ) -> Following:
+    ) -> OwnershipPeriod:
         """A stint begins; what the one before it still hears is not written down.
 
         still(): nobody else can own the partition yet.  targets: partitions that it may send to, where its route does
@@ -167,7 +167,7 @@ class Recording:
         """
         if source in self._following:
             self._following[source].failed()
-        following = self._following[source] = Following(source, position, still, self, topic)
+        following = self._following[source] = OwnershipPeriod(source, position, still, self, topic)
         for target in targets:
             following._pair(target)
         self._silent.discard(source)
@@ -187,7 +187,7 @@ class Recording:
         if end > self._ends.get(target, -1):
             self._ends[target] = end
 
-    def consider(self, source: TopicPartition, target: TopicPartition, pair: _Pair) -> None:
+    def consider(self, source: TopicPartition, target: TopicPartition, pair: _TargetOffsets) -> None:
         """After an answer: an entry, if one is due."""
         if pair.written is None or pair.low is None or pair.low - pair.written.low >= self._every:
             entry = pair.entry(source, target)

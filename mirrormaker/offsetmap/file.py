@@ -32,7 +32,7 @@ class MapInUse(ConsumerError):
     """Another process writes this map, or it is of another flow."""
 
 
-class MapWriter:
+class FileStorage:
     """path's folder must exist.  OSError: the disk refused; what was appended since the last sync may be lost."""
 
     def __init__(self, path: Path, header: Header, max_bytes: int) -> None:

@@ -20,14 +20,14 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
-from mirrormaker.offsetmap.checkpoints import Ends
-from mirrormaker.offsetmap.file import MapWriter
-from mirrormaker.offsetmap.recorder import Keeper, file_of
+from mirrormaker.offsetmap.checkpoints import LogEnds
+from mirrormaker.offsetmap.file import FileStorage
+from mirrormaker.offsetmap.recorder import MapRecorder, file_of
 from mirrormaker.offsetmap.resume import Resumer
-from mirrormaker.offsetmap.tail import TargetTails
-from mirrormaker.offsetmap.topic import TopicWriter
-from mirrormaker.options import Mirror, Target
-from mirrormaker.source import Origin
+from mirrormaker.offsetmap.tail import TailReader
+from mirrormaker.offsetmap.topic import TopicStorage
+from mirrormaker.options import MirrorOptions, TargetOptions
+from mirrormaker.source import Source
 from producer.sender import Sender
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.text import Header
@@ -43,13 +43,13 @@ class MapRefused(ConsumerError):
     """A map cannot be kept as it is asked for; a sentence."""
 
 
-class Maps:
+class OffsetMaps:
     """All maps of a mirror.  state_folder: what systemd gave, or nothing."""
 
     def __init__(
         self,
-        target: Target,
-        mirror: Mirror,
+        target: TargetOptions,
+        mirror: MirrorOptions,
         tasks: TaskGroup,
         sender: Sender,
         zookeeper: ZooKeeper | None,
@@ -64,9 +64,9 @@ class Maps:
         self._folder = "" if mirror.map_topic else mirror.map_folder or state_folder
         self._links = Links(target.client_id or "mirrormaker", connect, target.request_timeout_ms)
         self._metadata = MetadataSource(target.brokers, self._speaks, self._links)
-        self._keepers: list[Keeper] = []
+        self._keepers: list[MapRecorder] = []
 
-    def open(self, origins: Sequence[Origin]) -> None:
+    def open(self, origins: Sequence[Source]) -> None:
         """Open the map of each source.  Raises ConsumerError with the reason; WireError while the target is away."""
         if not self._folder and not self._mirror.map_topic:
             if self._mirror.resume == "target-end":
@@ -75,18 +75,18 @@ class Maps:
         if not self._speaks.answers_produce:
             log.warning("no offset map: target.version %s never says where it stored anything", self._target.version)
             return
-        ends: Ends = {}
+        ends: LogEnds = {}
         for origin in origins:
             if origin.forwarder.keeper is not None:
                 continue  # opened by a try before, which failed at another one
             header = Header(origin.name, origin.source.group_id)
-            keeper = Keeper(self._writer(header, len(origins) > 1), self._mirror.map_every_messages, ends)
+            keeper = MapRecorder(self._writer(header, len(origins) > 1), self._mirror.map_every_messages, ends)
             self._keepers.append(keeper)
             origin.forwarder.keeper = keeper
             self._tasks.spawn(f"offset-map-{origin.name}", keeper.run, self._mirror.map_every_ms / 1000)
             if self._mirror.resume == "target-end":
                 still_s = self._target.request_timeout_ms / 1000
-                tails = TargetTails(self._metadata, self._speaks, self._links, still_s)
+                tails = TailReader(self._metadata, self._speaks, self._links, still_s)
                 waiting = origin.forwarder.waiting
                 origin.forwarder.resumer = Resumer(origin.name, keeper, tails, self._tasks, waiting)
 
@@ -94,9 +94,9 @@ class Maps:
         for keeper in self._keepers:
             keeper.close()
 
-    def _writer(self, header: Header, several: bool) -> MapWriter | TopicWriter:
+    def _writer(self, header: Header, several: bool) -> FileStorage | TopicStorage:
         if self._folder:
-            return MapWriter(file_of(Path(self._folder), header.source), header, self._mirror.map_max_bytes)
+            return FileStorage(file_of(Path(self._folder), header.source), header, self._mirror.map_max_bytes)
         name = f"{self._mirror.map_topic}.{header.source}" if several else self._mirror.map_topic
         leader, slots = self._leader(name), Slots()
         there = read_topic(self._links, self._speaks, leader, name, slots, lambda: sleep(0))
@@ -105,7 +105,7 @@ class Maps:
                 f"topic {name} holds the offset map of source {there.header.source}, group {there.header.group}, not "
                 f"of {header.source}, {header.group}: set another offset.map.topic"
             )
-        return TopicWriter(name, header, there, slots, self._speaks, self._sender.submit)
+        return TopicStorage(name, header, there, slots, self._speaks, self._sender.submit)
 
     def _leader(self, name: str) -> Broker:
         """Of the topic's only partition; it is created where it is missing."""

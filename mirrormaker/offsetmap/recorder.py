@@ -14,7 +14,7 @@ from typing import Protocol
 
 from groundwork.tasks import sleep
 from kafkawire.model import MessageSet, TopicPartition
-from mirrormaker.offsetmap.checkpoints import Ends, Following, Point, Recording
+from mirrormaker.offsetmap.checkpoints import Checkpoint, Checkpoints, LogEnds, OwnershipPeriod
 from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Record
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def file_of(folder: Path, source: str) -> Path:
     return folder / f"{source.replace('/', '_')}{SUFFIX}"
 
 
-class Writer(Protocol):
+class MapStorage(Protocol):
     """MapWriter or TopicWriter.  What refuses raises OSError."""
 
     @property
@@ -44,19 +44,19 @@ class Writer(Protocol):
     def close(self) -> None: ...
 
 
-class Keeper:
+class MapRecorder:
     """One source's map.  every: offsets between two entries.  ends: shared by the keepers of all sources."""
 
-    def __init__(self, writer: Writer, every: int, ends: Ends) -> None:
+    def __init__(self, writer: MapStorage, every: int, ends: LogEnds) -> None:
         self.path = writer.path
         self._writer = writer
-        self._recording = Recording(every, ends, self._write)
-        self._stints: dict[TopicPartition, tuple[object, Following]] = {}
+        self._recording = Checkpoints(every, ends, self._write)
+        self._stints: dict[TopicPartition, tuple[object, OwnershipPeriod]] = {}
         self._failing = False
         self._topics = {
             source: stints[-1].begun.topic for source, stints in self._writer.map.stints.items() if stints
         }  # czxid of the topic of each source's newest stint
-        self._points = {(e.source, e.target): Point(e.position, e.low) for e in self._entries() if e.low == e.high}
+        self._points = {(e.source, e.target): Checkpoint(e.position, e.low) for e in self._entries() if e.low == e.high}
 
     def _entries(self) -> Iterator[Entry]:
         """Of the file as it was opened, oldest first."""
@@ -78,7 +78,7 @@ class Keeper:
         keeps: bool,
         targets: Sequence[TopicPartition] = (),
         topic: int | None = None,
-    ) -> Following:
+    ) -> OwnershipPeriod:
         """Whom to tell of the parts of a set; another stint object than before begins another stint.
 
         topic: the czxid of the source's topic, where it is known."""
@@ -88,7 +88,7 @@ class Keeper:
             known = self._stints[fetched.tp] = (stint, following)
         return known[1]
 
-    def point(self, source: TopicPartition, target: TopicPartition) -> Point | None:
+    def point(self, source: TopicPartition, target: TopicPartition) -> Checkpoint | None:
         """The newest entry that is exact, and written."""
         return self._points.get((source, target))
 
@@ -154,7 +154,7 @@ class Keeper:
             if isinstance(entry, Begun) and entry.topic is not None:
                 self._topics[entry.source] = entry.topic
             if isinstance(entry, Entry) and entry.low == entry.high:
-                self._points[entry.source, entry.target] = Point(entry.position, entry.low)
+                self._points[entry.source, entry.target] = Checkpoint(entry.position, entry.low)
 
     def _sync(self) -> None:
         if self._failing:

@@ -11,7 +11,7 @@ of the former log, and the partition goes on behind all that the target has.
 Each stint begins like that: after a restart, after a rebalance, after a parked partition is tried again.  A request
 whose outcome nobody knows (its connection broke) is not sent again: its partition begins another stint.
 
-Matching (pure) tells where a source partition goes on in a target partition that nobody else writes.  Each message of
+TailMatch (pure) tells where a source partition goes on in a target partition that nobody else writes.  Each message of
 the tail must be the next of the source.  A batch that was sent twice, since its outcome was unknown, stands in the tail
 twice, one copy directly after the other: that is seen, counted, and no obstacle.  Anything else is Mismatch: another
 writer, a compacted topic, another source.
@@ -29,8 +29,8 @@ from groundwork.tasks import TaskGroup, sleep
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RemoteError, WireError
 from kafkawire.model import Message, MessageSet, Part, Ticket, TopicPartition
-from mirrormaker.offsetmap.checkpoints import Point
-from mirrormaker.offsetmap.recorder import Keeper
+from mirrormaker.offsetmap.checkpoints import Checkpoint
+from mirrormaker.offsetmap.recorder import MapRecorder
 from mirrormaker.offsetmap.tail import Tail, TailRefused, digest
 from mirrormaker.routes import Output
 from zkconsumer.errors import ConsumerError
@@ -49,7 +49,7 @@ class Mismatch(Exception):
         self.at = at
 
 
-class Matching:
+class TailMatch:
     """.matched: so many of the source's messages are in the target.  .repeated: so many of the tail are there twice."""
 
     def __init__(self, tail: Sequence[int]) -> None:
@@ -119,7 +119,7 @@ class ResumeRefused(LocalError):
 
 
 @dataclass(slots=True)
-class Gate:
+class ResumeGate:
     """One stint.  point: of the map; None: there is none, and the target must be empty, or new_log: what it holds is of
     the log of an earlier topic.  topic: the czxid of the source's topic."""
 
@@ -130,9 +130,9 @@ class Gate:
     pass_on: PassOn
     topic: int | None = None
     new_log: bool = False
-    point: Point | None = None
+    point: Checkpoint | None = None
     tail: Tail | None = None
-    matching: Matching | None = None
+    matching: TailMatch | None = None
     held: deque[tuple[MessageSet, Share]] = field(default_factory=deque)
     open: bool = False
     busy: bool = False  # sets are held against the tail, or passed on: others wait behind them
@@ -143,13 +143,13 @@ class Gate:
 class Resumer:
     """All partitions of one source.  waiting: gets a sentence by name while something is looked at."""
 
-    def __init__(self, name: str, keeper: Keeper, tails: Tails, tasks: TaskGroup, waiting: dict[str, str]) -> None:
+    def __init__(self, name: str, keeper: MapRecorder, tails: Tails, tasks: TaskGroup, waiting: dict[str, str]) -> None:
         self._name = name
         self._keeper = keeper
         self._tails = tails
         self._tasks = tasks
         self._waiting = waiting
-        self._gates: dict[TopicPartition, Gate] = {}
+        self._gates: dict[TopicPartition, ResumeGate] = {}
         self.retry: Callable[[TopicPartition], bool] = lambda tp: False  # reads a parked partition once more
 
     def take(self, fetched: MessageSet, share: Share, target: TopicPartition, pass_on: PassOn) -> None:
@@ -157,7 +157,7 @@ class Resumer:
         gate = self._gates.get(fetched.tp)
         if gate is None or gate.stint is not share.stint:
             new_log = self._keeper.is_of_former_log(fetched.tp, share.topic, share.begins_new_log)
-            gate = self._gates[fetched.tp] = Gate(
+            gate = self._gates[fetched.tp] = ResumeGate(
                 fetched.tp, target, share.stint, share.holding(), pass_on, share.topic, new_log
             )
             self._tasks.spawn(f"resume-{self._name}-{fetched.tp}", self._look, gate)
@@ -177,7 +177,7 @@ class Resumer:
             gate.doubtful = True
             self._tasks.spawn(f"again-{self._name}-{source}", self._again, gate)
 
-    def _again(self, gate: Gate) -> None:
+    def _again(self, gate: ResumeGate) -> None:
         while self._current(gate):
             sleep(AGAIN_S)
             try:
@@ -186,10 +186,10 @@ class Resumer:
             except ConsumerError:
                 return  # it is stopping
 
-    def _current(self, gate: Gate) -> bool:
+    def _current(self, gate: ResumeGate) -> bool:
         return self._gates.get(gate.source) is gate and gate.holds()
 
-    def _look(self, gate: Gate) -> None:
+    def _look(self, gate: ResumeGate) -> None:
         """Until the tail is read, or the stint is over."""
         name = str(gate.source)
         self._waiting[name] = "resume: the target's end has to be still for one request.timeout.ms"
@@ -212,7 +212,7 @@ class Resumer:
         if gate.tail is not None and self._current(gate):
             self._begin(gate, gate.tail)
 
-    def _begin(self, gate: Gate, tail: Tail) -> None:
+    def _begin(self, gate: ResumeGate, tail: Tail) -> None:
         start = gate.held[0][0].start
         if gate.point is None and not tail.empty and not gate.new_log:
             whose = f"its log, which ends at {tail.end}, holds messages: whose they are is not known"
@@ -223,10 +223,10 @@ class Resumer:
             where = f"{gate.point.position} at the source, and the group is at {start} already"
             self._refuse(gate, f"{behind}, which is {where}")
             return
-        gate.matching = Matching(tail.digests)
+        gate.matching = TailMatch(tail.digests)
         self._match(gate, gate.matching)
 
-    def _match(self, gate: Gate, matching: Matching) -> None:
+    def _match(self, gate: ResumeGate, matching: TailMatch) -> None:
         """Hold what came against the tail, and let the rest go on."""
         gate.busy = True
         try:
@@ -240,7 +240,7 @@ class Resumer:
         finally:
             gate.busy = False
 
-    def _match_or_refuse(self, gate: Gate, matching: Matching, fetched: MessageSet, share: Share) -> None:
+    def _match_or_refuse(self, gate: ResumeGate, matching: TailMatch, fetched: MessageSet, share: Share) -> None:
         try:
             self._match_set(gate, matching, fetched, share)
         except Mismatch as why:
@@ -251,7 +251,7 @@ class Resumer:
             gate.held.appendleft((fetched, share))
             self._refuse(gate, f"the source cannot be compared: {damage}")
 
-    def _match_set(self, gate: Gate, matching: Matching, fetched: MessageSet, share: Share) -> None:
+    def _match_set(self, gate: ResumeGate, matching: TailMatch, fetched: MessageSet, share: Share) -> None:
         known = gate.point.position if gate.point is not None else fetched.start
         messages = list(fetched.messages())
         before = sum(1 for message in messages if message.offset < known)
@@ -270,7 +270,7 @@ class Resumer:
         if matching.done and fetched.resume_at >= known:
             self._open(gate, matching, fetched.resume_at, True)
 
-    def _open(self, gate: Gate, matching: Matching, at: int, at_border: bool) -> None:
+    def _open(self, gate: ResumeGate, matching: TailMatch, at: int, at_border: bool) -> None:
         assert gate.tail is not None
         end = gate.tail.end if at_border else None
         self._keeper.go_on(gate.source, gate.stint, gate.holds, at, gate.target, end, gate.topic)
@@ -289,7 +289,7 @@ class Resumer:
         )
         gate.tail = gate.matching = None  # they may be large
 
-    def _refuse(self, gate: Gate, why: str) -> None:
+    def _refuse(self, gate: ResumeGate, why: str) -> None:
         gate.refused = ResumeRefused(f"{gate.source} into {gate.target}, resume: target-end: {why}{HELP}")
         log.error("source %s: %s", self._name, gate.refused, extra={"key": gate.source})
         while gate.held:

@@ -59,7 +59,7 @@ def digest(key: bytes | None, value: bytes | None) -> int:
     return check
 
 
-class TargetTails:
+class TailReader:
     """Asked by one greenlet at a time; others wait.  still_s: how long the end has to be the same."""
 
     def __init__(self, metadata: MetadataSource, dialect: Dialect, links: Links, still_s: float) -> None:

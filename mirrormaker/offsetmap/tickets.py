@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafkawire.model import Part, Ticket, TopicPartition
-from mirrormaker.offsetmap.checkpoints import Following
+from mirrormaker.offsetmap.checkpoints import OwnershipPeriod
 from producer.errors import UnknownOutcome
 
 
-class MappedTicket:
+class PartTicket:
     """One part of `ticket`, which may have others (kafkawire.model.Ticket, producer.outcomes.OffsetListener).
 
     position: of the source, where the part ends; None: others for its partition lie before the same position.
@@ -22,7 +22,7 @@ class MappedTicket:
     def __init__(
         self,
         ticket: Ticket,
-        following: Following,
+        following: OwnershipPeriod,
         target: TopicPartition,
         position: int | None,
         counted: bool,
@@ -72,17 +72,17 @@ class MappedTicket:
             self._doubtful()
 
 
-def mapped(
+def part_tickets(
     parts: tuple[Part, ...],
     ticket: Ticket,
-    following: Following,
+    following: OwnershipPeriod,
     resume_at: int,
     doubtful: Callable[[], object] | None = None,
-) -> list[MappedTicket]:
-    """A ticket for each part of a step that ends at resume_at; doubtful: see MappedTicket."""
+) -> list[PartTicket]:
+    """A ticket for each part of a step that ends at resume_at; doubtful: see PartTicket."""
     last = {part.tp: n for n, part in enumerate(parts)}
     return [
-        MappedTicket(
+        PartTicket(
             ticket,
             following,
             part.tp,

@@ -19,7 +19,7 @@ from zkconsumer.offsetmap.topic import MAP_KEY, Slots, message_of
 WAIT_S = 5.0  # a commit waits that long for the map
 
 
-class TopicWriter:
+class TopicStorage:
     """there: the topic as it was read, and slots behind it.  submit: a sender's."""
 
     too_large = False  # compaction bounds it
@@ -93,7 +93,7 @@ class _Told:
 
     __slots__ = ("_writer",)
 
-    def __init__(self, writer: TopicWriter) -> None:
+    def __init__(self, writer: TopicStorage) -> None:
         self._writer = writer
 
     def may_send(self) -> bool:

@@ -16,8 +16,8 @@ from groundwork.options import Secret, load
 from groundwork.zksecurity import ZkSecurity, ZooKeeper
 from kafkawire.model import Broker
 from localkafka.client import started_client
-from mirrormaker.options import Target
-from mirrormaker.probe import look_at_target_zookeeper
+from mirrormaker.options import TargetOptions
+from mirrormaker.probe import probe_target_zookeeper
 from zkconsumer.commands.options import AUTH_VARIABLE
 from zkconsumer.commands.throwaway import removed_after, throwaway_name
 from zkconsumer.errors import ConsumerError
@@ -123,5 +123,5 @@ def test_a_mirror_looks_at_a_target_that_asks_who_it_is(home: str, ann: KazooCli
     answered = {1: Broker(1, "127.0.0.1", 9)}
     values: dict[str, object] = {"metadata.broker.list": "127.0.0.1:9", "target.zookeeper.connect": home}
     with pytest.raises(ConsumerError, match=r"closed to us: see target\.zookeeper\.auth$"):
-        look_at_target_zookeeper(load(Target, values, "m.yaml"), answered, 5)
-    look_at_target_zookeeper(load(Target, {**values, "target.zookeeper.auth": ANN}, "m.yaml"), answered, 5)
+        probe_target_zookeeper(load(TargetOptions, values, "m.yaml"), answered, 5)
+    probe_target_zookeeper(load(TargetOptions, {**values, "target.zookeeper.auth": ANN}, "m.yaml"), answered, 5)

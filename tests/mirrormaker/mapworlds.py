@@ -11,8 +11,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from kafkawire.model import Part, TopicPartition
-from mirrormaker.offsetmap.checkpoints import Ends, Following, Recording
-from mirrormaker.offsetmap.tickets import MappedTicket, mapped
+from mirrormaker.offsetmap.checkpoints import Checkpoints, LogEnds, OwnershipPeriod
+from mirrormaker.offsetmap.tickets import PartTicket, part_tickets
 from zkconsumer.fetching.progress import Progress
 from zkconsumer.offsetmap.records import OffsetMap, Record, gathered
 
@@ -51,7 +51,7 @@ class Source:
 class Sent:
     part: Part
     marks: list[Mark]
-    ticket: MappedTicket
+    ticket: PartTicket
 
 
 class World:
@@ -74,13 +74,13 @@ class World:
         """A mirror begins where the group is committed."""
         self.alive = [True]
         alive = self.alive
-        self.ends: Ends = {}
-        self.recording = Recording(EVERY, self.ends, self.records.extend)
+        self.ends: LogEnds = {}
+        self.recording = Checkpoints(EVERY, self.ends, self.records.extend)
         self.queues: dict[TopicPartition, deque[Sent]] = {tp: deque() for tp in self.targets}
         self.flying: dict[TopicPartition, list[Sent]] = {}
         self.progress = [Progress(s.committed) for s in self.sources]
         self.at = [s.committed for s in self.sources]
-        self.following: list[Following | None] = [None] * len(self.sources)
+        self.following: list[OwnershipPeriod | None] = [None] * len(self.sources)
         self.still = lambda: alive[0]
 
     @property
@@ -115,11 +115,13 @@ class World:
         self._submit(number, end, mine, following)
         self.at[number] = end
 
-    def _submit(self, number: int, end: int, mine: dict[TopicPartition, list[Mark]], following: Following) -> None:
+    def _submit(
+        self, number: int, end: int, mine: dict[TopicPartition, list[Mark]], following: OwnershipPeriod
+    ) -> None:
         pieces = [(tp, cut) for tp, marks in mine.items() for cut in self._cut(marks)]
         parts = tuple(self._part(tp, marks) for tp, marks in pieces)
         ticket = self.progress[number].ticket(end, len(parts))
-        for part, (tp, marks), own in zip(parts, pieces, mapped(parts, ticket, following, end), strict=True):
+        for part, (tp, marks), own in zip(parts, pieces, part_tickets(parts, ticket, following, end), strict=True):
             self.queues[tp].append(Sent(part, marks, own))
 
     def _cut(self, marks: list[Mark]) -> list[list[Mark]]:

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from mirrormaker.offsetmap.resume import Matching, Mismatch
+from mirrormaker.offsetmap.resume import Mismatch, TailMatch
 from mirrormaker.offsetmap.tail import digest
 
 
-def fed(tail: list[int], source: list[int], rng: random.Random) -> Matching:
+def fed(tail: list[int], source: list[int], rng: random.Random) -> TailMatch:
     """The source given in sets of any size, until the tail is understood."""
-    matching, at = Matching(tail), 0
+    matching, at = TailMatch(tail), 0
     while not matching.done and at < len(source):
         some = source[at : at + rng.randint(1, 4)]
         there = matching.feed(some)

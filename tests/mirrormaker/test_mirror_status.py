@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from mirrormaker.status import Snapshot, StatusLine, Still, status_line
+from mirrormaker.status import Blocked, Snapshot, StatusLine, status_line
 
 
 class Terminal(io.StringIO):
@@ -19,8 +19,8 @@ def test_rates_are_those_between_two_moments() -> None:
 
 
 def test_what_stands_still_is_named_with_its_reason() -> None:
-    parked = (Still("orders/3", "orders/3 at 7: larger than the target takes"), Still("orders/4", "corrupt"))
-    this = Snapshot(at=1.0, owned=1, parked=parked, waiting=(Still("news", "target topic news does not exist"),))
+    parked = (Blocked("orders/3", "orders/3 at 7: larger than the target takes"), Blocked("orders/4", "corrupt"))
+    this = Snapshot(at=1.0, owned=1, parked=parked, waiting=(Blocked("news", "target topic news does not exist"),))
     assert status_line(Snapshot(at=0.0), this) == (
         "0 msg/s, 0.0 MB/s, lag unknown, in flight 0.0 MB, 1 partition; "
         "parked 2: orders/3 at 7: larger than the target takes | orders/4: corrupt; "
@@ -34,7 +34,7 @@ def test_what_the_handler_dropped_is_counted_since_the_start() -> None:
 
 
 def test_many_parked_partitions_do_not_flood_the_line() -> None:
-    parked = tuple(Still(f"t/{p}", "corrupt") for p in range(9))
+    parked = tuple(Blocked(f"t/{p}", "corrupt") for p in range(9))
     line = status_line(Snapshot(at=0.0), Snapshot(at=1.0, lag=0, parked=parked))
     assert line.endswith("parked 9: t/0: corrupt | t/1: corrupt | t/2: corrupt and 6 more")
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from kafkawire.model import TopicPartition
 from mirrormaker.source import total_done
-from mirrormaker.status import StatusLine, Still
+from mirrormaker.status import Blocked, StatusLine
 from mirrormaker.systemd import Systemd
 from mirrormaker.watch import STALL_S, Watch
 from zkconsumer.engine.status import PartitionStatus
@@ -21,7 +21,7 @@ class Origin:
     rows: list[PartitionStatus] = field(default_factory=lambda: [ROW])
     trouble: str = ""
     outage: str = ""
-    still: list[Still] = field(default_factory=list)
+    still: list[Blocked] = field(default_factory=list)
     name: str = "dc1"
     settled: bool = True
     counts_bytes: bool = False
@@ -31,7 +31,7 @@ class Origin:
     def partitions(self) -> list[PartitionStatus]:
         return self.rows
 
-    def waiting(self) -> list[Still]:
+    def waiting(self) -> list[Blocked]:
         return self.still
 
 
@@ -59,7 +59,7 @@ def test_one_that_moves_is_none() -> None:
 def test_the_outside_is_never_our_stall() -> None:
     assert not watch(Origin(), pending=10).stalled(STALL_S + 1)  # the target does not acknowledge
     assert not watch(Origin(trouble="ZooKeeper is away")).stalled(STALL_S + 1)
-    assert not watch(Origin(still=[Still("t", "missing")])).stalled(STALL_S + 1)
+    assert not watch(Origin(still=[Blocked("t", "missing")])).stalled(STALL_S + 1)
     for state in ("parked", "looking for leader", "leaving"):
         assert not watch(Origin([replace(ROW, state=state)])).stalled(STALL_S + 1)
     assert not watch(Origin([replace(ROW, lag=0)])).stalled(STALL_S + 1)
@@ -97,11 +97,11 @@ def test_with_a_handler_only_what_the_target_acknowledged_is_a_rate_and_drops_ar
 
 def test_the_snapshot_names_what_stands_still() -> None:
     origin = Origin(
-        [replace(ROW, parked="corrupt"), replace(ROW, partition=1, lag=None)], still=[Still("n", "missing")]
+        [replace(ROW, parked="corrupt"), replace(ROW, partition=1, lag=None)], still=[Blocked("n", "missing")]
     )
     snapshot = watch(origin, pending=7).snapshot()
-    assert snapshot.parked == (Still("t/0", "corrupt"),)
-    assert snapshot.waiting == (Still("n", "missing"),)
+    assert snapshot.parked == (Blocked("t/0", "corrupt"),)
+    assert snapshot.waiting == (Blocked("n", "missing"),)
     assert (snapshot.lag, snapshot.owned, snapshot.in_flight_bytes) == (None, 2, 7)
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from kafkawire.model import Part, TopicPartition
-from mirrormaker.offsetmap.checkpoints import Point
-from mirrormaker.offsetmap.file import FEWEST, MapInUse, MapWriter, thinned
-from mirrormaker.offsetmap.recorder import Keeper
-from mirrormaker.offsetmap.tickets import mapped
+from mirrormaker.offsetmap.checkpoints import Checkpoint
+from mirrormaker.offsetmap.file import FEWEST, FileStorage, MapInUse, thinned
+from mirrormaker.offsetmap.recorder import MapRecorder
+from mirrormaker.offsetmap.tickets import part_tickets
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.file import read_map
 from zkconsumer.offsetmap.records import Begun, Entry, Reached, gathered
@@ -28,8 +28,8 @@ def entries(first: int, last: int, on: int = 10) -> list[Entry]:
     return [Entry(S, T, n, n + on, n + on) for n in range(first, last)]
 
 
-def keeper(folder: Path, every: int = 100) -> Keeper:
-    return Keeper(MapWriter(folder / "m", HEADER, 1 << 20), every, {})
+def keeper(folder: Path, every: int = 100) -> MapRecorder:
+    return MapRecorder(FileStorage(folder / "m", HEADER, 1 << 20), every, {})
 
 
 class Silent:
@@ -52,7 +52,7 @@ class Silent:
 def sent(following: Any, at: int, base: int) -> None:
     """Ten messages up to position at, stored from base on."""
     ticket = Silent()
-    [own] = mapped((Part(T, b"", 0, 0, 10),), ticket, following, at)
+    [own] = part_tickets((Part(T, b"", 0, 0, 10),), ticket, following, at)
     own.placed(10, base, True)
     own.done()
     assert ticket.dones == 1
@@ -60,11 +60,11 @@ def sent(following: Any, at: int, base: int) -> None:
 
 def test_after_a_torn_end_it_goes_on_with_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "m"
-    writer = MapWriter(path, HEADER, 1 << 20)
+    writer = FileStorage(path, HEADER, 1 << 20)
     writer.append([Begun(S, 0, 1, True), *entries(0, 3)])
     writer.close()
     path.write_bytes(path.read_bytes()[:-4])
-    writer = MapWriter(path, HEADER, 1 << 20)
+    writer = FileStorage(path, HEADER, 1 << 20)
     assert writer.map.last(S, T) == entries(1, 2)[0]
     writer.append([Reached(S, 9)])
     writer.close()
@@ -72,18 +72,18 @@ def test_after_a_torn_end_it_goes_on_with_whole_lines(tmp_path: Path) -> None:
 
 
 def test_one_process_writes_it_and_only_of_one_flow(tmp_path: Path) -> None:
-    writer = MapWriter(tmp_path / "m", HEADER, 1 << 20)
+    writer = FileStorage(tmp_path / "m", HEADER, 1 << 20)
     with pytest.raises(MapInUse, match="written by another process: give each mirror a folder of its own"):
-        MapWriter(tmp_path / "m", HEADER, 1 << 20)
+        FileStorage(tmp_path / "m", HEADER, 1 << 20)
     writer.close()
     with pytest.raises(MapInUse, match=r"is of source dc1, group mirror, not of dc2, mirror: move it away"):
-        MapWriter(tmp_path / "m", Header("dc2", "mirror"), 1 << 20)
+        FileStorage(tmp_path / "m", Header("dc2", "mirror"), 1 << 20)
     with pytest.raises(ConsumerError, match="cannot be opened: No such file or directory"):
-        MapWriter(tmp_path / "nowhere" / "m", HEADER, 1 << 20)
+        FileStorage(tmp_path / "nowhere" / "m", HEADER, 1 << 20)
 
 
 def test_it_is_cut_to_half_its_bound_and_loses_nothing_that_came_meanwhile(tmp_path: Path) -> None:
-    writer = MapWriter(tmp_path / "m", HEADER, 40_000)
+    writer = FileStorage(tmp_path / "m", HEADER, 40_000)
     writer.append([Begun(S, 0, 1, True), *entries(0, 5000)])
     assert writer.too_large
     late = iter(entries(5000, 6000))
@@ -145,14 +145,14 @@ def test_its_newest_exact_entry_is_the_point_to_resume_from(tmp_path: Path) -> N
     keep = keeper(tmp_path)
     assert keep.point(S, T) is None
     keep.go_on(S, "stint", lambda: True, 7, T, 1000)
-    assert keep.point(S, T) == Point(7, 1000)
+    assert keep.point(S, T) == Checkpoint(7, 1000)
     following = keep.follow(_set(7), "stint", lambda: True, True)
     sent(following, 17, 1000)
-    assert keep.point(S, T) == Point(7, 1000)
+    assert keep.point(S, T) == Checkpoint(7, 1000)
     keep.before_commit({S: 17})
     keep.close()
     again = keeper(tmp_path)
-    assert again.point(S, T) == Point(17, 1010)
+    assert again.point(S, T) == Checkpoint(17, 1010)
     again.close()
 
 

@@ -12,12 +12,12 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Broker, MessageSet, Part, TopicPartition
-from mirrormaker.offsetmap.checkpoints import Point
-from mirrormaker.offsetmap.file import MapWriter
-from mirrormaker.offsetmap.recorder import Keeper, file_of
+from mirrormaker.offsetmap.checkpoints import Checkpoint
+from mirrormaker.offsetmap.file import FileStorage
+from mirrormaker.offsetmap.recorder import MapRecorder, file_of
 from mirrormaker.offsetmap.resume import Resumer, but_the_first, counted
 from mirrormaker.offsetmap.tail import Tail, TailRefused, digest
-from mirrormaker.offsetmap.tickets import MappedTicket
+from mirrormaker.offsetmap.tickets import PartTicket
 from producer.batches import Batch, Batches, Limits
 from producer.conversion import Output, pass_through
 from producer.outcomes import Outcomes, Patience
@@ -88,7 +88,7 @@ class Flow:
     """A Resumer, and what it passed on: start of the set, and how many of its messages are not to be sent."""
 
     def __init__(self, folder: Path, tasks: TaskGroup, tails: Tails) -> None:
-        self.keeper = Keeper(MapWriter(file_of(folder, "dc1"), Header("dc1", "g"), 1 << 20), 100, {})
+        self.keeper = MapRecorder(FileStorage(file_of(folder, "dc1"), Header("dc1", "g"), 1 << 20), 100, {})
         self.waiting: dict[str, str] = {}
         self.resumer = Resumer("dc1", self.keeper, tails, tasks, self.waiting)
         self.passed: list[tuple[int, int]] = []
@@ -130,7 +130,7 @@ def test_sets_wait_for_the_tail_and_those_that_are_there_are_not_sent(tmp_path: 
     until(lambda: len(flow.passed) == 2)
     assert flow.passed == [(14, 1), (17, 0)]
     assert share.told == [("ticket", 11), ("done",), ("ticket", 14), ("done",)]
-    assert flow.keeper.point(TP, TP) == Point(15, 55)
+    assert flow.keeper.point(TP, TP) == Checkpoint(15, 55)
     flow.take(fetched(20, 3), share)
     assert flow.passed[-1] == (20, 0)
     assert flow.waiting == {}
@@ -143,7 +143,7 @@ def test_an_empty_target_is_begun_and_the_point_is_on_the_disk_before_anything_i
     flow.take(fetched(30, 3), Share())
     until(lambda: flow.passed)
     assert flow.passed == [(30, 0)]
-    assert flow.keeper.point(TP, TP) == Point(30, 7)
+    assert flow.keeper.point(TP, TP) == Checkpoint(30, 7)
 
 
 def test_a_target_that_does_not_answer_is_asked_again(tmp_path: Path, tasks: TaskGroup) -> None:
@@ -180,7 +180,7 @@ def test_of_a_topic_that_was_created_again_nothing_counts_as_being_there(
     share.topic, share.begins_new_log = 9, not known
     flow.take(fetched(0, 20), share)
     until(lambda: flow.passed == [(0, 0)])
-    assert flow.keeper.point(TP, TP) == Point(0, 60)
+    assert flow.keeper.point(TP, TP) == Checkpoint(0, 60)
     again = Share("parked, and read again")
     again.topic, again.begins_new_log = share.topic, share.begins_new_log
     flow.take(fetched(0, 20), again)
@@ -232,7 +232,7 @@ def test_a_wrapper_is_opened_to_be_counted() -> None:
 
 
 class Following:
-    """What a MappedTicket tells."""
+    """What a PartTicket tells."""
 
     def __init__(self) -> None:
         self.over = False
@@ -249,7 +249,7 @@ def doubtful_batch(once: bool) -> tuple[Outcomes, Batches, Batch, Share, list[st
     again: list[str] = []
     doubtful = (lambda: again.append("again")) if once else None
     part = Part(TP, v08.encode([(0, None, b"v", None)]), 0, 0, 1)
-    batches.add(part, MappedTicket(share, Following(), TP, 1, True, doubtful), 0.0)  # type: ignore[arg-type]
+    batches.add(part, PartTicket(share, Following(), TP, 1, True, doubtful), 0.0)  # type: ignore[arg-type]
     [batch] = batches.due(0.0, lambda tp: True)
     return outcomes, batches, batch, share, again
 

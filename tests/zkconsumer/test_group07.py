@@ -10,7 +10,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import NodeError
 from kafkawire.model import BrokerPartition
 from kafkawire.znodes.group import BLACK_LIST, STATIC, WHITE_LIST, Registration
-from mirrormaker.options import Source
+from mirrormaker.options import SourceOptions
 from tests.fakes.znodes import FakeZookeeper
 from zkconsumer.engine.groupassignment import must_be_of_this_generation
 from zkconsumer.errors import ConsumerError
@@ -98,7 +98,7 @@ def test_a_partition_is_named_by_broker_and_index() -> None:
     assert SEVEN.partition("10-2") == BrokerPartition(10, 2)
 
 
-@pytest.mark.parametrize(("cls", "option"), [(ConsumerConfig, "kafka.version"), (Source, "version")])
+@pytest.mark.parametrize(("cls", "option"), [(ConsumerConfig, "kafka.version"), (SourceOptions, "version")])
 @pytest.mark.parametrize(
     ("node", "there", "release"),
     [(b"host-1:host:9092", "0.7", "0.8.2"), (b'{"host": "h", "port": 9092}', "0.8 or later", "0.7.2")],
