@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
-from sparkpipeline.source.options import SourceOptions, without_passwords
+from sparkpipeline.source.options import PLAN, SourceOptions, without_passwords
 from sparkpipeline.source.schema import schema_text
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from sparkpipeline.source.batch import Kafka08Reader
+    from sparkpipeline.source.exactplan import PlannedReader
     from sparkpipeline.source.stream import Kafka08StreamReader
 
 
@@ -27,10 +28,12 @@ class Kafka08DataSource(DataSource):
     _has_reader = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """Spark pickles it to ask it for a reader, and once it has one into each task: without passwords then."""
+        """Spark pickles it to ask it for a reader, and once it has one into each task: without passwords and the plan
+        of all tasks then."""
         state = dict(self.__dict__)
         if self._has_reader:
-            state["options"] = type(self.options)(without_passwords(self.options))
+            known = without_passwords(self.options)
+            state["options"] = type(self.options)({name: known[name] for name in known if name.lower() != PLAN})
         return state
 
     @classmethod
@@ -42,10 +45,12 @@ class Kafka08DataSource(DataSource):
         known = SourceOptions.of(self.options, streaming=None)
         return schema_text(known.include_headers, known.by_broker)
 
-    def reader(self, schema: StructType) -> Kafka08Reader:
+    def reader(self, schema: StructType) -> Kafka08Reader | PlannedReader:
         from sparkpipeline.source.batch import Kafka08Reader
+        from sparkpipeline.source.exactplan import ExactPlan, PlannedReader
 
-        reader = Kafka08Reader.of(self.options, schema)
+        plan = ExactPlan.in_options(self.options)
+        reader = Kafka08Reader.of(self.options, schema) if plan is None else PlannedReader(plan)
         self._has_reader = True
         return reader
 

@@ -9,26 +9,29 @@ What is compared is what the job says it has loaded and the cluster still holds.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from groundwork.plural import counted
 from kafkawire.model import BrokerPartition, TopicPartition
+from sparkpipeline.access import ClusterAccess
 from sparkpipeline.audit.comparing import CHANGED, Difference, Scope, from_sums, unequal
 from sparkpipeline.audit.figures import MASK, Figures
 from sparkpipeline.audit.job import Found, Sides
 from sparkpipeline.audit.matching import DUPLICATE, FOREIGN, LOST, SOURCE, TARGET
 from sparkpipeline.audit.pieces import dealt, pieces, size_for
-from sparkpipeline.audit.sides import BY_BROKER, refuse_by_broker
+from sparkpipeline.audit.sides import BY_BROKER, refuse_by_broker, refuse_told_elsewhere
 from sparkpipeline.audit.windows import Windows, label
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, UnknownPartition
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.opening import normal_base, open_files
-from sparkpipeline.ranges import OffsetRange, partition_of, ranges_text
+from sparkpipeline.ranges import OffsetRange, partition_of
 from sparkpipeline.source.cluster import access_of
-from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.exactplan import ExactPlan
+from sparkpipeline.source.options import SourceOptions, read_options
 
 COLUMNS = ("topic", "partition", "offset", "key", "value")
 WHERE = ("topic", "partition", "block")
@@ -51,6 +54,7 @@ def compare_files(
     beside it.  topics: all that were loaded when empty.
 
     Raises OptionRefused, UnknownPartition, Unreachable, LedgerDamaged, and what reading ranges raises."""
+    refuse_told_elsewhere(source)
     normal = normal_base(base)
     loaded = loaded_by(Ledger(open_files(normal, spark), normal), topics)
     known = SourceOptions.of({**source, "subscribe": ",".join(sorted({tp.topic for tp in loaded.bounds}))}, False)
@@ -60,13 +64,7 @@ def compare_files(
         bounds = _still_there(brokers, loaded.bounds, tell)
     if not bounds:
         return Found((), {SOURCE: {}, TARGET: {}}), {}
-    # Found out above: the workers of Spark need neither ZooKeeper nor to ask again.
-    fixed = {
-        **{name: value for name, value in source.items() if not _is_known(name.lower())},
-        "kafka.bootstrap.servers": ",".join(f"{host}:{port}" for host, port in access.bootstrap),
-        "protocol": access.release,
-    }
-    frames = {SOURCE: _of_cluster(spark, fixed, bounds), TARGET: _of_files(spark, loaded.files, bounds)}
+    frames = {SOURCE: _of_cluster(spark, known, access, bounds), TARGET: _of_files(spark, loaded.files, bounds)}
     sums: Sides = {side: _sums(frame, bounds, block) for side, frame in frames.items()}
     differing = unequal(sums[SOURCE], sums[TARGET])
     if not (differing and match):
@@ -77,14 +75,9 @@ def compare_files(
     else:
         tell(f"{len(differing)} of {counted(len(bounds), 'partition')} differ in their sums; matching their messages")
         few = _blocks(differing, bounds, block)
-        frames[SOURCE] = _of_cluster(spark, fixed, few)
+        frames[SOURCE] = _of_cluster(spark, known, access, few)
         rows = _matched(frames, few, sums, block)
     return Found(tuple(rows), sums), {SOURCE: _nested(bounds), TARGET: _nested(bounds)}
-
-
-def _is_known(name: str) -> bool:
-    """Options whose answer the driver has; a password among them stays with it."""
-    return name == "protocol" or name.startswith(("zookeeper.", "kafka.zookeeper."))
 
 
 def loaded_by(ledger: Ledger, topics: Collection[str]) -> Loaded:
@@ -149,7 +142,9 @@ def _still_there(brokers: Brokers, bounds: Bounds, tell: Tell) -> Bounds:
 # ---- in Spark ------------------------------------------------------------------------------------------------------
 
 
-def _of_cluster(spark: Any, options: Mapping[str, str], bounds: Bounds | Mapping[TopicPartition, Any]) -> Any:
+def _of_cluster(
+    spark: Any, options: SourceOptions, access: ClusterAccess, bounds: Bounds | Mapping[TopicPartition, Any]
+) -> Any:
     """The messages of these ranges; a value of bounds is one range or a list of them."""
     each = {tp: at if isinstance(at, list) else [at] for tp, at in bounds.items()}
     cores = spark.sparkContext.defaultParallelism
@@ -157,14 +152,8 @@ def _of_cluster(spark: Any, options: Mapping[str, str], bounds: Bounds | Mapping
     every = [
         piece for tp, rows in each.items() for at in rows for piece in pieces(SOURCE, {tp: at}, Windows(False), size)
     ]
-    tasks = dealt(every, cores)
-    schema = "topic string, partition int, offset bigint, key binary, value binary"
-    told = {
-        **options,
-        "offsetRanges": ranges_text(piece.range for task in tasks for piece in task),
-        "rangesPerTask": ",".join(str(len(task)) for task in tasks),
-    }
-    return spark.read.format("kafka08").options(**told).schema(schema).load()
+    tasks = tuple(tuple(piece.range for piece in task) for task in dealt(every, cores))
+    return ExactPlan(tasks, access, read_options(options, COLUMNS, time.time_ns() // 1_000_000)).frame(spark)
 
 
 def _of_files(spark: Any, paths: Sequence[str], bounds: Bounds) -> Any:

@@ -37,13 +37,18 @@ class Side:
     @staticmethod
     def of(options: Mapping[str, str]) -> Side:
         """From options of format kafka08.  Raises OptionRefused, Unreachable, Refused."""
-        lower = {name.lower() for name in options}
-        wrong = [name for name in ELSEWHERE if name.lower() in lower]
-        if wrong:
-            raise OptionRefused("an audit is told by --topics, --from and --to what it compares", option=wrong[0])
+        refuse_told_elsewhere(options)
         known = SourceOptions.of(options, streaming=False)
         refuse_by_broker(known)
         return Side(known, access_of(known))
+
+
+def refuse_told_elsewhere(options: Mapping[str, str]) -> None:
+    """Raises OptionRefused for an option of reading that says what is compared."""
+    lower = {name.lower() for name in options}
+    wrong = [name for name in ELSEWHERE if name.lower() in lower]
+    if wrong:
+        raise OptionRefused("an audit is told by --topics, --from and --to what it compares", option=wrong[0])
 
 
 def refuse_by_broker(options: SourceOptions) -> None:
@@ -56,6 +61,7 @@ def must_answer(options: Mapping[str, str]) -> None:
     """Ask the cluster that these options of format kafka08 name, before Spark is started for it.
 
     Raises OptionRefused, Unreachable, Refused."""
+    refuse_told_elsewhere(options)
     known = SourceOptions.of({**options, "subscribe": "-"}, streaming=False)  # no topic is asked for by name
     refuse_by_broker(known)
     with Brokers(access_of(known)) as brokers:

@@ -9,7 +9,6 @@ the order of their offsets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +20,9 @@ from sparkpipeline.ledger.files import Files
 from sparkpipeline.load.eventtime import hour_columns
 from sparkpipeline.load.options import LoadConfig
 from sparkpipeline.load.plans import LoadPlan
-from sparkpipeline.ranges import ranges_text
-from sparkpipeline.source.schema import counted, schema_text
+from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.source.exactplan import ExactPlan
+from sparkpipeline.source.schema import columns_by_default, counted
 
 FOLDERS = ("topic", "p", "date", "hour")  # below staging
 
@@ -88,37 +88,23 @@ def read_and_write(
 
 
 def read(spark: Any, config: LoadConfig, access: ClusterAccess, wanted: ToRead) -> Any:
-    """The plan's rows, and the columns that count them."""
-    by_broker = dialect(access.release).partitions_by_broker
-    counts = [f"{name} {kind}" for name, kind in counted(by_broker).items()]
-    columns = ", ".join([schema_text(config.include_headers, by_broker), *counts])
-    options = source_options(config, access, wanted)
-    return spark.read.format("kafka08").options(**options).schema(columns).load()
+    """The plan's rows, and the columns that count them: handed to format("kafka08") as a value."""
+    return exact_plan(config, access, wanted).frame(spark)
 
 
-def source_options(config: LoadConfig, access: ClusterAccess, wanted: ToRead) -> dict[str, str]:
-    """What format("kafka08") is told."""
-    told: Mapping[str, object] = {
-        **_brokers(access),
-        "protocol": access.release,
-        "offsetRanges": ranges_text(wanted.plan.ranges),
-        "rangesPerTask": ",".join(str(count) for count in wanted.plan.tasks),
-        "failOnDataLoss": not wanted.may_lose,
-        "includeHeaders": config.include_headers,
-        "kafka.client.id": access.client_id,
-        "kafka.socket.timeout.ms": access.socket_timeout_ms,
-        "fetchOffset.numRetries": access.retries,
-        "fetchOffset.retryIntervalMs": access.retry_interval_ms,
-        "kafka.fetch.message.max.bytes": config.fetch_bytes,
-        "fetchBytesCap": max(config.fetch_bytes_cap, config.fetch_bytes),
-    }
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in told.items()}
-
-
-def _brokers(access: ClusterAccess) -> dict[str, str]:
-    if access.brokers:
-        return {"kafka.broker.list": ",".join(f"{one.id}:{one.host}:{one.port}" for one in access.brokers)}
-    return {"kafka.bootstrap.servers": ",".join(f"{host}:{port}" for host, port in access.bootstrap)}
+def exact_plan(config: LoadConfig, access: ClusterAccess, wanted: ToRead) -> ExactPlan:
+    """The ranges of a load's plan task by task, and how they are read."""
+    by_broker, plan = dialect(access.release).partitions_by_broker, wanted.plan
+    columns = (*columns_by_default(config.include_headers, by_broker), *counted(by_broker))
+    read = ReadOptions(
+        fetch_bytes=config.fetch_bytes,
+        fetch_bytes_cap=max(config.fetch_bytes_cap, config.fetch_bytes),
+        max_wait_ms=min(500, config.socket_timeout_ms // 2),
+        fail_on_data_loss=not wanted.may_lose,
+        include_headers=config.include_headers,
+        columns=columns,
+    )
+    return ExactPlan(tuple(plan.of_task(number) for number in range(len(plan.tasks))), access, read)
 
 
 def write(rows: Any, config: LoadConfig, staging: str, files: Files) -> None:

@@ -25,6 +25,7 @@ from sparkpipeline.load import optionkinds as kinds
 from sparkpipeline.protocol import resolve_release
 
 MIB = 1 << 20
+MAX_REQUEST_INT = (1 << 31) - 1  # a fetch says its size in 32 bits
 Storage = Literal["zookeeper", "kafka", "dual"]
 
 
@@ -186,6 +187,8 @@ class LoadConfig(ZkSecurityOptions):
             yield from self._problems_of(self.spoken)
         if not self.bootstrap and self.zookeeper_connect is None:
             yield "the cluster is missing: give zookeeper.connect or bootstrap.servers"
+        if max(self.fetch_bytes, self.fetch_bytes_cap) > MAX_REQUEST_INT:
+            yield f"fetch.message.max.bytes and fetch.bytes.cap are {MAX_REQUEST_INT} at most: no request takes more"
         chosen = [bool(self.topics), self.topics_pattern is not None, bool(self.partitions)]
         if sum(chosen) != 1:
             yield "exactly one of topics, topics.pattern and partitions says what is loaded"

@@ -26,6 +26,7 @@ from sparkpipeline.source.planning import PACK_BYTES
 from sparkpipeline.source.subscription import Subscription
 
 WHERE = "kafka08"
+PLAN = "sparkpipeline.plan"  # the one option of a plan that a job of this package hands over (exactplan.py)
 Storage = Literal["zookeeper", "kafka", "dual"]
 
 
@@ -66,7 +67,7 @@ class SourceOptions(ClusterOptions):
     ranges_per_task: tuple[int, ...] | None = option(
         "rangesPerTask",
         None,
-        "with offsetRanges: how many of them, one after the other, each task reads: 3,1,5; the loader packs by it",
+        "with offsetRanges: how many of them, one after the other, each task reads: 3,1,5",
         kind=kinds.counts,
     )
     starting_timestamp: str | None = option(

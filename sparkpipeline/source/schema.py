@@ -30,14 +30,16 @@ HEADERS = {"headers": "array<struct<key:string,value:binary>>"}  # with includeH
 BY_BROKER = {"broker": "int", "innerIndex": "int"}  # where partitions belong to brokers: Kafka 0.7
 COUNTED = {"rowNumber": "bigint", "valueCrc": "bigint"}  # 0, 1, 2 .. within a range; CRC-32 of the value, or null
 COVERED = {"coveredBytes": "bigint"}  # of the log, from where the row before it ended: as many in all as the range has
+TYPES = {**COLUMNS, **HEADERS, **BY_BROKER, **COUNTED, **COVERED}
 
 
 def schema_text(include_headers: bool = False, by_broker: bool = False) -> str:
     """The schema as DDL: what a query gets that asks for nothing else."""
-    return ", ".join(f"{name} {kind}" for name, kind in _columns(include_headers, by_broker).items())
+    return ", ".join(f"{name} {kind}" for name, kind in columns_by_default(include_headers, by_broker).items())
 
 
-def _columns(include_headers: bool, by_broker: bool) -> dict[str, str]:
+def columns_by_default(include_headers: bool, by_broker: bool) -> dict[str, str]:
+    """Their types, by name."""
     return {**COLUMNS, **(BY_BROKER if by_broker else {}), **(HEADERS if include_headers else {})}
 
 
@@ -50,7 +52,7 @@ def columns_of(
     schema: StructType, include_headers: bool, ranges_given: bool, by_broker: bool = False
 ) -> tuple[str, ...]:
     """The columns that a query reads, in its order.  Raises OptionRefused where they are not columns of ours."""
-    known = {**_columns(include_headers, by_broker), **(counted(by_broker) if ranges_given else {})}
+    known = {**columns_by_default(include_headers, by_broker), **(counted(by_broker) if ranges_given else {})}
     for field in schema.fields:
         _check(field.name, field.dataType.simpleString(), field.nullable, known)
     names = tuple(field.name for field in schema.fields)

@@ -1,0 +1,103 @@
+"""A query whose driver has found out everything already: ranges task by task, the cluster, and how tasks read.
+
+Jobs of this package read topics by such a plan (a load, an audit of loaded files).  They hand it to format("kafka08")
+as a value: pickled, as Spark pickles it again for its tasks, in the one option PLAN.  Everyone who may write a query
+may write an option, so only the classes of a plan are unpickled.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import pickle
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from kafkawire.model import Broker, BrokerPartition
+from sparkpipeline.access import ClusterAccess
+from sparkpipeline.brokers import Brokers
+from sparkpipeline.errors import OptionRefused
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.source.batch import RangesPartition
+from sparkpipeline.source.options import PLAN
+from sparkpipeline.source.schema import TYPES
+
+
+@dataclass(frozen=True, slots=True)
+class ExactPlan:
+    """What is read.  tasks: ranges that task 0, 1, 2 .. of Spark reads, one after the other; read.columns: the rows."""
+
+    tasks: tuple[tuple[OffsetRange, ...], ...]
+    access: ClusterAccess
+    read: ReadOptions
+
+    def frame(self, spark: Any) -> Any:
+        """The rows as a DataFrame of this session.  Raises what Spark raises."""
+        schema = ", ".join(f"{name} {TYPES[name]}" for name in self.read.columns)
+        return spark.read.format("kafka08").option(PLAN, self.text()).schema(schema).load()
+
+    def text(self) -> str:
+        """The value of the option PLAN."""
+        return base64.b64encode(zlib.compress(pickle.dumps(self))).decode("ascii")
+
+    @staticmethod
+    def in_options(options: Mapping[str, str]) -> ExactPlan | None:
+        """The plan in a query's options; None: a user's query.  Raises OptionRefused for anything but a plan alone."""
+        text = options.get(PLAN)
+        if text is None:
+            return None
+        if len(options) > 1:
+            raise OptionRefused("goes with no other option: the plan says everything", option=PLAN)
+        try:
+            plan = _PlanUnpickler(io.BytesIO(zlib.decompress(base64.b64decode(text, validate=True)))).load()
+        except (ValueError, zlib.error, pickle.UnpicklingError, EOFError, TypeError, AttributeError) as exc:
+            raise OptionRefused(f"is not a plan of this release: {exc}", option=PLAN) from None
+        if not isinstance(plan, ExactPlan):
+            raise OptionRefused(f"is not a plan: {type(plan).__name__}", option=PLAN)
+        return plan
+
+
+CLASSES = {
+    (kind.__module__, kind.__qualname__): kind
+    for kind in (ExactPlan, OffsetRange, ClusterAccess, ReadOptions, Broker, BrokerPartition)
+}
+
+
+class _PlanUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in CLASSES:
+            raise pickle.UnpicklingError(f"{module}.{name} is no part of a plan")
+        return CLASSES[module, name]
+
+
+class PlannedReader(DataSourceReader):
+    """Reads an ExactPlan.  Pickled into every task, without the ranges: each task has its own in its partition."""
+
+    def __init__(self, plan: ExactPlan) -> None:
+        self.plan = plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "plan": replace(self.plan, tasks=())}
+
+    def partitions(self) -> list[RangesPartition]:
+        """Task by task as planned, empty ranges too.  Raises NoLeader, UnknownPartition, Unreachable."""
+        plan, now_ms = self.plan, time.time_ns() // 1_000_000
+        with Brokers(plan.access) as brokers:
+            leaders = brokers.leaders({rng.tp for task in plan.tasks for rng in task if rng.count > 0})
+        return [
+            RangesPartition([replace(rng, leader=leaders.get(rng.tp)) for rng in task], plan.access, now_ms)
+            for task in plan.tasks
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The record batches of a task; nothing for the partition that Spark makes up where a plan is empty."""
+        if isinstance(partition, RangesPartition):
+            from sparkpipeline.reading.batches import read_ranges  # here: the driver's planner needs none of it
+
+            yield from read_ranges(partition.ranges, partition.access, self.plan.read)
