@@ -1,10 +1,12 @@
-"""Offset ranges: what a task reads.  Pure, and light enough to be pickled into each task."""
+"""Offset ranges: what a task reads, how ranges are cut and packed into tasks.  Pure; light enough for each task."""
 
 from __future__ import annotations
 
+import heapq
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
 
 from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition, partition_named
 from sparkpipeline.errors import OptionRefused
@@ -100,3 +102,83 @@ def _is_number(value: object) -> bool:
 def _is_pair(value: object) -> bool:
     """broker-index, of 0.7."""
     return isinstance(value, str) and isinstance(partition_named(value), BrokerPartition)
+
+
+# ---- cut, and packed into tasks ------------------------------------------------------------------------------------
+
+
+def in_parts(rng: OffsetRange, parts: int) -> Iterator[OffsetRange]:
+    """A range in so many parts of equal size, the last ones larger by the rounding rest; none is empty."""
+    start, parts = rng.start, min(parts, rng.count)
+    for part in range(parts):
+        until = start + (rng.until - start) // (parts - part)
+        if until > start:
+            yield replace(rng, start=start, until=until)
+        start = until
+
+
+def in_steps(rng: OffsetRange, count: int) -> Iterator[OffsetRange]:
+    """A range in steps of `count` offsets from its start on; the last one may be shorter."""
+    for start in range(rng.start, rng.until, count):
+        yield replace(rng, start=start, until=min(start + count, rng.until))
+
+
+class Counted(Protocol):
+    """What can be packed: an OffsetRange, or what holds one."""
+
+    @property
+    def count(self) -> int:
+        """Offsets."""
+        ...
+
+
+P = TypeVar("P", bound=Counted)
+
+
+def packed(
+    pieces: Iterable[P],
+    tasks: int,
+    *,
+    size: Callable[[P], float],
+    max_size: float | None = None,
+    max_count: int | None = None,
+    apart: Callable[[P], Hashable] = lambda piece: None,
+) -> list[list[P]]:
+    """The pieces of each task: the largest piece left goes to the task that has least, of `tasks` tasks to begin with.
+
+    max_size, max_count   bounds of a task's sizes and offsets: a piece beyond them begins a new task
+    apart                 pieces of the same value (but None) are never in one task; the next lighter one takes it
+    """
+    heap: list[_Task[P]] = [_Task(0, number) for number in range(tasks)]
+    for weight, piece in sorted(((size(piece), piece) for piece in pieces), key=lambda pair: -pair[0]):
+        key = apart(piece)
+        passed: list[_Task[P]] = []
+        while heap and key is not None and key in heap[0].keys:
+            passed.append(heapq.heappop(heap))
+        if heap and heap[0].takes(weight, piece.count, max_size, max_count):
+            heapq.heapreplace(heap, heap[0].put(piece, weight, key))
+        else:
+            heapq.heappush(heap, _Task[P](0, len(heap) + len(passed)).put(piece, weight, key))
+        for task in passed:
+            heapq.heappush(heap, task)
+    return [task.pieces for task in sorted(heap, key=lambda task: task.number)]
+
+
+@dataclass(order=True, slots=True)
+class _Task(Generic[P]):
+    size: float  # what it is compared by, then by number: plans are the same each time
+    number: int
+    count: int = 0
+    pieces: list[P] = field(default_factory=list, compare=False)
+    keys: set[Hashable] = field(default_factory=set, compare=False)
+
+    def takes(self, size: float, count: int, max_size: float | None, max_count: int | None) -> bool:
+        fits = max_size is None or self.size + size <= max_size
+        return not self.pieces or (fits and (max_count is None or self.count + count <= max_count))
+
+    def put(self, piece: P, size: float, key: Hashable) -> _Task[P]:
+        self.pieces.append(piece)
+        self.keys.add(key)
+        self.size += size
+        self.count += piece.count
+        return self

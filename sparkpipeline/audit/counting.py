@@ -34,6 +34,11 @@ class Piece:
     range: OffsetRange
     windows: Windows
 
+    @property
+    def count(self) -> int:
+        """Offsets in it."""
+        return self.range.count
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:

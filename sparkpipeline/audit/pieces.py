@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping, Sequence
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.audit.counting import Piece
 from sparkpipeline.audit.windows import Windows
-from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.ranges import OffsetRange, in_steps, packed
 
 LEAST, MOST = 20_000, 5_000_000  # offsets of a piece
 TASKS_A_CORE = 3
@@ -17,9 +16,9 @@ TASKS_A_CORE = 3
 def pieces(side: str, bounds: Mapping[TopicPartition, tuple[int, int]], windows: Windows, size: int) -> list[Piece]:
     """Each partition's range, start <= offset < until, in pieces of at most `size` offsets; empty ones have none."""
     return [
-        Piece(side, OffsetRange(tp.topic, tp.partition, at, min(at + size, until)), windows)
+        Piece(side, step, windows)
         for tp, (start, until) in sorted(bounds.items())
-        for at in range(start, until, size)
+        for step in in_steps(OffsetRange(tp.topic, tp.partition, start, until), size)
     ]
 
 
@@ -30,10 +29,5 @@ def size_for(offsets: int, cores: int) -> int:
 
 def dealt(every: Sequence[Piece], cores: int) -> list[list[Piece]]:
     """The pieces of each task, the longest first to whoever has least."""
-    tasks: list[list[Piece]] = [[] for _ in range(max(1, min(len(every), cores * TASKS_A_CORE)))]
-    loads = [(0, n) for n in range(len(tasks))]
-    for piece in sorted(every, key=lambda piece: -piece.range.count):
-        load, n = heapq.heappop(loads)
-        tasks[n].append(piece)
-        heapq.heappush(loads, (load + piece.range.count, n))
-    return tasks
+    tasks = max(1, min(len(every), cores * TASKS_A_CORE))
+    return packed(every, tasks, size=lambda piece: piece.count)

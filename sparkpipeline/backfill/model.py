@@ -16,7 +16,7 @@ from typing import Any
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import LedgerDamaged, OptionRefused
 from sparkpipeline.ledger.model import utc
-from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.ranges import OffsetRange, in_steps
 
 FORMAT = 1
 _REACHED_BY = {
@@ -87,9 +87,9 @@ class Lane:
 
     def chunks(self, size: int, first: int = 0) -> Iterator[Chunk]:
         """Its chunks from number `first` on."""
-        for number, start in enumerate(range(self.start, self.until, size)):
+        for number, step in enumerate(in_steps(self.range, size)):
             if number >= first:
-                yield Chunk(self.number, number, start, min(start + size, self.until))
+                yield Chunk(self.number, number, step.start, step.until)
 
 
 @dataclass(frozen=True, slots=True)

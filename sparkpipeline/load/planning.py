@@ -3,21 +3,20 @@
 due       from where each partition stands to where its log ends; a position outside of its log is a policy's matter
 limited   no more than limit.rows and limit.bytes, shared by how far partitions are behind
 cut       ranges estimated larger than split.bytes in pieces of about one size
-packed    small ranges share a task; a task has at most one range of a partition, so that the folder of a partition
+tasks_of  small ranges share a task; a task has at most one range of a partition, so that the folder of a partition
           and the number of a task together name a range
 """
 
 from __future__ import annotations
 
-import heapq
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, UnknownPartition
 from sparkpipeline.load.plans import Gap, Positions, in_order
-from sparkpipeline.ranges import OffsetRange, unit_of
+from sparkpipeline.ranges import OffsetRange, in_parts, packed, unit_of
 
 AVERAGE_BYTES = 1024.0  # of a message of a topic that was never loaded
 LEAST_BYTES = 1 << 20  # a task costs some 50 ms: less than this is not worth one of its own
@@ -131,53 +130,40 @@ def limited(
 
 def cut(ranges: Sequence[OffsetRange], size: int, averages: Mapping[str, float]) -> list[OffsetRange]:
     """Ranges in pieces of at most about `size` bytes, each of nearly the same number of offsets."""
-    pieces: list[OffsetRange] = []
-    for rng in ranges:
-        count = min(rng.count, max(1, -(-int(_bytes(rng, averages)) // size)))
-        edges = [rng.start + rng.count * n // count for n in range(count + 1)]
-        pieces += [replace(rng, start=a, until=b) for a, b in pairwise(edges)]
-    return pieces
+    return [piece for rng in ranges for piece in in_parts(rng, _parts(_bytes(rng, averages), size))]
 
 
-def packed(
+def _parts(weight: float, size: int) -> int:
+    return max(1, -(-int(weight) // size))
+
+
+def tasks_of(
     ranges: Sequence[OffsetRange], size: int, averages: Mapping[str, float], cores: int
 ) -> tuple[list[OffsetRange], list[int]]:
     """The ranges in the order of their tasks, and how many each task has.
 
     As many tasks as the sum of sizes needs at `size` bytes each, but enough for every core while one has at least
-    LEAST_BYTES; the largest range goes first to the task that has least."""
-    if not ranges:
-        return [], []
-    weights = {rng: _bytes(rng, averages) for rng in ranges}
-    total = sum(weights.values())
-    # Pieces of one partition must be in different tasks.
-    pieces: dict[TopicPartition, int] = {}
-    for rng in ranges:
-        pieces[rng.tp] = pieces.get(rng.tp, 0) + 1
-    wanted = max(-(-int(total) // size), min(cores, int(total) // LEAST_BYTES), max(pieces.values()), 1)
-    tasks: list[dict[TopicPartition, OffsetRange]] = [{} for _ in range(min(wanted, len(ranges)))]
-    heap = [(0.0, n) for n in range(len(tasks))]
-    for rng in sorted(ranges, key=lambda one: (-weights[one], one.topic, str(one.partition), one.start)):
-        _place(rng, weights[rng], tasks, heap)
-    ordered = [[task[tp] for tp in in_order(task)] for task in tasks]
-    ordered.sort(key=lambda task: (task[0].topic, str(task[0].partition), task[0].start))
-    return [rng for task in ordered for rng in task], [len(task) for task in ordered]
+    LEAST_BYTES, and one for each piece of a partition."""
+    total = int(sum(_bytes(rng, averages) for rng in ranges))
+    of_one = max(Counter(rng.tp for rng in ranges).values(), default=0)
+    wanted = max(-(-total // size), min(cores, total // LEAST_BYTES), of_one, 1)
+    found = packed(
+        sorted(ranges, key=_place),
+        min(wanted, len(ranges)),
+        size=lambda rng: _bytes(rng, averages),
+        apart=lambda rng: rng.tp,
+    )
+    tasks = sorted((_in_order(task) for task in found), key=lambda task: _place(task[0]))
+    return [rng for task in tasks for rng in task], [len(task) for task in tasks]
 
 
-def _place(
-    rng: OffsetRange, weight: float, tasks: list[dict[TopicPartition, OffsetRange]], heap: list[tuple[float, int]]
-) -> None:
-    """Put a range into the lightest task that has none of its partition: there are as many tasks as it has pieces."""
-    passed: list[tuple[float, int]] = []
-    while True:
-        load, number = heapq.heappop(heap)
-        if rng.tp not in tasks[number]:
-            break
-        passed.append((load, number))
-    tasks[number][rng.tp] = rng
-    heapq.heappush(heap, (load + weight, number))
-    for one in passed:
-        heapq.heappush(heap, one)
+def _in_order(task: Iterable[OffsetRange]) -> list[OffsetRange]:
+    ranges = {rng.tp: rng for rng in task}
+    return [ranges[tp] for tp in in_order(ranges)]
+
+
+def _place(rng: OffsetRange) -> tuple[str, str, int]:
+    return rng.topic, str(rng.partition), rng.start
 
 
 def _bytes(rng: OffsetRange, averages: Mapping[str, float]) -> float:

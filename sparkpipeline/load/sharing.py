@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from sparkpipeline.borders import Borders, cut_at_borders, ends_at_borders, needs_borders
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.load.options import LoadConfig
-from sparkpipeline.load.planning import AVERAGE_BYTES, cut, limited, packed
+from sparkpipeline.load.planning import AVERAGE_BYTES, cut, limited, tasks_of
 from sparkpipeline.ranges import OffsetRange
 
 
@@ -56,7 +56,7 @@ class Sharing:
         pieces = cut(ranges, self.config.split_bytes, weights)
         if self.of_bytes:
             pieces = cut_at_borders(pieces, self.borders)
-        return packed(pieces, self.config.pack_bytes, weights, self.cores)
+        return tasks_of(pieces, self.config.pack_bytes, weights, self.cores)
 
     def _weights(self, ranges: Iterable[OffsetRange]) -> Mapping[str, float]:
         """Bytes of an offset by topic."""

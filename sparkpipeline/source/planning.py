@@ -7,13 +7,11 @@ partitions would pay 1,000 times.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from kafkawire.model import TopicPartition
-from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.ranges import OffsetRange, in_parts, packed
 from sparkpipeline.source.offsets import rank
 
 AVERAGE_BYTES = 1024.0  # of a message, where nothing is known
@@ -53,7 +51,7 @@ def plan(
     pieces = aligned(divided(_within(ranges, max_bytes, sizes), min_partitions, max_records))
     if not pack_bytes:
         return [(piece,) for piece in pieces]
-    return packed(pieces, sizes, min(pack_bytes, max_bytes or pack_bytes), max_records, min_partitions or 1, cores)
+    return _shared(pieces, sizes, min(pack_bytes, max_bytes or pack_bytes), max_records, min_partitions or 1, cores)
 
 
 def divided(
@@ -65,7 +63,7 @@ def divided(
     """
     found = [rng for rng in ranges if rng.count > 0]
     if max_records is not None:
-        found = [piece for rng in found for piece in _cut(rng, -(-rng.count // max_records))]
+        found = [piece for rng in found for piece in in_parts(rng, -(-rng.count // max_records))]
     if min_partitions is None or min_partitions <= len(found):
         return found
     total = sum(rng.count for rng in found)
@@ -73,7 +71,7 @@ def divided(
     left = sum(rng.count for rng, one in zip(found, whole, strict=True) if not one)
     wanted = max(min_partitions - sum(whole), 1)
     parts = [1 if one else _share(rng, left, wanted) for rng, one in zip(found, whole, strict=True)]
-    return [piece for rng, many in zip(found, parts, strict=True) for piece in _cut(rng, many)]
+    return [piece for rng, many in zip(found, parts, strict=True) for piece in in_parts(rng, many)]
 
 
 def _share(rng: OffsetRange, total: int, parts: int) -> int:
@@ -81,20 +79,12 @@ def _share(rng: OffsetRange, total: int, parts: int) -> int:
     return max(int(rng.count / total * parts + 0.5), 1)
 
 
-def _cut(rng: OffsetRange, parts: int) -> Iterator[OffsetRange]:
-    """Equal pieces, the last ones larger by the rounding rest; none is empty."""
-    start = rng.start
-    for part in range(parts):
-        until = start + (rng.until - start) // (parts - part)
-        if until > start:
-            yield OffsetRange(rng.topic, rng.partition, start, until, rng.leader)
-        start = until
-
-
 def _within(ranges: Sequence[OffsetRange], max_bytes: int | None, sizes: Sizes) -> Sequence[OffsetRange]:
     if max_bytes is None:
         return ranges
-    return [piece for rng in ranges for piece in _cut(rng, min(-(-_bytes(rng, sizes) // max_bytes), max(rng.count, 1)))]
+    return [
+        piece for rng in ranges for piece in in_parts(rng, min(-(-_bytes(rng, sizes) // max_bytes), max(rng.count, 1)))
+    ]
 
 
 def _bytes(rng: OffsetRange, sizes: Sizes) -> int:
@@ -102,25 +92,7 @@ def _bytes(rng: OffsetRange, sizes: Sizes) -> int:
     return max(int(rng.count * sizes.get(rng.tp, AVERAGE_BYTES)), 1)
 
 
-@dataclass(order=True, slots=True)
-class _Bin:
-    bytes: int  # what it is compared by, then by number: plans are the same each time
-    number: int
-    records: int = 0
-    ranges: list[OffsetRange] = field(default_factory=list, compare=False)
-
-    def takes(self, piece: OffsetRange, size: int, most: int, max_records: int | None) -> bool:
-        fits = self.bytes + size <= most and (max_records is None or self.records + piece.count <= max_records)
-        return fits or not self.ranges
-
-    def put(self, piece: OffsetRange, size: int) -> _Bin:
-        self.ranges.append(piece)
-        self.bytes += size
-        self.records += piece.count
-        return self
-
-
-def packed(
+def _shared(
     pieces: Sequence[OffsetRange], sizes: Sizes, most: int, max_records: int | None, least_tasks: int, cores: int
 ) -> list[Task]:
     """Small pieces share tasks of up to `most` bytes; the others have one each.
@@ -132,15 +104,15 @@ def packed(
     large = [(size, (piece,)) for size, piece in by_size if size >= most]
     small = by_size[len(large) :]
     wanted = _tasks(sum(size for size, _ in small), most, least_tasks - len(large), cores - len(large))
-    bins = [_Bin(0, number) for number in range(min(wanted, len(small)))]
-    for size, piece in small:
-        emptiest = bins[0]
-        if emptiest.takes(piece, size, most, max_records):
-            heapq.heapreplace(bins, emptiest.put(piece, size))
-        else:
-            heapq.heappush(bins, _Bin(0, len(bins)).put(piece, size))
-    filled = sorted(bins, key=lambda one: -one.bytes)
-    return [task for _, task in large] + [_in_order(one.ranges) for one in filled]
+    tasks = packed(
+        (piece for _, piece in small),
+        min(wanted, len(small)),
+        size=lambda piece: _bytes(piece, sizes),
+        max_size=most,
+        max_count=max_records,
+    )
+    tasks.sort(key=lambda task: -sum(_bytes(piece, sizes) for piece in task))
+    return [task for _, task in large] + [_in_order(task) for task in tasks]
 
 
 def _tasks(size: int, most: int, least: int, idle: int) -> int:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, UnknownPartition
-from sparkpipeline.load.planning import Log, cut, due, limited, packed
+from sparkpipeline.load.planning import Log, cut, due, limited, tasks_of
 from sparkpipeline.load.plans import Gap
 from sparkpipeline.ranges import OffsetRange
 
@@ -66,12 +66,12 @@ def test_large_ranges_are_cut_in_equal_pieces_and_small_ones_stay() -> None:
 
 def test_small_ranges_share_tasks_and_every_core_has_one() -> None:
     small = [OffsetRange("t", n, 0, 10) for n in range(1000)]
-    ranges, tasks = packed(small, 64 << 20, {}, cores=2)
+    ranges, tasks = tasks_of(small, 64 << 20, {}, cores=2)
     assert sum(tasks) == len(ranges) == 1000
     assert len(tasks) == 2  # ten megabytes: as many tasks as cores, not one a range
-    _, one = packed(small[:3], 64 << 20, {}, cores=8)
+    _, one = tasks_of(small[:3], 64 << 20, {}, cores=8)
     assert one == [3]
-    _, many = packed(small, 1 << 20, {}, cores=2)
+    _, many = tasks_of(small, 1 << 20, {}, cores=2)
     assert len(many) == 10
 
 
@@ -85,7 +85,7 @@ def test_every_offset_is_in_exactly_one_range_and_no_task_has_two_of_a_partition
 ) -> None:
     wanted = {partition: OffsetRange("t", partition, 5, 5 + count) for partition, count in counts}
     pieces = cut(list(wanted.values()), split * 20, {"t": 100.0})
-    ranges, tasks = packed(pieces, pack, {"t": 100.0}, cores)
+    ranges, tasks = tasks_of(pieces, pack, {"t": 100.0}, cores)
     assert sorted(ranges) == sorted(pieces)
     assert sum(tasks) == len(ranges)
     assert min(tasks) > 0

@@ -4,7 +4,7 @@ import pytest
 
 from kafkawire.model import BrokerPartition
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, code_in, sentence_in
-from sparkpipeline.ranges import OffsetRange, parse_ranges, ranges_text
+from sparkpipeline.ranges import OffsetRange, in_parts, in_steps, packed, parse_ranges, ranges_text
 
 
 def test_ranges_come_back_from_their_text_in_order():
@@ -43,3 +43,35 @@ def test_code_and_coordinates_are_found_in_a_foreign_traceback():
     assert code_in(text) == "KAFKA08_OFFSET_OUT_OF_RANGE"
     assert sentence_in(text) == str(error)
     assert code_in("KAFKA08_ELSE") is None
+
+
+def bounds(ranges):
+    return [(rng.start, rng.until) for rng in ranges]
+
+
+def test_a_range_in_parts_and_in_steps():
+    ten = OffsetRange("t", 0, 5, 15)
+    assert bounds(in_parts(ten, 3)) == [(5, 8), (8, 11), (11, 15)]
+    assert bounds(in_parts(ten, 1)) == [(5, 15)]
+    assert bounds(in_parts(ten, 1_000_000_000)) == [(n, n + 1) for n in range(5, 15)]
+    assert bounds(in_parts(OffsetRange("t", 0, 5, 5), 3)) == []
+    assert bounds(in_steps(ten, 4)) == [(5, 9), (9, 13), (13, 15)]
+    assert bounds(in_steps(OffsetRange("t", 0, 5, 5), 4)) == []
+
+
+def test_the_largest_piece_goes_to_the_task_that_has_least():
+    pieces = [OffsetRange("t", n, 0, count) for n, count in enumerate((3, 9, 4, 5))]
+    found = packed(pieces, 2, size=lambda piece: piece.count)
+    assert [[piece.count for piece in task] for task in found] == [[9, 3], [5, 4]]
+    assert packed([], 2, size=lambda piece: piece.count) == [[], []]
+
+
+def test_a_bound_begins_a_new_task_and_what_is_apart_shares_none():
+    pieces = [OffsetRange("t", n, 0, 4) for n in range(5)]
+    by_size = packed(pieces, 1, size=lambda piece: 10.0, max_size=25)
+    assert [len(task) for task in by_size] == [2, 2, 1]
+    by_count = packed(pieces, 1, size=lambda piece: 1.0, max_count=8)
+    assert [len(task) for task in by_count] == [2, 2, 1]
+    assert [len(task) for task in packed(pieces, 1, size=lambda piece: 10.0, max_size=5)] == [1] * 5  # larger than any
+    of_one = packed([*pieces, *pieces], 2, size=lambda piece: piece.count, apart=lambda piece: piece.tp)
+    assert [sorted(piece.partition for piece in task) for task in of_one] == [[0, 1, 2, 3, 4]] * 2
