@@ -30,7 +30,7 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol.request import FetchedPartition, Request
 from mirrormaker.options import SourceOptions, TargetOptions
-from zkconsumer.fetching.formatprobe import WHAT, shown
+from zkconsumer.fetching.formatprobe import WHAT, features_of
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
 from zkconsumer.refusals import refusal
 
@@ -156,7 +156,7 @@ class _Sampling:
 
     def _look_at(self, positions: Mapping[TopicPartition, int]) -> None:
         for tp, held in self._asked(positions, self._batches).items():
-            for what in sorted(shown(held.batches)):
+            for what in sorted(features_of(held.batches)):
                 self._told[tp.topic, what] = f"source {self._source}: topic {tp.topic}: {WHAT[what]}; {UNREAD}"
         for tp, row in self._asked(positions, self._fetched).items():
             if row.error and error_info(row.error).lasting:

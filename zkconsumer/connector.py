@@ -19,6 +19,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
@@ -28,7 +29,7 @@ from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import TopicPartition
 from kafkawire.znodes.group import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from zkconsumer.engine.engine import Engine
-from zkconsumer.engine.metrics import ConsumerMetrics, Look
+from zkconsumer.engine.metrics import ConsumerMetrics, MetricsSnapshot
 from zkconsumer.engine.offsetstores import check_store
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import Closed, ConsumerError
@@ -161,23 +162,25 @@ class ConsumerConnector:
             if self._engine is not None:
                 raise ConsumerError("streams can be created once per connector; make another connector")
             if self.config.metrics_enable:
-                self._metrics = ConsumerMetrics(self.config.group_id, self.consumer_id, self._look)
+                self._metrics = ConsumerMetrics(self.config.group_id, self.consumer_id, self._snapshot)
             self._hub.start()
             self._engine = self._hub.call(  # its queues and events belong to the hub they are made in
-                Engine,
-                self.config,
-                self.dialect,
-                self._hub,
-                self.consumer_id,
-                registration,
-                self._on_event,
-                self._on_fence,
-                self._on_death,
-                self._listener,
-                decoders,
-                self._metrics.observe if self._metrics is not None else None,
-                self._offset_store,
-                self._before_commit,
+                partial(
+                    Engine,
+                    config=self.config,
+                    dialect=self.dialect,
+                    hub=self._hub,
+                    consumer_id=self.consumer_id,
+                    registration=registration,
+                    on_event=self._on_event,
+                    on_fence=self._on_fence,
+                    on_death=self._on_death,
+                    listener=self._listener,
+                    decoders=decoders,
+                    observe=self._metrics.observe if self._metrics is not None else None,
+                    store=self._offset_store,
+                    before_commit=self._before_commit,
+                )
             )
         try:
             self._hub.call(self._engine.start)
@@ -287,12 +290,12 @@ class ConsumerConnector:
         """
         if mode not in MODES:
             raise ValueError(f"{mode!r} as a place for offsets: {', '.join(MODES)} are wanted")
-        self._hub.call(self._acting().side.switch_offsets, mode)
+        self._hub.call(self._acting().assignment.switch_offsets, mode)
 
     @property
     def offsets(self) -> OffsetsStatus | None:
         """Where offsets are kept now, and what became of them; None before there are streams, and without a group."""
-        return None if self._engine is None or self._closed else self._engine.side.offsets
+        return None if self._engine is None or self._closed else self._engine.assignment.offsets
 
     def _running(self) -> Engine:
         if self._engine is None or self._closed:
@@ -302,7 +305,7 @@ class ConsumerConnector:
     def _acting(self) -> Engine:
         """For calls that do something: the first of them hears of a listener that failed."""
         engine = self._running()
-        engine.hooks.raise_kept()
+        engine.listener.raise_failure()
         return engine
 
     # the end ----------------------------------------------------------------------------------------------------------
@@ -315,7 +318,7 @@ class ConsumerConnector:
         """
         self._shut_down()
         if self._engine is not None:
-            self._engine.hooks.raise_kept()
+            self._engine.listener.raise_failure()
 
     def _shut_down(self) -> None:
         with self._lock:
@@ -331,12 +334,12 @@ class ConsumerConnector:
         self._closed = True
         self._hub.stop()
 
-    def _look(self) -> Look | None:
+    def _snapshot(self) -> MetricsSnapshot | None:
         """For a scrape, from any thread; one that comes during the end sees nothing."""
         if self._engine is None or self._ending:
             return None
         try:
-            return self._hub.call(self._engine.look)
+            return self._hub.call(self._engine.snapshot)
         except HubStopped:
             return None
 

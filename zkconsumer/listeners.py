@@ -1,12 +1,12 @@
-"""What a program may have a word in: partitions that leave or begin, positions outside the log, errors, the session.
+"""Rebalance listener: partitions assigned and revoked, offset out of range, errors, session state.
 
-    ConsumerListener   what the program derives from
-    Hooks              the engine's side of it: each call in a greenlet (the hub is the caller's) or a plain thread (the
-                       hub has a thread of its own), for at most listener.timeout.ms, never raising
+    ConsumerListener   the class that a program derives from
+    ListenerCalls      how the engine calls it: in a greenlet (the hub is the caller's) or a plain thread (the hub has a
+                       thread of its own), for at most listener.timeout.ms; it never raises there
 
-A listener that takes longer is left behind: it runs on, nobody waits for it, and what it returns counts no more.  What
-it raises is logged, told as an event of kind "listener", kept, and raised as ListenerFailed at the program's next call
-of a stream or of a method of the connector that does something.
+A call that takes longer is abandoned: it still runs, the engine does not wait, and its result does not count.  What a
+listener raises is logged, sent as an event of kind "listener", kept, and raised as ListenerFailed at the program's next
+call of a stream or of a method of the connector that does something.
 """
 
 from __future__ import annotations
@@ -23,30 +23,31 @@ from kafkawire.model import TopicPartition
 from zkconsumer.errors import ListenerFailed
 from zkconsumer.events import ConsumerEvent, OnEvent, log_event
 
-__all__ = ["NO_HOOKS", "ConsumerListener", "Hooks", "ListenerFailed", "Listeners"]
+__all__ = ["NO_LISTENER", "ConsumerListener", "ListenerCalls", "ListenerFailed", "Listeners"]
 
 log = logging.getLogger(__name__)
 
 KEPT = 16  # failures that wait for the program's next call; of more, the oldest are only in the log
 Finish = Callable[["_Call"], None]
-Start = Callable[["_Call", Finish], object]  # run the call elsewhere, then finish(call) in the hub
+Start = Callable[["_Call", Finish], object]  # run the call elsewhere, then finish(call) in the event loop
 
 _in_listener: ContextVar[bool] = ContextVar("in_listener", default=False)
 
 
 class ConsumerListener:
-    """Override what is of interest.  Each method may wait, use the connector, and take listener.timeout.ms."""
+    """Base class of listeners.  Each method may wait, use the connector, and take listener.timeout.ms."""
 
     def before_release(self, partitions: Sequence[TopicPartition]) -> None:
-        """Fetching of them ended and nothing more is handed out; what is in the program's hands may still be done
+        """Partitions are revoked: nothing more of them is fetched or delivered.  What is delivered may still be done
         (for rebalance.drain.ms, this call included).  Then they are committed and released."""
 
     def before_start(self, assignment: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, int] | None:
-        """New partitions are claimed, each with the thread id that reads it.  Returns positions to begin at instead of
-        the committed ones, for as many of them as it likes."""
+        """Partitions are assigned: claimed, each with the thread id that reads it, and not fetched yet.  Returns
+        positions to start at instead of the committed ones, for any of them."""
 
     def out_of_range(self, tp: TopicPartition, requested: int, earliest: int, latest: int) -> int | None:
-        """requested lies outside the log.  Returns where to go on, from earliest to latest; None: auto.offset.reset."""
+        """requested lies outside the log.  Returns the position to read on from, earliest to latest; None:
+        auto.offset.reset."""
 
     def error(self, error: Exception) -> None:
         """The connector died (a CrewDeath, its reason as __cause__), or commits begin to fail."""
@@ -56,7 +57,7 @@ class ConsumerListener:
 
 
 class Listeners(ConsumerListener):
-    """Several as one, asked in order: the first answer counts, and later ones where it says nothing."""
+    """Several listeners as one, called in order: the first result counts, later ones where it gives none."""
 
     def __init__(self, *listeners: ConsumerListener) -> None:
         self._listeners = listeners
@@ -85,9 +86,9 @@ class Listeners(ConsumerListener):
 
 
 class _Call:
-    """One call of a method of the listener, on its way."""
+    """One call of a method of the listener."""
 
-    __slots__ = ("args", "done", "error", "left_behind", "method", "name", "value")
+    __slots__ = ("abandoned", "args", "done", "error", "method", "name", "value")
 
     def __init__(self, name: str, method: Callable[..., object], args: tuple[object, ...]) -> None:
         self.name = name
@@ -96,7 +97,7 @@ class _Call:
         self.value: object = None
         self.error: BaseException | None = None
         self.done = Event()
-        self.left_behind = False
+        self.abandoned = False
 
     def run(self) -> None:
         _in_listener.set(True)  # of this greenlet or thread alone
@@ -106,17 +107,18 @@ class _Call:
             self.error = e
 
 
-class Hooks:
-    """The listener as the engine calls it, in its hub.
+class ListenerCalls:
+    """Calls of the listener by the engine, in its event loop.
 
-    before_release, before_start and out_of_range wait for it, in the greenlet that calls; error and session_state come
-    back at once.  tasks and start are what for_hub gives; a listener that overrides nothing needs neither.
+    before_release, before_start and out_of_range wait for the listener, in the greenlet that calls; error and
+    session_state return at once.  tasks and start: see for_hub; a listener that overrides nothing needs neither.
     on_failed(failure) passes a failure on to the streams, each of which raises it once.
     """
 
     def __init__(
         self,
         listener: ConsumerListener,
+        *,
         timeout_ms: int = 3000,
         on_event: OnEvent = log_event,
         tasks: TaskGroup | None = None,
@@ -130,32 +132,33 @@ class Hooks:
         self._tasks = tasks
         self._start = start
         self._kept: deque[ListenerFailed] = deque(maxlen=KEPT)
-        self._news: deque[tuple[str, object]] = deque()
-        self._telling = False
-        self._all_told = Event()
+        self._notifications: deque[tuple[str, object]] = deque()
+        self._notifying = False
+        self._all_notified = Event()
 
     @classmethod
     def for_hub(
         cls,
         listener: ConsumerListener,
+        *,
         timeout_ms: int,
         on_event: OnEvent,
         tasks: TaskGroup,
         hub: Hub,
         on_failed: Callable[[ListenerFailed], None],
-    ) -> Hooks:
-        """Calls run in threads when the hub has one of its own, else in greenlets of the tasks."""
+    ) -> ListenerCalls:
+        """Calls run in threads when the hub has one of its own, else in greenlets of tasks."""
         start = _in_thread(hub) if isinstance(hub, OwnThread) else _in_greenlet(tasks)
-        return cls(listener, timeout_ms, on_event, tasks, start, on_failed)
+        return cls(listener, timeout_ms=timeout_ms, on_event=on_event, tasks=tasks, start=start, on_failed=on_failed)
 
-    # what the engine calls ----------------------------------------------------------------------------------------
+    # calls of the engine -----------------------------------------------------------------------------------------
 
     def before_release(self, partitions: Sequence[TopicPartition]) -> None:
-        self._ask("before_release", tuple(partitions))
+        self._call("before_release", tuple(partitions))
 
     def before_start(self, assignment: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, int] | None:
-        """Positions of partitions of the assignment; None when it gives none, failed or took too long."""
-        call = self._ask("before_start", dict(assignment))
+        """Positions of partitions of the assignment; None when the listener gives none, failed or took too long."""
+        call = self._call("before_start", dict(assignment))
         if call is None or call.value is None:
             return None
         wrong = _wrong_positions(call.value, assignment)
@@ -167,7 +170,7 @@ class Hooks:
 
     def out_of_range(self, tp: TopicPartition, requested: int, earliest: int, latest: int) -> int | None:
         """A position from earliest to latest; None: the policy decides."""
-        call = self._ask("out_of_range", tp, requested, earliest, latest)
+        call = self._call("out_of_range", tp, requested, earliest, latest)
         if call is None or call.value is None:
             return None
         if not _is_position(call.value) or not earliest <= call.value <= latest:  # type: ignore[operator]
@@ -177,25 +180,25 @@ class Hooks:
         return call.value  # type: ignore[return-value]
 
     def error(self, error: Exception) -> None:
-        self._tell("error", error)
+        self._notify("error", error)
 
     def session_state(self, state: str) -> None:
-        self._tell("session_state", state)
+        self._notify("session_state", state)
 
-    def hurry(self, timeout_ms: int) -> None:
-        """The end has begun: from now on no call is waited for longer than that."""
+    def shorten(self, timeout_ms: int) -> None:
+        """The shutdown has begun: from now on wait for no call longer than that."""
         self._timeout_ms = min(self._timeout_ms, timeout_ms)
 
     def close(self, timeout_s: float) -> None:
-        """Let it hear the errors and states so far, for that long at most; from then on it is told nothing more."""
-        if self._telling:
-            self._all_told.wait(timeout=timeout_s)
+        """Wait for the notifications so far, for that long at most; from then on the listener is not called."""
+        if self._notifying:
+            self._all_notified.wait(timeout=timeout_s)
         self._tasks = self._start = None
 
-    # what the program's calls ask ---------------------------------------------------------------------------------
+    # calls of the program -----------------------------------------------------------------------------------------
 
-    def raise_kept(self) -> None:
-        """Raise the oldest failure that nobody was told of yet, if any; from any thread, never inside a listener."""
+    def raise_failure(self) -> None:
+        """Raise the oldest failure that was not raised yet, if any; from any thread, never inside a listener."""
         while self._kept and not _in_listener.get():
             try:
                 failed = self._kept.popleft()
@@ -210,8 +213,8 @@ class Hooks:
         method = getattr(self._listener, name)
         return getattr(method, "__func__", method) is not getattr(ConsumerListener, name)
 
-    def _ask(self, name: str, *args: object) -> _Call | None:
-        """Run one method and wait for it.  None: there is none, it failed, or it took too long."""
+    def _call(self, name: str, *args: object) -> _Call | None:
+        """Run one method and wait for it.  None: it is not overridden, it failed, or it took too long."""
         if self._start is None or not self._overridden(name):
             return None
         call = _Call(name, getattr(self._listener, name), args)
@@ -221,17 +224,17 @@ class Hooks:
             self._failed(name, e)
             return None
         if not call.done.wait(timeout=self._timeout_ms / 1000):
-            call.left_behind = True
+            call.abandoned = True
             text = f"{name} takes longer than listener.timeout.ms ({self._timeout_ms} ms); going on without it"
             self._on_event(ConsumerEvent("listener", text))
             return None
         return call if call.error is None else None
 
     def _finished(self, call: _Call) -> None:
-        """In the hub, also long after nobody waits for it any more."""
+        """In the event loop, also long after the call was abandoned."""
         if call.error is not None:
             self._failed(call.name, call.error)
-        elif call.left_behind:
+        elif call.abandoned:
             log.info("listener: %s has ended, too late to count", call.name)
         call.done.set()
 
@@ -242,21 +245,21 @@ class Hooks:
         self._kept.append(failed)
         self._on_failed(failed)
 
-    def _tell(self, name: str, what: object) -> None:
+    def _notify(self, name: str, what: object) -> None:
         if self._tasks is None or not self._overridden(name):
             return
-        self._news.append((name, what))
-        if not self._telling:
-            self._telling = True
-            self._all_told.clear()
-            self._tasks.spawn("listener-news", self._tell_news)
+        self._notifications.append((name, what))
+        if not self._notifying:
+            self._notifying = True
+            self._all_notified.clear()
+            self._tasks.spawn("listener-notifications", self._notify_all)
 
-    def _tell_news(self) -> None:
-        while self._news:
-            name, what = self._news.popleft()
-            self._ask(name, what)
-        self._telling = False
-        self._all_told.set()
+    def _notify_all(self) -> None:
+        while self._notifications:
+            name, what = self._notifications.popleft()
+            self._call(name, what)
+        self._notifying = False
+        self._all_notified.set()
 
 
 def _in_greenlet(tasks: TaskGroup) -> Start:
@@ -298,4 +301,4 @@ def _wrong_positions(value: object, assignment: Mapping[TopicPartition, str]) ->
     return ""
 
 
-NO_HOOKS = Hooks(ConsumerListener())
+NO_LISTENER = ListenerCalls(ConsumerListener())

@@ -201,7 +201,7 @@ def test_an_expired_session_registers_again_under_the_same_name_and_rewinds(sour
     with Reader(source.zookeeper, group, {topic: 1}) as reader:
         wait_for_messages(200, reader)
         wait_until(lambda: sum(committed(source, group, topic).values()) == 200, 10, "the commit")
-        session, password = reader.connector._engine.side.session._client.client_id
+        session, password = reader.connector._engine.assignment.session._client.client_id
         _expire(source, session, password)
         wait_until(lambda: any("lost" in text for text in reader.kinds("session")), 10, "the loss")
         load(source, topic, 2, 120)

@@ -172,7 +172,7 @@ def test_more_threads_than_partitions_is_said_once_and_no_round_follows(planted)
     with reader(planted, streams=3) as ours:
         reads(ours, 0, 1)
         wait_until(lambda: ours.connector.settled, 5, "a settled group")
-        member = ours.connector._engine.side.member
+        member = ours.connector._engine.assignment.member
         rounds = member.rounds
         _audit_twice(ours)
         time.sleep(1.0)  # longer than three waits between rounds would be
@@ -214,7 +214,7 @@ def _audit_twice(ours: Reader) -> None:
     """As the timer does each 30 s."""
     engine = ours.connector._engine
     for _ in range(2):
-        ours.connector._hub.call(engine.side.member.audit)
+        ours.connector._hub.call(engine.assignment.member.audit)
 
 
 def test_a_white_list_without_a_black_one_chooses_what_java_chooses():

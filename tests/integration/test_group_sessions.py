@@ -76,7 +76,7 @@ def test_a_hundred_cuts_and_five_restarts_leave_nothing_behind(cluster, unique):
             return (watches, connections, proxy.counters.open, greenlets(engine._tasks), threading.active_count())
 
         def is_connected() -> bool:
-            return reader.connector.silent_s == 0 and engine.side.may_commit()
+            return reader.connector.silent_s == 0 and engine.assignment.may_commit()
 
         before, files = holds(), descriptors()
         connected = 0

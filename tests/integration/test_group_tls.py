@@ -111,7 +111,14 @@ def in_session(port: int, tls: Tls, work: Callable[[ZkSession], object], host: s
 
     def run() -> object:
         tasks = TaskGroup()
-        session = ZkSession(f"{host}:{port}", 3000, 3000, tasks, Lease(), access=ZkSecurity(tls=tls))
+        session = ZkSession(
+            f"{host}:{port}",
+            session_timeout_ms=3000,
+            connection_timeout_ms=3000,
+            tasks=tasks,
+            lease=Lease(),
+            access=ZkSecurity(tls=tls),
+        )
         try:
             session.start()
             return work(session)

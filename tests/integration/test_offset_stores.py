@@ -65,7 +65,7 @@ def asking(brokers: str, release: str, *before: tuple[str, int]) -> Iterator[tup
 @contextmanager
 def session_of(zookeeper: str) -> Iterator[ZkSession]:
     greenlets = tasks.TaskGroup()
-    session = ZkSession(zookeeper, 6000, 6000, greenlets, Lease())
+    session = ZkSession(zookeeper, session_timeout_ms=6000, connection_timeout_ms=6000, tasks=greenlets, lease=Lease())
     session.start()
     try:
         yield session

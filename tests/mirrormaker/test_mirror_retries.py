@@ -8,7 +8,19 @@ from kafkawire.model import TopicPartition
 from mirrormaker.retries import Retries
 from zkconsumer.engine.status import PartitionStatus
 
-ROW = PartitionStatus("t", 0, "g_c-0", "parked", 100, 50, 50, 200, 150, 0, "damaged")
+ROW = PartitionStatus(
+    topic="t",
+    partition=0,
+    owner="g_c-0",
+    state="parked",
+    position=100,
+    done=50,
+    committed=50,
+    high_watermark=200,
+    lag=150,
+    buffered_bytes=0,
+    parked="damaged",
+)
 
 
 @dataclass

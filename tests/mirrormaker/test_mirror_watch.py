@@ -13,7 +13,19 @@ from mirrormaker.systemd import Systemd
 from mirrormaker.watch import STALL_S, Watch
 from zkconsumer.engine.status import PartitionStatus
 
-ROW = PartitionStatus("t", 0, "g_c-0", "reading", 100, 50, 40, 200, 150, 0, None)
+ROW = PartitionStatus(
+    topic="t",
+    partition=0,
+    owner="g_c-0",
+    state="reading",
+    position=100,
+    done=50,
+    committed=40,
+    high_watermark=200,
+    lag=150,
+    buffered_bytes=0,
+    parked=None,
+)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from kafkawire.formats.v01 import messages
 from kafkawire.model import MessageSet, TopicPartition
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetching.budget import Budget
-from zkconsumer.fetching.cursor import Cursor, Share
+from zkconsumer.fetching.cursor import Cursor, DeliveredSet
 from zkconsumer.session.lease import Lease
 from zkconsumer.streams.stream import Stream
 
@@ -28,7 +28,7 @@ class World:
 
     def __init__(self, **how: Any) -> None:
         self.budget = Budget(1_000_000)
-        self.channel: BoundedQueue[Share] = BoundedQueue(1_000_000, queue.SimpleQueue())
+        self.channel: BoundedQueue[DeliveredSet] = BoundedQueue(1_000_000, queue.SimpleQueue())
         self.stream = Stream("orders-0", self.channel, timeout_ms=0, **how)
         self.corrupt: list[tuple[int, CorruptMessage]] = []
         lease = Lease()
@@ -36,12 +36,12 @@ class World:
         self.cursor = Cursor(
             TP,
             "g-0",
-            lease,
-            self.budget.lane(1),
-            self.channel,
+            lease=lease,
+            budget=self.budget.for_stream(1),
+            channel=self.channel,
             on_corrupt=lambda c, at, e: self.corrupt.append((at, e)),
         )
-        self.cursor.begin(0)
+        self.cursor.reset_to(0)
 
 
 def fetched(rows: Rows, start: int = 0, codec: int = 0, magic: int = 0, damage: int | None = None) -> MessageSet:
@@ -58,7 +58,7 @@ def rows(start: int, count: int) -> Rows:
 @pytest.mark.parametrize("codec", [0, 1, 2])
 def test_a_batch_has_the_columns_of_one_set(codec):
     world = World()
-    world.cursor.deliver(
+    world.cursor.enqueue(
         fetched([(0, b"k", b"a", None), (1, None, None, None), (2, b"", b"c", None)], codec=codec), 100
     )
     (batch,) = [next(world.stream.batches())]
@@ -72,21 +72,21 @@ def test_a_batch_has_the_columns_of_one_set(codec):
 
 def test_timestamps_are_there_where_the_format_has_them():
     world = World()
-    world.cursor.deliver(fetched([(0, None, b"a", 17), (1, None, b"b", -1)], magic=1), 100)
+    world.cursor.enqueue(fetched([(0, None, b"a", 17), (1, None, b"b", -1)], magic=1), 100)
     assert next(world.stream.batches()).timestamps_ms == [17, None]
 
 
 def test_a_wrapper_that_is_entered_in_its_middle_gives_what_is_wanted():
     world = World()
-    world.cursor.begin(3)
-    world.cursor.deliver(fetched(rows(0, 5), start=3, codec=1), 100)
+    world.cursor.reset_to(3)
+    world.cursor.enqueue(fetched(rows(0, 5), start=3, codec=1), 100)
     assert next(world.stream.batches()).offsets == [3, 4]
 
 
 def test_a_batch_is_done_when_its_successor_is_asked_for():
     world = World()
-    world.cursor.deliver(fetched(rows(0, 2)), 100)
-    world.cursor.deliver(fetched(rows(2, 2), 2), 100)
+    world.cursor.enqueue(fetched(rows(0, 2)), 100)
+    world.cursor.enqueue(fetched(rows(2, 2), 2), 100)
     batches = world.stream.batches()
     assert next(batches).offsets == [0, 1]
     assert (world.cursor.committable(), world.cursor.drained) == (0, False)
@@ -99,7 +99,7 @@ def test_a_batch_is_done_when_its_successor_is_asked_for():
 
 def test_an_acknowledged_batch_is_done_at_once():
     world = World()
-    world.cursor.deliver(fetched(rows(0, 2)), 100)
+    world.cursor.enqueue(fetched(rows(0, 2)), 100)
     batch = next(world.stream.batches())
     batch.ack()
     batch.ack()
@@ -108,8 +108,8 @@ def test_an_acknowledged_batch_is_done_at_once():
 
 def test_on_ack_batches_count_in_any_order_and_only_when_acknowledged():
     world = World(delivery="on-ack")
-    world.cursor.deliver(fetched(rows(0, 2)), 100)
-    world.cursor.deliver(fetched(rows(2, 2), 2), 100)
+    world.cursor.enqueue(fetched(rows(0, 2)), 100)
+    world.cursor.enqueue(fetched(rows(2, 2), 2), 100)
     batches = world.stream.batches()
     first, second = next(batches), next(batches)
     with pytest.raises(ConsumerTimeout):
@@ -123,7 +123,7 @@ def test_on_ack_batches_count_in_any_order_and_only_when_acknowledged():
 def test_at_most_once_a_batch_is_committed_before_it_is_handed_out():
     commits: list[int] = []
     world = World(delivery="at-most-once", commit=lambda tp, at: commits.append(at))
-    world.cursor.deliver(fetched(rows(0, 2)), 100)
+    world.cursor.enqueue(fetched(rows(0, 2)), 100)
     assert next(world.stream.batches()).offsets == [0, 1]
     assert commits == [2]
     assert world.cursor.committable() == 2
@@ -131,7 +131,7 @@ def test_at_most_once_a_batch_is_committed_before_it_is_handed_out():
 
 def test_what_comes_before_damage_is_a_batch_and_the_damage_is_told_after_it():
     world = World()
-    world.cursor.deliver(fetched(rows(0, 3), damage=2 * 33 + 30), 100)
+    world.cursor.enqueue(fetched(rows(0, 3), damage=2 * 33 + 30), 100)
     batches = world.stream.batches()
     batch = next(batches)
     assert (batch.offsets, batch.resume_at, world.corrupt) == ([0, 1], 2, [])
@@ -139,14 +139,14 @@ def test_what_comes_before_damage_is_a_batch_and_the_damage_is_told_after_it():
         next(batches)
     ((at, _error),) = world.corrupt
     assert (at, world.cursor.committable(), world.budget.used) == (2, 2, 0)
-    world.cursor.go_on(at)
-    world.cursor.deliver(fetched(rows(2, 1), 2), 100)
+    world.cursor.refetch(at)
+    world.cursor.enqueue(fetched(rows(2, 1), 2), 100)
     assert next(batches).offsets == [2]
 
 
 def test_damage_at_the_very_beginning_makes_no_empty_batch():
     world = World()
-    world.cursor.deliver(fetched(rows(0, 2), damage=30), 100)
+    world.cursor.enqueue(fetched(rows(0, 2), damage=30), 100)
     with pytest.raises(ConsumerTimeout):
         next(world.stream.batches())
     assert [at for at, _ in world.corrupt] == [0]
@@ -155,26 +155,26 @@ def test_damage_at_the_very_beginning_makes_no_empty_batch():
 
 def test_checksums_are_left_alone_where_nobody_wants_them():
     world = World(check_crcs=False)
-    world.cursor.deliver(fetched(rows(0, 2), damage=30), 100)
+    world.cursor.enqueue(fetched(rows(0, 2), damage=30), 100)
     assert next(world.stream.batches()).offsets == [0, 1]
 
 
 def test_batches_asked_for_in_the_middle_of_an_iteration_leave_nothing_out():
     world = World()
-    world.cursor.deliver(fetched(rows(0, 3)), 100)
+    world.cursor.enqueue(fetched(rows(0, 3)), 100)
     assert next(world.stream).offset == 0
     with pytest.raises(ConsumerTimeout):
         next(world.stream.batches())
-    world.cursor.read_again()
-    world.cursor.deliver(fetched(rows(1, 2), 1), 100)
+    world.cursor.refetch_withheld()
+    world.cursor.enqueue(fetched(rows(1, 2), 1), 100)
     assert next(world.stream.batches()).offsets == [1, 2]
     assert world.cursor.committable() == 1
 
 
 def test_a_paused_partition_gives_no_batch_and_the_one_in_hand_may_be_done():
     world = World()
-    world.cursor.deliver(fetched(rows(0, 2)), 100)
-    world.cursor.deliver(fetched(rows(2, 2), 2), 100)
+    world.cursor.enqueue(fetched(rows(0, 2)), 100)
+    world.cursor.enqueue(fetched(rows(2, 2), 2), 100)
     batches = world.stream.batches()
     next(batches)
     world.cursor.pause()
@@ -183,13 +183,13 @@ def test_a_paused_partition_gives_no_batch_and_the_one_in_hand_may_be_done():
     assert world.cursor.committable() == 2
     world.cursor.resume()
     assert (world.cursor.position, world.cursor.committable()) == (2, 2)
-    world.cursor.deliver(fetched(rows(2, 2), 2), 100)
+    world.cursor.enqueue(fetched(rows(2, 2), 2), 100)
     assert next(batches).offsets == [2, 3]
 
 
 def test_a_reader_that_will_not_come_back_keeps_nobody_waiting_and_its_batch_is_not_done():
     world = World()
-    world.cursor.deliver(fetched(rows(0, 2)), 100)
+    world.cursor.enqueue(fetched(rows(0, 2)), 100)
     next(world.stream.batches())
     world.cursor.close()
     world.stream.give_up(threading.get_ident())
@@ -198,7 +198,7 @@ def test_a_reader_that_will_not_come_back_keeps_nobody_waiting_and_its_batch_is_
 
 def test_done_says_it_for_the_last_batch_of_a_loop():
     world = World()
-    world.cursor.deliver(fetched(rows(0, 2)), 100)
+    world.cursor.enqueue(fetched(rows(0, 2)), 100)
     next(world.stream.batches())
     world.stream.done()
     assert world.cursor.committable() == 2
@@ -214,7 +214,7 @@ def large(start: int, count: int) -> Rows:
 
 def test_on_ack_done_says_nothing_of_the_last_batch():
     world = World(delivery="on-ack")
-    world.cursor.deliver(fetched(rows(0, 2)), 100)
+    world.cursor.enqueue(fetched(rows(0, 2)), 100)
     batch = next(world.stream.batches())
     world.stream.done()
     assert world.cursor.committable() == 0
@@ -227,7 +227,7 @@ def test_a_large_set_makes_several_batches_each_done_when_the_next_is_asked_for(
     world = World()
     sets = [fetched(large(0, 5), 0)] if not codec else [fetched(large(n, 1), n, codec) for n in range(5)]
     for each in sets:
-        world.cursor.deliver(each, 100)
+        world.cursor.enqueue(each, 100)
     batches = world.stream.batches()
     seen = []
     for batch in (next(batches) for _ in range(3 if not codec else 5)):
@@ -243,7 +243,7 @@ def test_a_large_set_makes_several_batches_each_done_when_the_next_is_asked_for(
 
 def test_nothing_more_of_a_set_is_handed_out_once_its_partition_is_let_go():
     world = World()
-    world.cursor.deliver(fetched(large(0, 5)), 100)
+    world.cursor.enqueue(fetched(large(0, 5)), 100)
     batches = world.stream.batches()
     batch = next(batches)
     world.cursor.close()
@@ -257,7 +257,7 @@ def test_nothing_more_of_a_set_is_handed_out_once_its_partition_is_let_go():
 
 def test_a_pause_between_two_batches_of_a_set_leaves_nothing_out():
     world = World()
-    world.cursor.deliver(fetched(large(0, 5)), 100)
+    world.cursor.enqueue(fetched(large(0, 5)), 100)
     batches = world.stream.batches()
     assert next(batches).offsets == [0, 1]
     world.cursor.pause()
@@ -265,13 +265,13 @@ def test_a_pause_between_two_batches_of_a_set_leaves_nothing_out():
         next(batches)
     world.cursor.resume()
     assert world.cursor.position == 2
-    world.cursor.deliver(fetched(large(2, 3), 2), 100)
+    world.cursor.enqueue(fetched(large(2, 3), 2), 100)
     assert [next(batches).offsets for _ in range(2)] == [[2, 3], [4]]
 
 
 def test_damage_in_a_later_piece_is_told_after_the_batch_before_it():
     world = World()
-    world.cursor.deliver(fetched(large(0, 5), damage=3 * 100_026 + 5000), 100)
+    world.cursor.enqueue(fetched(large(0, 5), damage=3 * 100_026 + 5000), 100)
     batches = world.stream.batches()
     assert [next(batches).offsets for _ in range(2)] == [[0, 1], [2]]
     assert world.corrupt == []
@@ -283,19 +283,19 @@ def test_damage_in_a_later_piece_is_told_after_the_batch_before_it():
 
 def test_messages_asked_for_between_two_batches_leave_nothing_out():
     world = World()
-    world.cursor.deliver(fetched(large(0, 5)), 100)
+    world.cursor.enqueue(fetched(large(0, 5)), 100)
     assert next(world.stream.batches()).offsets == [0, 1]
     with pytest.raises(ConsumerTimeout):
         next(world.stream)
-    world.cursor.read_again()
+    world.cursor.refetch_withheld()
     assert world.cursor.position == 2
-    world.cursor.deliver(fetched(large(2, 3), 2), 100)
+    world.cursor.enqueue(fetched(large(2, 3), 2), 100)
     assert [next(world.stream).offset for _ in range(3)] == [2, 3, 4]
 
 
 def test_acknowledged_pieces_count_in_any_order():
     world = World(delivery="on-ack")
-    world.cursor.deliver(fetched(large(0, 5)), 100)
+    world.cursor.enqueue(fetched(large(0, 5)), 100)
     batches = world.stream.batches()
     first, second, third = (next(batches) for _ in range(3))
     second.ack()
@@ -307,7 +307,7 @@ def test_acknowledged_pieces_count_in_any_order():
 
 def test_a_reader_that_gives_up_between_two_pieces_has_done_neither_the_batch_nor_the_rest():
     world = World()
-    world.cursor.deliver(fetched(large(0, 5)), 100)
+    world.cursor.enqueue(fetched(large(0, 5)), 100)
     batches = world.stream.batches()
     next(batches)
     next(batches)
@@ -319,26 +319,26 @@ def test_a_reader_that_gives_up_between_two_pieces_has_done_neither_the_batch_no
 def test_damage_behind_a_batch_is_told_though_its_partition_was_paused_meanwhile():
     world = World()
     good = messages.encode(rows(0, 2))
-    world.cursor.deliver(fetched(rows(0, 4), damage=len(good) + 30), 100)
-    world.cursor.deliver(fetched(rows(4, 2)), 100)
+    world.cursor.enqueue(fetched(rows(0, 4), damage=len(good) + 30), 100)
+    world.cursor.enqueue(fetched(rows(4, 2)), 100)
     reading = world.stream.batches()
     assert next(reading).offsets == [0, 1]
     world.cursor.pause()
     world.cursor.resume()  # what stood behind it is fetched again
-    world.cursor.deliver(fetched(rows(4, 2)), 100)
+    world.cursor.enqueue(fetched(rows(4, 2)), 100)
     with pytest.raises(ConsumerTimeout):
         next(reading)
     ((at, error),) = world.corrupt
-    assert (at, error.offset, world.cursor.next_out) == (2, 2, 2)
+    assert (at, error.offset, world.cursor.next_delivery) == (2, 2, 2)
     assert world.cursor.committable() == 2
-    world.cursor.go_on(2)
-    world.cursor.deliver(fetched(rows(2, 4), 2), 100)
+    world.cursor.refetch(2)
+    world.cursor.enqueue(fetched(rows(2, 4), 2), 100)
     assert next(reading).offsets == [2, 3, 4, 5]
 
 
 def test_an_exception_that_ends_a_batch_before_it_is_there_loses_nothing_and_ends_no_iteration(monkeypatch):
     world = World()
-    world.cursor.deliver(fetched(rows(0, 3)), 100)
+    world.cursor.enqueue(fetched(rows(0, 3)), 100)
     reading = world.stream.batches()
     with monkeypatch.context() as broken:
 
@@ -351,7 +351,7 @@ def test_an_exception_that_ends_a_batch_before_it_is_there_loses_nothing_and_end
             next(reading)
     with pytest.raises(ConsumerTimeout):
         next(reading)
-    assert (world.cursor.next_out, world.cursor.stranded, world.cursor.committable()) == (0, True, 0)
-    world.cursor.read_again()
-    world.cursor.deliver(fetched(rows(0, 3)), 100)
+    assert (world.cursor.next_delivery, world.cursor.withheld, world.cursor.committable()) == (0, True, 0)
+    world.cursor.refetch_withheld()
+    world.cursor.enqueue(fetched(rows(0, 3)), 100)
     assert next(reading).offsets == [0, 1, 2]

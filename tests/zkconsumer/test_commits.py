@@ -13,7 +13,7 @@ from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.offsets.commits import Commits, Patience
+from zkconsumer.offsets.commits import CommitRetries, Commits
 from zkconsumer.offsets.store import NONE, Committed
 from zkconsumer.session.lease import Lease
 
@@ -60,15 +60,15 @@ class World:
         self.events: list[ConsumerEvent] = []
         self.failed: list[Exception] = []
         self.ours = {A, B}
-        self.patience: Patience | None = None
+        self.patience: CommitRetries | None = None
         self.commits = Commits(
             self.store,
             "g",
-            Lease(),
-            lambda tps: [tp for tp in tps if tp in self.ours],
-            self.events.append,
-            self.failed.append,
-            lambda: self.patience,
+            lease=Lease(),
+            still_ours=lambda tps: [tp for tp in tps if tp in self.ours],
+            on_event=self.events.append,
+            on_failed=self.failed.append,
+            retries=lambda: self.patience,
         )
 
     def cursor(self, tp: TopicPartition, done: int | None) -> Any:
@@ -115,7 +115,7 @@ def test_a_commit_that_cannot_be_made_up_for_later_is_tried_again(asked):
     world = World()
     cursor = world.cursor(A, 50)
     world.store.refusal, world.store.works_at = LOST, 3
-    world.patience = Patience(retries=5, backoff_s=0.001, limit_s=5.0)
+    world.patience = CommitRetries(count=5, backoff_s=0.001, limit_s=5.0)
     assert getattr(world.commits, asked)([cursor]) == {A: None}
     assert (world.store.commits, world.store.kept, cursor.committed) == (3, {A: 50}, 50)
 
@@ -123,7 +123,7 @@ def test_a_commit_that_cannot_be_made_up_for_later_is_tried_again(asked):
 def test_it_is_tried_so_often_and_then_said():
     world = World()
     world.store.refusal = LOST
-    world.patience = Patience(retries=2, backoff_s=0.001, limit_s=5.0)
+    world.patience = CommitRetries(count=2, backoff_s=0.001, limit_s=5.0)
     assert world.commits.commit_last([world.cursor(A, 50)]) == {A: LOST}
     assert world.store.commits == 3
     assert len(world.events) == 1
@@ -132,7 +132,7 @@ def test_it_is_tried_so_often_and_then_said():
 def test_what_another_try_would_not_help_is_tried_once():
     world = World()
     world.store.refusal = ZooKeeperAway("the session is suspended")
-    world.patience = Patience(retries=5, backoff_s=0.001, limit_s=5.0)
+    world.patience = CommitRetries(count=5, backoff_s=0.001, limit_s=5.0)
     world.commits.commit_last([world.cursor(A, 50)])
     assert world.store.commits == 1
 
@@ -141,7 +141,7 @@ def test_partitions_that_are_let_go_wait_only_so_long_also_for_another_commit():
     world = World()
     cursor = world.cursor(A, 50)
     world.store.takes_s = 30.0
-    world.patience = Patience(retries=5, backoff_s=0.001, limit_s=0.1)
+    world.patience = CommitRetries(count=5, backoff_s=0.001, limit_s=0.1)
     tasks = TaskGroup()
     tasks.spawn("timer", world.commits.commit, [world.cursor(B, 1)])
     sleep(0.01)
@@ -158,7 +158,7 @@ def test_the_timer_is_not_waited_for_by_one_in_a_hurry():
     cursor = world.cursor(A, 50)
     tasks = TaskGroup()
     tasks.spawn("auto-commit", world.commits.run, 60.0, lambda: [cursor], lambda: True)
-    world.commits.hurry()
+    world.commits.commit_soon()
     sleep(0.05)
     assert (world.store.kept, world.store.commits) == ({A: 50}, 1)
     tasks.stop(1.0)

@@ -68,8 +68,8 @@ class FakeConnector:
         lease, budget = Lease(), Budget(1 << 20)
         lease.valid_until = math.inf
         for tp in self._ends:
-            self.cursors[tp] = Cursor(tp, "g-0", lease, budget.lane(1), self.channel)
-            self.cursors[tp].begin(0)
+            self.cursors[tp] = Cursor(tp, "g-0", lease=lease, budget=budget.for_stream(1), channel=self.channel)
+            self.cursors[tp].reset_to(0)
             self._fetch(tp)
         self.hub.post(self._tend)
         return Stream("t-0", self.channel, delivery=ON_ACK)
@@ -78,14 +78,14 @@ class FakeConnector:
         cursor = self.cursors[tp]
         while cursor.fetchable and cursor.position is not None and cursor.position < self._ends[tp]:
             count = min(20, self._ends[tp] - cursor.position)
-            cursor.deliver(a_set(tp, cursor.position, count), 100)
+            cursor.enqueue(a_set(tp, cursor.position, count), 100)
 
     def _tend(self) -> None:
         """As the engine's timer: a reader that met a pause may say so only after its end."""
         while not self.closed:
             for tp, cursor in self.cursors.items():
-                if cursor.stranded and not cursor.closing and cursor.parked is None:
-                    cursor.read_again()
+                if cursor.withheld and not cursor.closing and cursor.parked is None:
+                    cursor.refetch_withheld()
                     self._fetch(tp)
             sleep(0.01)
 

@@ -68,12 +68,12 @@ def test_a_share_that_stays_short_is_one_outage_however_often_it_is_tried() -> N
     events: list[ConsumerEvent] = []
     executor = SimpleNamespace(cursors={})
     config = SimpleNamespace(rebalance_max_retries=4, backoff_ms=10, assignment_strategy="range")
-    member = Member(executor, None, None, None, config, events.append)  # type: ignore[arg-type]
+    member = Member(executor=executor, group=None, claims=None, tasks=None, config=config, on_event=events.append)  # type: ignore[arg-type]
     for tries in (4, 8, 12):
         member._follow(member._state, [Action(Do.ALARM, text=f"no full share after {tries} tries, still trying: held")])
     member._entered(replace(member._state, phase=Phase.WAITING, blocked="held by others: t/0"))
     assert [event.kind for event in events] == ["outage", "rebalance", "rebalance", "rebalance"]
-    member._full_share()
-    member._full_share()
+    member._complete()
+    member._complete()
     [over] = [event for event in events if event.kind == "over"]
     assert over.text.startswith("the full share is read, ")

@@ -18,7 +18,7 @@ from kafkawire.formats.v01 import messages
 from kafkawire.model import MessageSet, TopicPartition
 from zkconsumer.errors import ConsumerError, ConsumerTimeout, DecodeFailed
 from zkconsumer.fetching.budget import Budget
-from zkconsumer.fetching.cursor import Cursor, Share
+from zkconsumer.fetching.cursor import Cursor, DeliveredSet
 from zkconsumer.session.lease import Lease
 from zkconsumer.streams.stream import Stream
 
@@ -30,18 +30,23 @@ class World:
 
     def __init__(self, limit: int = 1_000_000, **how: Any) -> None:
         self.budget = Budget(limit)
-        self.lane = self.budget.lane(1)
+        self.part = self.budget.for_stream(1)
         self.lease = Lease()
         self.lease.valid_until = math.inf
-        self.channel: BoundedQueue[Share] = BoundedQueue(limit, queue.SimpleQueue())
+        self.channel: BoundedQueue[DeliveredSet] = BoundedQueue(limit, queue.SimpleQueue())
         self.stream = Stream("orders-0", self.channel, timeout_ms=0, **how)
         self.corrupt: list[tuple[int, CorruptMessage]] = []
 
     def cursor(self, position: int = 0, tp: TopicPartition = TP) -> Cursor:
         cursor = Cursor(
-            tp, "g-0", self.lease, self.lane, self.channel, on_corrupt=lambda c, at, e: self.corrupt.append((at, e))
+            tp,
+            "g-0",
+            lease=self.lease,
+            budget=self.part,
+            channel=self.channel,
+            on_corrupt=lambda c, at, e: self.corrupt.append((at, e)),
         )
-        cursor.begin(position)
+        cursor.reset_to(position)
         return cursor
 
     def offsets(self) -> list[int]:
@@ -64,7 +69,7 @@ def a_set(start: int, count: int, tp: TopicPartition = TP, damage_at: int | None
 def test_a_message_is_done_when_the_next_one_is_asked_for():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
+    cursor.enqueue(a_set(0, 3), 100)
     assert cursor.committable() == 0
     for expected_done in (0, 1, 2):
         next(world.stream)
@@ -76,7 +81,7 @@ def test_a_message_is_done_when_the_next_one_is_asked_for():
 def test_done_says_it_for_the_last_message_of_a_loop():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
+    cursor.enqueue(a_set(0, 3), 100)
     next(world.stream)
     next(world.stream)
     world.stream.done()
@@ -86,7 +91,7 @@ def test_done_says_it_for_the_last_message_of_a_loop():
 def test_bytes_are_counted_until_the_set_is_done():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
     fetched, share = next(world.stream.sets())
     first, last = share.ticket(1), share.ticket(fetched.resume_at)
     last.done()
@@ -99,15 +104,15 @@ def test_bytes_are_counted_until_the_set_is_done():
 def test_dropping_gives_every_byte_back_and_ends_sending_and_committing(taken):
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2), 100)
-    cursor.deliver(a_set(2, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
+    cursor.enqueue(a_set(2, 2), 100)
     ticket = None
     if taken:
         _, share = next(world.stream.sets())
         ticket = share.ticket(1)
     cursor.drop()
     cursor.discard_fetched()
-    assert (world.budget.used, world.lane.used, cursor.committable()) == (0, 0, None)
+    assert (world.budget.used, world.part.used, cursor.committable()) == (0, 0, None)
     assert ticket is None or not ticket.may_send()
     assert world.offsets() == []
 
@@ -115,7 +120,7 @@ def test_dropping_gives_every_byte_back_and_ends_sending_and_committing(taken):
 def test_a_closing_cursor_hands_out_nothing_more_and_counts_what_is_in_hands():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
+    cursor.enqueue(a_set(0, 3), 100)
     next(world.stream)
     cursor.close()
     assert not cursor.drained
@@ -127,61 +132,61 @@ def test_a_closing_cursor_hands_out_nothing_more_and_counts_what_is_in_hands():
 def test_nothing_is_handed_out_once_the_lease_is_over_not_even_the_rest_of_a_set():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
+    cursor.enqueue(a_set(0, 3), 100)
     next(world.stream)
     world.lease.revoke()
     assert world.offsets() == []
-    assert cursor.stranded
+    assert cursor.withheld
     assert not cursor.fetchable
 
 
 def test_a_set_kept_back_is_never_jumped_over():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2), 100)
-    cursor.deliver(a_set(2, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
+    cursor.enqueue(a_set(2, 2), 100)
     world.lease.valid_until = -math.inf
     with pytest.raises(ConsumerTimeout):
         next(world.stream)  # both were due, neither was handed out
     world.lease.valid_until = math.inf
-    cursor.deliver(a_set(4, 2), 100)
+    cursor.enqueue(a_set(4, 2), 100)
     assert world.offsets() == []
-    assert cursor.stranded
-    cursor.begin(cursor.committable())
-    cursor.deliver(a_set(0, 6), 300)
+    assert cursor.withheld
+    cursor.reset_to(cursor.committable())
+    cursor.enqueue(a_set(0, 6), 300)
     assert world.offsets() == [0, 1, 2, 3, 4, 5]
 
 
 def test_what_a_sender_let_go_because_the_lease_was_over_is_read_again():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
     _, share = next(world.stream.sets())
     ticket = share.ticket(2)
     world.lease.valid_until = -math.inf
     assert not ticket.may_send()
     world.lease.valid_until = math.inf  # renewed right after: the part is gone all the same
-    assert cursor.stranded
+    assert cursor.withheld
 
 
 def test_a_reset_under_a_reader_costs_no_second_reset():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
+    cursor.enqueue(a_set(0, 3), 100)
     next(world.stream)
-    cursor.begin(1)
-    cursor.deliver(a_set(1, 2), 100)
+    cursor.reset_to(1)
+    cursor.enqueue(a_set(1, 2), 100)
     assert world.offsets() == [1, 2]
-    assert not cursor.stranded
+    assert not cursor.withheld
     assert cursor.committable() == 3
 
 
 def test_sets_from_before_a_reset_are_not_handed_out():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2), 100)
-    cursor.begin(10)
-    cursor.deliver(a_set(10, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
+    cursor.reset_to(10)
+    cursor.enqueue(a_set(10, 2), 100)
     assert world.offsets() == [10, 11]
     assert cursor.committable() == 12
 
@@ -189,7 +194,7 @@ def test_sets_from_before_a_reset_are_not_handed_out():
 def test_what_was_fetched_before_a_parked_position_is_still_delivered():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
     cursor.park("orders/3 at 2: damaged")
     assert world.offsets() == [0, 1]
     assert cursor.committable() == 2
@@ -200,7 +205,7 @@ def test_what_was_fetched_before_a_parked_position_is_still_delivered():
 def test_parked_at_once_keeps_back_what_nobody_has_taken():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
     cursor.park("by hand", at_once=True)
     assert world.offsets() == []
     assert (cursor.committable(), world.budget.used) == (0, 0)
@@ -209,9 +214,9 @@ def test_parked_at_once_keeps_back_what_nobody_has_taken():
 def test_a_damaged_message_ends_its_set_after_the_good_ones_and_is_reported_with_its_place():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 4, damage_at=2), 100)
+    cursor.enqueue(a_set(0, 4, damage_at=2), 100)
     assert world.offsets() == [0, 1]
-    cursor.deliver(a_set(4, 2), 100)  # fetched before anybody knew of the damage
+    cursor.enqueue(a_set(4, 2), 100)  # fetched before anybody knew of the damage
     assert world.offsets() == []
     ((at, error),) = world.corrupt
     assert at == 2
@@ -223,8 +228,8 @@ def test_two_partitions_of_a_stream_are_done_each_for_itself():
     world = World()
     other = TopicPartition("orders", 4)
     a, b = world.cursor(), world.cursor(7, other)
-    a.deliver(a_set(0, 2), 100)
-    b.deliver(a_set(7, 2, other), 100)
+    a.enqueue(a_set(0, 2), 100)
+    b.enqueue(a_set(7, 2, other), 100)
     for _ in range(3):
         next(world.stream)
     assert (a.committable(), b.committable()) == (2, 7)
@@ -232,11 +237,11 @@ def test_two_partitions_of_a_stream_are_done_each_for_itself():
 
 def test_a_stream_that_stands_still_fills_its_own_lane_only():
     budget = Budget(1000)
-    still, flowing = budget.lane(2), budget.lane(2)
-    still.take(500)
+    still, flowing = budget.for_stream(2), budget.for_stream(2)
+    still.reserve(500)
     assert not still.fits(1)
     assert flowing.fits(500)
-    assert budget.lane(2).fits(5000)  # one message larger than the lane comes through an empty lane
+    assert budget.for_stream(2).fits(5000)  # one message larger than the lane comes through an empty lane
     assert budget.free == 500
 
 
@@ -254,7 +259,7 @@ def test_a_parked_cursor_is_read_again_from_what_is_done_once_all_before_it_is_s
     world = World()
     cursor = world.cursor()
     assert not cursor.unpark()  # it is not parked
-    cursor.deliver(a_set(0, 4), 100)
+    cursor.enqueue(a_set(0, 4), 100)
     [(fetched, share)] = [next(world.stream.sets()) for _ in range(1)]
     before, large = share.ticket(2), share.ticket(fetched.resume_at)
     large.failed(RuntimeError("too large"))
@@ -262,7 +267,7 @@ def test_a_parked_cursor_is_read_again_from_what_is_done_once_all_before_it_is_s
     before.done()
     assert cursor.unpark()
     assert (cursor.parked, cursor.position, cursor.committable(), cursor.fetchable) == (None, 2, 2, True)
-    cursor.deliver(a_set(2, 2), 100)
+    cursor.enqueue(a_set(2, 2), 100)
     assert world.offsets() == [2, 3]
     assert world.budget.free == world.budget.limit
 
@@ -288,7 +293,7 @@ def test_a_cursor_that_is_being_let_go_is_not_read_again():
 def test_an_acknowledged_message_is_done_at_once_and_those_before_it():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
+    cursor.enqueue(a_set(0, 3), 100)
     first = next(world.stream)
     first.ack()
     assert cursor.committable() == 1
@@ -302,7 +307,7 @@ def test_an_acknowledged_message_is_done_at_once_and_those_before_it():
 def test_a_member_that_leaves_does_not_wait_for_a_reader_whose_last_message_is_acknowledged():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
+    cursor.enqueue(a_set(0, 3), 100)
     message = next(world.stream)
     cursor.close()
     assert not cursor.drained
@@ -315,8 +320,8 @@ def test_a_member_that_leaves_does_not_wait_for_a_reader_whose_last_message_is_a
 def test_on_ack_only_acknowledged_messages_count_and_only_the_prefix_is_committable():
     world = World(delivery="on-ack")
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2), 100)
-    cursor.deliver(a_set(2, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
+    cursor.enqueue(a_set(2, 2), 100)
     messages = [next(world.stream) for _ in range(4)]
     assert world.offsets() == []
     assert (cursor.committable(), cursor.drained) == (0, False)
@@ -328,13 +333,13 @@ def test_on_ack_only_acknowledged_messages_count_and_only_the_prefix_is_committa
         thread.start()
     for thread in threads:
         thread.join()
-    assert (cursor.committable(), cursor.drained, world.budget.used, world.lane.used) == (4, True, 0, 0)
+    assert (cursor.committable(), cursor.drained, world.budget.used, world.part.used) == (4, True, 0, 0)
 
 
 def test_on_ack_a_set_that_was_handed_out_gives_its_bytes_back_so_that_late_acks_stop_nobody():
     world = World(limit=100, delivery="on-ack")
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
     kept = [next(world.stream), next(world.stream)]
     assert world.budget.used == 100
     assert world.offsets() == []
@@ -346,7 +351,7 @@ def test_on_ack_a_set_that_was_handed_out_gives_its_bytes_back_so_that_late_acks
 def test_on_ack_a_member_that_leaves_waits_for_what_is_unacknowledged_and_for_nothing_else():
     world = World(delivery="on-ack")
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 4), 100)
+    cursor.enqueue(a_set(0, 4), 100)
     first, second = next(world.stream), next(world.stream)
     cursor.close()
     second.ack()
@@ -361,13 +366,13 @@ def test_on_ack_a_member_that_leaves_waits_for_what_is_unacknowledged_and_for_no
 def test_on_ack_damage_does_not_count_what_was_not_acknowledged():
     world = World(delivery="on-ack")
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 4, damage_at=2), 100)
+    cursor.enqueue(a_set(0, 4, damage_at=2), 100)
     first, second = next(world.stream), next(world.stream)
     assert world.offsets() == []
     ((at, _error),) = world.corrupt
-    assert (at, cursor.next_out) == (2, 2)
-    cursor.go_on(at)
-    cursor.deliver(a_set(2, 2), 100)
+    assert (at, cursor.next_delivery) == (2, 2)
+    cursor.refetch(at)
+    cursor.enqueue(a_set(2, 2), 100)
     assert world.offsets() == [2, 3]
     assert cursor.committable() == 0
     second.ack()
@@ -379,8 +384,8 @@ def test_at_most_once_a_set_is_committed_before_any_of_it_is_handed_out():
     commits: list[tuple[TopicPartition, int]] = []
     world = World(delivery="at-most-once", commit=lambda tp, at: commits.append((tp, at)))
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2), 100)
-    cursor.deliver(a_set(2, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
+    cursor.enqueue(a_set(2, 2), 100)
     assert next(world.stream).offset == 0
     assert commits == [(TP, 2)]
     assert (cursor.committable(), cursor.drained, world.budget.used) == (2, False, 200)
@@ -393,20 +398,20 @@ def test_at_most_once_what_could_not_be_committed_is_not_handed_out_and_not_lost
     answers: list[Exception | None] = [ConsumerError("no session"), None]
     world = World(delivery="at-most-once", commit=lambda tp, at: answers.pop(0))
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
     assert world.offsets() == []
-    assert (cursor.stranded, world.budget.used) == (True, 0)
-    cursor.read_again()
+    assert (cursor.withheld, world.budget.used) == (True, 0)
+    cursor.refetch_withheld()
     assert (cursor.position, cursor.committable()) == (0, 0)
-    cursor.deliver(a_set(0, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
     assert world.offsets() == [0, 1]
 
 
 def test_at_most_once_a_leaving_member_hands_out_the_rest_of_what_it_committed():
     world = World(delivery="at-most-once", commit=lambda tp, at: None)
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
-    cursor.deliver(a_set(3, 3), 100)
+    cursor.enqueue(a_set(0, 3), 100)
+    cursor.enqueue(a_set(3, 3), 100)
     next(world.stream)
     cursor.close()
     assert not cursor.drained
@@ -415,7 +420,7 @@ def test_at_most_once_a_leaving_member_hands_out_the_rest_of_what_it_committed()
 
 
 def test_at_most_once_needs_somebody_who_commits():
-    with pytest.raises(ValueError, match="at-most-once needs somebody who commits"):
+    with pytest.raises(ValueError, match="at-most-once needs a commit function"):
         World(delivery="at-most-once")
 
 
@@ -431,7 +436,7 @@ def test_decoders_get_the_topic_and_what_is_there_and_their_error_ends_nothing()
 
     world = World(decoders=(number, number))
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
+    cursor.enqueue(a_set(0, 3), 100)
     first = next(world.stream)
     assert (first.key, first.value) == (None, 0)
     with pytest.raises(
@@ -452,16 +457,16 @@ def test_nothing_of_a_paused_partition_is_handed_out_while_others_go_on():
     world = World()
     other = TopicPartition("orders", 4)
     a, b = world.cursor(), world.cursor(7, other)
-    a.deliver(a_set(0, 3), 100)
-    b.deliver(a_set(7, 2, other), 50)
+    a.enqueue(a_set(0, 3), 100)
+    b.enqueue(a_set(7, 2, other), 50)
     assert next(world.stream).offset == 0
     a.pause()
     assert not a.fetchable
     assert world.offsets() == [7, 8]
     assert (a.committable(), world.budget.used) == (1, 0)
     a.resume()
-    assert (a.position, a.fetchable, a.stranded) == (1, True, False)
-    a.deliver(a_set(1, 2), 100)
+    assert (a.position, a.fetchable, a.withheld) == (1, True, False)
+    a.enqueue(a_set(1, 2), 100)
     assert world.offsets() == [1, 2]
     assert a.committable() == 3
 
@@ -469,14 +474,14 @@ def test_nothing_of_a_paused_partition_is_handed_out_while_others_go_on():
 def test_a_set_goes_on_where_it_stood_when_its_reader_did_not_come_back_during_the_pause():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
-    cursor.deliver(a_set(3, 2), 100)
+    cursor.enqueue(a_set(0, 3), 100)
+    cursor.enqueue(a_set(3, 2), 100)
     assert next(world.stream).offset == 0
     cursor.pause()
     assert world.budget.used == 100  # what nobody had taken makes room at once
     cursor.resume()
     assert cursor.position == 3
-    cursor.deliver(a_set(3, 2), 100)
+    cursor.enqueue(a_set(3, 2), 100)
     assert world.offsets() == [1, 2, 3, 4]
     assert cursor.committable() == 5
 
@@ -485,13 +490,13 @@ def test_a_set_that_arrives_during_a_pause_is_fetched_again_when_it_came_to_its_
     world = World()
     cursor = world.cursor()
     cursor.pause()
-    cursor.deliver(a_set(0, 2), 100)  # asked for before the pause
+    cursor.enqueue(a_set(0, 2), 100)  # asked for before the pause
     assert world.offsets() == []
-    cursor.deliver(a_set(2, 2), 100)
+    cursor.enqueue(a_set(2, 2), 100)
     cursor.resume()
     assert cursor.position == 0
     assert world.offsets() == []  # of before
-    cursor.deliver(a_set(0, 4), 100)
+    cursor.enqueue(a_set(0, 4), 100)
     assert world.offsets() == [0, 1, 2, 3]
 
 
@@ -506,8 +511,8 @@ def test_a_set_that_is_taken_while_its_partition_is_paused_and_resumed_is_not_le
 
     world = World(observe=observe)
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
-    cursor.deliver(a_set(3, 2), 100)
+    cursor.enqueue(a_set(0, 3), 100)
+    cursor.enqueue(a_set(3, 2), 100)
     batches, found = world.stream.batches(), []
     for _ in range(3):
         try:
@@ -515,15 +520,15 @@ def test_a_set_that_is_taken_while_its_partition_is_paused_and_resumed_is_not_le
         except ConsumerTimeout:
             break
         if cursor.position == 3:  # what stood behind it is fetched again
-            cursor.deliver(a_set(3, 2), 100)
+            cursor.enqueue(a_set(3, 2), 100)
     assert found == ([0, 1, 2, 3, 4] if reads == "batches" else [0, 1, 2])
 
 
 def test_a_resume_does_not_take_up_a_partition_whose_message_failed():
     world = World(delivery="on-ack")
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
-    cursor.deliver(a_set(3, 2), 100)
+    cursor.enqueue(a_set(0, 3), 100)
+    cursor.enqueue(a_set(3, 2), 100)
     next(world.stream).ack()
     next(world.stream).handed.failed(ValueError("a handler parked it"), 1)
     cursor.pause()
@@ -532,32 +537,32 @@ def test_a_resume_does_not_take_up_a_partition_whose_message_failed():
     assert world.offsets() == []
     assert cursor.committable() == 1
     assert cursor.unpark()
-    cursor.deliver(a_set(1, 4), 100)
+    cursor.enqueue(a_set(1, 4), 100)
     assert world.offsets() == [1, 2, 3, 4]
 
 
 def test_a_resume_of_what_is_parked_further_on_fetches_what_lies_before_and_forgets_nothing_undone():
     world = World(delivery="on-ack")
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 1), 100)
-    cursor.deliver(a_set(1, 2), 100)
+    cursor.enqueue(a_set(0, 1), 100)
+    cursor.enqueue(a_set(1, 2), 100)
     cursor.park("too large")
     assert next(world.stream).offset == 0  # and not acknowledged
     cursor.pause()
     cursor.resume()
     assert (cursor.position, cursor.committable(), cursor.fetchable) == (0, 0, True)
-    cursor.deliver(a_set(0, 3), 100)
+    cursor.enqueue(a_set(0, 3), 100)
     assert world.offsets() == [0, 1, 2]
 
 
 def test_what_a_stream_is_to_raise_is_raised_though_its_partition_was_paused_before():
     world = World(delivery="on-ack")
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
     assert world.offsets() == [0, 1]
     why = ConsumerError("damaged at 2")
     cursor.park(why)
-    cursor.deliver(a_set(2, 0), 0, why)  # as with corrupt.message.policy=fail
+    cursor.enqueue(a_set(2, 0), 0, why)  # as with corrupt.message.policy=fail
     for _ in range(2):
         cursor.pause()
         assert world.offsets() == []
@@ -571,12 +576,12 @@ def test_what_a_stream_is_to_raise_is_raised_though_its_partition_was_paused_bef
 def test_damage_behind_a_message_that_failed_does_not_take_the_partition_up_again():
     world = World(delivery="on-ack")
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 4, damage_at=2), 100)
+    cursor.enqueue(a_set(0, 4, damage_at=2), 100)
     next(world.stream).ack()
     next(world.stream).handed.failed(ValueError("a handler parked it"), 1)
     assert world.offsets() == []
     ((at, _),) = world.corrupt
-    cursor.go_on(at)  # as the engine does
+    cursor.refetch(at)  # as the engine does
     assert cursor.parked == "a handler parked it"
     assert cursor.committable() == 1
 
@@ -586,48 +591,49 @@ def test_a_reader_that_stops_in_a_pause_while_it_is_resumed_leaves_nothing_out(m
     world = World()
     cursor = world.cursor()
     stopping, may_stop, seen = threading.Event(), threading.Event(), []
-    stopped = cursor.stopped
+    stopped = cursor.end_delivery
 
-    def slowly(share: Share, at: int | None) -> bool:
+    def slowly(delivered: DeliveredSet, at: int | None) -> bool:
         stopping.set()
         assert may_stop.wait(5)
-        return stopped(share, at)
+        return stopped(delivered, at)
 
-    monkeypatch.setattr(cursor, "stopped", slowly)
-    cursor.deliver(a_set(0, 3), 100)
-    cursor.deliver(a_set(3, 2), 100)
+    monkeypatch.setattr(cursor, "end_delivery", slowly)
+    cursor.enqueue(a_set(0, 3), 100)
+    cursor.enqueue(a_set(3, 2), 100)
     assert next(world.stream).offset == 0
     cursor.pause()
     reader = threading.Thread(target=lambda: seen.extend(world.offsets()))
     reader.start()
     assert stopping.wait(5)
-    next_out = [cursor.next_out]
+    positions = [cursor.next_delivery]
 
     def look(cursor: Cursor) -> int:
-        value = next_out[0]
+        value = positions[0]
         if not may_stop.is_set():
             may_stop.set()
             reader.join(0.1)  # it may have to wait for us
         return value
 
-    monkeypatch.setattr(Cursor, "next_out", property(look, lambda cursor, at: next_out.insert(0, at)), raising=False)
+    following = property(look, lambda cursor, at: positions.insert(0, at))
+    monkeypatch.setattr(Cursor, "next_delivery", following, raising=False)
     cursor.resume()
     reader.join(5)
-    if cursor.stranded:
-        cursor.read_again()  # as the engine's timer does
-    cursor.deliver(a_set(cursor.position, 5 - cursor.position), 100)
+    if cursor.withheld:
+        cursor.refetch_withheld()  # as the engine's timer does
+    cursor.enqueue(a_set(cursor.position, 5 - cursor.position), 100)
     assert seen + world.offsets() == [1, 2, 3, 4]
 
 
 def test_a_pause_keeps_what_waits_for_its_acknowledgement():
     world = World(delivery="on-ack")
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
+    cursor.enqueue(a_set(0, 3), 100)
     first = next(world.stream)
     cursor.pause()
     assert world.offsets() == []
     cursor.resume()
-    cursor.deliver(a_set(1, 2), 100)
+    cursor.enqueue(a_set(1, 2), 100)
     second, third = next(world.stream), next(world.stream)
     third.ack()
     second.ack()
@@ -639,12 +645,12 @@ def test_a_pause_keeps_what_waits_for_its_acknowledgement():
 def test_a_seek_makes_what_is_in_the_users_hands_count_no_more():
     world = World(delivery="on-ack")
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
+    cursor.enqueue(a_set(0, 3), 100)
     first = next(world.stream)
-    cursor.begin(10)
+    cursor.reset_to(10)
     first.ack()
     assert cursor.committable() == 10
-    cursor.deliver(a_set(10, 1), 100)
+    cursor.enqueue(a_set(10, 1), 100)
     message = next(world.stream)
     assert (message.offset, cursor.committable()) == (10, 10)
 
@@ -652,12 +658,12 @@ def test_a_seek_makes_what_is_in_the_users_hands_count_no_more():
 def test_damage_met_before_a_seek_does_not_take_it_back():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2, damage_at=1), 100)
+    cursor.enqueue(a_set(0, 2, damage_at=1), 100)
     next(world.stream)
-    cursor.begin(50)
+    cursor.reset_to(50)
     assert world.offsets() == []
     assert world.corrupt == []
-    assert cursor.next_out == 50
+    assert cursor.next_delivery == 50
 
 
 # the rest ---------------------------------------------------------------------------------------------------------
@@ -667,9 +673,9 @@ def test_each_set_that_is_handed_out_is_observed_once():
     seen: list[MessageSet] = []
     world = World(observe=seen.append)
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2), 100)
-    cursor.begin(5)
-    cursor.deliver(a_set(5, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
+    cursor.reset_to(5)
+    cursor.enqueue(a_set(5, 2), 100)
     assert world.offsets() == [5, 6]
     assert [s.start for s in seen] == [5]
 
@@ -677,7 +683,7 @@ def test_each_set_that_is_handed_out_is_observed_once():
 def test_an_error_from_elsewhere_is_raised_once_at_the_next_ask_and_costs_no_message():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 2), 100)
+    cursor.enqueue(a_set(0, 2), 100)
     next(world.stream)
     world.stream.raise_next(ConsumerError("the listener failed"))
     with pytest.raises(ConsumerError, match="the listener failed"):
@@ -688,13 +694,13 @@ def test_an_error_from_elsewhere_is_raised_once_at_the_next_ask_and_costs_no_mes
 def test_sets_asked_for_in_the_middle_of_an_iteration_leave_nothing_out():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 3), 100)
+    cursor.enqueue(a_set(0, 3), 100)
     next(world.stream)
     with pytest.raises(ConsumerTimeout):
         next(world.stream.sets())
-    assert (cursor.committable(), cursor.stranded) == (1, True)
-    cursor.read_again()
-    cursor.deliver(a_set(1, 2), 100)
+    assert (cursor.committable(), cursor.withheld) == (1, True)
+    cursor.refetch_withheld()
+    cursor.enqueue(a_set(1, 2), 100)
     fetched, share = next(world.stream.sets())
     share.ticket(fetched.resume_at).done()
     assert (fetched.start, cursor.committable()) == (1, 3)
@@ -706,7 +712,7 @@ def test_an_iterator_goes_on_after_whatever_it_raised():
     messages = iter(world.stream)
     with pytest.raises(ConsumerTimeout):
         next(messages)
-    cursor.deliver(a_set(0, 3), 100)
+    cursor.enqueue(a_set(0, 3), 100)
     assert next(messages).offset == 0
     world.stream.raise_next(ConsumerError("the listener failed"))
     with pytest.raises(ConsumerError):
@@ -726,20 +732,20 @@ def test_an_iterator_goes_on_after_whatever_it_raised():
 def test_an_iterator_that_was_left_for_batches_hands_out_nothing_of_the_set_it_had():
     world = World()
     cursor = world.cursor()
-    cursor.deliver(a_set(0, 4), 100)
+    cursor.enqueue(a_set(0, 4), 100)
     messages = iter(world.stream)
     next(messages)
     with pytest.raises(ConsumerTimeout):
         next(world.stream.batches())  # what is left of the set comes again
-    cursor.read_again()
-    cursor.deliver(a_set(1, 3), 100)
+    cursor.refetch_withheld()
+    cursor.enqueue(a_set(1, 3), 100)
     fresh = iter(world.stream)
     assert next(fresh).offset == 1
     with pytest.raises(ConsumerTimeout):
         next(messages)  # an older one: the message in hand is not counted, and comes once more
     assert cursor.committable() == 1
-    cursor.read_again()
-    cursor.deliver(a_set(1, 3), 100)
+    cursor.refetch_withheld()
+    cursor.enqueue(a_set(1, 3), 100)
     assert [message.offset for message in islice(messages, 3)] == [1, 2, 3]
 
 
@@ -747,7 +753,7 @@ def test_a_set_is_not_held_by_a_stream_that_reads_batches_now():
     world = World()
     cursor = world.cursor()
     fetched = weakref.ref((message_set := a_set(0, 2)).buffer)
-    cursor.deliver(message_set, 100)
+    cursor.enqueue(message_set, 100)
     del message_set
     next(world.stream)
     with pytest.raises(ConsumerTimeout):

@@ -22,11 +22,11 @@ from zkconsumer.engine.status import END_OLD_S, status_of
 from zkconsumer.errors import ConsumerTimeout, MessageTooLarge, OutOfRange
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.budget import Budget
-from zkconsumer.fetching.cursor import Cursor, Share
+from zkconsumer.fetching.cursor import Cursor, DeliveredSet
 from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.formatprobe import FormatWarnings
-from zkconsumer.listeners import NO_HOOKS, Hooks
+from zkconsumer.listeners import NO_LISTENER, ListenerCalls
 from zkconsumer.session.lease import Lease
 from zkconsumer.streams.stream import Stream
 
@@ -44,9 +44,9 @@ class Fetching:
         self,
         cluster: Ported,
         fetch_bytes: int = 4096,
-        most_bytes: int = 8192,
+        max_bytes: int = 8192,
         corrupt: str = "park",
-        hooks: Hooks = NO_HOOKS,
+        listener: ListenerCalls = NO_LISTENER,
         release: str = "0.8.2",
         asks_for_formats: bool = False,
     ) -> None:
@@ -58,31 +58,31 @@ class Fetching:
         self.budget = Budget(65536, lambda: self.fetcher.wake())
         self.lease = Lease()
         self.lease.valid_until = math.inf
-        self.channel: BoundedQueue[Share] = BoundedQueue(1 << 20, queue.SimpleQueue())
+        self.channel: BoundedQueue[DeliveredSet] = BoundedQueue(1 << 20, queue.SimpleQueue())
         self.stream = Stream("t-0", self.channel, timeout_ms=0)
         self.tasks = TaskGroup()
         self.links = Links("test", connect, 2000)
         self.fetcher = Fetcher(
             Broker(1, "127.0.0.1", cluster.ports[1]),
-            self.links,
-            dialect(release),
-            FetchPlan(fetch_bytes, most_bytes),
-            self.budget,
+            links=self.links,
+            dialect=dialect(release),
+            plan=FetchPlan(fetch_bytes, max_bytes),
+            budget=self.budget,
             max_wait_ms=20,
             min_bytes=1,
-            pause_s=0.01,
+            backoff_s=0.01,
             finder=self,
             located=lambda cursors: self.located.extend(c.tp for c in cursors),
             on_event=self.events.append,
             corrupt=corrupt,
-            hooks=hooks,
+            listener=listener,
             spawn=self.tasks.spawn,
-            empty_pause_s=0.05,
+            empty_backoff_s=0.05,
             warnings=FormatWarnings(self.events.append, dialect(release)) if asks_for_formats else None,
         )
         self.worker = self.tasks.spawn("fetcher", self.fetcher.run)
 
-    def homeless(self, cursors: Iterable[Cursor], why: str) -> None:
+    def find_leaders(self, cursors: Iterable[Cursor], why: str) -> None:
         self.sent_home += [(cursor.tp, why) for cursor in cursors]
 
     def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str) -> None:
@@ -92,14 +92,22 @@ class Fetching:
         self.heard += sorted(tps)
 
     def add(self, tp: TopicPartition, position: int | None, reset: str = "smallest") -> Cursor:
-        cursor = Cursor(tp, "g-0", self.lease, self.budget.lane(1), self.channel, reset, self._corrupt)
+        cursor = Cursor(
+            tp,
+            "g-0",
+            lease=self.lease,
+            budget=self.budget.for_stream(1),
+            channel=self.channel,
+            reset=reset,
+            on_corrupt=self._corrupt,
+        )
         if position is not None:
-            cursor.begin(position)
+            cursor.reset_to(position)
         self.fetcher.add(cursor)
         return cursor
 
     def _corrupt(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
-        cursor.go_on(at)
+        cursor.refetch(at)
         self.fetcher.damaged(cursor, at, error)
 
     def kinds(self, kind: str) -> list[ConsumerEvent]:
@@ -288,7 +296,7 @@ def test_the_end_of_a_transaction_is_passed_and_committed_behind(converting):
         fetching.until(lambda: cursor.position == 8)
         assert fetching.values() == [b"later"]
         fetching.until(lambda: cursor.committable() == 8)
-        assert cursor._jumps == {}  # what is passed is not kept
+        assert cursor._skips == {}  # what is passed is not kept
         (told,) = fetching.kinds("format")  # once, however many there are
         assert "topic t: it holds transactions" in told.text
     finally:
@@ -363,7 +371,7 @@ def test_what_is_let_go_while_the_broker_waits_is_thrown_away(cluster, fetching)
 
 
 class Listener:
-    """A listener's hooks: what it was asked, and what it says."""
+    """A listener's listener: what it was asked, and what it says."""
 
     def __init__(self, says: int | None, waits_for: Event | None = None) -> None:
         self.says, self.waits_for = says, waits_for
@@ -379,7 +387,7 @@ class Listener:
 @pytest.mark.parametrize("reset", ["smallest", "largest", "fail"])
 def test_the_listener_says_where_to_go_on_before_the_policy_does(cluster, reset):
     listener = Listener(says=3)
-    fetching = Fetching(cluster, hooks=listener)
+    fetching = Fetching(cluster, listener=listener)
     cursor = fetching.add(T0, 99, reset)
     fetching.until(lambda: cursor.position == 5)
     assert fetching.values() == [b"a3", b"a4"]
@@ -390,7 +398,7 @@ def test_the_listener_says_where_to_go_on_before_the_policy_does(cluster, reset)
 
 
 def test_a_listener_that_says_nothing_leaves_it_to_the_policy(cluster):
-    fetching = Fetching(cluster, hooks=Listener(says=None))
+    fetching = Fetching(cluster, listener=Listener(says=None))
     cursor = fetching.add(T0, 99, "fail")
     fetching.until(lambda: cursor.parked)
     assert isinstance(cursor.undeliverable, OutOfRange)
@@ -400,7 +408,7 @@ def test_a_listener_that_says_nothing_leaves_it_to_the_policy(cluster):
 
 def test_a_slow_listener_holds_up_no_other_partition_and_counts_no_more_once_it_was_let_go(cluster):
     listener = Listener(says=3, waits_for=Event())
-    fetching = Fetching(cluster, hooks=listener)
+    fetching = Fetching(cluster, listener=listener)
     asked = fetching.add(T0, 99)
     fetching.until(lambda: listener.asked)
     neighbour = fetching.add(T1, 0)
@@ -455,10 +463,10 @@ def test_a_new_leader_that_answers_minus_one_is_asked_again_where_we_were(cluste
 @pytest.fixture
 def beside(fetching, monkeypatch):
     """The fetcher asks where logs end after a tenth of a second, and waits half a second for the answer."""
-    monkeypatch.setattr("zkconsumer.fetching.fetcher.ENDS_LOOK_S", 0.02)
+    monkeypatch.setattr("zkconsumer.fetching.fetcher.ENDS_CHECK_S", 0.02)
     monkeypatch.setattr("zkconsumer.fetching.positions.ENDS_S", 0.1)
     monkeypatch.setattr("zkconsumer.fetching.positions.ANSWER_S", 0.5)
-    fetching.tasks.spawn("beside", fetching.fetcher.run_beside)
+    fetching.tasks.spawn("beside", fetching.fetcher.run_ends)
     return fetching
 
 
@@ -502,7 +510,7 @@ def test_an_end_that_nobody_has_told_for_a_while_is_unknown_and_never_zero(fetch
     fetching.until(lambda: cursor.position == 5)
     fetching.values()
     fetching.until(lambda: cursor.committable() == 5)
-    fresh = status_of(cursor, True, cursor.end_told_at + END_OLD_S)
-    old = status_of(cursor, True, cursor.end_told_at + END_OLD_S + 0.1)
+    fresh = status_of(cursor, True, cursor.end_known_at + END_OLD_S)
+    old = status_of(cursor, True, cursor.end_known_at + END_OLD_S + 0.1)
     assert (fresh.lag, fresh.high_watermark) == (0, 5)
     assert (old.lag, old.high_watermark, old.done) == (None, None, 5)

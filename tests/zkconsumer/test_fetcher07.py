@@ -115,7 +115,7 @@ def test_a_wrapper_is_handed_out_whole_and_is_done_with_its_last_message(log: Lo
 
 def test_a_message_larger_than_a_fetch_grows_it(log: Log, start: Start) -> None:
     log.store(entries.plain([b"small", b"x" * 6000, b"small"]))
-    fetching = start(log, fetch_bytes=1024, most_bytes=8192)
+    fetching = start(log, fetch_bytes=1024, max_bytes=8192)
     fetching.add(log.tp(), 0)
     assert fetching.read(3) == [b"small", b"x" * 6000, b"small"]
 
@@ -123,7 +123,7 @@ def test_a_message_larger_than_a_fetch_grows_it(log: Log, start: Start) -> None:
 def test_a_message_larger_than_any_fetch_parks_with_its_size_and_what_helps(log: Log, start: Start) -> None:
     at = log.store(entries.plain([b"small"]))
     log.store(entries.plain([b"x" * 20_000]))
-    fetching = start(log, fetch_bytes=1024, most_bytes=8192)
+    fetching = start(log, fetch_bytes=1024, max_bytes=8192)
     cursor = fetching.add(log.tp(), 0)
     assert fetching.read(1) == [b"small"]
     fetching.until(lambda: cursor.parked)

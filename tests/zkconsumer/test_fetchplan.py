@@ -25,7 +25,7 @@ class Cursor:
 
 
 def cursors(count: int) -> list[Cursor]:
-    return [Cursor(TopicPartition("t", p), position=p * 100) for p in range(count)]
+    return [Cursor(TopicPartition("t", p), p * 100) for p in range(count)]
 
 
 def plan_of(some: list[Cursor], **options: int) -> FetchPlan:
@@ -49,14 +49,14 @@ def test_when_it_does_not_fit_everybody_gets_an_even_share():
 
 
 def test_when_even_the_least_does_not_fit_for_all_they_take_turns():
-    plan = plan_of(cursors(5), least_bytes=64 * K)
+    plan = plan_of(cursors(5), min_bytes=64 * K)
     assert [size for _, _, size in plan.next(128 * K, 0.0)] == [64 * K] * 2
     assert asked_partitions(plan, 128 * K) == [2, 3]
     assert asked_partitions(plan, 128 * K) == [4, 0]
 
 
 def test_less_than_the_least_is_not_worth_a_request():
-    assert plan_of(cursors(2), least_bytes=64 * K).next(64 * K - 1, 0.0) == []
+    assert plan_of(cursors(2), min_bytes=64 * K).next(64 * K - 1, 0.0) == []
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_one_that_backs_off_comes_back_when_it_is_due():
 
 def test_whose_turn_it_is_outlives_a_change_of_partitions():
     some = cursors(4)
-    plan = plan_of(some, least_bytes=64 * K)
+    plan = plan_of(some, min_bytes=64 * K)
     assert asked_partitions(plan, 128 * K) == [0, 1]
     plan.follow([some[0], some[3], some[1]])
     assert asked_partitions(plan, 64 * K) == [3]
@@ -123,7 +123,7 @@ def test_a_message_above_the_cap_is_said_at_once():
 
 
 def test_a_shrunk_fetch_that_was_too_small_is_not_shrunk_again():
-    plan = plan_of(cursors(8), least_bytes=64 * K)
+    plan = plan_of(cursors(8), min_bytes=64 * K)
     tp = TopicPartition("t", 0)
     assert plan.next(512 * K, 0.0)[0] == (tp, 0, 64 * K)
     assert plan.too_small(tp, 64 * K, 200 * K)
@@ -163,7 +163,7 @@ states = st.tuples(st.booleans(), st.integers(0, 3 * FETCH), st.integers(0, 40) 
 )
 def test_what_is_asked_for_always_fits_and_nobody_is_asked_twice(kinds, frees, least):
     some = [Cursor(TopicPartition("t", p), 0, held, fetchable) for p, (fetchable, held, _) in enumerate(kinds)]
-    plan = plan_of(some, least_bytes=least)
+    plan = plan_of(some, min_bytes=least)
     for cursor, (_, _, grown) in zip(some, kinds, strict=True):
         if grown is not None:
             plan.too_small(cursor.tp, FETCH, grown * FETCH)

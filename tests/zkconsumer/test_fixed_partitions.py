@@ -269,7 +269,7 @@ def test_metrics_show_no_session_where_there_is_none(world):
     with world.connector("t:0", rebalance_drain_ms=100) as connector:
         (stream,) = connector.create_message_streams({"t": 1})["t"]
         assert take(stream, 5) == values(0)
-        metrics = ConsumerMetrics("g", "c", connector._look, registry)
+        metrics = ConsumerMetrics("g", "c", connector._snapshot, registry)
         shown = generate_latest(registry).decode()
         metrics.close()
     assert 'zkconsumer_lag{consumer="c",group="g",partition="0",topic="t"} 1.0' in shown

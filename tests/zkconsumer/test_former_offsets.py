@@ -65,7 +65,11 @@ class Nodes:
         self.read_from: dict[TopicPartition, TopicCreation] = {}
         self.changed = False
         self.store = ZookeeperOffsets(
-            self.zk.session(), SPEAKS.znodes, self.creations, self.read_from.get, lambda topic: self.changed
+            self.zk.session(),
+            SPEAKS.znodes,
+            creations=self.creations,
+            read_from=self.read_from.get,
+            may_be_recreated=lambda topic: self.changed,
         )
 
     def creations(self, topics: Collection[str]) -> Mapping[str, TopicCreation]:

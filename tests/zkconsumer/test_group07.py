@@ -15,7 +15,7 @@ from tests.fakes.znodes import FakeZookeeper
 from zkconsumer.engine.groupassignment import must_be_of_this_generation
 from zkconsumer.errors import ConsumerError
 from zkconsumer.group import membership
-from zkconsumer.group.membership import Group, Unreadable, share_of
+from zkconsumer.group.membership import Group, Unreadable, assignment_of
 from zkconsumer.group.topicnodes import read_topic_nodes
 from zkconsumer.options.config import ConsumerConfig, load_consumer
 
@@ -68,7 +68,7 @@ def test_shares_are_those_of_the_original(brokers, members, expected) -> None:
     for member, names in expected.items():
         group = read_group(member, texts, ["t"])
         assert isinstance(group, Group)
-        share = share_of(member, group, there)
+        share = assignment_of(member, group, there)
         assert " ".join(SEVEN.znode(tp.partition) for tp in share) == names
 
 

@@ -106,7 +106,7 @@ class Fetcher:
     def run(self) -> None:
         sleep(100)
 
-    run_beside = run
+    run_ends = run
 
 
 class Cursor:
@@ -122,7 +122,14 @@ class World:
         self.events: list[ConsumerEvent] = []
         self.tasks = TaskGroup()
         self.made: list[Fetcher] = []
-        self.fetchers = Fetchers(self.source, self.tasks, Links("t"), 0.01, self._make, self.events.append)
+        self.fetchers = Fetchers(
+            source=self.source,
+            tasks=self.tasks,
+            links=Links("t"),
+            backoff_s=0.01,
+            make_fetcher=self._make,
+            on_event=self.events.append,
+        )
         self.fetchers.start()
 
     def _make(self, broker: Broker, finder: object) -> Any:
@@ -164,7 +171,7 @@ def test_a_broker_that_moved_is_found_when_it_is_told_and_without_a_word_at_the_
 
 
 def test_what_lasts_is_told_once_and_looked_for_on(worlds, monkeypatch):
-    monkeypatch.setattr("zkconsumer.fetching.fetchers.TELL_AGAIN_S", 0.0)
+    monkeypatch.setattr("zkconsumer.fetching.fetchers.REPORT_EVERY_S", 0.0)
     world = World(view(ONE, u=[1]))
     worlds.append(world)
     world.fetchers.add([Cursor(T0)])
@@ -176,7 +183,7 @@ def test_what_lasts_is_told_once_and_looked_for_on(worlds, monkeypatch):
 
 @pytest.mark.parametrize("why", [ConsumerError("nobody answers"), LinkLost("h1:9092", "reset")])
 def test_nobody_to_ask_is_told_and_asked_again_as_if_it_were_the_first_time(worlds, why, monkeypatch):
-    monkeypatch.setattr("zkconsumer.fetching.fetchers.LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr("zkconsumer.fetching.fetchers.MAX_BACKOFF_S", 0.02)
     world = World(view(ONE, t=[1]))
     worlds.append(world)
     world.source.seen = why

@@ -13,13 +13,13 @@ from groundwork.tasks import TaskGroup, sleep
 from kafkawire.model import TopicPartition
 from localkafka.waiting import wait_until
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.listeners import NO_HOOKS, ConsumerListener, Hooks, ListenerFailed
+from zkconsumer.listeners import NO_LISTENER, ConsumerListener, ListenerCalls, ListenerFailed
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 class World:
-    """Hooks in a hub of either form; call(name, *args) is what the engine does."""
+    """ListenerCalls in a hub of either form; call(name, *args) is what the engine does."""
 
     def __init__(self, own: bool) -> None:
         self.hub = OwnThread() if own else CallersHub()
@@ -28,9 +28,16 @@ class World:
         self.passed_on: list[ListenerFailed] = []
         self.tasks = self.hub.call(TaskGroup)
 
-    def hooks(self, listener: ConsumerListener, timeout_ms: int = 5000) -> Hooks:
+    def listener(self, listener: ConsumerListener, timeout_ms: int = 5000) -> ListenerCalls:
         self.made = self.hub.call(
-            Hooks.for_hub, listener, timeout_ms, self.events.append, self.tasks, self.hub, self.passed_on.append
+            lambda: ListenerCalls.for_hub(
+                listener,
+                timeout_ms=timeout_ms,
+                on_event=self.events.append,
+                tasks=self.tasks,
+                hub=self.hub,
+                on_failed=self.passed_on.append,
+            )
         )
         return self.made
 
@@ -54,7 +61,7 @@ def test_positions_of_before_start_come_back_to_the_engine(world: World) -> None
         def before_start(self, assignment: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, int]:
             return {tp: 7 for tp, thread in assignment.items() if thread == "g-0"}
 
-    world.hooks(Chooses())
+    world.listener(Chooses())
     assert world.call("before_start", {A: "g-0", B: "g-1"}) == {A: 7}
     assert world.events == []
 
@@ -64,14 +71,14 @@ def test_what_a_listener_raises_is_told_passed_on_and_raised_once(world: World) 
         def before_release(self, partitions: Sequence[TopicPartition]) -> None:
             raise OSError("disk full")
 
-    hooks = world.hooks(Raises())
+    listener = world.listener(Raises())
     world.call("before_release", [A])
     assert [str(e) for e in world.events] == ["listener: listener before_release failed: OSError: disk full"]
     assert len(world.passed_on) == 1
     with pytest.raises(ListenerFailed, match="before_release failed: OSError: disk full") as caught:
-        hooks.raise_kept()
+        listener.raise_failure()
     assert isinstance(caught.value.__cause__, OSError)
-    hooks.raise_kept()
+    listener.raise_failure()
 
 
 def test_what_a_stream_raised_is_not_raised_again_by_the_connector(world: World) -> None:
@@ -79,11 +86,11 @@ def test_what_a_stream_raised_is_not_raised_again_by_the_connector(world: World)
         def before_release(self, partitions: Sequence[TopicPartition]) -> None:
             raise OSError("disk full")
 
-    hooks = world.hooks(Raises())
+    listener = world.listener(Raises())
     world.call("before_release", [A])
     with pytest.raises(ListenerFailed):
         raise world.passed_on[0]
-    hooks.raise_kept()
+    listener.raise_failure()
 
 
 def test_a_listener_that_takes_too_long_is_left_behind_and_its_failure_still_told(world: World) -> None:
@@ -95,7 +102,7 @@ def test_a_listener_that_takes_too_long_is_left_behind_and_its_failure_still_tol
                 go_on.wait(0.01) if isinstance(world.hub, OwnThread) else sleep(0.01)
             raise RuntimeError("too late")
 
-    hooks = world.hooks(Slow(), timeout_ms=50)
+    listener = world.listener(Slow(), timeout_ms=50)
     assert world.call("before_start", {A: "g-0"}) is None
     assert [str(e) for e in world.events] == [
         "listener: before_start takes longer than listener.timeout.ms (50 ms); going on without it"
@@ -105,7 +112,7 @@ def test_a_listener_that_takes_too_long_is_left_behind_and_its_failure_still_tol
         sleep(0.1)
     wait_until(lambda: len(world.events) == 2, 5, "its failure")
     with pytest.raises(ListenerFailed, match="too late"):
-        hooks.raise_kept()
+        listener.raise_failure()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +129,7 @@ def test_positions_that_make_no_sense_are_a_failure(world: World, returned: Any,
         def before_start(self, assignment: Mapping[TopicPartition, str]) -> Any:
             return returned
 
-    world.hooks(Odd())
+    world.listener(Odd())
     assert world.call("before_start", {A: "g-0"}) is None
     assert said in str(world.events[0])
 
@@ -132,7 +139,7 @@ def test_a_position_outside_the_log_is_a_failure(world: World) -> None:
         def out_of_range(self, tp: TopicPartition, requested: int, earliest: int, latest: int) -> int:
             return requested
 
-    world.hooks(Jumps())
+    world.listener(Jumps())
     assert world.call("out_of_range", A, 15, 10, 20) == 15
     assert world.events == []
     assert world.call("out_of_range", A, 5, 10, 20) is None
@@ -147,7 +154,7 @@ def test_states_are_told_in_their_order_one_at_a_time_and_before_the_end(world: 
             sleep(0.02)
             heard.append(state)
 
-    world.hooks(Hears())
+    world.listener(Hears())
     for state in ("suspended", "connected", "lost"):
         world.call("session_state", state)
     world.call("close", 5)
@@ -161,11 +168,11 @@ def test_a_failure_is_not_raised_by_what_the_listener_itself_calls(world: World)
 
     class Raises(ConsumerListener):
         def before_release(self, partitions: Sequence[TopicPartition]) -> None:
-            hooks.raise_kept()
+            listener.raise_failure()
             second.append("went on")
             raise OSError("disk full")
 
-    hooks = world.hooks(Raises())
+    listener = world.listener(Raises())
     world.call("before_release", [A])
     world.call("before_release", [A])
     assert second == ["went on", "went on"]
@@ -178,7 +185,7 @@ def test_a_listener_runs_outside_the_hubs_thread_only_where_the_hub_has_its_own(
         def error(self, error: Exception) -> None:
             threads.append(threading.get_ident())
 
-    world.hooks(Looks())
+    world.listener(Looks())
     world.call("error", ValueError("x"))
     world.call("close", 5)
     hubs_own = world.hub.call(threading.get_ident)
@@ -187,7 +194,7 @@ def test_a_listener_runs_outside_the_hubs_thread_only_where_the_hub_has_its_own(
 
 
 def test_without_a_listener_nothing_is_started() -> None:
-    NO_HOOKS.before_release([A])
-    NO_HOOKS.error(ValueError("x"))
-    assert NO_HOOKS.before_start({A: "g-0"}) is None
-    assert NO_HOOKS.out_of_range(A, 1, 2, 3) is None
+    NO_LISTENER.before_release([A])
+    NO_LISTENER.error(ValueError("x"))
+    assert NO_LISTENER.before_start({A: "g-0"}) is None
+    assert NO_LISTENER.out_of_range(A, 1, 2, 3) is None

@@ -13,12 +13,12 @@ from kafkawire.znodes.v08 import BLACK_LIST, STATIC, WHITE_LIST, Registration, r
 from zkconsumer.group import membership
 from zkconsumer.group.membership import (
     Group,
-    Refused,
+    StrategyNotAllowed,
     Surplus,
     Unreadable,
     Unregistered,
     Untranslatable,
-    share_of,
+    assignment_of,
     surplus,
 )
 
@@ -114,10 +114,12 @@ def test_what_other_clients_write_is_read(case):
 
 def test_roundrobin_refuses_a_group_that_reads_different_topics():
     group = read_group("a", {"a": node(STATIC, t=1), "b": node(STATIC, u=1)}, ["t", "u"])
-    found = share_of("a", group, {"t": [0], "u": [0]}, "roundrobin")
-    assert isinstance(found, Refused)
+    found = assignment_of("a", group, {"t": [0], "u": [0]}, "roundrobin")
+    assert isinstance(found, StrategyNotAllowed)
     assert "same number of streams per topic" in str(found)
-    assert share_of("a", group, {"t": [0], "u": [0]}, "roundrobin", relaxed=True) == {TopicPartition("t", 0): "a-0"}
+    assert assignment_of("a", group, {"t": [0], "u": [0]}, "roundrobin", relaxed=True) == {
+        TopicPartition("t", 0): "a-0"
+    }
 
 
 def test_more_threads_than_partitions_are_counted_with_what_would_serve():
@@ -146,8 +148,8 @@ def test_our_share_is_what_our_threads_get():
     nodes = {"a": node(STATIC, t=2), "b": node(STATIC, t=1, u=1)}
     partitions = {"t": [0, 1, 2, 3], "u": [0]}
     group = read_group("b", nodes, ["t", "u"])
-    assert share_of("b", group, partitions) == {TopicPartition("t", 3): "b-0", TopicPartition("u", 0): "b-0"}
-    assert share_of("a", group, partitions) == {
+    assert assignment_of("b", group, partitions) == {TopicPartition("t", 3): "b-0", TopicPartition("u", 0): "b-0"}
+    assert assignment_of("a", group, partitions) == {
         TopicPartition("t", 0): "a-0",
         TopicPartition("t", 1): "a-0",
         TopicPartition("t", 2): "a-1",
@@ -158,12 +160,12 @@ def test_a_thread_of_another_member_whose_id_begins_like_ours_is_not_ours():
     """R11: g_x has a thread g_x-1, and another member is called g_x-1."""
     nodes = {"g_x": node(STATIC, t=1), "g_x-1": node(STATIC, t=1)}
     group = read_group("g_x", nodes, ["t"])
-    assert share_of("g_x", group, {"t": [0, 1]}) == {TopicPartition("t", 0): "g_x-0"}
+    assert assignment_of("g_x", group, {"t": [0, 1]}) == {TopicPartition("t", 0): "g_x-0"}
 
 
 def test_a_topic_that_is_not_there_yet_gives_nothing():
     group = read_group("a", {"a": node(STATIC, nosuch=1)}, [])
-    assert share_of("a", group, {}) == {}
+    assert assignment_of("a", group, {}) == {}
 
 
 # Groups drawn at random, and what kafka.consumer.RangeAssignor of the 0.8.2.2 jar gave each of their members: its
@@ -178,6 +180,6 @@ def test_every_members_share_is_what_the_jvm_gives_it(line):
     found: dict[str, list[str]] = {}
     for member in nodes:
         group = read_group(member, nodes, list(case["partitions"]))
-        for tp, thread in share_of(member, group, case["partitions"]).items():
+        for tp, thread in assignment_of(member, group, case["partitions"]).items():
             found.setdefault(thread, []).append(str(tp))
     assert {thread: sorted(tps) for thread, tps in found.items()} == case["share"]

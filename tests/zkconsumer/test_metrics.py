@@ -8,13 +8,37 @@ from prometheus_client import CollectorRegistry, generate_latest
 from kafkawire.dialects import dialect
 from kafkawire.formats.v01.write import encode
 from kafkawire.model import MessageSet
-from zkconsumer.engine.metrics import ConsumerMetrics, Look
+from zkconsumer.engine.metrics import ConsumerMetrics, MetricsSnapshot
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.offsets.group import OffsetsStatus, StoreStatus
 from zkconsumer.offsets.modes import StoreCommit
 
-READING = PartitionStatus("orders", 3, "g_a-0", "reading", 90, 40, 30, 100, 60, 4096, None)
-STARTING = PartitionStatus("orders", 4, "g_a-0", "starting", None, None, None, None, None, 0, None)
+READING = PartitionStatus(
+    topic="orders",
+    partition=3,
+    owner="g_a-0",
+    state="reading",
+    position=90,
+    done=40,
+    committed=30,
+    high_watermark=100,
+    lag=60,
+    buffered_bytes=4096,
+    parked=None,
+)
+STARTING = PartitionStatus(
+    topic="orders",
+    partition=4,
+    owner="g_a-0",
+    state="starting",
+    position=None,
+    done=None,
+    committed=None,
+    high_watermark=None,
+    lag=None,
+    buffered_bytes=0,
+    parked=None,
+)
 
 
 def fetched(*values: bytes | None) -> MessageSet:
@@ -45,7 +69,7 @@ def test_what_was_handed_out_is_counted_and_measured():
 
 def test_gauges_are_what_the_connector_says_at_the_scrape():
     registry = CollectorRegistry(auto_describe=True)
-    looks = [Look("connected", 2, [READING, STARTING]), Look("lost", 3, [])]
+    looks = [MetricsSnapshot("connected", 2, [READING, STARTING]), MetricsSnapshot("lost", 3, [])]
     ConsumerMetrics("g", "g_a", lambda: looks.pop(0), registry)
     first, second = shown(registry), shown(registry)
     assert 'zkconsumer_lag{consumer="g_a",group="g",partition="3",topic="orders"} 60.0' in first
@@ -61,7 +85,7 @@ def test_offsets_are_counted_by_store():
     registry = CollectorRegistry(auto_describe=True)
     kafka = StoreStatus("kafka", 12, 1, StoreCommit(1_700_000_000_500, 4))
     offsets = OffsetsStatus("dual", (StoreStatus("zookeeper", 8, 0, None), kafka))
-    ConsumerMetrics("g", "g_a", lambda: Look("connected", 1, [], offsets), registry)
+    ConsumerMetrics("g", "g_a", lambda: MetricsSnapshot("connected", 1, [], offsets), registry)
     lines = shown(registry)
     assert 'zkconsumer_offsets_mode{consumer="g_a",group="g",mode="dual"} 1.0' in lines
     assert 'zkconsumer_offsets_mode{consumer="g_a",group="g",mode="kafka"} 0.0' in lines

@@ -48,26 +48,26 @@ class World:
         self.zk = FakeZookeeper({"/brokers/topics/orders": b'{"partitions": {"0": [1], "1": [1], "2": [1]}}'})
         self.session: Any = Session(self.zk)
         self.zookeeper, self.kafka = MemoryOffsets("zookeeper"), MemoryOffsets("kafka")
-        self.store = GroupOffsets(mode, self.zookeeper, self.kafka, copy)
+        self.store = GroupOffsets(mode, self.zookeeper, self.kafka, copy=copy)
         self.events: list[ConsumerEvent] = []
         self.cursors: Any = {
             A: Cursor(tp=A, done=5, committed=None, dropped=False),
             B: Cursor(tp=B, done=6, committed=None, dropped=False),
         }
-        self.commits = Commits(self.store, "g", held(), lambda tps: tps, self.events.append)
+        self.commits = Commits(self.store, "g", lease=held(), still_ours=lambda tps: tps, on_event=self.events.append)
         self.mode = OffsetMode(
-            self.session,
-            dialect(release),
-            "g",
-            OURS,
-            Registration(STATIC, {"orders": 1}),
-            True,
-            self.store,
-            self.commits,
-            self.cursors,
-            self.events.append,
-            Event(),
-            auto_commit,
+            session=self.session,
+            dialect=dialect(release),
+            group="g",
+            consumer_id=OURS,
+            registration=Registration(STATIC, {"orders": 1}),
+            exclude_internal=True,
+            store=self.store,
+            commits=self.commits,
+            cursors=self.cursors,
+            on_event=self.events.append,
+            changed=Event(),
+            auto_commit=auto_commit,
         )
 
     def offsets(self, zookeeper: dict[TopicPartition, int], kafka: dict[TopicPartition, int]) -> None:
@@ -272,7 +272,7 @@ def test_a_commit_that_fails_leaves_everything_as_it_was(before, after):
     with pytest.raises(NotSwitched, match=r"1 of 2 offsets .* the first orders/0: broker 1 is silent"):
         world.mode.switch(after)
     assert world.store.mode == before
-    world.mode._show()
+    world.mode._publish()
     shown = world.shown()
     assert shown is not None
     assert shown.mode == before
@@ -323,7 +323,7 @@ def test_nobody_leaves_dual_for_where_another_member_cannot_see():
     world.other("zookeeper")
     with pytest.raises(ModeRefused, match=OTHER):
         world.mode.switch("kafka")
-    world.mode._show()
+    world.mode._publish()
     shown = world.shown()
     assert shown is not None
     assert (world.store.mode, shown.mode) == ("dual", "dual")
@@ -405,11 +405,11 @@ def test_members_that_must_not_run_beside_us_are_told_of_once_until_they_are_gon
     world = World("kafka")
     world.other("zookeeper")
     for _ in range(2):
-        world.mode._look_at_others()
+        world.mode._check_others()
     assert len(world.events) == 1
     world.other("dual")
-    world.mode._look_at_others()
+    world.mode._check_others()
     world.other("zookeeper")
-    world.mode._look_at_others()
+    world.mode._check_others()
     assert [OTHER in event.text for event in world.events] == [True, True]
     assert world.kafka.read("g", [A]) == {A: NONE}

@@ -12,7 +12,7 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from tests.fakes.stores import MemoryOffsets, held
 from tests.fakes.znodes import FakeZookeeper
-from zkconsumer.engine.offsetstores import _Channel, _left_zookeeper, _ReadAndWrite
+from zkconsumer.engine.offsetstores import _Channel, _KafkaStore, _left_zookeeper
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.offsets.migrationmarker import Marker, Phase, marker_path, marker_text
@@ -56,15 +56,15 @@ def test_the_bounds_of_logs_are_left_out_while_nobody_can_be_asked():
 def test_a_wait_is_told_once_until_something_worked():
     asked, events = channel(Leaders(ONE))
     commits = MemoryOffsets()
-    store: Any = _ReadAndWrite(MemoryOffsets(), commits, asked.works)  # type: ignore[arg-type]
+    store: Any = _KafkaStore(MemoryOffsets(), commits, asked.works)  # type: ignore[arg-type]
     commits.refuse[A] = OSError("no coordinator")
     for _ in range(3):
-        asked.tell("waiting for a coordinator")
+        asked.report("waiting for a coordinator")
         store.commit("g", {A: 1}, held())
     assert [event.text for event in events] == ["offsets in Kafka: waiting for a coordinator"]
     commits.refuse.clear()
     store.commit("g", {A: 1}, held())
-    asked.tell("waiting for a coordinator")
+    asked.report("waiting for a coordinator")
     assert len(events) == 2
 
 

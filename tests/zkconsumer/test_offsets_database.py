@@ -150,7 +150,7 @@ def test_a_read_from_within_a_transaction_is_refused_and_does_not_end_it(path: P
     with opened(path) as (_, store):
         with store.transaction() as cursor:
             store.write(cursor, "g", {T0: 1})
-            with pytest.raises(ConsumerError, match="a transaction of this store is under way"):
+            with pytest.raises(ConsumerError, match="a transaction of this store is open"):
                 store.read("g", [T0])
         assert store.read("g", [T0]) == {T0: 1}
 

@@ -30,7 +30,9 @@ class Both:
         self.told: list[str] = []
         self.asked: list[list[TopicPartition]] = []
         self.log = log
-        self.store = DualOffsets(self.kafka, self.zookeeper, self.bounds, lambda tp, text: self.told.append(text))
+        self.store = DualOffsets(
+            self.kafka, self.zookeeper, bounds=self.bounds, report=lambda tp, text: self.told.append(text)
+        )
 
     def bounds(self, tps):  # type: ignore[no-untyped-def]
         self.asked.append(list(tps))
@@ -165,10 +167,14 @@ def test_what_zookeeper_held_when_the_group_left_it_does_not_count_though_it_be_
     both = Both(kafka=100, zookeeper=1000)  # on Kafka alone somebody went back to 100
     left = True
     store = DualOffsets(
-        both.kafka, both.zookeeper, both.bounds, lambda tp, text: both.told.append(text), lambda g: left
+        both.kafka,
+        both.zookeeper,
+        bounds=both.bounds,
+        report=lambda tp, text: both.told.append(text),
+        left_zookeeper=lambda g: left,
     )
     assert store.read("g", [T0]) == {T0: 100}
-    assert store.uneven == {T0}  # so that both are written soon
+    assert store.out_of_sync == {T0}  # so that both are written soon
     assert "from before a migration took the group off it" in both.told[0]
     both.kafka.held["g", T0] = 1500
     assert store.read("g", [T0]) == {T0: 1500}

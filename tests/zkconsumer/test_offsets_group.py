@@ -23,10 +23,10 @@ class World:
             mode,
             self.zookeeper,
             self.kafka,
-            copy,
-            lambda tps: {},
-            lambda tp, sentence: self.told.append(sentence),
-            self._committed,
+            copy=copy,
+            bounds=lambda tps: {},
+            report=lambda tp, sentence: self.told.append(sentence),
+            on_commit=self._committed,
         )
 
     def _committed(self) -> None:
@@ -78,30 +78,30 @@ def test_what_zookeeper_alone_holds_is_taken_over_when_asked_for_and_told():
     world.fill({A: 5}, {B: 4})
     assert world.store.read("g", [A, B, C]) == {A: 5, B: 4, C: NONE}
     assert world.told == ["group g, orders/0: Kafka has nothing, so 5 is taken over from ZooKeeper"]
-    assert world.store.uneven == {A}
+    assert world.store.out_of_sync == {A}
     world.store.commit("g", {A: 5}, held())
-    assert (world.kafka.held["g", A], world.store.uneven) == (5, set())
+    assert (world.kafka.held["g", A], world.store.out_of_sync) == (5, set())
 
 
 def test_stores_that_differ_are_known_until_both_are_written():
     world = World("dual")
     world.fill({A: 5, B: 6}, {A: 7, B: 6})
     world.store.read("g", [A, B, C])
-    assert world.store.uneven == {A}
+    assert world.store.out_of_sync == {A}
     world.zookeeper.refuse[A] = OSError("away")
     assert world.store.commit("g", {A: 7, B: 6}, held())[A] is world.zookeeper.refuse[A]
-    assert world.store.uneven == {A}
+    assert world.store.out_of_sync == {A}
     del world.zookeeper.refuse[A]
     world.store.commit("g", {A: 7, B: 6}, held())
-    assert world.store.uneven == set()
+    assert world.store.out_of_sync == set()
 
 
 def test_what_the_store_that_is_to_count_alone_lacks():
     world = World("dual")
     world.fill({A: 5, B: 6}, {A: 7, C: 1})
-    assert sorted(world.store.lacking("g", [A, B, C], "kafka")) == [B]
-    assert sorted(world.store.lacking("g", [A, B, C], "zookeeper")) == [A, C]
-    assert world.store.lacking("g", [A, B, C], "dual") == {}
+    assert sorted(world.store.missing_offsets("g", [A, B, C], "kafka")) == [B]
+    assert sorted(world.store.missing_offsets("g", [A, B, C], "zookeeper")) == [A, C]
+    assert world.store.missing_offsets("g", [A, B, C], "dual") == {}
 
 
 def test_a_failed_commit_is_counted_and_is_not_the_last_one():
@@ -110,6 +110,6 @@ def test_a_failed_commit_is_counted_and_is_not_the_last_one():
     world.store.commit("g", {A: 5, B: 1}, held())
     zookeeper, kafka = world.store.status.stores
     assert (zookeeper.accepted, zookeeper.failed, kafka.accepted, kafka.failed) == (1, 0, 1, 1)
-    assert isinstance(world.store.shown.kafka, StoreCommit)
-    assert world.store.shown.mode == "dual"
+    assert isinstance(world.store.published.kafka, StoreCommit)
+    assert world.store.published.mode == "dual"
     assert ("g", A) not in world.zookeeper.held

@@ -6,7 +6,7 @@ from kafkawire.model import TopicPartition
 from tests.fakes.stores import MemoryOffsets, held
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.dual import DualOffsets
-from zkconsumer.offsets.group import NotedOffsets
+from zkconsumer.offsets.group import CountedOffsets
 from zkconsumer.offsets.modes import MemberMode, StoreCommit, mode_text, read_mode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -15,7 +15,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 def test_each_store_remembers_what_it_accepted_last():
     times = iter([1000, 1001, 2000])
     inner = MemoryOffsets("kafka"), MemoryOffsets("zookeeper")
-    kafka, zookeeper = (NotedOffsets(store, lambda: next(times)) for store in inner)
+    kafka, zookeeper = (CountedOffsets(store, lambda: next(times)) for store in inner)
     both = DualOffsets(kafka, zookeeper)
     assert (kafka.last, zookeeper.last) == (None, None)
     both.commit("g", {T0: 5, T1: 6}, held())

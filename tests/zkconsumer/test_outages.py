@@ -29,7 +29,7 @@ def test_a_broker_that_is_lost_is_one_outage_until_its_last_partition_is_answere
         world.outages.lost(ONE, TPS[:3], REFUSED, at)
         for tp in TPS:
             world.outages.leaderless(tp, "its leader, broker 1, is not registered", at)
-        world.outages.look(at)
+        world.outages.report_due(at)
     assert world.told() == []
     assert world.outages.summary(140.0) == f"{REFUSED} (for 40 s, 12 partitions)"
     world.outages.answered(TPS[1:], 141.0)
@@ -43,13 +43,13 @@ def test_an_election_is_no_outage_and_a_leader_that_stays_away_is_one() -> None:
     world = World()
     for tp in TPS:
         world.outages.leaderless(tp, "it has no leader", 100.0)
-    world.outages.look(100.0 + GRACE_S / 2)
+    world.outages.report_due(100.0 + GRACE_S / 2)
     world.outages.answered(TPS[1:], 101.0)
     assert (world.told(), world.outages.summary(101.5)) == ([], "")
-    world.outages.look(100.0 + GRACE_S)
+    world.outages.report_due(100.0 + GRACE_S)
     assert world.told() == ["outage: orders/0: it has no leader; 1 partition cannot be read until that is over"]
     world.outages.leaderless(TPS[5], "it has no leader", 110.0)  # one more is the same outage
-    world.outages.look(120.0)
+    world.outages.report_due(120.0)
     assert world.told() == []
     world.outages.answered(TPS, 121.0)
     assert world.told() == ["over: partitions without a leader: over after 21.0 s"]
@@ -59,7 +59,7 @@ def test_an_election_that_is_quick_is_told_at_neither_end() -> None:
     world = World()
     world.outages.leaderless(TPS[0], "it has no leader", 100.0)
     world.outages.answered(TPS, 100.5)
-    world.outages.look(200.0)
+    world.outages.report_due(200.0)
     assert world.told() == []
 
 
@@ -85,7 +85,7 @@ def test_partitions_that_others_read_now_end_their_outage_here() -> None:
 def test_a_broker_that_nothing_is_read_from_is_no_outage() -> None:
     world = World()
     world.outages.lost(ONE, [], REFUSED, 100.0)
-    world.outages.look(200.0)
+    world.outages.report_due(200.0)
     assert (world.told(), world.outages.summary(200.0)) == ([], "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkawire.model import TopicPartition
-from zkconsumer.engine.status import Parkings
+from zkconsumer.engine.status import ParkedReports
 from zkconsumer.events import ConsumerEvent
 
 
@@ -21,41 +21,41 @@ class Cursor:
 
 def test_only_what_changes_is_told() -> None:
     said: list[ConsumerEvent] = []
-    told, cursor = Parkings(said.append), Cursor()
-    told.look([cursor])
+    told, cursor = ParkedReports(said.append), Cursor()
+    told.update([cursor])
     cursor.parked = "too large"
-    told.look([cursor])
-    told.look([cursor])
+    told.update([cursor])
+    told.update([cursor])
     cursor.parked = None  # tried again
-    told.look([cursor])
+    told.update([cursor])
     cursor.parked = "too large"
-    told.look([cursor])
+    told.update([cursor])
     cursor.parked = None
-    told.look([cursor])
+    told.update([cursor])
     cursor.done = 8
-    told.look([cursor])
-    told.look([cursor])
+    told.update([cursor])
+    told.update([cursor])
     assert [str(event) for event in said] == ["parked: t/0: too large", "flows: t/0 flows again; it stood still at 7"]
 
 
 def test_after_it_flowed_the_same_reason_is_told_again_and_so_is_another() -> None:
     said: list[ConsumerEvent] = []
-    told, cursor = Parkings(said.append), Cursor("no such partition")
-    told.look([cursor])
+    told, cursor = ParkedReports(said.append), Cursor("no such partition")
+    told.update([cursor])
     cursor.parked, cursor.done = None, 9
-    told.look([cursor])
+    told.update([cursor])
     cursor.parked = "no such partition"
-    told.look([cursor])
+    told.update([cursor])
     cursor.parked = "t/0 at 9: damaged"
-    told.look([cursor])
+    told.update([cursor])
     assert [event.kind for event in said] == ["parked", "flows", "parked", "parked"]
     assert said[-1].text == "t/0 at 9: damaged"
 
 
 def test_one_that_is_owned_no_more_is_forgotten() -> None:
     said: list[ConsumerEvent] = []
-    told, cursor = Parkings(said.append), Cursor("damaged")
-    told.look([cursor])
-    told.look([])
-    told.look([Cursor(done=99)])
+    told, cursor = ParkedReports(said.append), Cursor("damaged")
+    told.update([cursor])
+    told.update([])
+    told.update([Cursor(done=99)])
     assert len(said) == 1

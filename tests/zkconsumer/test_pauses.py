@@ -10,7 +10,7 @@ A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 def test_a_paused_topic_has_all_its_partitions_also_those_to_come():
     pauses = Pauses()
-    pauses.say("orders", True)
+    pauses.set("orders", True)
     assert A in pauses
     assert TopicPartition("orders", 99) in pauses
     assert TopicPartition("audit", 0) not in pauses
@@ -18,17 +18,17 @@ def test_a_paused_topic_has_all_its_partitions_also_those_to_come():
 
 def test_one_partition_may_be_resumed_while_its_topic_stays_paused():
     pauses = Pauses()
-    pauses.say("orders", True)
-    pauses.say(A, False)
+    pauses.set("orders", True)
+    pauses.set(A, False)
     assert A not in pauses
     assert B in pauses
 
 
 def test_naming_the_topic_again_ends_all_exceptions():
     pauses = Pauses()
-    pauses.say(A, True)
-    pauses.say("orders", False)
+    pauses.set(A, True)
+    pauses.set("orders", False)
     assert A not in pauses
-    pauses.say(A, False)
-    pauses.say("orders", True)
+    pauses.set(A, False)
+    pauses.set("orders", True)
     assert A in pauses

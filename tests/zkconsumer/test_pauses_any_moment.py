@@ -18,7 +18,7 @@ from kafkawire.formats.v01 import messages
 from kafkawire.model import MessageSet, TopicPartition
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetching.budget import Budget
-from zkconsumer.fetching.cursor import Cursor, Share
+from zkconsumer.fetching.cursor import Cursor, DeliveredSet
 from zkconsumer.session.lease import Lease
 from zkconsumer.streams.stream import Stream
 
@@ -79,20 +79,20 @@ def test_pauses_at_any_moment_leave_nothing_out_and_repeat_nothing(what, deliver
         rng = random.Random(seed)
         lease, budget = Lease(), Budget(1_000_000)
         lease.valid_until = math.inf
-        channel: BoundedQueue[Share] = BoundedQueue(1_000_000, queue.SimpleQueue())
+        channel: BoundedQueue[DeliveredSet] = BoundedQueue(1_000_000, queue.SimpleQueue())
         commit = (lambda tp, at: None) if delivery == "at-most-once" else None
         stream = Stream("orders-0", channel, timeout_ms=10, delivery=delivery, commit=commit)
-        cursor = Cursor(TP, "g-0", lease, budget.lane(1), channel)
-        cursor.begin(0)
+        cursor = Cursor(TP, "g-0", lease=lease, budget=budget.for_stream(1), channel=channel)
+        cursor.reset_to(0)
         reading = Reading(stream, delivery, what, rng)
         reading.start()
         until = time.monotonic() + LIMIT_S
         while len(reading.got) < COUNT and reading.error is None and time.monotonic() < until:
             rng.choice([cursor.pause, cursor.resume])()
-            if cursor.stranded:
-                cursor.read_again()  # as the engine's timer does
+            if cursor.withheld:
+                cursor.refetch_withheld()  # as the engine's timer does
             while cursor.fetchable and cursor.position < COUNT:
-                cursor.deliver(a_set(cursor.position, min(rng.choice([1, 7, 12]), COUNT - cursor.position)), 10)
+                cursor.enqueue(a_set(cursor.position, min(rng.choice([1, 7, 12]), COUNT - cursor.position)), 10)
         reading.over = True
         reading.join(5)
         assert reading.error is None

@@ -184,7 +184,7 @@ def test_nothing_is_sent_once_the_lease_is_over():
 
 def test_bytes_come_back_once_whether_done_parked_or_closed():
     freed: list[int] = []
-    progress = Progress(0, on_settled=freed.append)
+    progress = Progress(0, on_completed=freed.append)
     done, parked, closed = (progress.ticket(n * 10, nbytes=n) for n in (1, 2, 3))
     done.done()
     assert (freed, progress.undone_bytes) == ([1], 5)
@@ -201,7 +201,7 @@ def test_bytes_come_back_once_whether_done_parked_or_closed():
 
 
 def test_the_callback_may_ask_us():
-    progress = Progress(0, on_settled=lambda nbytes: seen.append(progress.committable))
+    progress = Progress(0, on_completed=lambda nbytes: seen.append(progress.committable))
     seen: list[int] = []
     progress.ticket(10, nbytes=1).done()
     assert seen == [10]
@@ -271,7 +271,7 @@ moves = st.one_of(
 @given(st.integers(0, 100), st.lists(moves, max_size=60))
 def test_quick_and_dumb_agree_under_any_order_of_completion(start, events):
     freed: list[int] = []
-    quick, dumb = Progress(start, on_settled=freed.append), Twin(start)
+    quick, dumb = Progress(start, on_completed=freed.append), Twin(start)
     tickets, given_bytes, newest = [], 0, start
     before = start
     for event in events:

@@ -6,10 +6,11 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from tests.scenarios.rebalance.world import BACKOFF_MS, MAX_RETRIES
-from zkconsumer.group.membership import Event
+from zkconsumer.group.membership import GroupChange
 from zkconsumer.group.rebalance import begin, step
 from zkconsumer.group.steps import (
     Changed,
+    ClaimsRefused,
     Close,
     Do,
     Failed,
@@ -17,15 +18,14 @@ from zkconsumer.group.steps import (
     GroupRead,
     Located,
     NotRegistered,
-    NoWay,
     OwnerLost,
     Phase,
-    Refused,
     SessionLost,
+    Unrecoverable,
 )
 
 T0, T1, T2 = (TopicPartition("t", p) for p in range(3))
-CHANGED = Changed(Event.IDS)
+CHANGED = Changed(GroupChange.IDS)
 
 
 def settled(share):
@@ -39,7 +39,7 @@ def finish_round(state, share):
     state, actions = step(state, GroupRead(state.turn, share))
     while actions:
         action = actions[-1]
-        done = Located(action.turn, frozenset(action.share)) if action.do is Do.LOCATE else Finished(action.turn)
+        done = Located(action.turn, frozenset(action.assignment)) if action.do is Do.LOCATE else Finished(action.turn)
         state, actions = step(state, done)
     assert state.settled
     return state
@@ -60,12 +60,12 @@ def test_what_stays_is_neither_stopped_nor_released():
     state = settled({T0: "c-0", T1: "c-0"})
     state, (read,) = step(state, CHANGED)
     state, (stop,) = step(state, GroupRead(read.turn, {T0: "c-0", T2: "c-0"}))
-    assert (stop.do, set(stop.share)) == (Do.STOP, {T1})
+    assert (stop.do, set(stop.assignment)) == (Do.STOP, {T1})
     seen = []
     while state.phase is not Phase.SETTLED:
         report = Located(state.turn, frozenset(state.asked)) if state.phase is Phase.LOCATING else Finished(state.turn)
         state, actions = step(state, report)
-        seen += [(action.do, set(action.share)) for action in actions]
+        seen += [(action.do, set(action.assignment)) for action in actions]
     assert seen == [
         (Do.DRAIN, {T1}),
         (Do.COMMIT, {T1}),
@@ -82,12 +82,12 @@ def test_what_stays_of_a_topic_that_was_created_again_is_stopped_and_started_and
     state, (read,) = step(state, CHANGED)
     share = {T0: "c-0", T1: "c-0"}
     state, (stop,) = step(state, GroupRead(read.turn, share, recreated=frozenset({T1, T2})))
-    assert (stop.do, set(stop.share)) == (Do.STOP, {T1, T2})
+    assert (stop.do, set(stop.assignment)) == (Do.STOP, {T1, T2})
     seen = []
     while state.phase is not Phase.SETTLED:
         report = Located(state.turn, frozenset(state.asked)) if state.phase is Phase.LOCATING else Finished(state.turn)
         state, actions = step(state, report)
-        seen += [(action.do, set(action.share)) for action in actions]
+        seen += [(action.do, set(action.assignment)) for action in actions]
     assert seen == [
         (Do.DRAIN, {T1, T2}),
         (Do.COMMIT, {T1, T2}),
@@ -102,7 +102,7 @@ def test_a_partition_that_goes_to_another_thread_of_ours_is_let_go_first():
     state = settled({T0: "c-0"})
     state, (read,) = step(state, CHANGED)
     state, (stop,) = step(state, GroupRead(read.turn, {T0: "c-1"}))
-    assert (stop.do, stop.share) == (Do.STOP, {T0: "c-0"})
+    assert (stop.do, stop.assignment) == (Do.STOP, {T0: "c-0"})
 
 
 def test_change_seen_after_the_read_costs_one_more_round():
@@ -142,7 +142,7 @@ def test_stopping_cannot_fail():
 def test_a_lost_session_drops_everything_and_registers_again():
     state = settled({T0: "c-0", T1: "c-0"})
     state, (drop, register) = step(state, SessionLost())
-    assert (drop.do, set(drop.share)) == (Do.DROP, {T0, T1})
+    assert (drop.do, set(drop.assignment)) == (Do.DROP, {T0, T1})
     assert register.do is Do.REGISTER
     assert state.owned == {}
     assert not state.registered
@@ -151,7 +151,7 @@ def test_a_lost_session_drops_everything_and_registers_again():
 def test_a_lost_owner_node_drops_that_partition_at_once():
     state = settled({T0: "c-0", T1: "c-0"})
     state, (drop, read) = step(state, OwnerLost(frozenset([T0])))
-    assert (drop.do, set(drop.share), read.do) == (Do.DROP, {T0}, Do.READ)
+    assert (drop.do, set(drop.assignment), read.do) == (Do.DROP, {T0}, Do.READ)
     assert state.owned == {T1: "c-0"}
 
 
@@ -162,7 +162,7 @@ def test_an_owner_node_lost_before_its_claim_is_reported_is_not_owned():
     state, actions = step(state, OwnerLost(frozenset([T0])))
     assert actions == []
     state, (locate,) = step(state, Finished(claim.turn))
-    assert set(locate.share) == {T1}
+    assert set(locate.assignment) == {T1}
 
 
 def test_a_partition_lost_while_its_fetcher_starts_is_started_again_once_it_is_back():
@@ -198,8 +198,8 @@ def test_refused_claims_wait_and_read_everything_again():
     state, _ = begin(MAX_RETRIES, BACKOFF_MS)
     state, (read,) = step(state, Finished(state.turn))
     state, (claim,) = step(state, GroupRead(read.turn, {T0: "c-0"}))
-    state, (wait,) = step(state, Refused(claim.turn, {T0: "other-0"}))
-    assert (wait.do, wait.wait_ms, wait.share) == (Do.WAIT, BACKOFF_MS, {T0: "other-0"})
+    state, (wait,) = step(state, ClaimsRefused(claim.turn, {T0: "other-0"}))
+    assert (wait.do, wait.wait_ms, wait.assignment) == (Do.WAIT, BACKOFF_MS, {T0: "other-0"})
     state, (read,) = step(state, Finished(wait.turn))
     assert read.do is Do.READ
 
@@ -212,7 +212,7 @@ def test_after_the_last_try_the_alarm_names_the_owner_and_we_go_on():
             report = {
                 Do.REGISTER: Finished(action.turn),
                 Do.READ: GroupRead(action.turn, {T0: "c-0"}),
-                Do.CLAIM: Refused(action.turn, {T0: "other-0"}),
+                Do.CLAIM: ClaimsRefused(action.turn, {T0: "other-0"}),
             }[action.do]
             state, (*alarm, action) = step(state, report)
             alarms += alarm
@@ -230,7 +230,7 @@ def after_the_alarm(share):
         report = {
             Do.REGISTER: Finished(action.turn),
             Do.READ: GroupRead(action.turn, share),
-            Do.CLAIM: Refused(action.turn, {T0: "other-0"}),
+            Do.CLAIM: ClaimsRefused(action.turn, {T0: "other-0"}),
             Do.WAIT: Finished(action.turn),
         }[action.do]
         state, (*_, action) = step(state, report)
@@ -241,24 +241,24 @@ def test_all_or_nothing_until_the_alarm_and_then_what_can_be_had_is_kept():
     state, _ = begin(MAX_RETRIES, BACKOFF_MS)
     state, (read,) = step(state, Finished(state.turn))
     state, (claim,) = step(state, GroupRead(read.turn, {T0: "c-0", T1: "c-0"}))
-    assert (read.settle_for_less, claim.settle_for_less) == (False, False)
+    assert (read.accept_partial, claim.accept_partial) == (False, False)
     state, claim = after_the_alarm({T0: "c-0", T1: "c-0"})
-    assert claim.settle_for_less
-    state, (locate,) = step(state, Refused(claim.turn, {T0: "other-0"}, frozenset([T1])))
-    assert (locate.do, set(locate.share)) == (Do.LOCATE, {T1})
+    assert claim.accept_partial
+    state, (locate,) = step(state, ClaimsRefused(claim.turn, {T0: "other-0"}, frozenset([T1])))
+    assert (locate.do, set(locate.assignment)) == (Do.LOCATE, {T1})
     state, (start,) = step(state, Located(locate.turn, frozenset([T1])))
     state, (wait,) = step(state, Finished(start.turn))
-    assert (wait.do, set(wait.share), state.owned, state.settled) == (Do.WAIT, {T0}, {T1: "c-0"}, False)
+    assert (wait.do, set(wait.assignment), state.owned, state.settled) == (Do.WAIT, {T0}, {T1: "c-0"}, False)
     state, (read,) = step(state, Finished(wait.turn))
     state, (claim,) = step(state, GroupRead(read.turn, {T0: "c-0", T1: "c-0"}))
-    assert (read.settle_for_less, set(claim.share)) == (True, {T0})
+    assert (read.accept_partial, set(claim.assignment)) == (True, {T0})
 
 
 def test_a_partition_won_in_part_and_lost_at_once_is_not_owned():
     state, claim = after_the_alarm({T0: "c-0", T1: "c-0"})
     state, actions = step(state, OwnerLost(frozenset([T1])))
     assert actions == []
-    state, _ = step(state, Refused(claim.turn, {T0: "other-0"}, frozenset([T1])))
+    state, _ = step(state, ClaimsRefused(claim.turn, {T0: "other-0"}, frozenset([T1])))
     assert state.owned == {}
 
 
@@ -269,7 +269,7 @@ def test_a_member_that_was_left_out_keeps_us_from_being_settled():
     while state.phase is not Phase.READING:
         report = Located(state.turn, frozenset(state.asked)) if state.phase is Phase.LOCATING else Finished(state.turn)
         state, actions = step(state, report)
-    assert actions[-1].settle_for_less
+    assert actions[-1].accept_partial
     state, (*_, wait) = step(state, GroupRead(state.turn, {T0: "c-0"}, "member x: its node is empty"))
     assert (wait.do, state.blocked, state.owned) == (Do.WAIT, "member x: its node is empty", {T0: "c-0"})
 
@@ -277,7 +277,7 @@ def test_a_member_that_was_left_out_keeps_us_from_being_settled():
 def test_a_group_that_can_never_be_divided_is_left_in_order():
     state = settled({T0: "c-0"})
     state, (read,) = step(state, CHANGED)
-    left_in_order(*step(state, NoWay(read.turn, "member x reads by (?x)")))
+    left_in_order(*step(state, Unrecoverable(read.turn, "member x reads by (?x)")))
 
 
 def test_an_alarm_names_the_first_owners_and_counts_the_rest():
@@ -285,7 +285,7 @@ def test_an_alarm_names_the_first_owners_and_counts_the_rest():
     state, (read,) = step(state, Finished(state.turn))
     many = {TopicPartition("t", p): "other-0" for p in range(20)}
     state, (claim,) = step(state, GroupRead(read.turn, dict.fromkeys(many, "c-0")))
-    state, (alarm, _) = step(state, Refused(claim.turn, many))
+    state, (alarm, _) = step(state, ClaimsRefused(claim.turn, many))
     assert alarm.text.endswith("t/7 by other-0 and 12 more")
 
 

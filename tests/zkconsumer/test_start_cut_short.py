@@ -37,7 +37,7 @@ def test_both_end_at_once(silent):
 
     starter = threading.Thread(target=start)
     starter.start()
-    wait_until(lambda: ours._engine is not None and ours._engine.side.session.started, 5, "the connection")
+    wait_until(lambda: ours._engine is not None and ours._engine.assignment.session.started, 5, "the connection")
     began = now()
     ours.shutdown()
     starter.join(5)

@@ -72,7 +72,14 @@ def reaching(zookeeper: ZooKeeper, kafka_version: str = "0.8.2") -> Iterator[Rea
     """A session with ZooKeeper and links to brokers.  What fails in the block, too, ends the command in a sentence."""
     with link_pool() as links:
         tasks = TaskGroup()
-        session = ZkSession(zookeeper.connect, TIMEOUT_MS, TIMEOUT_MS, tasks, Lease(), access=zookeeper.security)
+        session = ZkSession(
+            zookeeper.connect,
+            session_timeout_ms=TIMEOUT_MS,
+            connection_timeout_ms=TIMEOUT_MS,
+            tasks=tasks,
+            lease=Lease(),
+            access=zookeeper.security,
+        )
         try:
             session.start()
             yield Reach(session, links, dialect(kafka_version))

@@ -57,7 +57,14 @@ def _left(group: str, why: ConsumerError) -> str:
 def _remove_after(zookeeper: ZooKeeper, group: str, keep_folder: bool, connect_ms: int) -> ConsumerError | None:
     """None: it is gone.  Ctrl-C ends the process, and says what is left."""
     tasks = TaskGroup()
-    session = ZkSession(zookeeper.connect, TIMEOUT_MS, connect_ms, tasks, Lease(), access=zookeeper.security)
+    session = ZkSession(
+        zookeeper.connect,
+        session_timeout_ms=TIMEOUT_MS,
+        connection_timeout_ms=connect_ms,
+        tasks=tasks,
+        lease=Lease(),
+        access=zookeeper.security,
+    )
     with at_interrupt(f"interrupted; {_left(group, ConsumerError('it was being removed'))}"):
         try:
             session.start()

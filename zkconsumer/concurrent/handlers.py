@@ -34,7 +34,7 @@ from zkconsumer.concurrent.workerpool import WorkerKind, Workforce
 from zkconsumer.concurrent.workqueue import Job, Workplan
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import Closed, ConsumerError, ConsumerTimeout, DecodeFailed
-from zkconsumer.fetching.progress import ShareTicket
+from zkconsumer.fetching.progress import DeliveryTicket
 from zkconsumer.filters import TopicFilter
 from zkconsumer.listeners import ConsumerListener, Listeners
 from zkconsumer.streams.stream import ON_ACK, Stream
@@ -300,6 +300,6 @@ class Processing(ConsumerListener):
             _ticket(job.item).drop()
 
 
-def _ticket(message: Message) -> ShareTicket:
-    assert isinstance(message.handed, ShareTicket)  # delivery on-ack
+def _ticket(message: Message) -> DeliveryTicket:
+    assert isinstance(message.handed, DeliveryTicket)  # delivery on-ack
     return message.handed

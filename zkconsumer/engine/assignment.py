@@ -1,7 +1,10 @@
-"""Where a connector's partitions come from: a group in ZooKeeper (groupside.py) or a list (fixedside.py).
+"""Assignment source: where a connector's partitions come from, a group in ZooKeeper or a list.
 
-The engine has what both share: streams, cursors and timers.  A side says which partitions are read from which position,
-where their leaders are found, where positions are kept, and how long the partitions may be believed to be ours.
+    groupassignment.py   a member of a group: claims, rebalances, the lease
+    fixedassignment.py   the option `partitions`: a list
+
+It decides which partitions are read and from which position, where their leaders are found, where offsets are kept, and
+how long the ownership may be believed.  The engine has the rest: streams, cursors, timers.
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.fetching.leaders import LeaderSource
-from zkconsumer.listeners import Hooks
-from zkconsumer.offsets.commits import BeforeCommit, Commits, Patience, StillOurs
+from zkconsumer.listeners import ListenerCalls
+from zkconsumer.offsets.commits import BeforeCommit, CommitRetries, Commits, StillOurs
 from zkconsumer.offsets.group import OffsetsStatus
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import OffsetStore
@@ -30,10 +33,11 @@ from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.lease import Lease
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the engine has before it has a side.  cursors: what is owned and read, by partition; the side changes them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineContext:
+    """The parts of an engine that an assignment source uses.
 
+    cursors: the owned partitions that are read; the assignment source changes them.
     make_cursor(tp, thread, reset); make_fetcher(broker, fetchers)
     """
 
@@ -46,78 +50,91 @@ class Parts:
     lease: Lease
     links: Links
     cursors: dict[TopicPartition, Cursor]
-    hooks: Hooks
+    listener: ListenerCalls
     make_cursor: Callable[[TopicPartition, str, str], Cursor]
     make_fetcher: Callable[[Broker, Fetchers], Fetcher]
     on_event: OnEvent
     before_commit: BeforeCommit = lambda positions: None
 
     def fetchers(self, source: LeaderSource) -> Fetchers:
-        pause_s = self.config.refresh_leader_backoff_ms / 1000
-        return Fetchers(source, self.tasks, self.links, pause_s, self.make_fetcher, self.on_event)
+        return Fetchers(
+            source=source,
+            tasks=self.tasks,
+            links=self.links,
+            backoff_s=self.config.refresh_leader_backoff_ms / 1000,
+            make_fetcher=self.make_fetcher,
+            on_event=self.on_event,
+        )
 
     def commits(
-        self, store: OffsetStore, still_ours: StillOurs, patience: Callable[[], Patience | None] = lambda: None
+        self, store: OffsetStore, still_ours: StillOurs, retries: Callable[[], CommitRetries | None] = lambda: None
     ) -> Commits:
-        group = self.config.group_id
-        before = self.before_commit
-        return Commits(store, group, self.lease, still_ours, self.on_event, self.hooks.error, patience, before)
+        return Commits(
+            store,
+            self.config.group_id,
+            lease=self.lease,
+            still_ours=still_ours,
+            on_event=self.on_event,
+            on_failed=self.listener.error,
+            retries=retries,
+            before=self.before_commit,
+        )
 
 
-class Side(Protocol):
-    """What the engine asks of either; all in the hub."""
+class AssignmentSource(Protocol):
+    """A group or a list, as the engine uses it; all methods are called in the event loop."""
 
     fetchers: Fetchers
     commits: Commits
     leaders: LeaderSource
 
     def connect(self) -> None:
-        """Reach whoever has to be asked first.  Raises Unreachable, ChrootMissing, NoBrokers, ConsumerError."""
+        """Connect to ZooKeeper, or to a broker.  Raises Unreachable, ChrootMissing, NoBrokers, ConsumerError."""
 
     def take_part(self) -> None:
-        """Begin to read, or at least to try: comes back soon.  Raises ConsumerError when it cannot begin at all."""
+        """Start to read, or at least to try: returns soon.  Raises ConsumerError when it cannot start at all."""
 
     def leave(self, timeout_s: float) -> None:
-        """Let what is in the program's hands be done, commit, give everything back; within that time."""
+        """Wait for what is delivered, commit, release everything; within that time."""
 
     def close(self) -> None:
-        """The end, also of what was only half begun."""
+        """End everything, also after a start that failed half way."""
 
     def may_commit(self) -> bool:
-        """A commit on a timer makes sense now."""
+        """Whether a commit on the timer can succeed now."""
         ...
 
     def readable(self, cursor: Cursor) -> bool:
-        """May a parked partition be read again, as far as its position is concerned?"""
+        """Whether a parked partition has a position to be read from."""
         ...
 
     def ask(self, what: str, question: Callable[..., Any], *args: object) -> Any:
         """question(zk, znodes, *args) on the ZooKeeper session."""
 
     def switch_offsets(self, mode: Mode) -> None:
-        """Keep offsets elsewhere from now on.  Raises ConsumerError; then nothing has changed."""
+        """Keep offsets in another store from now on.  Raises ConsumerError; then nothing has changed."""
 
     @property
     def offsets(self) -> OffsetsStatus | None:
-        """Where a member of a group commits to."""
+        """The offset stores of a member, and its commits; None: fixed partitions."""
         ...
 
     @property
     def settled(self) -> bool:
-        """All that is to be read is read."""
+        """All assigned partitions are read."""
         ...
 
     @property
     def rounds(self) -> int:
-        """Rounds of the group so far."""
+        """Rebalances so far."""
         ...
 
     @property
     def session_state(self) -> str:
-        """Of the session with ZooKeeper; empty: there is none to have."""
+        """State of the ZooKeeper session; empty: fixed partitions."""
         ...
 
     @property
     def silent_s(self) -> float:
-        """Seconds without a sign of life of ZooKeeper, once they are more than they should be."""
+        """Seconds since ZooKeeper last answered, once they are more than they should be."""
         ...

@@ -1,4 +1,4 @@
-"""What a user may do to owned partitions: commit, park, pause, seek; and how they are.  In the hub."""
+"""Controls of owned partitions: commit, park, pause, seek, status, as a program calls them.  In the event loop."""
 
 from __future__ import annotations
 
@@ -23,35 +23,36 @@ class Pauses:
     """
 
     def __init__(self) -> None:
-        self._said: dict[What, bool] = {}
+        self._paused: dict[What, bool] = {}
 
-    def say(self, what: What, paused: bool) -> None:
+    def set(self, what: What, paused: bool) -> None:
         if isinstance(what, TopicPartition):
-            self._said[what] = paused
+            self._paused[what] = paused
             return
-        exceptions = [one for one in self._said if isinstance(one, TopicPartition) and one.topic == what]
+        exceptions = [one for one in self._paused if isinstance(one, TopicPartition) and one.topic == what]
         for tp in exceptions:
-            del self._said[tp]
-        self._said[what] = paused
+            del self._paused[tp]
+        self._paused[what] = paused
 
     def __contains__(self, tp: TopicPartition) -> bool:
-        return self._said.get(tp, self._said.get(tp.topic, False))
+        return self._paused.get(tp, self._paused.get(tp.topic, False))
 
     def __repr__(self) -> str:
-        return f"<Pauses of {', '.join(str(what) for what, paused in self._said.items() if paused) or 'nothing'}>"
+        return f"<Pauses of {', '.join(str(what) for what, paused in self._paused.items() if paused) or 'nothing'}>"
 
 
 ENDS = ("smallest", "largest")
 
 
 class Controls:
-    """cursors: those of the member, by partition; it changes them.
+    """The calls of a program on cursors, which the assignment source owns.
 
-    end_of(tp, "smallest" | "largest") asks its leader; readable(cursor): a parked one has a position to go on from.
+    end_of(tp, "smallest" | "largest") asks its leader; readable(cursor): a parked one has a position to be read from.
     """
 
     def __init__(
         self,
+        *,
         cursors: Mapping[TopicPartition, Cursor],
         commits: Commits,
         fetchers: Fetchers,
@@ -68,7 +69,7 @@ class Controls:
         self._pauses = Pauses()
 
     def adopt(self, cursor: Cursor) -> None:
-        """A cursor that was just made: what is paused stays so."""
+        """A cursor that was just made: a pause applies to it."""
         if cursor.tp in self._pauses:
             cursor.pause()
 
@@ -94,7 +95,7 @@ class Controls:
                 raise ValueError(f"{at!r} as the position of {tp}: a whole number, at least 0, is wanted")
             if cursor is None or cursor.dropped:
                 results[tp] = ConsumerError(f"{tp} is not owned by this member, so its offset is not ours to commit")
-            elif cursor.log_gone:
+            elif cursor.topic_deleted:
                 results[tp] = TopicGone(tp, at)
             elif (why := self._beyond(cursor, at)) is not None:
                 results[tp] = why
@@ -103,9 +104,9 @@ class Controls:
         return results | self._commits.commit_at(wanted)
 
     def _beyond(self, cursor: Cursor, at: int) -> ConsumerError | None:
-        """Why a position may not be committed: it lies behind the end of the log, or nobody can tell that it does not.
+        """Why a position may not be committed: it lies behind the end of the log, or the end is not known.
 
-        The leader is asked only where what fetches told is not enough.
+        The leader is asked only where fetches did not show enough.
         """
         if cursor.high_watermark is not None and at <= cursor.high_watermark:
             return None
@@ -130,15 +131,15 @@ class Controls:
         return True
 
     def pause(self, what: Iterable[What]) -> None:
-        self._say(what, paused=True)
+        self._set_paused(what, paused=True)
 
     def resume(self, what: Iterable[What]) -> None:
-        self._say(what, paused=False)
+        self._set_paused(what, paused=False)
         self._fetchers.wake()
 
-    def _say(self, what: Iterable[What], paused: bool) -> None:
+    def _set_paused(self, what: Iterable[What], paused: bool) -> None:
         for one in what:
-            self._pauses.say(one, paused)
+            self._pauses.set(one, paused)
         for cursor in list(self._cursors.values()):
             if cursor.closing or (cursor.tp in self._pauses) is cursor.paused:
                 continue
@@ -148,17 +149,17 @@ class Controls:
                 cursor.pause()
 
     def seek(self, tp: TopicPartition, position: int | str) -> None:
-        """Read on from a position, or from an end of the log as its leader tells it."""
+        """Read on from a position, or from an end of the log, asked of its leader."""
         if isinstance(position, bool) or not (position in ENDS or (isinstance(position, int) and position >= 0)):
             raise ValueError(f"{position!r} as the position of {tp}: a number from 0 on, smallest or largest is wanted")
         self._owned(tp, "moved")
         at = position if isinstance(position, int) else self._end_of(tp, position)
         cursor = self._owned(tp, "moved")  # its leader may have taken a while
-        cursor.begin(at)
+        cursor.reset_to(at)
         cursor.discard_fetched()
-        if cursor.parked is not None:  # for want of a position
+        if cursor.parked is not None:  # because it had no position
             self.unpark(tp)
-        self._commits.hurry()  # where two stores are kept the larger would count after a crash
+        self._commits.commit_soon()  # where two stores are kept the larger would count after a crash
         self._fetchers.wake()
 
     def _owned(self, tp: TopicPartition, done: str) -> Cursor:

@@ -1,4 +1,4 @@
-"""What every connector has, on either side (side.py): streams, cursors, timers, and what its user may ask."""
+"""Engine of a connector: all of it that lives in the event loop, whether its partitions come from a group or a list."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kafkawire.errors import CorruptMessage, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.znodes.group import Registration
-from zkconsumer.engine.assignment import Parts, Side
+from zkconsumer.engine.assignment import AssignmentSource, EngineContext
 from zkconsumer.engine.controls import Controls
-from zkconsumer.engine.fixedassignment import FixedSide
-from zkconsumer.engine.groupassignment import GroupSide
-from zkconsumer.engine.metrics import Look
-from zkconsumer.engine.status import Parkings
+from zkconsumer.engine.fixedassignment import FixedAssignment
+from zkconsumer.engine.groupassignment import GroupAssignment
+from zkconsumer.engine.metrics import MetricsSnapshot
+from zkconsumer.engine.status import ParkedReports
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent
 from zkconsumer.fetching.budget import Budget
@@ -30,7 +30,7 @@ from zkconsumer.fetching.formatprobe import FormatWarnings
 from zkconsumer.fetching.leaders import NoLeader
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST
 from zkconsumer.fetching.logends import log_ends_by
-from zkconsumer.listeners import ConsumerListener, Hooks, ListenerFailed
+from zkconsumer.listeners import ConsumerListener, ListenerCalls, ListenerFailed
 from zkconsumer.offsets.commits import BeforeCommit
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.options.config import ConsumerConfig
@@ -38,17 +38,22 @@ from zkconsumer.session.lease import Lease
 from zkconsumer.streams.stream import Decoders, Stream, Streams
 
 T = TypeVar("T")
-TEND_S = 0.2
-LAST_WORD_MS = 3000  # for a listener during the end, of LEAVE_S
-TOLD_S = 0.5  # for what the listener has not heard yet at the end
+CHECK_S = 0.2  # between two checks of cursors for what no event reports
+CLOSING_LISTENER_MS = 3000  # listener.timeout.ms at most during shutdown, of LEAVE_S
+NOTIFY_S = 0.5  # at shutdown: for errors and states that the listener has not received yet
 LEAVE_S = 6.0  # a member that cannot reach ZooKeeper leaves by the end of its session; with the rest, below 10 s
 
 
 class Engine:
-    """Everything of a connector that lives in the hub; all methods but give_up_own_reading are called there."""
+    """Streams, cursors, fetchers, commits and timers of one connector.
+
+    All methods but give_up_own_reading are called in the event loop.  observe, store, before_commit, on_fence,
+    on_death: as of ConsumerConnector.
+    """
 
     def __init__(
         self,
+        *,
         config: ConsumerConfig,
         dialect: Dialect,
         hub: Hub,
@@ -72,38 +77,58 @@ class Engine:
         self._closing = False
         self._wake_posted = False
         self._tasks = TaskGroup(on_death=self._died)
-        self.hooks = Hooks.for_hub(
-            listener, config.listener_timeout_ms, on_event, self._tasks, hub, self._listener_failed
+        self.listener = ListenerCalls.for_hub(
+            listener,
+            timeout_ms=config.listener_timeout_ms,
+            on_event=on_event,
+            tasks=self._tasks,
+            hub=hub,
+            on_failed=self._listener_failed,
         )
-        self._budget = Budget(config.queued_max_bytes, self._room)
-        self._streams = Streams(config, hub, self._budget, registration, decoders, observe, self._commit_one)
+        self._budget = Budget(config.queued_max_bytes, self._on_release)
+        self._streams = Streams(
+            config=config,
+            hub=hub,
+            budget=self._budget,
+            registration=registration,
+            decoders=decoders,
+            observe=observe,
+            commit=self._commit_one,
+        )
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._lease = Lease()
         dial = partial(connect, receive_buffer_bytes=config.receive_buffer_bytes)
         self._links = Links(config.client_name, dial, config.socket_timeout_ms)
-        parts = Parts(
-            config,
-            dialect,
-            hub,
-            consumer_id,
-            registration,
-            self._tasks,
-            self._lease,
-            self._links,
-            self._cursors,
-            self.hooks,
-            self._make_cursor,
-            self._make_fetcher,
-            on_event,
-            before_commit,
+        context = EngineContext(
+            config=config,
+            dialect=dialect,
+            hub=hub,
+            consumer_id=consumer_id,
+            registration=registration,
+            tasks=self._tasks,
+            lease=self._lease,
+            links=self._links,
+            cursors=self._cursors,
+            listener=self.listener,
+            make_cursor=self._make_cursor,
+            make_fetcher=self._make_fetcher,
+            on_event=on_event,
+            before_commit=before_commit,
         )
         self._format_warnings = FormatWarnings(on_event, dialect)
-        self.side: Side = FixedSide(parts, store) if config.partitions else GroupSide(parts, on_fence)
-        self._commits = self.side.commits
-        self._fetchers = self.side.fetchers
-        self._ends_lock = Lock()  # one question at a time on a link
+        self.assignment: AssignmentSource = (
+            FixedAssignment(context, store) if config.partitions else GroupAssignment(context, on_fence)
+        )
+        self._commits = self.assignment.commits
+        self._fetchers = self.assignment.fetchers
+        self._ends_lock = Lock()  # one request at a time on a link
         self.controls = Controls(
-            self._cursors, self._commits, self._fetchers, self._lease, self._end_of, self.side.readable
+            cursors=self._cursors,
+            commits=self._commits,
+            fetchers=self._fetchers,
+            lease=self._lease,
+            end_of=self._end_of,
+            readable=self.assignment.readable,
         )
 
     def streams_of(self, topic: str | None) -> list[Stream]:
@@ -113,8 +138,16 @@ class Engine:
     # making -------------------------------------------------------------------------------------------------------
 
     def _make_cursor(self, tp: TopicPartition, thread: str, reset: str) -> Cursor:
-        stream, lane = self._streams.reader_of(tp, thread)
-        cursor = Cursor(tp, thread, self._lease, lane, stream.channel, reset, self._corrupt)
+        stream, budget = self._streams.reader_of(tp, thread)
+        cursor = Cursor(
+            tp,
+            thread,
+            lease=self._lease,
+            budget=budget,
+            channel=stream.channel,
+            reset=reset,
+            on_corrupt=self._corrupt,
+        )
         self.controls.adopt(cursor)
         return cursor
 
@@ -122,25 +155,25 @@ class Engine:
         config = self._config
         return Fetcher(
             broker,
-            self._links,
-            self._dialect,
-            FetchPlan(
+            links=self._links,
+            dialect=self._dialect,
+            plan=FetchPlan(
                 config.fetch_message_max_bytes,
                 config.fetch_growth_max_bytes,
                 config.queued_max_chunks * config.fetch_message_max_bytes,
             ),
-            self._budget,
-            config.fetch_wait_max_ms,
-            config.fetch_min_bytes,
-            config.refresh_leader_backoff_ms / 1000,
-            finder,
-            self._located,
-            self._on_event,
-            config.corrupt_policy,
-            self.hooks,
-            self._tasks.spawn,
-            config.fetcher_backoff_ms / 1000,
-            self._format_warnings if self._dialect.offsets.count_messages else None,
+            budget=self._budget,
+            max_wait_ms=config.fetch_wait_max_ms,
+            min_bytes=config.fetch_min_bytes,
+            backoff_s=config.refresh_leader_backoff_ms / 1000,
+            finder=finder,
+            located=self._located,
+            on_event=self._on_event,
+            corrupt=config.corrupt_policy,
+            listener=self.listener,
+            spawn=self._tasks.spawn,
+            empty_backoff_s=config.fetcher_backoff_ms / 1000,
+            warnings=self._format_warnings if self._dialect.offsets.count_messages else None,
         )
 
     # start and end ------------------------------------------------------------------------------------------------
@@ -150,7 +183,7 @@ class Engine:
         down meanwhile.
         """
         try:
-            self.side.connect()
+            self.assignment.connect()
             if not self._closing:
                 self._take_part()
         except (ConsumerError, WireError, RuntimeError) as e:  # RuntimeError: the task group is stopped
@@ -165,11 +198,11 @@ class Engine:
     def _take_part(self) -> None:
         self._taking_part = True
         self._fetchers.start()
-        self._tasks.spawn("tend", self._tend)
+        self._tasks.spawn("tend", self._check_cursors)
         if self._config.auto_commit:
             interval_s = self._config.auto_commit_interval_ms / 1000
-            self._tasks.spawn("auto-commit", self._commits.run, interval_s, self._owned, self.side.may_commit)
-        self.side.take_part()
+            self._tasks.spawn("auto-commit", self._commits.run, interval_s, self._owned, self.assignment.may_commit)
+        self.assignment.take_part()
 
     def shutdown(self) -> None:
         """Leave in order, within LEAVE_S and the drain; a second call changes nothing."""
@@ -178,46 +211,48 @@ class Engine:
         self._closing = True
         self._streams.close(self._tasks.death)
         if self._tasks.death is None and self._taking_part:
-            self.hooks.hurry(LAST_WORD_MS)
-            self.side.leave(LEAVE_S)
+            self.listener.shorten(CLOSING_LISTENER_MS)
+            self.assignment.leave(LEAVE_S)
         for cursor in list(self._cursors.values()):
             cursor.drop()
-        self.hooks.close(TOLD_S)
+        self.listener.close(NOTIFY_S)
         self._tasks.stop(timeout_s=0.5)
-        self.side.close()
+        self.assignment.close()
         self._links.end()
 
     def _died(self, name: str, error: BaseException) -> None:
-        """One of our greenlets ended unasked: nothing goes on half dead."""
+        """A greenlet of the engine died: nothing continues half dead."""
         for cursor in list(self._cursors.values()):
             cursor.drop()
         self._streams.close(self._tasks.death)
         self._on_death(name, error)
         if self._tasks.death is not None:
-            self.hooks.error(self._tasks.death)
-        self._post(self.shutdown)  # the session too: whoever takes our partitions over should not wait for us
+            self.listener.error(self._tasks.death)
+        self._post(self.shutdown)  # the session, too: the next owners of our partitions should not wait for us
 
     def give_up_own_reading(self, thread_id: int) -> None:
-        """The thread that shuts down will not come back to its streams: what it has in its hands is not done."""
+        """The thread that shuts down will not come back to its streams: what it did not finish is not done."""
         self._streams.give_up(thread_id)
 
-    # the user's calls ---------------------------------------------------------------------------------------------
+    # calls of the program ------------------------------------------------------------------------------------------
 
     def ask(self, what: str, question: Callable[..., T], *args: object) -> T:
-        found: T = self.side.ask(what, question, *args)
+        found: T = self.assignment.ask(what, question, *args)
         return found
 
     @property
     def settled(self) -> bool:
-        return self.side.settled
+        return self.assignment.settled
 
-    def look(self) -> Look:
-        """What metrics show, of one moment."""
-        return Look(self.side.session_state, self.side.rounds, self.controls.status(), self.side.offsets)
+    def snapshot(self) -> MetricsSnapshot:
+        """The state of one moment, for metrics."""
+        return MetricsSnapshot(
+            self.assignment.session_state, self.assignment.rounds, self.controls.status(), self.assignment.offsets
+        )
 
     @property
     def silent_s(self) -> float:
-        return self.side.silent_s
+        return self.assignment.silent_s
 
     @property
     def outage(self) -> str:
@@ -226,43 +261,43 @@ class Engine:
     def _owned(self) -> list[Cursor]:
         return list(self._cursors.values())
 
-    # what happens to us -------------------------------------------------------------------------------------------
+    # callbacks ----------------------------------------------------------------------------------------------------
 
     def _located(self, cursors: list[Cursor]) -> None:
-        """Partitions that begin where their log said: write it down, so that they differ from ones never read.
+        """Partitions that started at an end of their log: commit that, so that they differ from ones never read.
 
-        On the timer's time: a fetcher does not wait for a coordinator.
+        In the timer's greenlet: a fetcher does not wait for a coordinator.
         """
-        self._commits.hurry()
+        self._commits.commit_soon()
 
     def _corrupt(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
         """From a user's thread: a message met while iterating is damaged."""
         self._post(self._refetch, cursor, at, error)
 
     def _refetch(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
-        if cursor.closing or cursor.next_out != at:
-            return  # let go, or reset, since the reader met it
-        cursor.go_on(at)
+        if cursor.closing or cursor.next_delivery != at:
+            return  # revoked, or reset, since the reader met it
+        cursor.refetch(at)
         fetcher = self._fetchers.fetcher_of(cursor.tp)
         if fetcher is not None:
             fetcher.damaged(cursor, at, error)
 
     def _commit_one(self, tp: TopicPartition, at: int) -> Exception | None:
-        """From a user's thread: at most once, so this comes before what lies before `at` is handed out."""
+        """From a user's thread: at most once, so this comes before what lies before `at` is delivered."""
         try:
             return self._hub.call(self.controls.commit, {tp: at})[tp]
         except HubStopped as stopped:
             return stopped
 
     def _end_of(self, tp: TopicPartition, end: str) -> int:
-        """Where the log of tp begins (smallest) or ends, as its leader says.  Raises ConsumerError."""
+        """Where the log of tp begins (smallest) or ends, asked of its leader.  Raises ConsumerError."""
         why: list[str] = []
         with self._ends_lock:
             try:
-                view = self.side.leaders.look([tp])
+                view = self.assignment.leaders.look([tp])
             except WireError as e:
                 raise ConsumerError(f"{tp}: the {end} position is not known: {e}; try again") from e
-            leader = self.side.leaders.leader(view, tp)
+            leader = self.assignment.leaders.leader(view, tp)
             if isinstance(leader, NoLeader):
                 raise ConsumerError(f"{tp}: the {end} position is not known: {leader.why}; try again")
             time = LATEST if end == "largest" else EARLIEST
@@ -274,8 +309,8 @@ class Engine:
     def _listener_failed(self, error: ListenerFailed) -> None:
         self._streams.raise_next(error)
 
-    def _room(self) -> None:
-        """Bytes were given back, in whatever thread; one wake is enough for many."""
+    def _on_release(self) -> None:
+        """Bytes were released, in whatever thread; one wake is enough for many."""
         if not self._wake_posted and not self._closing:
             self._wake_posted = True
             self._post(self._wake)
@@ -293,14 +328,14 @@ class Engine:
 
     # timers -------------------------------------------------------------------------------------------------------
 
-    def _tend(self) -> None:
-        """What no event tells: tickets that failed, sets that were not handed out because the lease was just over."""
-        told = Parkings(self._on_event)
+    def _check_cursors(self) -> None:
+        """What no event reports: tickets that failed, sets that were withheld because the lease was just over."""
+        parked = ParkedReports(self._on_event)
         while True:
-            sleep(TEND_S)
-            told.look(self._owned())
+            sleep(CHECK_S)
+            parked.update(self._owned())
             for cursor in self._owned():
                 reason = cursor.parked
-                if not cursor.stranded or cursor.closing or reason is not None or now() >= self._lease.valid_until:
+                if not cursor.withheld or cursor.closing or reason is not None or now() >= self._lease.valid_until:
                     continue
-                cursor.read_again()
+                cursor.refetch_withheld()

@@ -1,11 +1,11 @@
-"""The side of a connector whose partitions are a list: no group, no ZooKeeper, and nobody who could take them away.
+"""Fixed partitions: an assignment source without group and ZooKeeper.  No other member can take them away.
 
-    connect    a broker answers (0.7: the list says where each is), and the store says where to begin
-    take part  the listener has its word, the cursors begin
-    leave      what is in the program's hands is done, then committed
+    connect    a broker answers (0.7: the list says where each is), and the store is read
+    take part  the listener is asked, the cursors start
+    leave      what is delivered is done, then committed
 
-Committed positions are the program's file or store to guard: nothing but that keeps two programs with the same list
-apart.  A position that the store cannot tell parks its partition; it is asked again when it is unparked.
+Only the program's file or store of positions can show that two programs read the same list.  A position that the store
+cannot read parks its partition; it is read again at unpark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkawire.cluster.metadata import Unreachable as NoBroker
 from kafkawire.cluster.release import why_never
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
-from zkconsumer.engine.assignment import Parts
+from zkconsumer.engine.assignment import EngineContext
 from zkconsumer.engine.offsetstores import store_of_fixed
 from zkconsumer.errors import Closed, ConsumerError, Unreachable
 from zkconsumer.events import ConsumerEvent
@@ -33,11 +33,11 @@ from zkconsumer.group.assignor import assign_range, java_order
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed, FormerOffset, OffsetStore, Unknown
 
-METADATA_MS = 10_000  # a broker that is silent for longer keeps the question from the others
-SLOW_S = 10.0  # an answer of the store that takes longer is told of, each time as long
+METADATA_MS = 10_000  # a broker that is silent for longer would keep the request from the others
+SLOW_S = 10.0  # a call of the store that takes longer is reported, each time as long
 
 
-class FixedSide:
+class FixedAssignment:
     """own: the program's offset store, instead of offsets.file."""
 
     rounds = 0  # of a group
@@ -45,29 +45,29 @@ class FixedSide:
     silent_s = 0.0
     offsets = None
 
-    def __init__(self, parts: Parts, own: OffsetStore | None) -> None:
-        config = parts.config
-        self._parts = parts
+    def __init__(self, context: EngineContext, own: OffsetStore | None) -> None:
+        config = context.config
+        self._context = context
         self._group = config.group_id
-        self._on_event = parts.on_event
-        self._cursors = parts.cursors
-        self._unknown: set[TopicPartition] = set()  # parked, because the store does not tell their positions
+        self._on_event = context.on_event
+        self._cursors = context.cursors
+        self._unknown: set[TopicPartition] = set()  # parked, because the store cannot read their positions
         self._leaving = False
-        self._told_others = False
+        self._reported_others = False
         self.settled = False
-        parts.lease.valid_until = math.inf
-        self._beside = ThreadExecutor(parts.hub, SLOW_S, self._slow)
+        context.lease.valid_until = math.inf
+        self._beside = ThreadExecutor(context.hub, SLOW_S, self._slow)
         self._store = store_of_fixed(config, own, self._beside)
         self._links = Links(config.client_name, connect, min(config.socket_timeout_ms, METADATA_MS))
-        self.leaders = self._leaders(parts)
-        self.fetchers = parts.fetchers(self.leaders)
-        self.commits = parts.commits(self._store, self._still_ours)
-        self._threads = _deal(parts)
+        self.leaders = self._leaders(context)
+        self.fetchers = context.fetchers(self.leaders)
+        self.commits = context.commits(self._store, self._still_ours)
+        self._threads = _threads_of(context)
 
-    def _leaders(self, parts: Parts) -> LeaderSource:
-        if not parts.dialect.describes_itself:
-            return ListedLeaders(parts.config.broker_list)
-        return MetadataLeaders(MetadataSource(parts.config.brokers, parts.dialect, self._links))
+    def _leaders(self, context: EngineContext) -> LeaderSource:
+        if not context.dialect.describes_itself:
+            return ListedLeaders(context.config.broker_list)
+        return MetadataLeaders(MetadataSource(context.config.brokers, context.dialect, self._links))
 
     # start and end ------------------------------------------------------------------------------------------------
 
@@ -81,36 +81,36 @@ class FixedSide:
             raise Unreachable(f"{e}: are they running, and is metadata.broker.list right?") from e
 
     def _why_never(self) -> str | None:
-        config = self._parts.config
+        config = self._context.config
         brokers = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(config.brokers)]
-        return why_never(brokers, self._parts.dialect, specs(type(config))["version"].key, connect)
+        return why_never(brokers, self._context.dialect, specs(type(config))["version"].key, connect)
 
     def take_part(self) -> None:
-        self._tell_unread()
+        self._report_unread()
         found = self._store.read(self._group, self._threads)
-        chosen = self._parts.hooks.before_start(dict(self._threads)) or {}
+        chosen = self._context.listener.before_start(dict(self._threads)) or {}
         if self._leaving:
             raise Closed("the connector was shut down while it started")
         for tp, thread in self._threads.items():
-            cursor = self._cursors[tp] = self._parts.make_cursor(tp, thread, self._parts.config.auto_offset_reset)
+            cursor = self._cursors[tp] = self._context.make_cursor(tp, thread, self._context.config.auto_offset_reset)
             self._begin(cursor, found[tp], chosen.get(tp))
         self.fetchers.add([cursor for tp, cursor in self._cursors.items() if tp not in self._unknown])
         self.settled = True
 
     def _begin(self, cursor: Cursor, found: Committed, chosen: int | None = None) -> None:
-        """Where the listener says, else at the committed position; none of either: by auto.offset.reset."""
+        """Start where the listener says, else at the committed position; without both: by auto.offset.reset."""
         self._unknown.discard(cursor.tp)
         if isinstance(found, int):
             cursor.committed = found
         if chosen is not None:
-            cursor.begin(chosen)
+            cursor.reset_to(chosen)
         elif isinstance(found, Unknown):
             self._unknown.add(cursor.tp)
             cursor.park(found.reason)
         elif isinstance(found, FormerOffset):
-            cursor.lose(Seek(cursor.seek.reset, found.position, found.reason))
+            cursor.lose_position(Seek(cursor.seek.reset, found.position, found.reason))
         elif found is not NONE:
-            cursor.begin(found)
+            cursor.reset_to(found)
 
     def leave(self, timeout_s: float) -> None:
         self._leaving = True
@@ -122,20 +122,20 @@ class FixedSide:
             self._on_event(ConsumerEvent("offset", f"{e}; what is not committed is read again"))
 
     def _leave(self) -> None:
-        config = self._parts.config
+        config = self._context.config
         leaving = list(self._cursors.values())
         if not leaving:
             return
         self.fetchers.remove([cursor.tp for cursor in leaving])
         for cursor in leaving:
             cursor.close()
-        drain(leaving, self._parts.hooks, min(config.rebalance_drain_ms / 1000, DRAIN_AT_END_S))
+        drain(leaving, self._context.listener, min(config.rebalance_drain_ms / 1000, DRAIN_AT_END_S))
         if config.auto_commit:
             self.commits.commit(leaving)
 
     def close(self) -> None:
         self._leaving = True
-        self._parts.lease.revoke()  # a commit that is still under way in its thread must not land after this
+        self._context.lease.revoke()  # a commit that still runs in its thread must not be written after this
         self._beside.close()
         self._links.end()
 
@@ -145,7 +145,7 @@ class FixedSide:
         return True
 
     def readable(self, cursor: Cursor) -> bool:
-        """Ask the store again for a position that it did not tell; a seek has settled it as well."""
+        """Read a position again that the store could not read; a seek replaces it as well."""
         tp = cursor.tp
         if tp not in self._unknown:
             return True
@@ -171,9 +171,9 @@ class FixedSide:
         )
 
     def _still_ours(self, tps: list[TopicPartition]) -> Sequence[TopicPartition]:
-        """All of them: the list says so.  Whoever else writes their positions is told of, and not obeyed."""
-        if not self._told_others:
-            self._told_others = True
+        """All of them: the list says so.  Another writer of their positions is reported, and overwritten."""
+        if not self._reported_others:
+            self._reported_others = True
             text = (
                 f"somebody else writes positions of {len(tps)} of our fixed partitions, the first {tps[0]}: is a second"
                 " program at work with the same list and store?  Ours are written over theirs"
@@ -185,14 +185,14 @@ class FixedSide:
         text = f"the offset store has not answered for {seconds:.0f} s; nothing is committed meanwhile"
         self._on_event(ConsumerEvent("offset", text))
 
-    def _tell_unread(self) -> None:
-        """What of the list nobody reads, and which streams have nothing to read."""
-        config, wanted = self._parts.config, self._parts.registration.subscription
+    def _report_unread(self) -> None:
+        """Report topics of the list that no stream reads, and streams that have nothing to read."""
+        config, wanted = self._context.config, self._context.registration.subscription
         unread = sorted({tp.topic for tp in config.partitions} - wanted.keys())
         if unread:
             text = f"'partitions' names topics that no stream reads: {', '.join(unread)}"
             self._on_event(ConsumerEvent("idle", text))
-        for topic, ids in _ids(self._parts).items():
+        for topic, ids in _ids(self._context).items():
             if wanted.get(topic, 0) > len(ids):
                 text = (
                     f"topic {topic} has {wanted[topic]} streams for {len(ids)} partitions in 'partitions': some of them"
@@ -201,20 +201,20 @@ class FixedSide:
                 self._on_event(ConsumerEvent("idle", text))
 
 
-def _deal(parts: Parts) -> dict[TopicPartition, str]:
-    """The thread of each partition that is read: dealt as one member of a group would get them by range."""
-    given = assign_range(_ids(parts), _thread_names(parts))
+def _threads_of(context: EngineContext) -> dict[TopicPartition, str]:
+    """The thread of each partition that is read, as range assigns them to the only member of a group."""
+    given = assign_range(_ids(context), _thread_names(context))
     return {tp: thread for thread, tps in given.items() for tp in tps}
 
 
-def _thread_names(parts: Parts) -> dict[str, list[str]]:
-    names = parts.dialect.znodes.thread_ids
-    wanted = parts.registration.subscription
-    return {topic: java_order(names(parts.consumer_id, count)) for topic, count in wanted.items()}
+def _thread_names(context: EngineContext) -> dict[str, list[str]]:
+    names = context.dialect.znodes.thread_ids
+    wanted = context.registration.subscription
+    return {topic: java_order(names(context.consumer_id, count)) for topic, count in wanted.items()}
 
 
-def _ids(parts: Parts) -> dict[str, list[PartitionId]]:
+def _ids(context: EngineContext) -> dict[str, list[PartitionId]]:
     ids: dict[str, list[PartitionId]] = {}
-    for tp in parts.config.partitions:
+    for tp in context.config.partitions:
         ids.setdefault(tp.topic, []).append(tp.partition)
-    return {topic: list(parts.dialect.in_order(each)) for topic, each in ids.items()}
+    return {topic: list(context.dialect.in_order(each)) for topic, each in ids.items()}

@@ -1,4 +1,4 @@
-"""The side of a connector that is a member of a group: session, claims, the member, and what watches over them."""
+"""Group membership as assignment source: ZooKeeper session, claims, the member, and what watches over them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kafkawire.cluster.zookeeper import (
 )
 from kafkawire.dialects import Dialect
 from kafkawire.model import TopicPartition
-from zkconsumer.engine.assignment import Parts
+from zkconsumer.engine.assignment import EngineContext
 from zkconsumer.engine.offsetstores import store_of_group
 from zkconsumer.errors import ConsumerError, NoBrokers
 from zkconsumer.events import ConsumerEvent
@@ -31,8 +31,8 @@ from zkconsumer.group.claims import Claims
 from zkconsumer.group.executor import RebalanceExecutor
 from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.member import Member
-from zkconsumer.group.membership import Event as GroupEvent
-from zkconsumer.offsets.commits import Patience
+from zkconsumer.group.membership import GroupChange
+from zkconsumer.offsets.commits import CommitRetries
 from zkconsumer.offsets.group import OffsetsStatus
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.modeswitch import OffsetMode
@@ -40,102 +40,112 @@ from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.zkcalls import ZkCalls
 from zkconsumer.session.zksession import State, ZkSession
 
-FIRST_ROUND_S = 10.0  # creating streams waits that long for a first round; the member goes on trying
+FIRST_ROUND_S = 10.0  # creating streams waits that long for a first rebalance; the member keeps trying
 AUDIT_S = 30.0
-LAST_COMMIT_S = 5.0  # of partitions that are let go, while a coordinator is away: JVM members wait about 8 s for them
-LATE_SHARE = 0.25  # of the session's time-out: three more of that, and it is over
+LAST_COMMIT_S = 5.0  # of revoked partitions, while a coordinator is away: JVM members wait about 8 s for them
+LATE_PART = 0.25  # of the session's time-out: three more of that, and it is over
 NOT_WITHOUT_ZOOKEEPER = "nothing is committed, and no partition taken, until it answers"
-SILENT_SHARE = 3  # of the session's time-out: four beats without an answer
+SILENT_PART = 3  # of the session's time-out: four beats without a response
 
 
-class GroupSide:
-    """on_fence(): the lease on the session is over, and our cursors know it already."""
+class GroupAssignment:
+    """The member of a group that a connector is.  on_fence(): the lease is over, and all cursors are dropped
+    already."""
 
-    def __init__(self, parts: Parts, on_fence: Callable[[], object]) -> None:
-        config, dialect = parts.config, parts.dialect
+    def __init__(self, context: EngineContext, on_fence: Callable[[], object]) -> None:
+        config, dialect = context.config, context.dialect
         self._config = config
         self._dialect = dialect
         self._znodes = dialect.znodes
-        self._hub = parts.hub
-        self._tasks = parts.tasks
-        self._lease = parts.lease
-        self._hooks = parts.hooks
-        self._on_event = parts.on_event
+        self._hub = context.hub
+        self._tasks = context.tasks
+        self._lease = context.lease
+        self._listener = context.listener
+        self._on_event = context.on_event
         self._on_fence = on_fence
         self.session = ZkSession(
             config.zookeeper_connect,
-            config.session_timeout_ms,
-            config.connect_timeout_ms,
-            parts.tasks,
-            parts.lease,
-            self._session_state,
-            self._fence,
-            config.security,
+            session_timeout_ms=config.session_timeout_ms,
+            connection_timeout_ms=config.connect_timeout_ms,
+            tasks=context.tasks,
+            lease=context.lease,
+            on_state=self._session_state,
+            on_fence=self._fence,
+            access=config.security,
         )
-        self.leaders: LeaderSource = ZookeeperLeaders(self.session, dialect.znodes, parts.on_event)
+        self.leaders: LeaderSource = ZookeeperLeaders(self.session, dialect.znodes, context.on_event)
         self._away_since: float | None = None  # ZooKeeper is out of reach
-        self._touched = Event()  # there is something for our mode node to say
-        self._beside = ThreadExecutor(parts.hub)
+        self._mode_changed = Event()  # there is something to publish in our mode node
+        self._beside = ThreadExecutor(context.hub)
         self._store = store_of_group(
-            config,
-            self.session,
-            dialect,
-            self.leaders,
-            parts.on_event,
-            self._touched.set,
-            lambda tp: parts.cursors[tp].topic if tp in parts.cursors else None,
-            lambda topic: self._reader.may_be_recreated(topic),
-            self._beside,
+            config=config,
+            session=self.session,
+            dialect=dialect,
+            leaders=self.leaders,
+            on_event=context.on_event,
+            on_commit=self._mode_changed.set,
+            read_from=lambda tp: context.cursors[tp].topic if tp in context.cursors else None,
+            may_be_recreated=lambda topic: self._reader.may_be_recreated(topic),
+            executor=self._beside,
         )
-        self._claims = Claims(self.session, dialect.znodes, config.group_id, self._owner_lost, self._freed)
-        self.commits = parts.commits(self._store, self._still_ours, self._patience)
-        self._make_cursor = parts.make_cursor
-        self.mode = self._mode_of(parts)
-        self.fetchers = parts.fetchers(self.leaders)
-        self.member = self._member_of(parts)
+        self._claims = Claims(
+            self.session, dialect.znodes, config.group_id, on_lost=self._owner_lost, on_free=self._freed
+        )
+        self.commits = context.commits(self._store, self._still_ours, self._retries)
+        self._make_cursor = context.make_cursor
+        self.mode = self._mode_of(context)
+        self.fetchers = context.fetchers(self.leaders)
+        self.member = self._member_of(context)
 
-    def _mode_of(self, parts: Parts) -> OffsetMode:
+    def _mode_of(self, context: EngineContext) -> OffsetMode:
         return OffsetMode(
-            self.session,
-            parts.dialect,
-            parts.config.group_id,
-            parts.consumer_id,
-            parts.registration,
-            parts.config.exclude_internal_topics,
-            self._store,
-            self.commits,
-            parts.cursors,
-            parts.on_event,
-            self._touched,
-            parts.config.auto_commit,
+            session=self.session,
+            dialect=context.dialect,
+            group=context.config.group_id,
+            consumer_id=context.consumer_id,
+            registration=context.registration,
+            exclude_internal=context.config.exclude_internal_topics,
+            store=self._store,
+            commits=self.commits,
+            cursors=context.cursors,
+            on_event=context.on_event,
+            changed=self._mode_changed,
+            auto_commit=context.config.auto_commit,
         )
 
-    def _member_of(self, parts: Parts) -> Member:
-        config = parts.config
+    def _member_of(self, context: EngineContext) -> Member:
+        config = context.config
         self._reader = reader = GroupReader(
-            self.session,
-            parts.dialect,
-            config.group_id,
-            parts.consumer_id,
-            parts.registration,
-            config.exclude_internal_topics,
-            self._changed,
+            session=self.session,
+            dialect=context.dialect,
+            group=config.group_id,
+            consumer_id=context.consumer_id,
+            registration=context.registration,
+            exclude_internal=config.exclude_internal_topics,
+            changed=self._changed,
         )
         executor = RebalanceExecutor(
-            self.session,
-            reader,
-            self._claims,
-            self.fetchers,
-            self.commits,
-            self._store,
-            self._take,
-            parts.cursors,
-            config,
-            parts.on_event,
-            parts.hooks,
-            lambda: self.member.closing,
+            session=self.session,
+            group=reader,
+            claims=self._claims,
+            fetchers=self.fetchers,
+            commits=self.commits,
+            store=self._store,
+            make_cursor=self._take,
+            cursors=context.cursors,
+            config=config,
+            on_event=context.on_event,
+            listener=context.listener,
+            closing=lambda: self.member.closing,
         )
-        return Member(executor, reader, self._claims, parts.tasks, config, parts.on_event)
+        return Member(
+            executor=executor,
+            group=reader,
+            claims=self._claims,
+            tasks=context.tasks,
+            config=config,
+            on_event=context.on_event,
+        )
 
     # start and end ------------------------------------------------------------------------------------------------
 
@@ -147,8 +157,8 @@ class GroupSide:
         self.mode.begin()
 
     def _must_take_our_requests(self) -> None:
-        """Raises ConsumerError where the brokers are older than the release that is named: they would close the
-        connection on each request, for ever."""
+        """Raises ConsumerError where the brokers are older than kafka.version: they would close the connection on each
+        request, for ever."""
         if self._dialect.number < ASKED_FROM:
             return
         brokers = self.session.ask("read brokers", read_brokers, self._znodes)
@@ -157,12 +167,12 @@ class GroupSide:
             raise ConsumerError(f"{why}; nothing was registered")
 
     def take_part(self) -> None:
-        """Register and try a first round; what fails in it is retried for ever."""
+        """Register and try a first rebalance; what fails in it is retried for ever."""
         self._tasks.spawn("member", self.member.run)
         self._tasks.spawn("audit", self._audit)
         self._tasks.spawn("offset-mode", self.mode.run)
-        if isinstance(self._hub, OwnThread):  # the caller's hub is its own business
-            limit_ms = self._config.session_timeout_ms * LATE_SHARE
+        if isinstance(self._hub, OwnThread):  # the caller watches over its own hub
+            limit_ms = self._config.session_timeout_ms * LATE_PART
             self._tasks.spawn("lag", HubLag(f"hub of {self._config.group_id}", limit_ms, on_late=self._late).run)
         self.member.first_round.wait(timeout=FIRST_ROUND_S)
 
@@ -200,7 +210,7 @@ class GroupSide:
 
     @property
     def silent_s(self) -> float:
-        heard, limit_s = self._lease.heard_of, self._config.session_timeout_ms / 1000 / SILENT_SHARE
+        heard, limit_s = self._lease.heard_of, self._config.session_timeout_ms / 1000 / SILENT_PART
         silent_s = 0.0 if heard is None else now() - heard
         return silent_s if silent_s > limit_s else 0.0
 
@@ -211,43 +221,43 @@ class GroupSide:
     def offsets(self) -> OffsetsStatus:
         return self._store.status
 
-    def _patience(self) -> Patience | None:
+    def _retries(self) -> CommitRetries | None:
         config = self._config
         if not self._store.in_kafka:
             return None
-        return Patience(config.offsets_commit_retries, config.offsets_channel_backoff_ms / 1000, LAST_COMMIT_S)
+        return CommitRetries(config.offsets_commit_retries, config.offsets_channel_backoff_ms / 1000, LAST_COMMIT_S)
 
     def _take(self, tp: TopicPartition, thread: str, reset: str) -> Cursor:
-        """A cursor for what was just claimed and read.  Where the stores differ they are made even soon, or an idle
-        partition would keep what it has in the other store for ever."""
-        if tp in self._store.uneven:
-            self.commits.hurry()
+        """A cursor for a partition that was just claimed.  Where the two stores differ it is committed soon, or an idle
+        partition would differ for ever."""
+        if tp in self._store.out_of_sync:
+            self.commits.commit_soon()
         return self._make_cursor(tp, thread, reset)
 
     def _still_ours(self, tps: list[TopicPartition]) -> Sequence[TopicPartition]:
-        """Those whose owner nodes are ours, as ZooKeeper says now; the others are let go."""
+        """Those whose owner nodes are ours in ZooKeeper now; the others are dropped."""
         lost = self._claims.lost(tps)
         for tp in lost:
             self._owner_lost(tp)
         return [tp for tp in tps if tp not in lost and tp in self._claims.held]
 
-    # what happens to us -------------------------------------------------------------------------------------------
+    # callbacks ----------------------------------------------------------------------------------------------------
 
     def _session_state(self, state: State) -> None:
-        """Called by kazoo's greenlet: flags and queues only."""
+        """Called by kazoo's greenlet: set flags and queue events only."""
         text = f"the session with ZooKeeper at {self.session.hosts} is {state.value}"
         self._on_event(ConsumerEvent("session", text))
-        self._tell_outage(state)
-        self._hooks.session_state(state.value)
+        self._report_outage(state)
+        self._listener.session_state(state.value)
         if state is State.LOST:
             self.member.session_lost()
         elif state is State.CONNECTED:
-            self._touched.set()
-            self.fetchers.look_again()
+            self._mode_changed.set()
+            self.fetchers.refresh()
             self.member.reconnected()
 
-    def _tell_outage(self, state: State) -> None:
-        """Once when ZooKeeper is out of reach, and once when it answers again."""
+    def _report_outage(self, state: State) -> None:
+        """Once when ZooKeeper cannot be reached, and once when it answers again."""
         where = f"ZooKeeper at {self.session.hosts}"
         if state is State.CONNECTED and self._away_since is not None:
             self._on_event(ConsumerEvent("over", f"{where}: over after {now() - self._away_since:.1f} s"))
@@ -258,7 +268,7 @@ class GroupSide:
             self._on_event(ConsumerEvent("outage", f"{where} is out of reach: {why}"))
 
     def _fence(self) -> None:
-        """The lease is over.  First our cursors, so that nobody may send, then whoever sends."""
+        """The lease is over.  First the cursors, so that nothing may be sent, then on_fence."""
         self.member.session_lost()
         self._on_fence()
         text = (
@@ -273,11 +283,12 @@ class GroupSide:
     def _freed(self) -> None:
         self.member.freed()
 
-    def _changed(self, what: GroupEvent) -> None:
+    def _changed(self, what: GroupChange) -> None:
         self.member.changed(what)
 
     def _late(self, late_ms: float) -> None:
-        """Ours could not beat: something kept the interpreter.  Whoever runs there right now did, most likely."""
+        """No heartbeat could be sent: a call kept the interpreter, most likely one that still runs in another
+        thread."""
         session_ms = self._config.session_timeout_ms
         where = "; ".join(busy_lines()) or "not seen"
         text = (
@@ -287,7 +298,7 @@ class GroupSide:
         self._on_event(ConsumerEvent("late", text))
 
     def _audit(self) -> None:
-        """Compare with what ZooKeeper has, every half minute and soon after a reconnect."""
+        """Compare the member with ZooKeeper, every half minute and soon after a reconnect."""
         while True:
             self.member.audit_due.wait(timeout=AUDIT_S)
             self.member.audit_due.clear()
@@ -301,14 +312,14 @@ class GroupSide:
 
 
 def must_be_a_cluster(session: ZkCalls, config: ConsumerConfig) -> None:
-    """Raises NoBrokers where no broker has ever registered: a group made there is one that no other member sees."""
+    """Raises NoBrokers where no broker has ever registered: no other member would see a group that is made there."""
     wrong = session.ask("look for brokers", no_cluster, config.zookeeper_connect, "zookeeper.connect")
     if wrong is not None:
         raise NoBrokers(wrong)
 
 
 def must_be_of_this_generation(session: ZkCalls, dialect: Dialect, config: ConsumerConfig) -> None:
-    """Raises ConsumerError where brokers are of another one: a member that registers in its words stops every JVM
+    """Raises ConsumerError where brokers are of another one: registering in the wrong format would stop every JVM
     member of the group."""
     names = session.children(BROKERS) or ()
     nodes = session.read(f"{BROKERS}/{name}" for name in names)

@@ -1,18 +1,18 @@
-"""Numbers of connectors for Prometheus, through prometheus-client's registry; off unless metrics.enable is set.
+"""Metrics of connectors for Prometheus, through prometheus-client's registry; off unless metrics.enable is set.
 
-    zkconsumer_messages_total, zkconsumer_bytes_total       handed out (bytes: keys and values)
+    zkconsumer_messages_total, zkconsumer_bytes_total       delivered (bytes: keys and values)
     zkconsumer_message_size_bytes                           histogram of the same messages, key and value together
-    zkconsumer_rebalances_total                             rounds, also those that have to be tried again
+    zkconsumer_rebalances_total                             also those that have to be retried
     zkconsumer_lag, zkconsumer_buffer_bytes                 of each owned partition: topic, partition; the lag counts
-                                                            messages, of 0.7 bytes, and is left out while nobody knows
-                                                            the end of the log
+                                                            messages, of 0.7 bytes, and is left out while the end of the
+                                                            log is not known
     zkconsumer_session                                      1 for the state it is in: connected, suspended, lost
     zkconsumer_offsets_mode                                 1 for the mode it is in: zookeeper, dual, kafka
     zkconsumer_offsets_committed_total, ..._failed_total    offsets by store: zookeeper, kafka
     zkconsumer_offsets_last_commit_seconds                  by store, when: since 1970
 
-Each has the labels group and consumer (the member's id).  Gauges are read when somebody scrapes; a connector that was
-shut down is gone from the next scrape on.  Needs prometheus-client (the extra `metrics`).
+Each has the labels group and consumer (the member's id).  Gauges are read at each scrape; a connector that was shut
+down is gone from the next scrape on.  Needs prometheus-client (the extra `metrics`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ STATES = ("connected", "suspended", "lost")
 LABELS = ("group", "consumer")
 
 
-class Look(NamedTuple):
-    """What is read of a connector at a scrape.  rounds: rebalances so far."""
+class MetricsSnapshot(NamedTuple):
+    """The state of a connector at a scrape.  rounds: rebalances so far."""
 
     session: str
     rounds: int
@@ -46,9 +46,9 @@ class Look(NamedTuple):
 
 
 class ConsumerMetrics:
-    """The numbers of one connector; shown by `registry` (the default one) from the making of it to close().
+    """The metrics of one connector; shown by `registry` (the default one) until close().
 
-    look() is called at a scrape, in the scraper's thread; None: there is nothing to see (yet, or any more).
+    snapshot() is called at a scrape, in the scraper's thread; None: there is nothing to show (yet, or any more).
     Raises OptionError when prometheus-client is not installed.
     """
 
@@ -56,11 +56,11 @@ class ConsumerMetrics:
         self,
         group: str,
         consumer_id: str,
-        look: Callable[[], Look | None],
+        snapshot: Callable[[], MetricsSnapshot | None],
         registry: CollectorRegistry | None = None,
     ) -> None:
         self.labels = (group, consumer_id)
-        self.look = look
+        self.snapshot = snapshot
         self._messages = self._bytes = 0
         self._buckets = [0] * (len(SIZES) + 1)
         self._lock = threading.Lock()
@@ -68,7 +68,7 @@ class ConsumerMetrics:
         self._shown_by.add(self)
 
     def observe(self, message_set: MessageSet) -> None:
-        """Count a set that was handed out; from any thread."""
+        """Count a set that was delivered; from any thread."""
         columns = message_set.index(check_crcs=False)
         sizes = [max(0, key) + max(0, value) for key, value in zip(columns.key_size, columns.value_size, strict=True)]
         with self._lock:
@@ -88,7 +88,7 @@ class ConsumerMetrics:
         _add_gauges(families, self)
 
     def close(self) -> None:
-        """Show nothing of it any more; a second call changes nothing."""
+        """Show nothing more; a second call changes nothing."""
         self._shown_by.remove(self)
 
 
@@ -128,7 +128,7 @@ def _add_counts(families: Families, metrics: ConsumerMetrics) -> None:
 
 
 def _add_gauges(families: Families, metrics: ConsumerMetrics) -> None:
-    seen = metrics.look()
+    seen = metrics.snapshot()
     if seen is None:
         return
     families["zkconsumer_rebalances"].add_metric(metrics.labels, seen.rounds)

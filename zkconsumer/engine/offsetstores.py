@@ -1,4 +1,4 @@
-"""Which offset store a connector has: the one place that decides it."""
+"""Choice of the offset store of a connector, by its options: made here and nowhere else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
 
-READ_RETRIES = 10  # of a member that has claimed its share; then the round is tried again
+READ_RETRIES = 10  # of a member that has claimed its partitions; then the rebalance is retried
 COMMIT_TIMES_S = 3.0  # for reading them out of __consumer_offsets: a rebalance waits for it
 COMMIT_RETRIES = (
     1  # for a coordinator that moved; who commits (zkconsumer.offsets.commits) knows how often it is worth it
@@ -41,6 +41,7 @@ COMMIT_RETRIES = (
 
 
 def store_of_group(
+    *,
     config: ConsumerConfig,
     session: ZkSession,
     dialect: Dialect,
@@ -49,13 +50,13 @@ def store_of_group(
     on_commit: Callable[[], object],
     read_from: Callable[[TopicPartition], TopicCreation | None],
     may_be_recreated: Callable[[str], bool],
-    beside: ThreadExecutor,
+    executor: ThreadExecutor,
 ) -> GroupOffsets:
     """A member's store, by offsets.storage and dual.commit.enabled; which of them counts may change while it runs.
 
-    leaders: the brokers of the cluster that is read, any of which can tell the group's coordinator.
+    leaders: of the cluster that is read; any of its brokers knows the group's coordinator.
     read_from(tp): the topic whose log an owned partition is read from; may_be_recreated(topic): since then.
-    beside: for what blocks.
+    executor: for calls that block.
     """
     links = Links(config.client_name, connect, config.offsets_channel_timeout_ms)
     channel = _Channel(leaders, links, dialect, on_event)
@@ -66,7 +67,7 @@ def store_of_group(
         limit_ms = retries * backoff_ms + timeout_ms
         return Coordinator(
             channel.brokers, links, dialect, retries, backoff_ms, limit_ms, sleep=sleep, now=now, lock=lock,
-            tell=channel.tell,
+            tell=channel.report,
         )  # fmt: skip
 
     def creations(topics: Collection[str]) -> Mapping[str, TopicCreation]:
@@ -74,37 +75,40 @@ def store_of_group(
 
     def times(group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         addresses = [(broker.host, broker.port) for broker in channel.brokers()]
-        return commit_times_of(addresses, dialect, group, tps, beside)
+        return commit_times_of(addresses, dialect, group=group, tps=tps, executor=executor)
 
-    kafka = _ReadAndWrite(
+    kafka = _KafkaStore(
         KafkaOffsets(coordinator(READ_RETRIES), now=now, creations=creations, commit_times=times),
-        KafkaOffsets(coordinator(COMMIT_RETRIES), _retention_ms(config), now, read_from=read_from),
+        KafkaOffsets(coordinator(COMMIT_RETRIES), retention_ms=_retention_ms(config), now=now, read_from=read_from),
         channel.works,
     )
     return GroupOffsets(
         config.offset_mode,
-        ZookeeperOffsets(session, dialect.znodes, creations, read_from, may_be_recreated),
+        ZookeeperOffsets(
+            session, dialect.znodes, creations=creations, read_from=read_from, may_be_recreated=may_be_recreated
+        ),
         kafka,
-        config.offsets_migrate == "copy",
-        channel.bounds,
-        lambda tp, sentence: on_event(ConsumerEvent("offset", sentence, tp)),
-        on_commit,
-        links.end,
-        lambda group: _left_zookeeper(session, group),
+        copy=config.offsets_migrate == "copy",
+        bounds=channel.bounds,
+        report=lambda tp, sentence: on_event(ConsumerEvent("offset", sentence, tp)),
+        on_commit=on_commit,
+        close=links.end,
+        left_zookeeper=lambda group: _left_zookeeper(session, group),
     )
 
 
 def commit_times_of(
     addresses: Sequence[tuple[str, int]],
     dialect: Dialect,
+    *,
     group: str,
     tps: Collection[TopicPartition],
-    beside: ThreadExecutor,
+    executor: ThreadExecutor,
 ) -> dict[TopicPartition, int]:
-    """Commit times in Kafka as far as the newest records of __consumer_offsets tell them; what cannot be told is left
-    out, and said."""
+    """Commit times in Kafka as far as the newest records of __consumer_offsets show them; what is not known is left
+    out, and logged."""
     try:
-        found: dict[TopicPartition, int] = beside.call(
+        found: dict[TopicPartition, int] = executor.call(
             last_commit_times, addresses, dialect.release, group, set(tps), COMMIT_TIMES_S
         )
     except WireError as why:
@@ -123,7 +127,7 @@ def commit_times_of(
 
 
 def _left_zookeeper(session: ZkSession, group: str) -> bool:
-    """Whether a migration's mark says so.  Raises ZooKeeperAway."""
+    """Whether a migration's marker says that the group left ZooKeeper.  Raises ZooKeeperAway."""
     path = marker_path(group)
     node = session.read([path])[path]
     try:
@@ -137,8 +141,8 @@ def _retention_ms(config: ConsumerConfig) -> int | None:
     return None if config.offsets_retention_ms < 0 else config.offsets_retention_ms
 
 
-class _ReadAndWrite:
-    """Kafka's store for somebody who reads with patience, and is told soon what became of a commit."""
+class _KafkaStore:
+    """Kafka's store with many retries for reads and few for commits.  works(): the coordinator answered."""
 
     def __init__(self, reads: KafkaOffsets, commits: KafkaOffsets, works: Callable[[], object]) -> None:
         self._reads = reads
@@ -160,7 +164,7 @@ class _ReadAndWrite:
 
 
 class _Channel:
-    """Whom to ask for a coordinator, where logs begin and end, and what an operator is told meanwhile."""
+    """Brokers to ask for the coordinator, the bounds of logs, and what is reported while the coordinator is away."""
 
     def __init__(self, leaders: LeaderSource, links: Links, dialect: Dialect, on_event: OnEvent) -> None:
         self._leaders = leaders
@@ -168,25 +172,25 @@ class _Channel:
         self._dialect = dialect
         self._on_event = on_event
         self._brokers: list[Broker] = []
-        self._told = ""
+        self._reported = ""
         self._lock = Lock()  # one question at a time on a link
 
     def brokers(self) -> list[Broker]:
-        """Those that are registered; while nobody can tell, those that were."""
+        """The registered brokers; while they cannot be read, those of the last time."""
         try:
             self._brokers = list(self._leaders.look(()).brokers.values())
         except (ConsumerError, WireError) as why:
             log.info("brokers as they were seen last: %s", why)
         return self._brokers
 
-    def tell(self, sentence: str) -> None:
-        """Once, until something worked."""
-        if sentence != self._told:
-            self._told = sentence
+    def report(self, sentence: str) -> None:
+        """Report a sentence once, until something worked."""
+        if sentence != self._reported:
+            self._reported = sentence
             self._on_event(ConsumerEvent("offset", f"offsets in Kafka: {sentence}"))
 
     def works(self) -> None:
-        self._told = ""
+        self._reported = ""
 
     def bounds(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """First offset and end of the logs whose leaders answer."""
@@ -207,12 +211,12 @@ class _Channel:
         return {tp: (first[tp], end[tp]) for tp in led if tp in first and tp in end}
 
 
-def store_of_fixed(config: ConsumerConfig, own: OffsetStore | None, beside: ThreadExecutor) -> OffsetStore:
+def store_of_fixed(config: ConsumerConfig, own: OffsetStore | None, executor: ThreadExecutor) -> OffsetStore:
     """The store of fixed partitions: the program's own, or the file of offsets.file."""
     if own is not None:
-        return ThreadedOffsets(own, beside)
+        return ThreadedOffsets(own, executor)
     assert config.offsets_file is not None  # check_store
-    return ThreadedOffsets(FileOffsets(config.offsets_file), beside)
+    return ThreadedOffsets(FileOffsets(config.offsets_file), executor)
 
 
 def check_store(config: ConsumerConfig, own: OffsetStore | None, where: str) -> None:

@@ -42,19 +42,19 @@ class PartitionStatus:
 
 def status_of(cursor: Cursor, fetched: bool, at: float) -> PartitionStatus:
     """The row of a cursor at a moment; fetched: a fetcher has it."""
-    end_known = at - cursor.end_told_at <= END_OLD_S
+    end_known = at - cursor.end_known_at <= END_OLD_S
     return PartitionStatus(
-        cursor.tp.topic,
-        cursor.tp.partition,
-        cursor.thread,
-        _state(cursor, fetched),
-        cursor.position,
-        cursor.committable(),
-        cursor.committed,
-        cursor.high_watermark if end_known else None,
-        cursor.lag if end_known else None,
-        cursor.buffered_bytes,
-        cursor.parked,
+        topic=cursor.tp.topic,
+        partition=cursor.tp.partition,
+        owner=cursor.thread,
+        state=_state(cursor, fetched),
+        position=cursor.position,
+        done=cursor.committable(),
+        committed=cursor.committed,
+        high_watermark=cursor.high_watermark if end_known else None,
+        lag=cursor.lag if end_known else None,
+        buffered_bytes=cursor.buffered_bytes,
+        parked=cursor.parked,
     )
 
 
@@ -71,7 +71,7 @@ def _state(cursor: Cursor, fetched: bool) -> str:
 
 
 class Parkable(Protocol):
-    """What has to be known of a cursor."""
+    """A cursor as far as it is needed here."""
 
     @property
     def tp(self) -> TopicPartition: ...
@@ -82,16 +82,16 @@ class Parkable(Protocol):
     def committable(self) -> int | None: ...
 
 
-class Parkings:
-    """Compares cursors with what was told of them."""
+class ParkedReports:
+    """Events of parked partitions: once when one is parked, once when it gets past the place, no retry in between."""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
-        self._told: dict[TopicPartition, tuple[str, int | None]] = {}  # the reason, and what was done then
+        self._reported: dict[TopicPartition, tuple[str, int | None]] = {}  # the reason, and what was done then
 
-    def look(self, cursors: Iterable[Parkable]) -> None:
-        """Tell what changed.  A cursor that is left out is owned no more, and forgotten."""
-        before, self._told = self._told, {}
+    def update(self, cursors: Iterable[Parkable]) -> None:
+        """Report what changed.  A cursor that is left out is not owned any more, and forgotten."""
+        before, self._reported = self._reported, {}
         for cursor in cursors:
             tp, reason = cursor.tp, cursor.parked
             was = before.get(tp)
@@ -101,12 +101,12 @@ class Parkings:
             if reason is not None:
                 if was is None or was[0] != reason:
                     self._on_event(ConsumerEvent("parked", _sentence(tp, reason), tp))
-                self._told[tp] = (reason, done)
+                self._reported[tp] = (reason, done)
             elif was is not None and done is not None and (was[1] is None or done > was[1]):
                 text = f"{tp} flows again; it stood still at {was[1]}" if was[1] is not None else f"{tp} flows again"
                 self._on_event(ConsumerEvent("flows", text, tp))
             elif was is not None:
-                self._told[tp] = was  # on trial
+                self._reported[tp] = was  # being retried
 
 
 def _sentence(tp: TopicPartition, reason: str) -> str:

@@ -1,13 +1,13 @@
-"""What follows when an entry is damaged: corrupt.message.policy, for the partitions of one fetcher.
+"""Damaged entries: corrupt.message.policy, for the partitions of one fetcher.
 
-    again    the entry is fetched DAMAGE_TRIES times more: the way here may be at fault
+    retry    the entry is fetched DAMAGE_TRIES times more: the network may be at fault
     park     then nothing of the partition is delivered from the entry on
-    fail     the same, and its stream raises DamagedMessage when it gets there; the other partitions go on
-    skip     what came before it is handed out, then what follows it; a "gap" event says what is missing
+    fail     the same, and its stream raises DamagedMessage when it gets there; the other partitions continue
+    skip     what came before it is delivered, then what follows it; a "gap" event says what is missing
 
-A skip looks once more before it steps over: the entry is read whole, checksums and wrapped messages too.  Where the
-size or the offset of the entry makes no sense nobody knows where the next one stands: then that is searched
-(searching.py).  Where nothing can be found the partition is parked.
+A skip reads the entry once more, whole, checksums and wrapped messages too.  Where the size or the offset of the entry
+makes no sense nobody knows where the next one begins: that is searched (search.py).  Where nothing can be found the
+partition is parked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkawire.model import Broker, Scan, TopicPartition
 from zkconsumer.errors import DamagedMessage
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.fetching.search import ByteSearch, Came, Found, OffsetSearch, Search, damage_in
+from zkconsumer.fetching.search import ByteSearch, FetchedBytes, OffsetSearch, Search, SearchResult, damage_in
 
 log = logging.getLogger(__name__)
 
@@ -32,46 +32,46 @@ INSIDE = "a position inside a message looks like this too: set another one by `z
 
 
 class Damage:
-    """Counts, steps over and searches.  In the hub, as the fetcher that has it."""
+    """Counts damaged entries, skips them and searches behind them.  In the event loop, as its fetcher."""
 
     def __init__(self, policy: str, broker: Broker, dialect: Dialect, on_event: OnEvent) -> None:
         self._policy = policy
         self._broker = broker
         self._dialect = dialect
         self._on_event = on_event
-        self._doomed: dict[TopicPartition, int] = {}  # what stands there is stepped over, unless it is whole now
-        self._whole: dict[TopicPartition, int] = {}  # read whole at the last look: found damaged again it is parked
+        self._to_skip: dict[TopicPartition, int] = {}  # the entry there is skipped, unless it is whole now
+        self._whole: dict[TopicPartition, int] = {}  # read whole at the last fetch: found damaged again it is parked
         self._search: Search = (
             OffsetSearch() if dialect.offsets.count_messages else ByteSearch(dialect.messages.next_border)
         )
 
     def forget(self, tp: TopicPartition) -> None:
         """Fetched elsewhere from now on; another replica may be whole."""
-        self._doomed.pop(tp, None)
+        self._to_skip.pop(tp, None)
         self._whole.pop(tp, None)
         self._search.forget(tp)
 
-    def ask_at(self, tp: TopicPartition, position: int) -> int:
-        """Where to fetch for one who is at position: there, or where a search looks."""
-        return self._search.ask_at(tp, position)
+    def fetch_at(self, tp: TopicPartition, position: int) -> int:
+        """Where to fetch for a cursor at position: there, or where a search probes."""
+        return self._search.fetch_at(tp, position)
 
     def searching(self, tp: TopicPartition) -> bool:
         return self._search.active(tp)
 
     def found(self, cursor: Cursor, position: int, error: CorruptMessage) -> int:
-        """The entry at position is damaged.  How many times so far, where it has to be fetched again after a pause; 0:
-        the policy was carried out."""
+        """The entry at position is damaged.  Returns how many times so far, where it has to be fetched again after a
+        backoff; 0: the policy was carried out."""
         tp, times = cursor.tp, cursor.count_damage(position)
         if times <= DAMAGE_TRIES:
             log.warning("%s at %s: %s; fetching it again", tp, position, error)
             return times
         damaged = self._error(tp, position, f"fetched {times} times", error)
         if self._policy == SKIP and self._whole.get(tp) != position:
-            self._doomed[tp] = position
+            self._to_skip[tp] = position
         elif self._policy == FAIL:
             cursor.park(damaged)
             empty = self._dialect.messages.message_set(tp.topic, tp.partition, position, memoryview(b""), 0)[0]
-            cursor.deliver(replace(empty, high_watermark=cursor.high_watermark), 0, damaged)
+            cursor.enqueue(replace(empty, high_watermark=cursor.high_watermark), 0, damaged)
         else:
             cursor.park(damaged)
         return 0
@@ -80,42 +80,43 @@ class Damage:
         helps = self._dialect.offsets.hint(INSIDE)
         return DamagedMessage(tp, position, f"damaged in the log of {self._broker}, {what}", error, helps)
 
-    # stepping over ------------------------------------------------------------------------------------------------
+    # skipping -----------------------------------------------------------------------------------------------------
 
-    def stepped_over(self, cursor: Cursor, came: Came, scan: Scan) -> bool:
-        """A fetch came.  True: its first entry is damaged for good and the policy skips it, so nothing of the fetch may
-        be delivered: the cursor goes on behind that entry, or a search for what is behind it begins.
+    def skipped(self, cursor: Cursor, fetched: FetchedBytes, scan: Scan) -> bool:
+        """True: the first entry of a fetch is damaged for good and the policy skips it, so nothing of the fetch may be
+        delivered: the cursor goes on behind that entry, or a search for what is behind it begins.
         """
-        tp, fetched = cursor.tp, came.message_set
-        if self._doomed.get(tp) != came.position or not (fetched.runs or scan.damage):
+        tp, message_set = cursor.tp, fetched.message_set
+        if self._to_skip.get(tp) != fetched.position or not (message_set.runs or scan.damage):
             return False  # the entry is larger than what was asked for: the next fetch shows it
-        del self._doomed[tp]
-        error = damage_in(fetched) if fetched.runs else scan.damage
+        del self._to_skip[tp]
+        error = damage_in(message_set) if message_set.runs else scan.damage
         if error is None:
-            self._whole[tp] = came.position
+            self._whole[tp] = fetched.position
             return False
-        begin = fetched.runs[0].begin if fetched.runs else error.position
-        entry = self._dialect.messages.entry_at(came.raw, begin, came.position)
-        if entry is not None and self._search.leads_on(cursor, came, entry):
+        begin = message_set.runs[0].begin if message_set.runs else error.position
+        entry = self._dialect.messages.entry_at(fetched.raw, begin, fetched.position)
+        if entry is not None and self._search.leads_on(cursor, fetched, entry):
             self._end(cursor, self._search.stepped(cursor, entry, error))
         else:
-            self._end(cursor, self._search.begin(cursor, came, error))
+            self._end(cursor, self._search.begin(cursor, fetched, error))
         return True
 
     # searching ----------------------------------------------------------------------------------------------------
 
-    def looked(self, cursor: Cursor, position: int, came: Came | None) -> None:
+    def probed(self, cursor: Cursor, position: int, fetched: FetchedBytes | None) -> None:
         """What a search got at position; None: the broker cannot read there."""
-        self._end(cursor, self._search.looked(cursor.tp, position, came))
+        self._end(cursor, self._search.probed(cursor.tp, position, fetched))
 
-    def adrift(self) -> Sequence[TopicPartition]:
-        """Those that have to be told where the segments of their logs begin (landed)."""
-        return self._search.adrift()
+    def without_segments(self) -> Sequence[TopicPartition]:
+        """Partitions whose search needs to know where the segments of their logs begin."""
+        return self._search.without_segments()
 
-    def landed(self, cursor: Cursor, starts: Sequence[int]) -> None:
-        self._end(cursor, self._search.landed(cursor.tp, starts))
+    def segments(self, cursor: Cursor, starts: Sequence[int]) -> None:
+        """Where the segments of a log begin, and the end of the log."""
+        self._end(cursor, self._search.segments(cursor.tp, starts))
 
-    def _end(self, cursor: Cursor, found: Found | None) -> None:
+    def _end(self, cursor: Cursor, found: SearchResult | None) -> None:
         if found is None:
             return
         if found.to is None:
@@ -124,4 +125,4 @@ class Damage:
         where = f"{cursor.tp} at {found.start}: damaged in the log of {self._broker}: {found.error.why}"
         text = f"{where}; skipped {found.what}, going on at {found.to}"
         self._on_event(ConsumerEvent("gap", text, cursor.tp, found.count))
-        cursor.jump(found.to)
+        cursor.skip_to(found.to)

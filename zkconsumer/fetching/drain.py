@@ -1,4 +1,4 @@
-"""Before partitions are let go: what was handed out of them may still be done."""
+"""Drain: before partitions are revoked, what was delivered of them may still be done."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Iterable
 
 from groundwork.tasks import now, sleep
 from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.listeners import Hooks
+from zkconsumer.listeners import ListenerCalls
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 0.01
+POLL_S = 0.01
 DRAIN_AT_END_S = 4.0  # a stop takes 10 s at most, with commit and release
 
 
-def drain(leaving: Iterable[Cursor], hooks: Hooks, seconds: float) -> None:
-    """Wait until nothing of these closed cursors is in the program's hands, its listener's word on them included."""
+def drain(leaving: Iterable[Cursor], listener: ListenerCalls, seconds: float) -> None:
+    """Call the listener, then wait until nothing that was delivered of these closed cursors is undone."""
     until = now() + seconds
     cursors = list(leaving)
     if not cursors:
         return
     for cursor in cursors:
         cursor.discard_fetched()
-    hooks.before_release(sorted(cursor.tp for cursor in cursors))
+    listener.before_release(sorted(cursor.tp for cursor in cursors))
     while waiting := [cursor for cursor in cursors if not cursor.drained and not cursor.dropped]:
         if now() >= until:
             log.info("not all of %d partitions was done within %g s; the rest is read again", len(waiting), seconds)
             return
-        sleep(LOOK_S)
+        sleep(POLL_S)

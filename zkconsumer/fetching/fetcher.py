@@ -1,16 +1,16 @@
-"""One greenlet per source broker: asks it for what its cursors want and passes the sets on.
+"""Fetcher of one source broker: a greenlet that sends fetch requests and passes the message sets to streams.
 
-    positions first   a cursor without one (nothing committed, or out of range) is looked up, see positions.py
+    positions first   of cursors without one (nothing committed, or out of range), see positions.py
     then fetches      built by a FetchPlan within the free budget; each set is received into a buffer of its own
-    a pause           after a fetch that brought nothing, where the broker itself does not wait (0.7)
-    ends              of the logs, now and then, where a fetch does not tell the high watermark (0.7); and, beside the
-                      fetches, of those that were not fetched for a while (their queues are full)
+    a backoff         after a fetch that brought nothing, where the broker itself does not wait (0.7)
+    log ends          now and then, where a fetch does not tell the high watermark (0.7); and, in a greenlet of its own,
+                      of partitions that were not fetched for a while (their queues are full)
 
-What a broker may answer, and what follows:
+Responses of a broker, and what follows:
 
-    3 5 6 9, link lost  it does not lead the partition (any more): back to the leader finder, after a pause
+    3 5 6 9, link lost  it does not lead the partition (any more): back to the leader finder, after a backoff
     1                   out of range: see resets.py, with the gap counted to the message
-    -1 and others       a pause and the same again: right after a change of leader 0.8 answers -1 for a good position
+    -1 and others       a backoff and a retry: right after a change of leader 0.8 answers -1 for a good position
     a damaged entry     what came before it is delivered; it is fetched again, then see damage.py
     no whole message    a larger fetch, up to a cap; then the partition is parked
     what does not pass  76, 35, 29 .. (kafkawire.errors, lasting): the partition is parked
@@ -40,21 +40,21 @@ from zkconsumer.fetching.damage import INSIDE, PARK, Damage
 from zkconsumer.fetching.fetchplan import Asked, FetchPlan
 from zkconsumer.fetching.formatprobe import Blank, FormatProbe, FormatWarnings
 from zkconsumer.fetching.positions import Positions
-from zkconsumer.fetching.search import Came
-from zkconsumer.listeners import NO_HOOKS, Hooks
+from zkconsumer.fetching.search import FetchedBytes
+from zkconsumer.listeners import NO_LISTENER, ListenerCalls
 from zkconsumer.refusals import refusal
 
-LONGEST_WAIT_MS = 500  # a broker that waits for data serves nothing else on this link: a new partition would wait too
+LONGEST_WAIT_MS = 500  # a broker that waits for data serves nothing else on this link: a new partition would wait, too
 IDLE_S = 1.0
-BLANK_S = 1.0  # before a position is asked for again where nothing came twice, unless it is known sooner why
-ENDS_LOOK_S = 1.0  # between two looks for logs whose end was not told for a while
+BLANK_S = 1.0  # backoff of a position where nothing came twice, unless the probe knows sooner why
+ENDS_CHECK_S = 1.0  # between two checks for logs whose end was not told for a while
 OUT_OF_RANGE = 1
 
 
 class Finder(Protocol):
-    """Who finds the leader of a cursor."""
+    """The leader finder, as a fetcher calls it."""
 
-    def homeless(self, cursors: Iterable[Cursor], why: str) -> None: ...
+    def find_leaders(self, cursors: Iterable[Cursor], why: str) -> None: ...
 
     def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str) -> None:
         """The broker does not answer for these."""
@@ -70,31 +70,34 @@ def _at_once(name: str, fn: Callable[..., object], *args: object) -> None:
 class Fetcher:
     """Fetches from one broker.
 
-    located   is told of cursors that began where their log said
-    corrupt   corrupt.message.policy
-    empty_pause_s   after a fetch that brought nothing, where the broker answers at once
-    hooks     asked where to go on for a position outside the log, in a greenlet of its own by `spawn`, so that a slow
-              listener does not hold up the other partitions
-    warnings  of what topics hold that is not read from them; None: nobody asks
+    finder           the leader finder
+    located          called with cursors that started at an end of their log
+    corrupt          corrupt.message.policy
+    backoff_s        after an error of a partition
+    empty_backoff_s  after a fetch that brought nothing, where the broker answers at once
+    listener            asked where to go on for a position outside the log, in a greenlet of its own by `spawn`, so
+                     that a slow listener does not delay the other partitions
+    warnings         about what topics hold that is not read; None: not probed
     """
 
     def __init__(
         self,
         broker: Broker,
+        *,
         links: Links,
         dialect: Dialect,
         plan: FetchPlan,
         budget: Budget,
         max_wait_ms: int,
         min_bytes: int,
-        pause_s: float,
+        backoff_s: float,
         finder: Finder,
         located: Callable[[list[Cursor]], None],
         on_event: OnEvent,
         corrupt: str = PARK,
-        hooks: Hooks = NO_HOOKS,
+        listener: ListenerCalls = NO_LISTENER,
         spawn: Callable[..., object] = _at_once,
-        empty_pause_s: float = IDLE_S,
+        empty_backoff_s: float = IDLE_S,
         warnings: FormatWarnings | None = None,
     ) -> None:
         self.broker = broker
@@ -106,54 +109,58 @@ class Fetcher:
         self._budget = budget
         self._max_wait_ms = min(max_wait_ms, LONGEST_WAIT_MS)
         self._min_bytes = min_bytes
-        self._pause_s = pause_s
+        self._backoff_s = backoff_s
         self._finder = finder
         self._on_event = on_event
         self._damage = Damage(corrupt, broker, dialect, on_event)
         self._positions = Positions(
-            broker,
-            links,
-            dialect,
-            self.cursors,
-            self._damage,
-            self._give_up,
-            located,
-            on_event,
-            hooks,
-            spawn,
-            self.wake,
+            broker=broker,
+            links=links,
+            dialect=dialect,
+            cursors=self.cursors,
+            damage=self._damage,
+            give_up=self._give_up,
+            located=located,
+            on_event=on_event,
+            listener=listener,
+            spawn=spawn,
+            wake=self.wake,
         )
-        self._empty_pause_s = empty_pause_s
-        self._probe = FormatProbe(broker, links, warnings, spawn, self._explained) if warnings is not None else None
+        self._empty_backoff_s = empty_backoff_s
+        self._probe = (
+            FormatProbe(broker=broker, links=links, warnings=warnings, spawn=spawn, explained=self._explained)
+            if warnings is not None
+            else None
+        )
         self._blanks: dict[TopicPartition, int] = {}  # where nothing came at the last fetch, though the log goes on
-        self._blind = False  # fetches do not tell where logs end, so that is asked
-        self._unheard: set[TopicPartition] = set()  # nothing was answered for them yet, since they came or were lost
+        self._asks_ends = False  # fetches do not tell where logs end, so that is asked
+        self._unanswered: set[TopicPartition] = set()  # no response yet, since they were added or the broker was lost
         self._wake = Event()
-        self._refused: set[tuple[TopicPartition, int]] = set()  # told already, so that a refusal is one line
+        self._reported: set[tuple[TopicPartition, int]] = set()  # errors that were reported: one line each
 
     def add(self, cursor: Cursor) -> None:
         self.cursors[cursor.tp] = cursor
-        self._unheard.add(cursor.tp)
+        self._unanswered.add(cursor.tp)
         self.wake()
 
     def remove(self, tp: TopicPartition) -> None:
         self.cursors.pop(tp, None)
         self._blanks.pop(tp, None)
-        self._unheard.discard(tp)
+        self._unanswered.discard(tp)
         self._damage.forget(tp)
 
     def wake(self) -> None:
         self._wake.set()
 
     def run(self) -> None:
-        """Until it is ended from outside, or its streams are closed; never by what a broker does."""
+        """Fetch until it is ended from outside, or its streams are closed; no response of a broker ends it."""
         while True:
             self._wake.clear()
             try:
                 self._positions.locate()
                 self._positions.land()
                 fetched = self._fetch_once()
-                if self._blind:
+                if self._asks_ends:
                     self._positions.look_at_ends()
                 if not fetched:
                     due = self._plan.wake_at(now())
@@ -163,37 +170,37 @@ class Fetcher:
                 self._give_up(list(self.cursors.values()), str(e))
                 self._wake.wait(timeout=IDLE_S)
             except Closed:
-                return  # the connector is shut down, and an answer came all the same
+                return  # the connector is shut down, and a response came all the same
 
-    def run_beside(self) -> None:
-        """Ask where logs end whose end no fetch has told for a while, until it is ended from outside."""
+    def run_ends(self) -> None:
+        """Ask for the log ends that no fetch has told for a while, until it is ended from outside."""
         while True:
-            sleep(ENDS_LOOK_S)
+            sleep(ENDS_CHECK_S)
             lost = self._positions.look_at_old_ends()
             if lost is not None:
-                self._unheard |= self.cursors.keys()
+                self._unanswered |= self.cursors.keys()
                 self._finder.lost(self.broker, list(self.cursors), lost)
-            elif self._unheard:
-                self._heard(tp for tp, cursor in self.cursors.items() if now() - cursor.end_told_at < ENDS_LOOK_S)
+            elif self._unanswered:
+                self._answered(tp for tp, cursor in self.cursors.items() if now() - cursor.end_known_at < ENDS_CHECK_S)
 
-    def _heard(self, tps: Iterable[TopicPartition]) -> None:
-        heard = self._unheard.intersection(tps)
-        self._unheard -= heard
-        if heard:
-            self._finder.answered(heard)
+    def _answered(self, tps: Iterable[TopicPartition]) -> None:
+        answered = self._unanswered.intersection(tps)
+        self._unanswered -= answered
+        if answered:
+            self._finder.answered(answered)
 
     def _give_up(self, cursors: list[Cursor], why: str) -> None:
         for cursor in cursors:
             self.remove(cursor.tp)
         if cursors:
-            self._finder.homeless(cursors, why)
+            self._finder.find_leaders(cursors, why)
 
     # fetching -----------------------------------------------------------------------------------------------------
 
     def _fetch_once(self) -> bool:
         """One fetch.  False: nothing can be asked for now."""
         self._plan.follow(self.cursors.values())
-        asked, reserved = self._afford(self._plan.next(self._budget.free, now()))
+        asked, reserved = self._reserve(self._plan.next(self._budget.free, now()))
         if not asked:
             return False
         epochs = {tp: (self.cursors[tp], self.cursors[tp].epoch) for tp, _, _ in asked}
@@ -202,89 +209,89 @@ class Fetcher:
             reply = self._links.link(self.broker, "fetch").call(request)
         finally:
             for cursor, nbytes in reserved:
-                cursor.lane.give_back(nbytes)
-        if self._unheard:
-            self._heard(fetched.tp for fetched in reply if not fetched.error)
+                cursor.budget.release(nbytes)
+        if self._unanswered:
+            self._answered(fetched.tp for fetched in reply if not fetched.error)
         sizes = {tp: (position, size) for tp, position, size in asked}
         at = now()
         for fetched in reply:
             if fetched.tp not in epochs:
-                continue  # nobody asked for it
+                continue  # it was not asked for
             cursor, epoch = epochs[fetched.tp]
             if self.cursors.get(fetched.tp) is not cursor or cursor.epoch != epoch or cursor.closing:
-                continue  # let go, or reset, while the broker waited
+                continue  # revoked, or reset, while the broker waited
             position, size = sizes[fetched.tp]
             if fetched.error:
-                self._refusal(cursor, position, fetched.error)
+                self._error(cursor, position, fetched.error)
             else:
                 self._take(cursor, position, size, fetched, at)
         if not self._dialect.waits_for_data and not any(len(fetched.buffer) for fetched in reply):
-            self._pause([tp for tp, _, _ in asked])
-        self._blind = any(fetched.high_watermark is None for fetched in reply)
+            self._back_off([tp for tp, _, _ in asked])
+        self._asks_ends = any(fetched.high_watermark is None for fetched in reply)
         return True
 
-    def _pause(self, tps: Iterable[TopicPartition]) -> None:
-        """Ask for these no sooner.  By the plan, not by sleeping: a fetch gives the bytes back that it reserved, which
-        wakes us, and partitions that come meanwhile need not wait."""
+    def _back_off(self, tps: Iterable[TopicPartition]) -> None:
+        """Leave these out for a while.  By the plan, not by sleeping: a fetch releases the bytes that it reserved,
+        which wakes this greenlet, and partitions that are added meanwhile need not wait."""
         for tp in tps:
-            self._plan.back_off(tp, now() + self._empty_pause_s)
+            self._plan.back_off(tp, now() + self._empty_backoff_s)
 
-    def _afford(self, wanted: list[Asked]) -> tuple[list[Asked], list[tuple[Cursor, int]]]:
-        """What fits the lanes of their streams; the bytes are reserved until the reply is there."""
+    def _reserve(self, wanted: list[Asked]) -> tuple[list[Asked], list[tuple[Cursor, int]]]:
+        """The requests that fit the budgets of their streams; the bytes are reserved until the response is there."""
         asked: list[Asked] = []
         reserved: list[tuple[Cursor, int]] = []
         for tp, position, size in wanted:
             cursor = self.cursors[tp]
-            if cursor.lane.fits(size):
-                cursor.lane.take(size)
-                asked.append((tp, self._damage.ask_at(tp, position), size))
+            if cursor.budget.fits(size):
+                cursor.budget.reserve(size)
+                asked.append((tp, self._damage.fetch_at(tp, position), size))
                 reserved.append((cursor, size))
         return asked, reserved
 
     def _take(self, cursor: Cursor, position: int, size: int, fetched: FetchedPartition, at: float) -> None:
-        """Pass on the complete entries of one partition's answer."""
+        """Pass on the complete entries of one partition's response."""
         tp = cursor.tp
         if fetched.high_watermark is not None:
-            cursor.end_is(fetched.high_watermark, at)
-        self._refused = {key for key in self._refused if key[0] != tp}
+            cursor.set_log_end(fetched.high_watermark, at)
+        self._reported = {key for key in self._reported if key[0] != tp}
         if not len(fetched.buffer):
-            cursor.land()
-            self._damage.looked(cursor, position, None)
-            self._nothing(cursor, position, size)
+            cursor.pass_skips()
+            self._damage.probed(cursor, position, None)
+            self._empty(cursor, position, size)
             return
         message_set, scan = self._dialect.messages.message_set(
             tp.topic, tp.partition, position, fetched.buffer, fetched.high_watermark
         )
-        came = Came(position, fetched.buffer, message_set, len(fetched.buffer) < size)
+        whole = FetchedBytes(position, fetched.buffer, message_set, len(fetched.buffer) < size)
         damage = self._dialect.messages.cut_short(fetched.buffer, scan, position, size)
         scan = scan if damage is None else replace(scan, damage=damage)
         if self._damage.searching(tp):
             if scan.left_out:
-                self._damage.looked(cursor, position, None)
+                self._damage.probed(cursor, position, None)
             elif self._in_bytes or scan.runs or scan.damage or not self._plan.too_small(tp, size, scan.needed):
-                self._damage.looked(cursor, position, came)
-        elif self._damage.stepped_over(cursor, came, scan):
+                self._damage.probed(cursor, position, whole)
+        elif self._damage.skipped(cursor, whole, scan):
             self._plan.whole(tp)
         elif scan.runs:
             self._plan.whole(tp)
-            cursor.deliver(message_set, len(fetched.buffer))
+            cursor.enqueue(message_set, len(fetched.buffer))
             if self._probe is not None:
                 self._probe.fetched(tp, position)
         elif scan.damage is not None:
             self.damaged(cursor, position, scan.damage)
         elif scan.left_out:
             self._plan.whole(tp)
-            cursor.jump(message_set.resume_at)
+            cursor.skip_to(message_set.resume_at)
             if self._probe is not None:
                 self._probe.transactions(tp.topic)
         elif not scan.needed and not self._in_bytes:
-            self._nothing(cursor, position, size)
+            self._empty(cursor, position, size)
         elif not self._plan.too_small(tp, size, scan.needed):
             helps = self._dialect.offsets.hint(INSIDE)
-            cursor.park(MessageTooLarge(tp, position, scan.needed, self._plan.most_bytes, size, helps))
+            cursor.park(MessageTooLarge(tp, position, scan.needed, self._plan.max_bytes, size, helps))
 
-    def _nothing(self, cursor: Cursor, position: int, size: int) -> None:
-        """A fetch brought nothing.  Where the log goes on all the same, twice, it is found out why.
+    def _empty(self, cursor: Cursor, position: int, size: int) -> None:
+        """A fetch brought nothing.  Where the log goes on all the same, twice, the probe asks why.
 
         Not at once: 0.8 tells the log's end as it is after it has read.
         """
@@ -299,44 +306,45 @@ class Fetcher:
                 self._probe.blank(Blank(cursor, cursor.epoch, position, size))
 
     def _explained(self, blank: Blank, held: Held) -> None:
-        """What stands where nothing came: nothing of use, or a batch that is larger than what was asked for."""
+        """What is there where a fetch brought nothing: no messages, or a batch that is larger than what was asked
+        for."""
         cursor, tp, position = blank.cursor, blank.cursor.tp, blank.position
         if self.cursors.get(tp) is not cursor or cursor.epoch != blank.epoch or cursor.position != position:
             return
         to, batch = held.behind_empty(position), held.batch_at(position)
         if to > position:
-            cursor.jump(to)
+            cursor.skip_to(to)
         elif (
             batch is not None
             and batch.nbytes > blank.asked_bytes
             and not self._plan.too_small(tp, blank.asked_bytes, batch.nbytes)
         ):
-            cursor.park(MessageTooLarge(tp, position, batch.nbytes, self._plan.most_bytes, blank.asked_bytes))
+            cursor.park(MessageTooLarge(tp, position, batch.nbytes, self._plan.max_bytes, blank.asked_bytes))
         self._plan.back_off(tp, now())
         self.wake()
 
     def damaged(self, cursor: Cursor, position: int, damage: CorruptMessage) -> None:
-        """The entry at position makes no sense, as a fetch or somebody who read it found."""
+        """The entry at position is damaged, as a fetch or a reader found."""
         times = self._damage.found(cursor, position, damage)
         if times:
-            self._plan.back_off(cursor.tp, now() + self._pause_s * 2**times)
+            self._plan.back_off(cursor.tp, now() + self._backoff_s * 2**times)
 
-    def _refusal(self, cursor: Cursor, position: int, code: int) -> None:
+    def _error(self, cursor: Cursor, position: int, code: int) -> None:
         info = error_info(code)
         if code == OUT_OF_RANGE and not self._damage.searching(cursor.tp):
-            cursor.lose(Seek(cursor.seek.reset, position))
+            cursor.lose_position(Seek(cursor.seek.reset, position))
             return
         said = f"{cursor.tp} at {position} on {self.broker}: {info.name} ({code})"
         if info.refresh:
             self._give_up([cursor], said)
             return
         if self._damage.searching(cursor.tp):
-            self._damage.looked(cursor, position, None)
+            self._damage.probed(cursor, position, None)
             return
         if info.lasting:
             cursor.park(FetchRefused(cursor.tp, position, refusal(code, self.broker, cursor.tp, position)))
             return
-        if (cursor.tp, code) not in self._refused:  # one line per refusal, however often it is repeated
-            self._refused.add((cursor.tp, code))
+        if (cursor.tp, code) not in self._reported:  # one line per error, however often it is repeated
+            self._reported.add((cursor.tp, code))
             self._on_event(ConsumerEvent("leader", f"{said}; asking again", cursor.tp))
-        self._plan.back_off(cursor.tp, now() + self._pause_s)
+        self._plan.back_off(cursor.tp, now() + self._backoff_s)

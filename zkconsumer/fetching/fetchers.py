@@ -1,8 +1,8 @@
-"""Which broker each cursor is fetched from: the leader finder, and a fetcher per broker.
+"""Fetchers of a connector: one for each source broker, and the leader finder that assigns partitions to them.
 
-A cursor is at home in one fetcher, or homeless: just owned, refused by its broker, its link lost, its broker at
-another address.  Leaders are looked up by a LeaderSource (leaders.py), which may tell when brokers change: one that
-vanished, or came back at another port, makes its cursors homeless at once.
+A cursor belongs to one fetcher, or is unassigned: just owned, refused by its broker, its link lost, its broker at
+another address.  Leaders are looked up by a LeaderSource (leaders.py), which may tell when brokers change: a broker
+that vanished, or came back at another port, loses its cursors at once.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from zkconsumer.fetching.leaders import LeaderSource, NoLeader
 from zkconsumer.fetching.outages import Outages
 from zkconsumer.fetching.positions import BESIDE
 
-LONGEST_PAUSE_S = 1.0  # between tries for one partition, however long its leader is away
-LASTING_PAUSE_S = 5.0  # where there is no such partition
-CALM_S = 10.0  # a partition that was at home that long starts with the shortest pause again
-TELL_AGAIN_S = 30.0
+MAX_BACKOFF_S = 1.0  # between retries for one partition, however long its leader is away
+LASTING_BACKOFF_S = 5.0  # where there is no such partition
+CALM_S = 10.0  # a partition that was fetched for that long starts with the shortest backoff again
+REPORT_EVERY_S = 30.0
 
 
-class _Homeless:
-    """A cursor that waits for its leader; due: when to look next."""
+class _Unassigned:
+    """A cursor that waits for its leader; due: when to look it up next."""
 
     __slots__ = ("cursor", "due")
 
@@ -39,32 +39,33 @@ class _Homeless:
 
 
 class Fetchers:
-    """All fetching of one connector; lives in the hub.  make_fetcher(broker, finder) makes one."""
+    """All fetchers of one connector, in the event loop.  make_fetcher(broker, finder) makes one."""
 
     def __init__(
         self,
+        *,
         source: LeaderSource,
         tasks: TaskGroup,
         links: Links,
-        pause_s: float,
+        backoff_s: float,
         make_fetcher: Callable[[Broker, Fetchers], Fetcher],
         on_event: OnEvent,
     ) -> None:
         self._source = source
         self._tasks = tasks
         self._links = links
-        self._pause_s = pause_s
+        self._backoff_s = backoff_s
         self._make_fetcher = make_fetcher
         self._on_event = on_event
         self._fetchers: dict[int, tuple[Fetcher, list[Task]]] = {}
         self._outages = Outages(on_event)
-        self._homeless: dict[TopicPartition, _Homeless] = {}
+        self._unassigned: dict[TopicPartition, _Unassigned] = {}
         self._misses: dict[TopicPartition, tuple[int, float]] = {}  # how many in a row, and when the last one was
-        self._told: dict[TopicPartition, tuple[float, str]] = {}  # when last, and what
+        self._reported: dict[TopicPartition, tuple[float, str]] = {}  # when last, and what
         self._wake = Event()
-        self._stale = True  # brokers may have changed since the last look
-        self._looked = 0.0
-        source.watch(self.look_again)
+        self._stale = True  # brokers may have changed since the last lookup
+        self._looked_up = 0.0
+        source.watch(self.refresh)
 
     def start(self) -> None:
         self._tasks.spawn("leader-finder", self._run)
@@ -72,43 +73,43 @@ class Fetchers:
     def add(self, cursors: Iterable[Cursor]) -> None:
         """Fetch these from now on."""
         for cursor in cursors:
-            self._homeless[cursor.tp] = _Homeless(cursor, now())
+            self._unassigned[cursor.tp] = _Unassigned(cursor, now())
         self._wake.set()
 
     def remove(self, tps: Iterable[TopicPartition]) -> None:
-        """Fetch these no more.  An answer that is on its way is thrown away."""
+        """Fetch these no more.  A response in flight is thrown away."""
         for tp in tps:
-            self._homeless.pop(tp, None)
+            self._unassigned.pop(tp, None)
             self._misses.pop(tp, None)
             self._outages.forget([tp], now())
             for fetcher, _ in self._fetchers.values():
                 fetcher.remove(tp)
 
     def wake(self) -> None:
-        """There is room again, or a partition may be fetched again."""
+        """Bytes were released, or a partition may be fetched again."""
         for fetcher, _ in self._fetchers.values():
             fetcher.wake()
 
-    def look_again(self) -> None:
-        """Brokers have changed, or what would have told so was away for a while."""
+    def refresh(self) -> None:
+        """Look the brokers up again: they have changed, or their watch was away for a while."""
         self._stale = True
         self._wake.set()
 
     def fetcher_of(self, tp: TopicPartition) -> Fetcher | None:
         return next((f for f, _ in self._fetchers.values() if tp in f.cursors), None)
 
-    def homeless(self, cursors: Iterable[Cursor], why: str, lasting: bool = False) -> None:
-        """A fetcher cannot read these: find out who leads them, after a pause.  lasting: why is said once only."""
+    def find_leaders(self, cursors: Iterable[Cursor], why: str, lasting: bool = False) -> None:
+        """A fetcher cannot read these: look their leaders up, after a backoff.  lasting: report why once only."""
         for cursor in cursors:
             if cursor.closing:
                 continue
             misses, last = self._misses.get(cursor.tp, (0, 0.0))
             misses = 0 if now() - last > CALM_S else misses
             self._misses[cursor.tp] = (misses + 1, now())
-            longest_s = LASTING_PAUSE_S if lasting else LONGEST_PAUSE_S
-            due = now() + min(longest_s, self._pause_s * 2 ** min(misses, 8))
-            self._homeless[cursor.tp] = _Homeless(cursor, due)
-            self._tell(cursor.tp, why, lasting)
+            longest_s = LASTING_BACKOFF_S if lasting else MAX_BACKOFF_S
+            due = now() + min(longest_s, self._backoff_s * 2 ** min(misses, 8))
+            self._unassigned[cursor.tp] = _Unassigned(cursor, due)
+            self._report(cursor.tp, why, lasting)
             if lasting:
                 self._outages.forget([cursor.tp], now())
             else:
@@ -117,7 +118,7 @@ class Fetchers:
 
     def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str) -> None:
         """The broker does not answer for these."""
-        self._outages.lost(broker, [tp for tp in tps if not self._leaves(tp)], why, now())
+        self._outages.lost(broker, [tp for tp in tps if not self._revoked(tp)], why, now())
 
     def answered(self, tps: Iterable[TopicPartition]) -> None:
         """A broker answered for these, which are new to it or were lost."""
@@ -125,19 +126,19 @@ class Fetchers:
 
     @property
     def outage(self) -> str:
-        """The brokers and leaders that are out of reach, and since when; "": none."""
+        """The brokers and leaders that cannot be reached, and since when; "": none."""
         return self._outages.summary(now())
 
-    def _leaves(self, tp: TopicPartition) -> bool:
+    def _revoked(self, tp: TopicPartition) -> bool:
         fetcher = self.fetcher_of(tp)
         return fetcher is None or fetcher.cursors[tp].closing
 
-    def _tell(self, tp: TopicPartition, why: str, lasting: bool = False) -> None:
-        """One line per partition and half a minute, however often its leader is looked for; of what lasts, one."""
-        at, said = self._told.get(tp, (float("-inf"), ""))
-        if now() - at <= TELL_AGAIN_S or (lasting and said == why):
+    def _report(self, tp: TopicPartition, why: str, lasting: bool = False) -> None:
+        """One line per partition and half a minute, however often its leader is looked up; of what lasts, one."""
+        at, said = self._reported.get(tp, (float("-inf"), ""))
+        if now() - at <= REPORT_EVERY_S or (lasting and said == why):
             return
-        self._told[tp] = (now(), why)
+        self._reported[tp] = (now(), why)
         kind, then = ("missing", "looking for it") if lasting else ("leader", "looking for its leader")
         self._on_event(ConsumerEvent(kind, f"{tp}: {why}; {then}", tp))
 
@@ -147,61 +148,61 @@ class Fetchers:
         while True:
             self._wake.clear()
             try:
-                self._look()
+                self._look_up()
             except (ConsumerError, WireError) as e:
-                for tp in self._homeless:
-                    self._tell(tp, str(e))
-                    if isinstance(e, WireError):  # no broker answers; of ZooKeeper its session says so
+                for tp in self._unassigned:
+                    self._report(tp, str(e))
+                    if isinstance(e, WireError):  # no broker answers; an outage of ZooKeeper is reported by its session
                         self._outages.leaderless(tp, str(e), now())
-                self._outages.look(now())
-                self._wake.wait(timeout=LONGEST_PAUSE_S)  # nobody to ask: what is at home goes on
+                self._outages.report_due(now())
+                self._wake.wait(timeout=MAX_BACKOFF_S)  # no source can be asked: what has a fetcher is still fetched
                 continue
-            self._outages.look(now())
+            self._outages.report_due(now())
             self._wake.wait(timeout=self._next_due())
 
     def _next_due(self) -> float | None:
-        """Seconds until somebody has to be looked for, or until it is time to look again anyway."""
-        due = [one.due for one in self._homeless.values()]
+        """Seconds until the next lookup is due."""
+        due = [one.due for one in self._unassigned.values()]
         if self._source.refresh_s is not None:
-            due.append(self._looked + self._source.refresh_s)
+            due.append(self._looked_up + self._source.refresh_s)
         return max(0.0, min(due) - now()) if due else None
 
-    def _look(self) -> None:
-        """Find the homeless a home; brokers that vanished or moved lose their cursors and their fetcher."""
+    def _look_up(self) -> None:
+        """Assign the unassigned cursors; brokers that vanished or moved lose their cursors and their fetcher."""
         refresh_s = self._source.refresh_s
-        afresh = self._stale or (refresh_s is not None and now() >= self._looked + refresh_s)
-        due = {tp: one.cursor for tp, one in self._homeless.items() if one.due <= now()}
-        if due or afresh:
+        refresh = self._stale or (refresh_s is not None and now() >= self._looked_up + refresh_s)
+        due = {tp: one.cursor for tp, one in self._unassigned.items() if one.due <= now()}
+        if due or refresh:
             self._stale = False  # first: a change after the read sets it again
             try:
-                view = self._source.look(list(due), afresh)
+                view = self._source.look(list(due), refresh)
             except BaseException:
-                self._stale = afresh or self._stale
+                self._stale = refresh or self._stale
                 raise
-            self._looked = now()
-            self._compare(view)
+            self._looked_up = now()
+            self._close_moved(view)
             for cursor in due.values():
-                self._settle(cursor, view)
+                self._assign(cursor, view)
         for broker_id, (fetcher, _) in list(self._fetchers.items()):
             if not fetcher.cursors:
                 self._close(broker_id, "nothing is fetched from it any more")
 
-    def _compare(self, view: ClusterView) -> None:
+    def _close_moved(self, view: ClusterView) -> None:
         for broker_id, (fetcher, _) in list(self._fetchers.items()):
             if view.brokers.get(broker_id) != fetcher.broker:
                 how = "is at another address" if broker_id in view.brokers else "is gone from /brokers/ids"
                 self._close(broker_id, f"{fetcher.broker} {how}")
 
-    def _settle(self, cursor: Cursor, view: ClusterView) -> None:
-        """Give a cursor to its leader's fetcher."""
-        waiting = self._homeless.get(cursor.tp)
+    def _assign(self, cursor: Cursor, view: ClusterView) -> None:
+        """Give a cursor to the fetcher of its leader."""
+        waiting = self._unassigned.get(cursor.tp)
         if waiting is None or waiting.cursor is not cursor:
             return  # removed while the leaders were looked up
         leader = self._source.leader(view, cursor.tp)
         if isinstance(leader, NoLeader):
-            self.homeless([cursor], leader.why, leader.lasting)
+            self.find_leaders([cursor], leader.why, leader.lasting)
             return
-        del self._homeless[cursor.tp]
+        del self._unassigned[cursor.tp]
         self._fetcher(leader).add(cursor)
 
     def _fetcher(self, broker: Broker) -> Fetcher:
@@ -213,7 +214,7 @@ class Fetchers:
             fetcher = self._make_fetcher(broker, self)
             workers = [
                 self._tasks.spawn(f"fetcher-{broker.id}", fetcher.run),
-                self._tasks.spawn(f"ends-{broker.id}", fetcher.run_beside),
+                self._tasks.spawn(f"ends-{broker.id}", fetcher.run_ends),
             ]
             found = self._fetchers[broker.id] = (fetcher, workers)
         return found[0]
@@ -223,7 +224,7 @@ class Fetchers:
         for worker in workers:
             worker.ask_to_end()
         for purpose in ("fetch", BESIDE):
-            self._links.drop(fetcher.broker, purpose)  # an answer may be under way on it
+            self._links.drop(fetcher.broker, purpose)  # a response may be in flight on it
         cursors = list(fetcher.cursors.values())
         fetcher.cursors.clear()
-        self.homeless(cursors, why)
+        self.find_leaders(cursors, why)

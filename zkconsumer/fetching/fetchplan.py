@@ -1,15 +1,15 @@
-"""What to ask a broker for next, so that everything asked for fits the free budget.  Pure.
+"""Fetch plan: what to ask a broker for next, so that everything asked for fits the free budget.  Pure.
 
 A fetch of 0.8 knows a limit per partition only, so the sum of the limits is the bound.  The rules:
 
-    turns     whoever was asked least recently comes first
+    turns     the partition that was asked for least recently comes first
     left out  a partition that is paused, parked or backing off, or holds its cap of undone bytes (one set may pass it)
-    size      fetch_bytes each; when that does not fit, an even share of what is free, but at least least_bytes; when
+    size      fetch_bytes each; when that does not fit, an even part of what is free, but at least min_bytes; when
               not even that fits for all, fewer partitions are asked and the others come first next time
     growth    a message larger than what was asked for is asked for by its own size, or by twice the size where that
-              is not known, up to most_bytes, and this size is never cut; once it came the partition is back to normal
-    saving    where a grown size does not fit, nobody after it is asked, so that what drains goes to it; for SAVE_S,
-              then it stands back for REST_S: a slow neighbour that holds the budget must not stop the rest
+              is not known, up to max_bytes, and this size is never cut; once it came the partition is back to normal
+    saving    where a grown size does not fit, no partition after it is asked for, so that what is released goes to it;
+              for SAVE_S, then it backs off for REST_S: a slow neighbour that holds the budget must not stop the rest
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Protocol
 
 from kafkawire.model import TopicPartition
 
-LEAST_BYTES = 65536  # smaller sets cost more in requests than they save in memory
+MIN_BYTES = 65536  # smaller sets cost more in requests than they save in memory
 SAVE_S = 1.0
 REST_S = 5.0
 
-Asked = tuple[TopicPartition, int, int]  # partition, position, max_bytes
+Asked = tuple[TopicPartition, int, int]  # partition, position, size
 
 
 class Fetchable(Protocol):
@@ -42,34 +42,34 @@ class Fetchable(Protocol):
 
     @property
     def fetchable(self) -> bool:
-        """Neither paused nor parked nor about to be let go."""
+        """Neither paused nor parked nor about to be revoked."""
 
 
 class FetchPlan:
     """The partitions fetched by one greenlet: those of one broker, or of all.
 
-    fetch_bytes: the usual size asked for (fetch.message.max.bytes); most_bytes: how far it may grow for one message;
+    fetch_bytes: the usual size asked for (fetch.message.max.bytes); max_bytes: how far it may grow for one message;
     cap_bytes: undone bytes with which a partition is left out, None for two fetches.
     """
 
     def __init__(
         self,
         fetch_bytes: int,
-        most_bytes: int,
+        max_bytes: int,
         cap_bytes: int | None = None,
-        least_bytes: int = LEAST_BYTES,
+        min_bytes: int = MIN_BYTES,
     ) -> None:
         self.fetch_bytes = fetch_bytes
-        self.most_bytes = max(most_bytes, fetch_bytes)
+        self.max_bytes = max(max_bytes, fetch_bytes)
         self.cap_bytes = 2 * fetch_bytes if cap_bytes is None else cap_bytes
-        self.least_bytes = min(least_bytes, fetch_bytes)
+        self.min_bytes = min(min_bytes, fetch_bytes)
         self._cursors: dict[TopicPartition, Fetchable] = {}  # least recently asked first
         self._until: dict[TopicPartition, float] = {}  # backing off
         self._grown: dict[TopicPartition, int] = {}
-        self._saving: tuple[TopicPartition, float] | None = None  # for whom, until when
+        self._saving: tuple[TopicPartition, float] | None = None  # for which partition, until when
 
     def follow(self, cursors: Iterable[Fetchable]) -> None:
-        """Plan for these from now on; whose turn it is stays."""
+        """Plan for these from now on; the order of turns stays."""
         now_there = {cursor.tp: cursor for cursor in cursors}
         kept = {tp: now_there[tp] for tp in self._cursors if tp in now_there}
         self._cursors = {**kept, **now_there}
@@ -77,9 +77,9 @@ class FetchPlan:
         self._grown = {tp: size for tp, size in self._grown.items() if tp in now_there}
 
     def next(self, free_bytes: int, now: float) -> list[Asked]:
-        """(partition, position, max_bytes) of the next fetch; the max_bytes together are at most free_bytes."""
+        """(partition, position, size) of the next fetch; the sizes together are at most free_bytes."""
         ready = [cursor for tp, cursor in self._cursors.items() if self._ready(tp, cursor, now)]
-        even = max(self.least_bytes, min(self.fetch_bytes, free_bytes // (len(ready) or 1)))
+        even = max(self.min_bytes, min(self.fetch_bytes, free_bytes // (len(ready) or 1)))
         asked: list[Asked] = []
         for cursor in ready:
             tp, position = cursor.tp, cursor.position
@@ -90,7 +90,7 @@ class FetchPlan:
                 continue
             if size is None:
                 size = min(even, free_bytes)
-                if size < self.least_bytes:
+                if size < self.min_bytes:
                     break
             if position is not None:
                 asked.append((tp, position, size))
@@ -110,7 +110,7 @@ class FetchPlan:
         )
 
     def _saves_for(self, tp: TopicPartition, now: float) -> bool:
-        """Whether the others wait for the sake of tp; one at a time."""
+        """Whether the others wait for tp; one at a time."""
         if self._saving is None or self._saving[0] not in self._cursors:
             self._saving = (tp, now + SAVE_S)
         whose, until = self._saving
@@ -130,12 +130,12 @@ class FetchPlan:
     def too_small(self, tp: TopicPartition, asked: int, needed: int) -> bool:
         """A fetch of `asked` bytes held no complete message; `needed` is the size of the first one, 0 where unknown.
 
-        True: more is asked for next time.  False: it is larger than most_bytes: the partition has to be parked.
+        True: more is asked for next time.  False: it is larger than max_bytes: the partition has to be parked.
         """
-        if max(needed, asked + 1) > self.most_bytes:
+        if max(needed, asked + 1) > self.max_bytes:
             return False
-        # Where enough was asked for and did not come, needed is not to be trusted.
-        self._grown[tp] = min(self.most_bytes, needed if needed > asked else 2 * asked)
+        # Where enough was asked for and did not come, needed cannot be trusted.
+        self._grown[tp] = min(self.max_bytes, needed if needed > asked else 2 * asked)
         return True
 
     def whole(self, tp: TopicPartition) -> None:

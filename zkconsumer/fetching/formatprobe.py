@@ -1,12 +1,12 @@
-"""What the log of a source broker holds that a fetch in our formats does not show, asked in the log's own (0.11 on).
+"""Format probe: what a source log holds that a fetch in our formats does not show, asked in its own format (0.11 on).
 
-    samples   of each topic now and then the batches where a fetch began: headers and transactions are told once a
-              topic
+    samples   of each topic now and then the batches where a fetch began: headers and transactions are reported once
+              a topic
     blanks    a position where a fetch brings nothing though the log goes on: what stands there has no message in it
               (the end of a transaction), or is a batch larger than the fetch, of which Kafka 3.x sends nothing at all
 
-A broker is asked what it takes once, before anything else; one before 0.11 is asked nothing more.  All of it happens
-beside the fetches, on connections of their own, and nothing but a warning depends on a sample.
+A broker is asked first, once, which requests it takes; one before 0.11 is asked nothing more.  Probes have connections
+of their own beside the fetches, and only warnings depend on a sample.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PURPOSE = "record batches"
 SAMPLE_S = 60.0  # between two samples of a topic
 SAMPLE_BYTES = 16384  # of a partition: a batch of a producer by default; the first one of a request comes whole anyway
 SAMPLES = 64  # partitions in a request
-RETRY_S = 10.0  # before a broker is asked again what it takes, where it did not answer
+RETRY_S = 10.0  # backoff before a broker that did not answer is asked again
 HEADERS, TRANSACTIONS = "headers", "transactions"
 WHAT = {
     HEADERS: "its messages have headers, which are not read: they come without them",
@@ -43,33 +43,35 @@ WHAT = {
 
 
 class FormatWarnings:
-    """What was told already; one for all fetchers of a connector.  speaks: how its brokers are spoken to."""
+    """Warnings about formats, each once; one object for all fetchers of a connector.  speaks: the dialect of its
+    brokers."""
 
     def __init__(self, on_event: OnEvent, speaks: Dialect) -> None:
         self._on_event = on_event
         self._speaks = speaks
-        self._told: dict[str, set[str]] = {}
-        self._told_release = False
+        self._reported: dict[str, set[str]] = {}
+        self._reported_release = False
 
-    def takes(self, broker: Broker, ranges: Mapping[int, tuple[int, int]]) -> None:
-        """What a broker takes; it has timestamps, which we do not ask for where it is taken for an older one."""
-        if not ranges or self._speaks.magic >= 1 or self._told_release:
+    def supports(self, broker: Broker, ranges: Mapping[int, tuple[int, int]]) -> None:
+        """The versions that a broker takes: it may have timestamps that we do not ask for, as it is read as an older
+        one."""
+        if not ranges or self._speaks.magic >= 1 or self._reported_release:
             return
-        self._told_release = True
+        self._reported_release = True
         found, read_as = release_of(ranges), self._speaks.release
         text = f"{broker} is of Kafka {found} or later and is read as {read_as}, whose messages have no timestamps"
         self._on_event(ConsumerEvent("release", f"{text}: they come without; set kafka.version to {found}"))
 
-    def tell(self, topic: str, what: str) -> None:
+    def report(self, topic: str, what: str) -> None:
         """what: HEADERS or TRANSACTIONS."""
-        told = self._told.setdefault(topic, set())
-        if what not in told:
-            told.add(what)
+        reported = self._reported.setdefault(topic, set())
+        if what not in reported:
+            reported.add(what)
             self._on_event(ConsumerEvent("format", f"topic {topic}: {WHAT[what]}; record batches are not read yet"))
 
     def complete(self, topic: str) -> bool:
-        """Nothing more can be told of it."""
-        return len(self._told.get(topic, ())) == len(WHAT)
+        """Everything was reported for it."""
+        return len(self._reported.get(topic, ())) == len(WHAT)
 
 
 class Blank(NamedTuple):
@@ -81,17 +83,19 @@ class Blank(NamedTuple):
     asked_bytes: int
 
 
-def shown(batches: tuple[RecordBatch, ...]) -> set[str]:
-    """What of WHAT is in some batches."""
+def features_of(batches: tuple[RecordBatch, ...]) -> set[str]:
+    """The features (keys of WHAT) that some batches have."""
     found = {HEADERS} if any(batch.headers for batch in batches) else set()
     return found | ({TRANSACTIONS} if any(batch.transactional or batch.control for batch in batches) else set())
 
 
 class FormatProbe:
-    """Of one fetcher, in the hub.  explained(blank, held) is called with what stands where a fetch brought nothing."""
+    """The probe of one fetcher, in the event loop.  explained(blank, held): what is there where a fetch brought
+    nothing."""
 
     def __init__(
         self,
+        *,
         broker: Broker,
         links: Links,
         warnings: FormatWarnings,
@@ -103,7 +107,7 @@ class FormatProbe:
         self._warnings = warnings
         self._spawn = spawn
         self._explained = explained
-        self._takes: bool | None = None  # whether it answers such questions; None: it was not asked yet
+        self._takes: bool | None = None  # whether the broker answers such requests; None: not asked yet
         self._asked_at = float("-inf")
         self._samples: dict[TopicPartition, int] = {}
         self._sampled_at: dict[str, float] = {}  # by topic
@@ -128,7 +132,7 @@ class FormatProbe:
 
     def transactions(self, topic: str) -> None:
         """A fetch showed that the broker leaves the ends of transactions out."""
-        self._warnings.tell(topic, TRANSACTIONS)
+        self._warnings.report(topic, TRANSACTIONS)
 
     def _begin(self) -> None:
         if not self._running and (self._takes or now() - self._asked_at >= RETRY_S):
@@ -140,12 +144,12 @@ class FormatProbe:
             if self._takes is None:
                 self._asked_at = now()
                 ranges = asked_ranges(self._once)
-                self._warnings.takes(self._broker, ranges)
+                self._warnings.supports(self._broker, ranges)
                 lowest, highest = ranges.get(recordbatches.FETCH.key, (0, -1))
                 self._takes = lowest <= recordbatches.VERSION <= highest
             while self._takes and (self._blanks or self._samples):
-                self._look_at_blanks()
-                self._look_at_samples()
+                self._probe_blanks()
+                self._probe_samples()
         except LinkLost as lost:
             log.debug("%s was not asked for the format of its log: %s", self._broker, lost)
             self._blanks.clear()
@@ -162,24 +166,24 @@ class FormatProbe:
         finally:
             self._links.drop(self._broker, PURPOSE)
 
-    def _look_at_blanks(self) -> None:
+    def _probe_blanks(self) -> None:
         """One at a time, so that a first batch comes however large it is."""
         blanks, self._blanks = self._blanks, {}
         for tp, blank in blanks.items():
             held = self._held([(tp, blank.position, SAMPLE_BYTES)], SAMPLE_BYTES).get(tp)
             if held is not None and not held.error:
-                self._tell(tp, held)
+                self._report(tp, held)
                 self._explained(blank, held)
 
-    def _look_at_samples(self) -> None:
+    def _probe_samples(self) -> None:
         wanted = [(tp, self._samples.pop(tp), SAMPLE_BYTES) for tp in list(self._samples)[:SAMPLES]]
         if wanted:
             for tp, held in self._held(wanted, SAMPLES * SAMPLE_BYTES).items():
-                self._tell(tp, held)
+                self._report(tp, held)
 
     def _held(self, wanted: list[tuple[TopicPartition, int, int]], max_bytes: int) -> dict[TopicPartition, Held]:
         return self._links.link(self._broker, PURPOSE).call(recordbatches.ask(wanted, max_bytes))
 
-    def _tell(self, tp: TopicPartition, held: Held) -> None:
-        for what in sorted(shown(held.batches)):
-            self._warnings.tell(tp.topic, what)
+    def _report(self, tp: TopicPartition, held: Held) -> None:
+        for what in sorted(features_of(held.batches)):
+            self._warnings.report(tp.topic, what)

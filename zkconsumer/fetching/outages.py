@@ -1,8 +1,8 @@
-"""Outages of a cluster that is read: partitions that cannot be read, by broker; told when one begins and ends.
+"""Outages of the source cluster: partitions that cannot be read, by broker; reported when one begins and ends.
 
     lost         a broker closed its connection, refused one, or does not answer: an outage at once
     leaderless   a partition has no leader: an outage once that lasts GRACE_S, because an election takes a moment
-    answered     a partition was answered for: with the last one of an outage the outage is over
+    answered     a broker answered for a partition: with the last one of an outage the outage is over
 
 However many partitions an outage has, and however often they are tried, it is one event at each end.  A partition
 belongs to one outage: where its broker died and it then has no leader, that is still the outage of the broker.  Pure.
@@ -22,14 +22,14 @@ NO_LEADER = -1  # the outage of partitions whose broker is not known; no broker 
 
 @dataclass(slots=True)
 class Outage:
-    """what: the broker, or "" where partitions have no leader; told: the event of its beginning was sent.
+    """what: the broker, or "" where partitions have no leader; reported: the event of its beginning was sent.
 
-    partitions: each with what was said of it last.
+    partitions: each with the last reason.
     """
 
     what: str
     since: float
-    told: bool = False
+    reported: bool = False
     partitions: dict[TopicPartition, str] = field(default_factory=dict)
 
     @property
@@ -45,7 +45,7 @@ class Outage:
 
 
 class Outages:
-    """Of one connector.  Times are seconds of a monotonic clock."""
+    """The outages of one connector.  Times are seconds of a monotonic clock."""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
@@ -53,18 +53,18 @@ class Outages:
         self._blamed: dict[TopicPartition, int] = {}  # the broker whose outage a partition belongs to
 
     def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str, at: float) -> None:
-        """The broker that these were read from cannot be asked for anything."""
+        """The broker that these partitions were read from cannot be reached."""
         for tp in tps:
             if self._blamed.get(tp) != broker.id:
                 self._drop(tp, at)
                 self._blamed[tp] = broker.id
             self._outages.setdefault(broker.id, Outage(str(broker), at)).partitions[tp] = why
         outage = self._outages.get(broker.id)
-        if outage is not None and not outage.told:
+        if outage is not None and not outage.reported:
             self._begin(outage)
 
     def leaderless(self, tp: TopicPartition, why: str, at: float) -> None:
-        """The partition has no leader that could be asked."""
+        """The partition has no leader that can be reached."""
         if self._blamed.setdefault(tp, NO_LEADER) == NO_LEADER:
             self._outages.setdefault(NO_LEADER, Outage("", at)).partitions[tp] = why
 
@@ -78,18 +78,18 @@ class Outages:
         for tp in tps:
             self._drop(tp, at, "; the last of its partitions is not read here any more")
 
-    def look(self, at: float) -> None:
-        """Tell the outages that last longer than an election."""
+    def report_due(self, at: float) -> None:
+        """Report the outages that last longer than an election."""
         for outage in self._outages.values():
-            if not outage.told and at - outage.since >= GRACE_S:
+            if not outage.reported and at - outage.since >= GRACE_S:
                 self._begin(outage)
 
     def summary(self, at: float) -> str:
-        """The outages that were told and are not over, for a status line; "": none."""
+        """The outages that were reported and are not over, for a status line; "": none."""
         return "; ".join(
             f"{outage.why} (for {at - outage.since:.0f} s, {outage.count})"
             for outage in self._outages.values()
-            if outage.told
+            if outage.reported
         )
 
     def _drop(self, tp: TopicPartition, at: float, but: str = "") -> None:
@@ -101,10 +101,10 @@ class Outages:
         if outage.partitions:
             return
         del self._outages[blamed]
-        if outage.told:
+        if outage.reported:
             what = outage.what or "partitions without a leader"
             self._on_event(ConsumerEvent("over", f"{what}: over after {at - outage.since:.1f} s{but}"))
 
     def _begin(self, outage: Outage) -> None:
-        outage.told = True
+        outage.reported = True
         self._on_event(ConsumerEvent("outage", f"{outage.why}; {outage.count} cannot be read until that is over"))

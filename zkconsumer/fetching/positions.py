@@ -24,8 +24,8 @@ from zkconsumer.events import OnEvent
 from zkconsumer.fetching.cursor import Cursor, Seek
 from zkconsumer.fetching.damage import Damage
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, every_offset, offset_rows
-from zkconsumer.fetching.resets import outside, settle
-from zkconsumer.listeners import Hooks
+from zkconsumer.fetching.resets import apply_reset, out_of_range
+from zkconsumer.listeners import ListenerCalls
 from zkconsumer.refusals import refusal
 
 ENDS_S = 5.0  # between two looks at the ends of logs: what a lag may be wrong by
@@ -41,12 +41,13 @@ class Positions:
     cursors   the fetcher's own, by partition
     give_up   hands cursors back to the leader finder: (cursors, why)
     located   is told of cursors that began where their log said
-    hooks     asked where to go on for a position outside the log, in a greenlet of its own by `spawn`
+    listener     asked where to go on for a position outside the log, in a greenlet of its own by `spawn`
     wake      the fetcher has something to do again
     """
 
     def __init__(
         self,
+        *,
         broker: Broker,
         links: Links,
         dialect: Dialect,
@@ -55,7 +56,7 @@ class Positions:
         give_up: Callable[[list[Cursor], str], None],
         located: Callable[[list[Cursor]], None],
         on_event: OnEvent,
-        hooks: Hooks,
+        listener: ListenerCalls,
         spawn: Callable[..., object],
         wake: Callable[[], None],
     ) -> None:
@@ -67,7 +68,7 @@ class Positions:
         self._give_up = give_up
         self._located = located
         self._on_event = on_event
-        self._hooks = hooks
+        self._listener = listener
         self._spawn = spawn
         self._wake = wake
         self._asking: set[Cursor] = set()  # the listener was asked where they go on
@@ -87,7 +88,7 @@ class Positions:
             if cursor.tp not in latest or not _is_lost(cursor):
                 continue
             ends = earliest[cursor.tp], latest[cursor.tp]
-            if outside(cursor, *ends):
+            if out_of_range(cursor, *ends):
                 self._asking.add(cursor)
                 self._spawn(f"out-of-range-{cursor.tp}", self._ask_listener, cursor, *ends)
             elif self._settle(cursor, *ends, None):
@@ -99,7 +100,7 @@ class Positions:
         tp, wanted, epoch = cursor.tp, cursor.seek.out_of_range, cursor.epoch
         assert wanted is not None
         try:
-            chosen = self._hooks.out_of_range(tp, wanted, earliest, latest)
+            chosen = self._listener.out_of_range(tp, wanted, earliest, latest)
         finally:
             self._asking.discard(cursor)
         if self._cursors.get(tp) is cursor and cursor.epoch == epoch and _is_lost(cursor):
@@ -109,7 +110,7 @@ class Positions:
 
     def _settle(self, cursor: Cursor, earliest: int, latest: int, chosen: int | None) -> bool:
         unit = self._dialect.offsets.unit
-        return settle(cursor, earliest, latest, chosen, self._broker, self._on_event, unit)
+        return apply_reset(cursor, earliest, latest, chosen, self._broker, self._on_event, unit)
 
     # where logs end -----------------------------------------------------------------------------------------------
 
@@ -125,9 +126,9 @@ class Positions:
             end = ends.get(cursor.tp)
             if end is None or cursor.position is None or self._cursors.get(cursor.tp) is not cursor:
                 continue
-            cursor.end_is(end, now())
+            cursor.set_log_end(end, now())
             if end < cursor.position and cursor.fetchable:
-                cursor.lose(Seek(cursor.seek.reset, cursor.position))
+                cursor.lose_position(Seek(cursor.seek.reset, cursor.position))
 
     def look_at_old_ends(self) -> str | None:
         """Ask, in bulk and beside the fetches, where the logs end whose end was not told for ENDS_S; None, or why the
@@ -138,7 +139,7 @@ class Positions:
         """
         bulk = not self._dialect.refuses_by_closing
         after_s = ENDS_S if bulk else 1.5 * ENDS_S
-        old = [c for c in self._cursors.values() if c.position is not None and now() - c.end_told_at >= after_s]
+        old = [c for c in self._cursors.values() if c.position is not None and now() - c.end_known_at >= after_s]
         if not bulk:
             old = old[:1]
         try:
@@ -166,14 +167,14 @@ class Positions:
             raise
         for tp, (error, end) in found.items():
             if tp in cursors and not error and end is not None:
-                cursors[tp].end_is(end, now())
+                cursors[tp].set_log_end(end, now())
 
     def land(self) -> None:
         """Go on at the next segment where nothing before it can be read.  Raises LinkLost."""
-        for tp in self._damage.adrift():
+        for tp in self._damage.without_segments():
             starts = every_offset(self._ask({tp: LATEST}, MOST_SEGMENTS)).get(tp, [])
             if tp in self._cursors:
-                self._damage.landed(self._cursors[tp], starts)
+                self._damage.segments(self._cursors[tp], starts)
 
     # asking -------------------------------------------------------------------------------------------------------
 

@@ -1,18 +1,18 @@
-"""What of one partition may be committed: the newest position with everything before it done.  Pure, but for a lock.
+"""Progress of one partition: the position that may be committed, with everything before it done.  Pure, but for a lock.
 
-Tickets are given out in order of positions and settled in any order:
+Tickets are given out in order of positions and completed in any order:
 
-    ticket(40)  ticket(70)  ticket(90)      each says: once I and all before me are done, one is as far as this
+    ticket(40)  ticket(70)  ticket(90)      the position once this ticket, and all before it, are done
     done: 2nd                               committable stays where it was
     done: 1st                               committable is 70
 
 A ticket may have several parts (each must be done); one of a single part may be `reached` somewhere inside, and the
-newest one may be `cut` there: what follows is given out anew, by other tickets.  A ticket that `failed` parks the
+newest one may be `cut` there: what follows is given out again, by other tickets.  A ticket that `failed` parks the
 partition: what was given out before it may still be done and committed, nothing from it on is.
 
-    open     tickets are given out, sent and settled
+    open     tickets are given out, sent and completed
     parked   a message cannot be delivered: nothing from it on is sent or committed; .parked says why and where
-    closed   the share is gone (released, lost): nothing is sent, and a late done() changes nothing
+    closed   the partition is revoked (released, lost): nothing is sent, and a late done() changes nothing
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ def _ignore(nbytes: int) -> None:
 class Progress:
     """The progress of one owned partition, from the position where its fetching began.
 
-    may_send() says whether the lease holds; it is asked before each send.  on_settled(nbytes) is called once for each
-    ticket with bytes, when they need no longer be kept: done, parked or closed.  It runs in the thread that settled.
+    may_send() says whether the lease holds; it is asked before each send.  on_completed(nbytes) is called once for each
+    ticket with bytes, when they need no longer be kept: done, parked or closed.  It runs in the thread that completed
+    it.
     """
 
     def __init__(
         self,
         position: int,
         may_send: Callable[[], bool] = _always,
-        on_settled: Callable[[int], None] = _ignore,
+        on_completed: Callable[[int], None] = _ignore,
     ) -> None:
         self.committable = position  # everything before it is done; never moves back
         self.given = position  # up to here tickets were given out
@@ -55,22 +56,22 @@ class Progress:
         self.closed = False
         self.undone_bytes = 0  # of the tickets that are neither done nor dropped
         self._may_send = may_send
-        self._on_settled = on_settled
-        self._undone: deque[ShareTicket] = deque()  # in order of positions; the first one is never done
+        self._on_completed = on_completed
+        self._undone: deque[DeliveryTicket] = deque()  # in order of positions; the first one is never done
         self._last: int | None = None  # tickets are given out up to here; None: without an end
         self._end = position  # how far the ticket that failed was reached
-        self._lock = Lock()  # a user's threads may settle while the hub parks or closes
+        self._lock = Lock()  # a user's threads may complete tickets while the hub parks or closes
 
-    def ticket(self, resume_at: int, parts: int = 1, nbytes: int = 0) -> ShareTicket:
-        """What has to be done before one is at resume_at.  parts 0: nothing has to, the position alone moves on.
+    def ticket(self, resume_at: int, parts: int = 1, nbytes: int = 0) -> DeliveryTicket:
+        """What has to be done before resume_at may be committed.  parts 0: nothing has to, the position alone moves on.
 
         Positions may have gaps and may stay equal, but not go back: ValueError.  Where nothing more may be delivered
-        (closed, parked before resume_at) the ticket is dropped from birth: its may_send() is False.
+        (closed, parked before resume_at) the ticket is dropped at once: its may_send() is False.
         """
         with self._lock:
             if parts < 0 or resume_at < self.given:
                 raise ValueError(f"ticket of {parts} parts up to {resume_at} after one up to {self.given}")
-            ticket = ShareTicket(self, self.given, resume_at, parts, nbytes)
+            ticket = DeliveryTicket(self, self.given, resume_at, parts, nbytes)
             if self.closed or (self._last is not None and resume_at > self._last):
                 ticket.live = False
                 gone = [ticket]
@@ -78,15 +79,15 @@ class Progress:
                 self.given = resume_at
                 self.undone_bytes += nbytes
                 self._undone.append(ticket)
-                gone = self._settle(ticket) if parts == 0 else []
-        self._give_back(gone)
+                gone = self._complete(ticket) if parts == 0 else []
+        self._release(gone)
         return ticket
 
     def park(self, reason: Exception, position: int | None = None) -> None:
         """Deliver nothing from position on; None: nothing more than tickets were given out for.
 
-        For what the fetcher meets (a damaged entry, a message above the cap).  What comes before goes on, and an
-        earlier reason stands.
+        For what the fetcher meets (a damaged entry, a message above the cap).  What comes before is still delivered,
+        and an earlier reason stays.
         """
         with self._lock:
             if self.parked is None and not self.closed:
@@ -95,18 +96,18 @@ class Progress:
                 self._last = last if self._last is None else min(last, self._last)
 
     def close(self) -> None:
-        """The share is gone: nothing more is sent or counted; committable stays as it is."""
+        """The partition is revoked: nothing more is sent or counted; committable stays as it is."""
         with self._lock:
             self.closed = True
             gone = self._drop_from(0)
-        self._give_back(gone)
+        self._release(gone)
 
     @property
     def idle(self) -> bool:
         """Nothing that was given out can still be done: drained, or only what is parked is left."""
         return not self._undone
 
-    def idle_but(self, ticket: ShareTicket | None) -> bool:
+    def idle_but(self, ticket: DeliveryTicket | None) -> bool:
         """Nothing but this ticket can still be done."""
         with self._lock:
             return all(other is ticket for other in self._undone)
@@ -121,48 +122,48 @@ class Progress:
 
     # What tickets say ------------------------------------------------------------------------------------------------
 
-    def _done(self, ticket: ShareTicket) -> None:
+    def _done(self, ticket: DeliveryTicket) -> None:
         with self._lock:
             if not ticket.live:
                 return
             ticket.left -= 1
-            gone = self._settle(ticket) if ticket.left == 0 else []
-        self._give_back(gone)
+            gone = self._complete(ticket) if ticket.left == 0 else []
+        self._release(gone)
 
-    def _reached(self, ticket: ShareTicket, resume_at: int) -> None:
+    def _reached(self, ticket: DeliveryTicket, resume_at: int) -> None:
         with self._lock:
             if ticket.live and ticket.parts == 1:
                 ticket.at = max(ticket.at, min(resume_at, ticket.resume_at))
                 self._advance()
 
-    def _failed(self, ticket: ShareTicket, reason: Exception, resume_at: int | None) -> None:
+    def _failed(self, ticket: DeliveryTicket, reason: Exception, resume_at: int | None) -> None:
         with self._lock:
             if not ticket.live:
                 return
             self.parked = Parked(reason, ticket.at if resume_at is None else resume_at)
             gone = self._end_at(ticket)
-        self._give_back(gone)
+        self._release(gone)
 
-    def _cut(self, ticket: ShareTicket, resume_at: int) -> None:
+    def _cut(self, ticket: DeliveryTicket, resume_at: int) -> None:
         with self._lock:
             if not ticket.live:
                 return
             if self._undone[-1] is ticket and self.given == ticket.resume_at:
                 ticket.resume_at = self.given = max(ticket.at, min(resume_at, ticket.resume_at))
-                gone = self._settle(ticket)
+                gone = self._complete(ticket)
             else:
                 ticket.at = max(ticket.at, min(resume_at, ticket.resume_at))
                 gone = self._end_at(ticket)
-        self._give_back(gone)
+        self._release(gone)
 
-    def _dropped(self, ticket: ShareTicket) -> None:
+    def _dropped(self, ticket: DeliveryTicket) -> None:
         with self._lock:
             gone = self._end_at(ticket) if ticket.live else []
-        self._give_back(gone)
+        self._release(gone)
 
     # With the lock held ----------------------------------------------------------------------------------------------
 
-    def _settle(self, ticket: ShareTicket) -> list[ShareTicket]:
+    def _complete(self, ticket: DeliveryTicket) -> list[DeliveryTicket]:
         ticket.live = False
         self.undone_bytes -= ticket.nbytes
         self._advance()
@@ -175,7 +176,7 @@ class Progress:
             self.committable = undone.popleft().resume_at
         self.committable = max(self.committable, undone[0].at if undone else self._end)
 
-    def _end_at(self, ticket: ShareTicket) -> list[ShareTicket]:
+    def _end_at(self, ticket: DeliveryTicket) -> list[DeliveryTicket]:
         """Nothing from this ticket on will ever be committed here."""
         self._last = -1  # not its position: in 0.7 the next message of a compressed entry has the same one
         self._end = ticket.at
@@ -183,7 +184,7 @@ class Progress:
         self._advance()
         return gone
 
-    def _drop_from(self, index: int) -> list[ShareTicket]:
+    def _drop_from(self, index: int) -> list[DeliveryTicket]:
         gone = []
         while len(self._undone) > index:
             ticket = self._undone.pop()
@@ -195,14 +196,17 @@ class Progress:
 
     # With the lock free: the callback may ask us things -------------------------------------------------------------
 
-    def _give_back(self, gone: list[ShareTicket]) -> None:
+    def _release(self, gone: list[DeliveryTicket]) -> None:
         for ticket in gone:
             if ticket.nbytes:
-                self._on_settled(ticket.nbytes)
+                self._on_completed(ticket.nbytes)
 
 
-class ShareTicket:
-    """Whom a sender tells what became of the parts of one ticket (kafkawire.model.Ticket).  Any thread may."""
+class DeliveryTicket:
+    """Ticket of a delivered range: its sender reports here what became of its parts (kafkawire.model.Ticket).
+
+    All methods may be called from any thread.
+    """
 
     __slots__ = ("_progress", "at", "begin", "left", "live", "nbytes", "parts", "resume_at")
 
@@ -233,9 +237,9 @@ class ShareTicket:
         self._progress._done(self)
 
     def cut(self, resume_at: int) -> None:
-        """Of a one-part ticket everything before resume_at is done, and the rest will be given out anew from there.
+        """Of a one-part ticket everything before resume_at is done, and the rest will be given out again from there.
 
-        Where later tickets were given out already it counts as dropped there: they are given out anew too.
+        Where later tickets were given out already it counts as dropped there: they are given out again, too.
         """
         self._progress._cut(self, resume_at)
 
@@ -251,4 +255,4 @@ class ShareTicket:
         self._progress._dropped(self)
 
     def __repr__(self) -> str:
-        return f"<ShareTicket {self.begin}..{self.resume_at}, {self.left} of {self.parts} parts to do>"
+        return f"<DeliveryTicket {self.begin}..{self.resume_at}, {self.left} of {self.parts} parts to do>"

@@ -1,9 +1,9 @@
-"""Where a partition begins whose position is unknown or lies outside its log: auto.offset.reset, and the listener.
+"""Resets: where a partition starts whose position is unknown or lies outside its log (auto.offset.reset, the listener).
 
-nothing committed   the smallest or the largest offset ("fail" is about positions outside: it begins at the smallest)
-inside again        where it was: a follower that led for a moment had a shorter log
+nothing committed   the smallest or the largest offset ("fail" is about positions outside: it starts at the smallest)
+inside again        at that position: a follower that led for a moment had a shorter log
 outside             where the listener says; else by the policy: smallest, largest, or fail, which parks the partition
-of a former log     the same, though the number lie inside the log of today
+of a former log     the same, even where the number lies inside today's log
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
 
 
-def outside(cursor: Cursor, earliest: int, latest: int) -> bool:
-    """Does a position lie outside the log, or belong to another one?  False also where there is none."""
+def out_of_range(cursor: Cursor, earliest: int, latest: int) -> bool:
+    """Does the position lie outside the log, or belong to another one?  False also where there is none."""
     wanted = cursor.seek.out_of_range
     return wanted is not None and (bool(cursor.seek.former) or not earliest <= wanted <= latest)
 
 
-def settle(
+def apply_reset(
     cursor: Cursor,
     earliest: int,
     latest: int,
@@ -29,12 +29,12 @@ def settle(
     on_event: OnEvent,
     unit: str = "messages",
 ) -> bool:
-    """Begin where the rules say; chosen: what the listener said; unit: what positions count.  False: the partition is
-    parked."""
+    """Start where the rules say.  chosen: what the listener returned; unit: what positions count.  False: the partition
+    is parked."""
     tp, seek = cursor.tp, cursor.seek
     wanted = seek.out_of_range
-    if wanted is not None and not outside(cursor, earliest, latest):
-        cursor.begin(wanted)
+    if wanted is not None and not out_of_range(cursor, earliest, latest):
+        cursor.reset_to(wanted)
         return True
     if wanted is not None and chosen is None and seek.reset == "fail":
         refused = OutOfRange(tp, wanted, earliest, latest, broker)
@@ -46,7 +46,7 @@ def settle(
         on_event(_begins_new_log(tp, wanted, seek.former, to, earliest, latest, who, unit))
     else:
         on_event(_jump(tp, wanted, to, f"its log holds {earliest} to {latest}", who, unit))
-    cursor.begin(to)
+    cursor.reset_to(to)
     return True
 
 
@@ -66,5 +66,5 @@ def _jump(tp: TopicPartition, wanted: int | None, to: int, span: str, who: str, 
     if to >= wanted:
         text = f"{tp} at {wanted}: out of range, {span}; going on at {to}, {to - wanted} {unit} are missing ({who})"
         return ConsumerEvent("gap", text, tp, to - wanted)
-    text = f"{tp} at {wanted}: out of range, {span}; going back to {to} ({who}): the log was cut or made anew"
+    text = f"{tp} at {wanted}: out of range, {span}; going back to {to} ({who}): the log was truncated or created again"
     return ConsumerEvent("reset", text, tp)

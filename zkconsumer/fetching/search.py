@@ -23,9 +23,11 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.model import Entry, MessageSet, TopicPartition
 from zkconsumer.fetching.cursor import Cursor
 
+MAX_WINDOWS = 64  # half fetches: 32 MB by the default fetch.message.max.bytes
+
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class FetchedBytes:
     """What a fetch at `position` brought: all its bytes, and the set that they begin with.
 
     short: there were no more, although more was asked for: the segment of the log ends here.
@@ -38,9 +40,12 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What became of a search from `start` on: to is where to go on, or None, and what says what is left out, or why
-    nothing can be read any more.  count: what is left out, in the unit of positions."""
+class SearchResult:
+    """How a search from `start` on ended.
+
+    to: where to go on, or None.  what: what is left out, or why nothing can be read any more.  count: what is left out,
+    in the unit of positions.
+    """
 
     start: int
     error: CorruptMessage
@@ -50,40 +55,41 @@ class Found:
 
 
 class Search(Protocol):
-    """Of one fetcher's partitions.  A search that is active has its partition fetched elsewhere than its cursor is."""
+    """Searches for the partitions of one fetcher.  An active one has its partition fetched elsewhere than its cursor
+    is."""
 
     def forget(self, tp: TopicPartition) -> None: ...
 
     def active(self, tp: TopicPartition) -> bool: ...
 
-    def ask_at(self, tp: TopicPartition, position: int) -> int:
-        """Where to fetch for one who is at position: there, or where its search looks."""
+    def fetch_at(self, tp: TopicPartition, position: int) -> int:
+        """Where to fetch for a cursor at position: there, or where its search probes."""
         ...
 
-    def leads_on(self, cursor: Cursor, came: Came, entry: Entry) -> bool:
-        """May the cursor, whose first entry is damaged, go on behind that?"""
+    def leads_on(self, cursor: Cursor, fetched: FetchedBytes, entry: Entry) -> bool:
+        """May the cursor, whose first entry is damaged, go on behind that entry?"""
         ...
 
-    def stepped(self, cursor: Cursor, entry: Entry, error: CorruptMessage) -> Found:
+    def stepped(self, cursor: Cursor, entry: Entry, error: CorruptMessage) -> SearchResult:
         """It does."""
         ...
 
-    def begin(self, cursor: Cursor, came: Came, error: CorruptMessage) -> Found | None:
-        """What came at the cursor's position leads nowhere; None: the search goes on."""
+    def begin(self, cursor: Cursor, fetched: FetchedBytes, error: CorruptMessage) -> SearchResult | None:
+        """The bytes at the cursor's position lead nowhere; None: the search is not over."""
 
-    def looked(self, tp: TopicPartition, position: int, came: Came | None) -> Found | None:
-        """What a search got where it looked (came None: nothing can be read there); None: it goes on."""
+    def probed(self, tp: TopicPartition, position: int, fetched: FetchedBytes | None) -> SearchResult | None:
+        """What a search got where it probed (None: nothing can be read there); None: it is not over."""
 
-    def adrift(self) -> Sequence[TopicPartition]:
-        """Those that have to be told where the segments of their logs begin."""
+    def without_segments(self) -> Sequence[TopicPartition]:
+        """Partitions that need to know where the segments of their logs begin."""
         ...
 
-    def landed(self, tp: TopicPartition, starts: Sequence[int]) -> Found | None:
-        """Where they begin, and the end of the log.  None: nobody waits for it any more."""
+    def segments(self, tp: TopicPartition, starts: Sequence[int]) -> SearchResult | None:
+        """Where they begin, and the end of the log.  None: the search is over already."""
 
 
 class Probing(Protocol):
-    """A search of one partition: it began at start, and looks at probe now."""
+    """A search of one partition: it began at start, and probes at probe now."""
 
     start: int
     probe: int
@@ -92,8 +98,8 @@ class Probing(Protocol):
 P = TypeVar("P", bound=Probing)
 
 
-class Searches(Generic[P]):
-    """What each way keeps of those that are active."""
+class ActiveSearches(Generic[P]):
+    """The active searches, by partition: what both kinds of search share."""
 
     def __init__(self) -> None:
         self._searches: dict[TopicPartition, P] = {}
@@ -104,10 +110,10 @@ class Searches(Generic[P]):
     def active(self, tp: TopicPartition) -> bool:
         return tp in self._searches
 
-    def ask_at(self, tp: TopicPartition, position: int) -> int:
+    def fetch_at(self, tp: TopicPartition, position: int) -> int:
         search = self._searches.get(tp)
         if search is not None and search.start != position:
-            del self._searches[tp]  # it was set elsewhere meanwhile
+            del self._searches[tp]  # the cursor was moved meanwhile
             search = None
         return position if search is None else search.probe
 
@@ -127,20 +133,23 @@ def damage_in(fetched: MessageSet) -> CorruptMessage | None:
     return None
 
 
+# offsets that count messages ------------------------------------------------------------------------------------------
+
+
 @dataclass(slots=True)
 class _OffsetProbe:
-    """For the first offset that can be read behind `start`; everything up to `bad` cannot."""
+    """A search for the first readable offset behind `start`; nothing up to `bad` can be read."""
 
     start: int
     error: CorruptMessage
-    end: int  # of what may be looked at: the high watermark
+    end: int  # probe below this: the high watermark
     bad: int
-    good: int | None = None  # can be read, and this is the offset of what stands there
-    first: int = 0
+    good: int | None = None  # can be read
+    first: int = 0  # the offset of the message found at good
     probe: int = 0
 
     def next(self) -> int | None:
-        """Where to look next; None: that is all."""
+        """Where to probe next; None: the search is over."""
         if self.good is None:
             self.probe = min(self.start + max(1, 2 * (self.bad - self.start)), self.end - 1)
         else:
@@ -148,53 +157,54 @@ class _OffsetProbe:
         return self.probe if self.probe > self.bad else None
 
 
-class OffsetSearch(Searches[_OffsetProbe]):
-    """A zkconsumer.fetching.search.Search."""
+class OffsetSearch(ActiveSearches[_OffsetProbe]):
+    """A Search where offsets count messages."""
 
-    def leads_on(self, cursor: Cursor, came: Came, entry: Entry) -> bool:
+    def leads_on(self, cursor: Cursor, fetched: FetchedBytes, entry: Entry) -> bool:
         return (cursor.position or 0) <= entry.offset < (cursor.high_watermark or 0)
 
-    def stepped(self, cursor: Cursor, entry: Entry, error: CorruptMessage) -> Found:
+    def stepped(self, cursor: Cursor, entry: Entry, error: CorruptMessage) -> SearchResult:
         start = cursor.position or 0
         count = entry.resume_at - start if entry.wrapper else 1
         what = f"the one at offset {entry.offset}, 1"
         if entry.wrapper:
             what = f"a wrapper of unknown size at offset {entry.offset}, at most {count}"
-        return Found(start, error, entry.resume_at, count, _missing(what, count))
+        return SearchResult(start, error, entry.resume_at, count, _missing(what, count))
 
-    def begin(self, cursor: Cursor, came: Came, error: CorruptMessage) -> Found | None:
-        search = _OffsetProbe(came.position, error, cursor.high_watermark or 0, bad=came.position)
+    def begin(self, cursor: Cursor, fetched: FetchedBytes, error: CorruptMessage) -> SearchResult | None:
+        search = _OffsetProbe(fetched.position, error, cursor.high_watermark or 0, bad=fetched.position)
         self._searches[cursor.tp] = search
-        return self._go_on(cursor.tp, search)
+        return self._next(cursor.tp, search)
 
-    def looked(self, tp: TopicPartition, position: int, came: Came | None) -> Found | None:
+    def probed(self, tp: TopicPartition, position: int, fetched: FetchedBytes | None) -> SearchResult | None:
         search = self._searches.get(tp)
         if search is None or search.probe != position:
             return None
-        fetched = came.message_set if came is not None else None
-        found = None if fetched is None or not fetched.runs or damage_in(fetched) else _first_offset(fetched)
+        message_set = fetched.message_set if fetched is not None else None
+        readable = message_set is not None and message_set.runs and not damage_in(message_set)
+        found = _first_offset(message_set) if message_set is not None and readable else None
         if found is None:
             search.bad = position
         else:
             search.good, search.first = position, found
-        return self._go_on(tp, search)
+        return self._next(tp, search)
 
-    def _go_on(self, tp: TopicPartition, search: _OffsetProbe) -> Found | None:
+    def _next(self, tp: TopicPartition, search: _OffsetProbe) -> SearchResult | None:
         if search.next() is not None:
             return None
         del self._searches[tp]
         if search.good is None:
             nothing = f"and nothing behind it can be found up to {search.end}"
-            return Found(search.start, search.error, None, 0, nothing)
+            return SearchResult(search.start, search.error, None, 0, nothing)
         count = search.first - search.start
         what = _missing(f"what the broker cannot find, at most {count}", count)
-        return Found(search.start, search.error, search.first, count, what)
+        return SearchResult(search.start, search.error, search.first, count, what)
 
-    def adrift(self) -> Sequence[TopicPartition]:
+    def without_segments(self) -> Sequence[TopicPartition]:
         return ()
 
-    def landed(self, tp: TopicPartition, starts: Sequence[int]) -> Found | None:
-        """Nobody here ever waits for segments."""
+    def segments(self, tp: TopicPartition, starts: Sequence[int]) -> SearchResult | None:
+        """This search never needs segments."""
         return None
 
 
@@ -203,73 +213,75 @@ def _missing(what: str, count: int) -> str:
 
 
 def _first_offset(fetched: MessageSet) -> int | None:
-    """Of the first message that is wanted, in a first entry that is whole."""
+    """The offset of the first message that is wanted, in a first entry that is whole."""
     first = next(first_entry(fetched).messages(), None)
     return None if first is None else first.offset
 
 
-MAX_WINDOWS = 64  # half fetches: 32 MB by the default fetch.message.max.bytes
+# positions that are bytes ---------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _ByteProbe:
-    """From `start` on.  probe: where it looks; adrift: not even there can be looked."""
+    """A search from `start` on.  needs_segments: no position is left to probe before the next segment."""
 
     start: int
     error: CorruptMessage
     probe: int
     windows: int = 0
-    adrift: bool = False
+    needs_segments: bool = False
 
 
-class ByteSearch(Searches[_ByteProbe]):
-    """A zkconsumer.fetching.search.Search.  next_border(bytes, start): where the next entry begins in them."""
+class ByteSearch(ActiveSearches[_ByteProbe]):
+    """A Search where positions are bytes.  next_border(bytes, start): where the next entry begins in them."""
 
     def __init__(self, next_border: Callable[[memoryview, int], int | None]) -> None:
         super().__init__()
         self._next_border = next_border
 
-    def leads_on(self, cursor: Cursor, came: Came, entry: Entry) -> bool:
-        """Only to the end of what there is, or to an entry with a right checksum: from inside a message any bytes may
-        look like the head of one."""
-        end = entry.resume_at - came.position
-        return (came.short and end == len(came.raw)) or self._next_border(came.raw[end:], 0) == 0
+    def leads_on(self, cursor: Cursor, fetched: FetchedBytes, entry: Entry) -> bool:
+        """Only to the end of the fetched bytes, or to an entry with a right checksum: inside a message any bytes may
+        look like the head of an entry."""
+        end = entry.resume_at - fetched.position
+        return (fetched.short and end == len(fetched.raw)) or self._next_border(fetched.raw[end:], 0) == 0
 
-    def stepped(self, cursor: Cursor, entry: Entry, error: CorruptMessage) -> Found:
+    def stepped(self, cursor: Cursor, entry: Entry, error: CorruptMessage) -> SearchResult:
         size = entry.resume_at - entry.offset
         what = (
             f"a wrapper of {size} bytes, and who knows how many messages," if entry.wrapper else f"one of {size} bytes"
         )
-        return Found(entry.offset, error, entry.resume_at, size, f"{what} is missing")
+        return SearchResult(entry.offset, error, entry.resume_at, size, f"{what} is missing")
 
-    def begin(self, cursor: Cursor, came: Came, error: CorruptMessage) -> Found | None:
-        search = self._searches[cursor.tp] = _ByteProbe(came.position, error, came.position)
-        return self._look_through(cursor.tp, search, came, 1)
+    def begin(self, cursor: Cursor, fetched: FetchedBytes, error: CorruptMessage) -> SearchResult | None:
+        search = self._searches[cursor.tp] = _ByteProbe(fetched.position, error, fetched.position)
+        return self._search_in(cursor.tp, search, fetched, 1)
 
-    def looked(self, tp: TopicPartition, position: int, came: Came | None) -> Found | None:
+    def probed(self, tp: TopicPartition, position: int, fetched: FetchedBytes | None) -> SearchResult | None:
         search = self._searches.get(tp)
         if search is None or search.probe != position:
             return None
-        if came is None:
-            search.adrift = True
+        if fetched is None:
+            search.needs_segments = True
             return None
-        return self._look_through(tp, search, came, 0)
+        return self._search_in(tp, search, fetched, 0)
 
-    def _look_through(self, tp: TopicPartition, search: _ByteProbe, came: Came, since: int) -> Found | None:
-        border = self._next_border(came.raw, since)
+    def _search_in(
+        self, tp: TopicPartition, search: _ByteProbe, fetched: FetchedBytes, since: int
+    ) -> SearchResult | None:
+        border = self._next_border(fetched.raw, since)
         if border is not None:
-            return self._found(tp, search, came.position + border)
+            return self._found(tp, search, fetched.position + border)
         search.windows += 1
-        if came.short or search.windows >= MAX_WINDOWS:
-            search.adrift = True
+        if fetched.short or search.windows >= MAX_WINDOWS:
+            search.needs_segments = True
         else:
-            search.probe = came.position + max(1, len(came.raw) // 2)
+            search.probe = fetched.position + max(1, len(fetched.raw) // 2)
         return None
 
-    def adrift(self) -> Sequence[TopicPartition]:
-        return [tp for tp, search in self._searches.items() if search.adrift]
+    def without_segments(self) -> Sequence[TopicPartition]:
+        return [tp for tp, search in self._searches.items() if search.needs_segments]
 
-    def landed(self, tp: TopicPartition, starts: Sequence[int]) -> Found | None:
+    def segments(self, tp: TopicPartition, starts: Sequence[int]) -> SearchResult | None:
         search = self._searches.get(tp)
         if search is None:
             return None
@@ -277,9 +289,9 @@ class ByteSearch(Searches[_ByteProbe]):
         if behind:
             return self._found(tp, search, min(behind))
         del self._searches[tp]
-        return Found(search.start, search.error, None, 0, "and nothing behind it is in the log")
+        return SearchResult(search.start, search.error, None, 0, "and nothing behind it is in the log")
 
-    def _found(self, tp: TopicPartition, search: _ByteProbe, to: int) -> Found:
+    def _found(self, tp: TopicPartition, search: _ByteProbe, to: int) -> SearchResult:
         del self._searches[tp]
         count = to - search.start
-        return Found(search.start, search.error, to, count, f"{count} bytes that make no message are missing")
+        return SearchResult(search.start, search.error, to, count, f"{count} bytes that make no message are missing")

@@ -1,8 +1,9 @@
-"""Who reads which partition.  Pure; must give exactly what the JVM's members compute, or two claim the same partition.
+"""Partition assignment: range and roundrobin.  Pure; must give exactly what the JVM's members compute, or two members
+claim the same partition.
 
-Every member computes the whole answer for itself from the same inputs: the threads that read a topic, its partitions,
-and two sort orders.  Threads are sorted as text by UTF-16 code unit, as Java compares strings: `c-10` before `c-2`,
-capitals before small letters.  Partitions come sorted by the dialect: numbers in 0.8, text in 0.7.
+Every member computes the whole assignment for itself from the same inputs: the threads that read a topic, its
+partitions, and two sort orders.  Threads are sorted as text by UTF-16 code unit, as Java compares strings: `c-10`
+before `c-2`, capitals before small letters.  Partitions come sorted by the dialect: numbers in 0.8, text in 0.7.
 
 Nothing in ZooKeeper says which strategy a group uses: all its members must have the same one.
 """
@@ -29,14 +30,14 @@ def java_order(names: Iterable[str]) -> list[str]:
 def assign_range(
     partitions_in_order: Mapping[str, Sequence[PartitionId]], threads: Mapping[str, Iterable[str]]
 ) -> dict[str, list[TopicPartition]]:
-    """Each topic for itself: its partitions in order are cut into runs for its threads in order, longer ones first.
+    """Assign each topic alone: its partitions in order are cut into runs for its threads in order, longer ones first.
 
     partitions_in_order: by topic, in the dialect's order; a topic that is absent has none.
     threads: thread ids by topic, of all members that read it, in any order.
     Returns partitions by thread; a thread that gets nothing is there with an empty list.
     (RangeAssignor of 0.8.2.2: position start = q*i + min(i, r), length q or q + 1.)
     """
-    share: dict[str, list[TopicPartition]] = {}
+    assigned: dict[str, list[TopicPartition]] = {}
     for topic, names in threads.items():
         partitions = partitions_in_order.get(topic, ())
         in_order = java_order(set(names))
@@ -44,8 +45,8 @@ def assign_range(
         for i, thread in enumerate(in_order):
             start = each * i + min(i, longer)
             run = partitions[start : start + each + (i < longer)]
-            share.setdefault(thread, []).extend(TopicPartition(topic, p) for p in run)
-    return share
+            assigned.setdefault(thread, []).extend(TopicPartition(topic, p) for p in run)
+    return assigned
 
 
 def assign_roundrobin(
@@ -53,10 +54,10 @@ def assign_roundrobin(
     threads: Mapping[str, Iterable[str]],
     relaxed: bool = False,
 ) -> dict[str, list[TopicPartition]]:
-    """All partitions of all topics in the order of their hashes, dealt to the threads in a circle.
+    """Assign all partitions of all topics in the order of their hashes, to the threads in a circle.
 
-    partitions_in_order, threads, the answer: as of assign_range, but of every topic that anybody in the group reads.
-    relaxed: the rule from 0.10.2 on, where a thread that does not read a topic is passed over; before, all threads had
+    partitions_in_order, threads, the result: as of assign_range, but of every topic that any member reads.
+    relaxed: the rule from 0.10.2 on, where a thread that does not read a topic is skipped; before, all threads had
     to read the same topics.  Raises StrategyRefused then.
     (RoundRobinAssignor of 0.8.2.2 and 0.10.2: `[topic,partition]` by String.hashCode, signed.  The JVM leaves the order
     of equal hashes to its hash maps; here they stay in the order of the topics' names.)
@@ -66,16 +67,16 @@ def assign_roundrobin(
     circle = java_order({thread for names in threads.values() for thread in names})
     readers = {topic: set(names) for topic, names in threads.items()}
     everything = [TopicPartition(topic, p) for topic in java_order(threads) for p in partitions_in_order.get(topic, ())]
-    share: dict[str, list[TopicPartition]] = {thread: [] for thread in circle}
+    assigned: dict[str, list[TopicPartition]] = {thread: [] for thread in circle}
     at = 0
     for tp in sorted(everything, key=_hash):
         if not readers[tp.topic]:
             continue
         while circle[at] not in readers[tp.topic]:
             at = (at + 1) % len(circle)
-        share[circle[at]].append(tp)
+        assigned[circle[at]].append(tp)
         at = (at + 1) % len(circle)
-    return share
+    return assigned
 
 
 def _hash(tp: TopicPartition) -> int:
@@ -101,7 +102,7 @@ def assign(
     threads: Mapping[str, Iterable[str]],
     relaxed: bool = False,
 ) -> dict[str, list[TopicPartition]]:
-    """What each thread of the group reads by the strategy: range or roundrobin.  Raises StrategyRefused."""
+    """Partitions by thread, by the strategy: range or roundrobin.  Raises StrategyRefused."""
     if strategy == RANGE:
         return assign_range(partitions_in_order, threads)
     return assign_roundrobin(partitions_in_order, threads, relaxed)

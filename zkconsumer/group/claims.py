@@ -1,12 +1,12 @@
 """Owner nodes: /consumers/GROUP/owners/TOPIC/PARTITION, ephemeral, its data the thread id that reads the partition.
 
 A node is ours when its ephemeralOwner is our session, never because its text is: the same text may belong to our dead
-session, and such a node vanishes while somebody else takes the partition.  All or nothing per attempt: what an attempt
-won before it met a foreign node is rolled back, unless the caller says to keep it.  Only nodes of our session are ever
+session, and such a node vanishes while another member takes the partition.  All or nothing per attempt: what an attempt
+won before it met a foreign node is rolled back, unless the caller wants to keep it.  Only nodes of our session are ever
 deleted, and by version.
 
 Own nodes are watched: one that vanishes or changes while held is reported at once (`on_lost`).  Foreign ones that we
-wait for are watched too (`on_free`), so that nobody sleeps longer than the old owner holds on.
+wait for are watched, too (`on_free`), so that no member waits longer than the old owner holds on.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
 
-CREATE_TRIES = 3  # for a node that is released just while we look whose it is
+CREATE_TRIES = 3  # for a node that is released just while its owner is read
 
 
 class Claims:
-    """What this session owns.  held: partition -> thread id."""
+    """The owner nodes of this session.  held: partition -> thread id."""
 
     def __init__(
         self,
         session: ZkSession,
         znodes: Znodes,
         group: str,
+        *,
         on_lost: Callable[[TopicPartition], None],
         on_free: Callable[[], None],
     ) -> None:
@@ -52,11 +53,12 @@ class Claims:
     # claim --------------------------------------------------------------------------------------------------------
 
     def claim(self, wanted: Mapping[TopicPartition, str], keep: bool = False) -> dict[TopicPartition, str]:
-        """Win all of wanted (partition -> thread id), or none of it and say whose they are (empty: all won).
+        """Win all of wanted (partition -> thread id), or none; returns the owners of the contested ones (empty: all
+        won).
 
         keep: those that were won are held also when others were not.
 
-        Raises ZooKeeperAway; then nobody knows what was won: `sweep` finds out on the next CONNECTED.
+        Raises ZooKeeperAway; then it is not known what was won: `sweep` finds out on the next CONNECTED.
         """
         with self._lock:
             return self._claim(wanted, keep)
@@ -126,14 +128,14 @@ class Claims:
         """Delete the owner nodes of tps as far as they are ours.  Raises ZooKeeperAway; `sweep` then finds the rest."""
         session_id = self._session.session_id
         paths = [self._path(tp) for tp in tps]
-        for path in paths:  # first: their watches are about to fire, by our own doing
+        for path in paths:  # first: deleting them fires our own watches
             tp = self._by_path.pop(path, None)
             if tp is not None:
                 del self.held[tp]
         self._roll_back(set(paths), session_id)
 
     def forget(self, tps: Iterable[TopicPartition] | None = None) -> None:
-        """These (all: the session is over) are not ours any more, without our doing."""
+        """These (None: all, the session is over) were lost; nothing is deleted."""
         for tp in list(self.held) if tps is None else tps:
             if self.held.pop(tp, None) is not None:
                 self._by_path.pop(self._path(tp), None)
@@ -175,8 +177,8 @@ class Claims:
     # watches ------------------------------------------------------------------------------------------------------
 
     def _own_touched(self, path: str, changed: bool) -> None:
-        """Ours vanished or was overwritten by somebody: it cannot be trusted for one more message."""
-        tp = self._by_path.get(path) if changed else None  # a connection that went says nothing about the node
+        """Our node vanished or was overwritten: not one more message may be delivered."""
+        tp = self._by_path.get(path) if changed else None  # a lost connection says nothing about the node
         if tp is not None:
             log.warning("owner node %s was taken away or changed by somebody else", path)
             self._on_lost(tp)

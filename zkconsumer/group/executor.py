@@ -1,7 +1,7 @@
-"""The executor: carries out one action of the step machine (rebalance), and reports.  In the hub, one at a time.
+"""Executor of rebalance actions: runs one action of the step machine (rebalance), and reports.  In the event loop.
 
-Each method is the action of its name (steps.Do says what each is to do and what it may report).  What fails because
-ZooKeeper, a store or a broker does is a report, too: `Failed`.
+Each method is the action of its name (steps.Do says what each does and what it may report).  A failure of ZooKeeper, a
+store or a broker is a report, too: `Failed`.
 """
 
 from __future__ import annotations
@@ -17,41 +17,42 @@ from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor, Seek
 from zkconsumer.fetching.drain import DRAIN_AT_END_S, drain
 from zkconsumer.fetching.fetchers import Fetchers
-from zkconsumer.group import membership
 from zkconsumer.group.claims import Claims
 from zkconsumer.group.groupreader import GroupReader
-from zkconsumer.group.membership import Surplus, Unreadable, Unregistered, Untranslatable
+from zkconsumer.group.membership import StrategyNotAllowed, Surplus, Unreadable, Unregistered, Untranslatable
 from zkconsumer.group.steps import (
     Action,
+    ClaimsRefused,
     Do,
     Failed,
     Finished,
     GroupRead,
     Located,
     NotRegistered,
-    NoWay,
-    Refused,
     Report,
+    Unrecoverable,
 )
-from zkconsumer.listeners import Hooks
+from zkconsumer.listeners import ListenerCalls
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.former import TopicCreation, former_read
 from zkconsumer.offsets.store import NONE, FormerOffset, OffsetStore, Unknown
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.zksession import State, ZkSession
 
-SESSION_LOOK_S = 0.05
-TELL_AFTER_S = 3.0  # an id node in our way is news only when it stays
+SESSION_POLL_S = 0.05
+REPORT_AFTER_S = 3.0  # an id node of another session is reported only when it stays
 
 
 class RebalanceExecutor:
-    """cursors: what the member owns and reads, by partition; made, begun and dropped here.
+    """Runs the actions of one member, one at a time.
 
-    closing() says whether the member is to end.  hopeless: why the group can never be read here, once it is known.
+    cursors: the partitions that the member owns and reads; made, started and dropped here.  closing(): the member is
+    shutting down.  unrecoverable: why the group can never be read here, once that is known.
     """
 
     def __init__(
         self,
+        *,
         session: ZkSession,
         group: GroupReader,
         claims: Claims,
@@ -62,12 +63,12 @@ class RebalanceExecutor:
         cursors: dict[TopicPartition, Cursor],
         config: ConsumerConfig,
         on_event: OnEvent,
-        hooks: Hooks,
+        listener: ListenerCalls,
         closing: Callable[[], bool],
     ) -> None:
         self.cursors = cursors
         self.freed = Event()  # a contested owner node went away
-        self.hopeless: FilterUnknown | None = None
+        self.unrecoverable: FilterUnknown | None = None
         self._session = session
         self._group = group
         self._claims = claims
@@ -77,13 +78,13 @@ class RebalanceExecutor:
         self._make_cursor = make_cursor
         self._config = config
         self._on_event = on_event
-        self._hooks = hooks
+        self._listener = listener
         self._closing = closing
         self._located: dict[TopicPartition, int | FormerOffset | None] = {}
-        self._recreated: dict[TopicPartition, TopicCreation] = {}  # owned, of another log than before: that one's topic
-        self._seen_at_start: frozenset[TopicPartition] | None = None
-        self._told_absent: set[str] = set()
-        self._told_surplus: set[Surplus] = set()
+        self._recreated: dict[TopicPartition, TopicCreation] = {}  # owned, with a new log: the topic of the former log
+        self._known_at_start: frozenset[TopicPartition] | None = None
+        self._reported_absent: set[str] = set()
+        self._reported_surplus: set[Surplus] = set()
         self._do: dict[Do, Callable[[Action], Report]] = {
             Do.REGISTER: self._register,
             Do.READ: self._read,
@@ -104,17 +105,18 @@ class RebalanceExecutor:
         except (ConsumerError, WireError) as e:
             return Failed(action.turn, str(e))
 
-    def drop(self, share: Mapping[TopicPartition, str]) -> None:
+    def drop(self, assignment: Mapping[TopicPartition, str]) -> None:
         """Let go at once."""
-        self._fetchers.remove(share)
-        for tp in share:
+        self._fetchers.remove(assignment)
+        for tp in assignment:
             if tp in self.cursors:
                 self.cursors[tp].drop()
-        self._let_go(share)
-        self._claims.forget(share)
+        self._revoke(assignment)
+        self._claims.forget(assignment)
 
     def sweep(self) -> None:
-        """Owner nodes of our session that we do not hold: an attempt broke off, or the lease was over for a while."""
+        """Delete owner nodes of our session that we do not hold: an attempt broke off, or the lease was over for a
+        while."""
         paths = self._claims.sweep()
         if paths:
             text = f"{len(paths)} owner nodes were left over from us and are deleted, the first {paths[0]}"
@@ -127,9 +129,9 @@ class RebalanceExecutor:
         while self._session.state is not State.CONNECTED or self._session.fenced:
             if self._closing():
                 return Failed(action.turn, "ZooKeeper is disconnected, and this member is shutting down")
-            sleep(SESSION_LOOK_S)
+            sleep(SESSION_POLL_S)
         while (holder := self._group.register(int(time.time() * 1000))) is not None:
-            if now() - began > TELL_AFTER_S:
+            if now() - began > REPORT_AFTER_S:
                 began = now()
                 text = f"id node {self._group.consumer_id} is held by {holder}; waiting until it ends"
                 self._on_event(ConsumerEvent("rebalance", text))
@@ -141,34 +143,34 @@ class RebalanceExecutor:
         return Finished(action.turn)
 
     def _read(self, action: Action) -> Report:
-        share = self._group.read(self._config.assignment_strategy, action.settle_for_less)
+        found = self._group.read(self._config.assignment_strategy, action.accept_partial)
         self._end_former_logs()
-        if isinstance(share, Unregistered):
+        if isinstance(found, Unregistered):
             return NotRegistered(action.turn)
-        if isinstance(share, Untranslatable):
-            self.hopeless = FilterUnknown(share.member, share.pattern, share.why)
-            self._on_event(ConsumerEvent("rebalance", str(self.hopeless)))
-            return NoWay(action.turn, str(self.hopeless))
-        if isinstance(share, Unreadable | membership.Refused):
-            return Failed(action.turn, str(share))
-        if self._seen_at_start is None:
-            seen = {TopicPartition(topic, p) for topic, ids in self._group.partitions.items() for p in ids}
-            self._seen_at_start = frozenset(seen)
-        self._tell_absent()
-        self._tell_surplus()
+        if isinstance(found, Untranslatable):
+            self.unrecoverable = FilterUnknown(found.member, found.pattern, found.why)
+            self._on_event(ConsumerEvent("rebalance", str(self.unrecoverable)))
+            return Unrecoverable(action.turn, str(self.unrecoverable))
+        if isinstance(found, Unreadable | StrategyNotAllowed):
+            return Failed(action.turn, str(found))
+        if self._known_at_start is None:
+            known = {TopicPartition(topic, p) for topic, ids in self._group.partitions.items() for p in ids}
+            self._known_at_start = frozenset(known)
+        self._report_absent()
+        self._report_surplus()
         left_out = "; ".join(f"{one}, so it is not counted" for one in self._group.left_out)
-        recreated = frozenset(tp for tp, cursor in self.cursors.items() if cursor.log_gone and not cursor.dropped)
-        return GroupRead(action.turn, share, left_out, recreated)
+        recreated = frozenset(tp for tp, cursor in self.cursors.items() if cursor.topic_deleted and not cursor.dropped)
+        return GroupRead(action.turn, found, left_out, recreated)
 
     def _end_former_logs(self) -> None:
-        """From here on nothing is committed of partitions whose topic was deleted, whether or not there is a new one:
-        such a commit would be newer than the new topic."""
+        """Commit nothing more of partitions whose topic was deleted, whether or not there is a new one: such a commit
+        would be newer than the new topic."""
         lost: dict[str, list[Cursor]] = {}
         for tp, cursor in self.cursors.items():
             today = self._group.creations.get(tp.topic)
-            if cursor.topic is None or cursor.log_gone or today == cursor.topic:
+            if cursor.topic is None or cursor.topic_deleted or today == cursor.topic:
                 continue
-            cursor.log_gone, cursor.committed = True, None
+            cursor.topic_deleted, cursor.committed = True, None
             lost.setdefault(tp.topic, []).append(cursor)
             if today is not None:
                 self._recreated[tp] = cursor.topic
@@ -181,87 +183,87 @@ class RebalanceExecutor:
             )
             self._on_event(ConsumerEvent("reset", text, min(cursor.tp for cursor in cursors)))
 
-    def _tell_surplus(self) -> None:
-        """Once for each number of threads and partitions of a topic: some of its threads have nothing to read."""
+    def _report_surplus(self) -> None:
+        """Report, once for each number of threads and partitions of a topic, that some threads have nothing to read."""
         for one in self._group.surplus:
-            if one not in self._told_surplus:
+            if one not in self._reported_surplus:
                 self._on_event(ConsumerEvent("idle", str(one)))
-        self._told_surplus = set(self._group.surplus)
+        self._reported_surplus = set(self._group.surplus)
 
-    def _tell_absent(self) -> None:
-        """Once each time a topic that was asked for is not there: perhaps its name is wrong."""
+    def _report_absent(self) -> None:
+        """Report, once each time, that a topic that was asked for does not exist: perhaps its name is wrong."""
         absent = set(self._group.absent)
-        for topic in sorted(absent - self._told_absent):
+        for topic in sorted(absent - self._reported_absent):
             self._on_event(ConsumerEvent("missing", f"topic {topic} does not exist (yet); waiting for it"))
-        self._told_absent = absent
+        self._reported_absent = absent
 
     def _stop(self, action: Action) -> Report:
-        self._fetchers.remove(action.share)
-        for tp in action.share:
+        self._fetchers.remove(action.assignment)
+        for tp in action.assignment:
             if tp in self.cursors:
                 self.cursors[tp].close()
         return Finished(action.turn)
 
     def _drain(self, action: Action) -> Report:
-        drain_s = self._config.rebalance_drain_ms / 1000  # a JVM member waits about 6 s for its share
+        drain_s = self._config.rebalance_drain_ms / 1000  # a JVM member waits about 6 s for its partitions
         if self._closing():
             drain_s = min(drain_s, DRAIN_AT_END_S)
-        drain([self.cursors[tp] for tp in action.share if tp in self.cursors], self._hooks, drain_s)
+        drain([self.cursors[tp] for tp in action.assignment if tp in self.cursors], self._listener, drain_s)
         return Finished(action.turn)
 
     def _commit(self, action: Action) -> Report:
-        leaving = [self.cursors[tp] for tp in action.share if tp in self.cursors]
+        leaving = [self.cursors[tp] for tp in action.assignment if tp in self.cursors]
         results = self._commits.commit_last(leaving) if self._config.auto_commit else {}
         for cursor in leaving:
-            cursor.drop()  # what is done from here on is done again by the next owner
-        self._forget({tp: thread for tp, thread in action.share.items() if tp in self._recreated})
+            cursor.drop()  # what is done from here on is delivered again by the next owner
+        self._forget({tp: thread for tp, thread in action.assignment.items() if tp in self._recreated})
         failed = [f"{tp}: {e}" for tp, e in results.items() if e is not None]
         return Failed(action.turn, f"not committed: {failed[0]}") if failed else Finished(action.turn)
 
     def _release(self, action: Action) -> Report:
-        self._let_go(action.share)
-        self._claims.release(action.share)
+        self._revoke(action.assignment)
+        self._claims.release(action.assignment)
         return Finished(action.turn)
 
     def _claim(self, action: Action) -> Report:
         self.freed.clear()
-        contested = self._claims.claim(action.share, keep=action.settle_for_less)
+        contested = self._claims.claim(action.assignment, keep=action.accept_partial)
         if not contested:
             return Finished(action.turn)
-        won = frozenset(action.share) - contested.keys() if action.settle_for_less else frozenset()
-        return Refused(action.turn, contested, won)
+        won = frozenset(action.assignment) - contested.keys() if action.accept_partial else frozenset()
+        return ClaimsRefused(action.turn, contested, won)
 
     def _locate(self, action: Action) -> Report:
-        """Read the committed offsets, now that they are ours to move."""
-        found = self._store.read(self._config.group_id, action.share)
+        """Read the committed offsets, now that only we move them."""
+        found = self._store.read(self._config.group_id, action.assignment)
         known: dict[TopicPartition, int | FormerOffset | None] = {}
         for tp, at in found.items():
             then, today = self._recreated.get(tp), self._group.creations.get(tp.topic)
             if isinstance(at, Unknown):
                 self._on_event(ConsumerEvent("offset", f"{tp} is not read: {at.reason}", tp))
             elif isinstance(at, int) and then is not None and today is not None:
-                known[tp] = former_read(tp.topic, at, then, today)  # whenever it was written: nobody else may have
+                known[tp] = former_read(tp.topic, at, then, today)  # whenever it was written: only we may have
             else:
                 known[tp] = None if at is NONE else at
         self._located = known
         return Located(action.turn, frozenset(known))
 
     def _start(self, action: Action) -> Report:
-        held = {tp: thread for tp, thread in action.share.items() if tp in self._claims.held}
-        chosen = self._hooks.before_start(held) or {}  # where the program wants some of them to begin
+        held = {tp: thread for tp, thread in action.assignment.items() if tp in self._claims.held}
+        chosen = self._listener.before_start(held) or {}  # positions by the program's listener
         fresh = []
-        for tp, thread in action.share.items():
+        for tp, thread in action.assignment.items():
             if tp not in self._claims.held:
-                continue  # lost while its offset was read or a listener was asked; the machine hears of it next
+                continue  # lost while its offset was read or the listener was called; the next event says so
             cursor = self._make_cursor(tp, thread, self._reset_of(tp))
             cursor.topic = self._group.creations.get(tp.topic)
             at = chosen.get(tp, located := self._located[tp])
             if isinstance(located, int):
                 cursor.committed = located
             if isinstance(at, FormerOffset):
-                cursor.lose(Seek(self._config.auto_offset_reset, at.position, at.reason))
+                cursor.lose_position(Seek(self._config.auto_offset_reset, at.position, at.reason))
             elif at is not None:
-                cursor.begin(at)
+                cursor.reset_to(at)
             self.cursors[tp] = cursor
             self._recreated.pop(tp, None)
             fresh.append(cursor)
@@ -269,8 +271,8 @@ class RebalanceExecutor:
         return Finished(action.turn)
 
     def _reset_of(self, tp: TopicPartition) -> str:
-        """Partitions that appear while we run are read from the start: nobody skipped them on purpose."""
-        appeared = self._seen_at_start is not None and tp not in self._seen_at_start
+        """Partitions that appear while we run are read from the start: they were not skipped on purpose."""
+        appeared = self._known_at_start is not None and tp not in self._known_at_start
         return "smallest" if appeared else self._config.auto_offset_reset
 
     def _wait(self, action: Action) -> Report:
@@ -281,13 +283,13 @@ class RebalanceExecutor:
         self._group.leave()
         return Finished(action.turn)
 
-    def _let_go(self, share: Mapping[TopicPartition, str]) -> None:
-        self._forget(share)
-        for tp in share:
+    def _revoke(self, assignment: Mapping[TopicPartition, str]) -> None:
+        self._forget(assignment)
+        for tp in assignment:
             self._recreated.pop(tp, None)
 
-    def _forget(self, share: Mapping[TopicPartition, str]) -> None:
-        for tp in share:
+    def _forget(self, assignment: Mapping[TopicPartition, str]) -> None:
+        for tp in assignment:
             cursor = self.cursors.pop(tp, None)
             if cursor is not None:
                 cursor.drop()

@@ -1,12 +1,12 @@
-"""Our id node, and the group as ZooKeeper shows it: what `membership` needs, read and watched.
+"""Group reader: our id node, and the group in ZooKeeper, read and watched, as `membership` needs it.
 
     /consumers/G/ids             children watched: who joins or leaves
     /consumers/G/ids/C           data watched: other clients create theirs empty and fill it a moment later
-    /brokers/topics              children watched when we subscribe by a filter: topics that come and go
+    /brokers/topics              children watched when we subscribe by a filter: topics created and deleted
     /brokers/topics/T            watched, of each topic we read: its partitions (topicnodes.py); also before it exists.
-                                 With roundrobin, of each topic that anybody reads: all of them are dealt together
+                                 With roundrobin, of each topic that any member reads: all of them are assigned together
 
-Watches only say that something changed; what, the next read finds out.
+A watch only says that something changed; the next read shows what.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.znodes.group import STATIC, Registration
 from zkconsumer.group.assignor import RANGE
 from zkconsumer.group.membership import (
-    Event,
     Group,
-    Refused,
+    GroupChange,
+    StrategyNotAllowed,
     Surplus,
     Unreadable,
     Unregistered,
     Untranslatable,
+    assignment_of,
     read_group,
-    share_of,
     surplus,
 )
 from zkconsumer.group.topicnodes import Creations, Partitions, read_topics
@@ -39,17 +39,18 @@ from zkconsumer.session.zksession import ZkSession
 
 
 class GroupReader:
-    """One member's view of its group.  changed(Event) is called by watches and must not block."""
+    """One member's view of its group.  changed(GroupChange) is called by watches and must not block."""
 
     def __init__(
         self,
+        *,
         session: ZkSession,
         dialect: Dialect,
         group: str,
         consumer_id: str,
         registration: Registration,
         exclude_internal: bool,
-        changed: Callable[[Event], None],
+        changed: Callable[[GroupChange], None],
     ) -> None:
         self.consumer_id = consumer_id
         self.partitions: dict[str, list[PartitionId]] = {}  # of the topics we read, as last read
@@ -75,9 +76,9 @@ class GroupReader:
     # our id node --------------------------------------------------------------------------------------------------
 
     def register(self, timestamp_ms: int) -> str | None:
-        """Create our id node with its data in one call.  None: it is ours; else who holds it, and it is watched.
+        """Create our id node with its data in one call.  None: it is ours; else its holder, and it is watched.
 
-        An id node of the same name and another session is what our last session left behind: to be waited out.
+        An id node of the same name and another session is left by our last session: it has to end first.
         """
         session_id = self._session.session_id
         data = self._dialect.znodes.registration_text(self._registration, timestamp_ms).encode()
@@ -93,7 +94,7 @@ class GroupReader:
         return "a node that comes and goes"
 
     def wait_for_id(self, timeout_s: float) -> None:
-        """Until the node that is in our way goes, or the time is over."""
+        """Wait until the node of the other session goes, or the time is over."""
         self._freed.wait(timeout=timeout_s)
 
     def leave(self) -> None:
@@ -107,8 +108,8 @@ class GroupReader:
 
     def read(
         self, strategy: str = RANGE, leave_out: bool = False
-    ) -> Mapping[TopicPartition, str] | Unreadable | Untranslatable | Unregistered | Refused:
-        """Our share of the group as it is now, everything watched that could change it.
+    ) -> Mapping[TopicPartition, str] | Unreadable | Untranslatable | Unregistered | StrategyNotAllowed:
+        """Our assignment by the group as it is now; everything that could change it is watched.
 
         leave_out: members that cannot be read are not counted.
         """
@@ -125,12 +126,13 @@ class GroupReader:
         self._touches = {topic: n for topic, n in self._touches.items() if touches.get(topic) != n}
         self._away_read = away
         self.surplus = surplus(group.threads, ours)
-        return share_of(self.consumer_id, group, partitions, strategy, self.relaxed)
+        return assignment_of(self.consumer_id, group, partitions, strategy, self.relaxed)
 
     def facts(self, strategy: str = RANGE) -> tuple[GroupFacts, Mapping[TopicPartition, str]] | None:
-        """What ZooKeeper says of the topics we read (roundrobin: anybody reads), and our share by that.
+        """The group in ZooKeeper for the topics we read (roundrobin: that any member reads), and our assignment by
+        that.
 
-        None: there is no group to speak of now, and `read` says why.
+        None: the group cannot be read now, and `read` says why.
         """
         session_id = self._session.session_id
         group = self._read_group(session_id, leave_out=True)
@@ -138,15 +140,15 @@ class GroupReader:
             return None
         topics = group.topics_of(self.consumer_id) if strategy == RANGE else group.topics
         partitions, _ = self._read_partitions(topics, session_id)
-        share = share_of(self.consumer_id, group, partitions, strategy, self.relaxed)
-        if isinstance(share, Refused):
+        assigned = assignment_of(self.consumer_id, group, partitions, strategy, self.relaxed)
+        if isinstance(assigned, StrategyNotAllowed):
             return None
         tps = [TopicPartition(topic, p) for topic, ids in partitions.items() for p in ids]
         paths = {self._dialect.znodes.owner(self._group, tp): tp for tp in tps}
         nodes = self._session.read(paths, session_id=session_id)
         owners = {paths[path]: node.data.decode("utf-8", "replace") for path, node in nodes.items() if node is not None}
         streams = {m: {t: n for t, n in by.items() if t in topics} for m, by in group.streams.items()}
-        return GroupFacts(streams, owners, partitions, {one.member: one.why for one in group.left_out}), share
+        return GroupFacts(streams, owners, partitions, {one.member: one.why for one in group.left_out}), assigned
 
     @property
     def relaxed(self) -> bool:
@@ -190,8 +192,8 @@ class GroupReader:
         return read_topics(self._session, self._dialect, topics, self._watch_topics, session_id)
 
     def may_be_recreated(self, topic: str) -> bool:
-        """Whether its node changed, or nobody watched it, since it was last read: a position of its log may be one of
-        a topic that is gone."""
+        """Whether its node changed, or was not watched, since it was last read: a position of its log may belong to a
+        deleted topic."""
         return topic in self._touches or self._away != self._away_read
 
     def still_registered(self) -> bool:
@@ -203,8 +205,8 @@ class GroupReader:
     # watches ------------------------------------------------------------------------------------------------------
 
     def _ids_touched(self, path: str, changed: bool) -> None:
-        if changed:  # else the connection went: whoever sees it come back says so
-            self._changed(Event.IDS)
+        if changed:  # else the connection was lost: the reconnect is an event, too
+            self._changed(GroupChange.IDS)
 
     def _topics_touched(self, path: str, changed: bool) -> None:
         topic = path.removeprefix(f"{TOPICS}/").partition("/")[0]
@@ -213,7 +215,7 @@ class GroupReader:
         elif path != TOPICS:
             self._touches[topic] = self._touches.get(topic, 0) + 1
         if changed:
-            self._changed(Event.TOPICS)
+            self._changed(GroupChange.TOPICS)
 
     def _id_touched(self, path: str, changed: bool) -> None:
         self._freed.set()

@@ -1,8 +1,8 @@
-"""A member of a group at work: events go to the step machine (rebalance), its actions to the executor, reports back.
+"""Member of a group: events go to the step machine (rebalance), its actions to the executor, reports back as events.
 
 One greenlet takes events off a queue and feeds the machine; each action runs in a greenlet of its own, one at a time,
-so that a lost session is heard while something is drained or waited for.  Watches and session callbacks only put
-events on the queue, and mark what must not be believed for one more message.
+so that a lost session is noticed while something is drained or waited for.  Watches and session callbacks only queue
+events, and drop what may not be delivered any more.
 
 An audit compares what ZooKeeper has with what the member knows, each half minute and after a reconnect.
 """
@@ -20,7 +20,7 @@ from zkconsumer.group import rebalance, steps
 from zkconsumer.group.claims import Claims
 from zkconsumer.group.executor import RebalanceExecutor
 from zkconsumer.group.groupreader import GroupReader
-from zkconsumer.group.membership import Event as GroupEvent
+from zkconsumer.group.membership import GroupChange
 from zkconsumer.group.memberstate import State
 from zkconsumer.group.steps import Action, Do, Phase, Report
 from zkconsumer.group.verify import NO_OWNER, Finding, verify
@@ -34,13 +34,13 @@ class Audit:
         self._group = group
         self._strategy = strategy
         self._on_event = on_event
-        self._suspicions: set[Finding] = set()  # of the last audit, and
-        self._told: set[Finding] = set()
+        self._last: set[Finding] = set()  # of the last audit
+        self._reported: set[Finding] = set()
 
-    def must_go_round(self, state: Callable[[], State]) -> bool:
-        """Another share than state() knows, or one of ours that has no owner: a watch was missed.
+    def needs_rebalance(self, state: Callable[[], State]) -> bool:
+        """Another assignment than state() knows, or a partition of ours without owner: a watch was missed.
 
-        What is wrong elsewhere is told once it is seen twice: the others move too.
+        What is wrong elsewhere is reported once it is found twice: other members may be rebalancing.
         """
         turn = state().turn
         try:
@@ -49,28 +49,29 @@ class Audit:
             self._on_event(ConsumerEvent("rebalance", f"the audit cannot read the group: {e}"))
             return False
         if facts is None or state().turn != turn:
-            return False  # a round began meanwhile, or one is needed that says why
-        found, share = facts
-        if share != state().wanted:
+            return False  # a rebalance began meanwhile, or is needed and says why
+        found, assigned = facts
+        if assigned != state().wanted:
             self._on_event(ConsumerEvent("rebalance", "the audit finds another share for us than we know of"))
             return True
         findings = {one for one in verify(found, self._strategy, self._group.relaxed) if one.fault}
-        self._tell(findings)
-        return any(one.kind == NO_OWNER and one.tp in share for one in findings)
+        self._report(findings)
+        return any(one.kind == NO_OWNER and one.tp in assigned for one in findings)
 
-    def _tell(self, findings: set[Finding]) -> None:
-        self._told &= findings
-        for one in sorted(findings & self._suspicions - self._told, key=str):
-            self._told.add(one)
+    def _report(self, findings: set[Finding]) -> None:
+        self._reported &= findings
+        for one in sorted(findings & self._last - self._reported, key=str):
+            self._reported.add(one)
             self._on_event(ConsumerEvent("claim", f"the audit finds: {one}", one.tp))
-        self._suspicions = findings
+        self._last = findings
 
 
 class Member:
-    """One member of a group, in the hub.  executor: runs what it decides, on the same group, claims and cursors."""
+    """One member of a group, in the event loop.  executor: runs its actions, on the same group, claims and cursors."""
 
     def __init__(
         self,
+        *,
         executor: RebalanceExecutor,
         group: GroupReader,
         claims: Claims,
@@ -79,7 +80,7 @@ class Member:
         on_event: OnEvent,
     ) -> None:
         self.cursors = executor.cursors
-        self.rounds = 0  # finished or given up for now
+        self.rounds = 0  # rebalances, finished or given up for now
         self.first_round = Event()
         self.closed = Event()
         self.audit_due = Event()
@@ -91,14 +92,14 @@ class Member:
         self._state, self._first_actions = rebalance.begin(config.rebalance_max_retries, config.backoff_ms)
         self._events: Queue[steps.Happening | Report] = Queue()
         self._acting: Task | None = None
-        self._short_since: float | None = None  # an alarm told that the share is not full
+        self._short_since: float | None = None  # when an alarm said that the assignment is not complete
         self._audit = Audit(group, config.assignment_strategy, on_event)
 
     # events, from anywhere in the hub -----------------------------------------------------------------------------
 
     @property
     def settled(self) -> bool:
-        """Reads all of its share, as far as it knows."""
+        """Reads all that is assigned to it, as far as it knows."""
         return self._state.settled
 
     @property
@@ -108,11 +109,11 @@ class Member:
     def note(self, event: steps.Happening | Report) -> None:
         self._events.put(event)
 
-    def changed(self, what: GroupEvent) -> None:
+    def changed(self, what: GroupChange) -> None:
         self.note(steps.Changed(what))
 
     def owner_lost(self, tp: TopicPartition) -> None:
-        """An owner node of ours is not ours any more: not one more message of it, and no commit."""
+        """An owner node is not ours any more: deliver not one more message of it, and commit nothing."""
         cursor = self.cursors.get(tp)
         if cursor is not None:
             cursor.drop()
@@ -120,7 +121,7 @@ class Member:
         self.note(steps.OwnerLost(frozenset([tp])))
 
     def session_lost(self) -> None:
-        """The session, or the lease on it, is over: nothing of what we read may be trusted."""
+        """The session, or the lease on it, is over: drop all partitions."""
         for cursor in self.cursors.values():
             cursor.drop()
         self._claims.forget()
@@ -128,7 +129,7 @@ class Member:
 
     def reconnected(self) -> None:
         """The session is back, perhaps the same one: all watches are gone."""
-        self.changed(GroupEvent.SESSION)
+        self.changed(GroupChange.SESSION)
         self.audit_due.set()
 
     def freed(self) -> None:
@@ -140,18 +141,19 @@ class Member:
     # the loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until the member has left its group.  Raises FilterUnknown when it had to, after everything was let go."""
+        """Run until the member has left its group.  Raises FilterUnknown when it had to, after everything was
+        released."""
         self._follow(self._state, self._first_actions)
         while not self.closed.is_set():
             self._follow(*rebalance.step(self._state, self._events.get()))
-        if self._executor.hopeless is not None:
-            raise self._executor.hopeless
+        if self._executor.unrecoverable is not None:
+            raise self._executor.unrecoverable
 
     def _follow(self, state: State, actions: list[Action]) -> None:
         before, self._state = self._state, state
         for action in actions:
             if action.do is Do.DROP:
-                self._executor.drop(action.share)
+                self._executor.drop(action.assignment)
             elif action.do is Do.ALARM:
                 self._alarm(action.text)
             else:
@@ -162,7 +164,7 @@ class Member:
     def _entered(self, state: State) -> None:
         if state.phase is Phase.SETTLED:
             self._on_event(ConsumerEvent("rebalance", self._summary(state)))
-            self._full_share()
+            self._complete()
         elif state.phase is Phase.WAITING:
             self._on_event(ConsumerEvent("rebalance", f"waiting to try again: {state.blocked}"))
         elif state.phase is Phase.CLOSED:
@@ -172,11 +174,11 @@ class Member:
             self.first_round.set()
 
     def _alarm(self, text: str) -> None:
-        """An outage once, however often it is tried again."""
+        """Report an outage once, however often it is retried."""
         self._on_event(ConsumerEvent("rebalance" if self._short_since is not None else "outage", text))
         self._short_since = now() if self._short_since is None else self._short_since
 
-    def _full_share(self) -> None:
+    def _complete(self) -> None:
         if self._short_since is not None:
             seconds, self._short_since = now() - self._short_since, None
             self._on_event(ConsumerEvent("over", f"the full share is read, {seconds:.1f} s after that was said"))
@@ -187,7 +189,7 @@ class Member:
         return f"reading {read}; {counted(self._group.members, 'member')} in the group"
 
     def _begin(self, action: Action) -> None:
-        """Start the action the machine asked for; one that is still at work is of an older turn and ends first."""
+        """Start the action the machine asked for; one that still runs is of an older turn and ends first."""
         if self._acting is not None and not self._acting.ended:
             self._acting.end()
         self._acting = self._tasks.spawn(f"rebalance-{action.do.value.replace(' ', '-')}", self._act, action)
@@ -198,12 +200,12 @@ class Member:
     # upkeep -------------------------------------------------------------------------------------------------------
 
     def audit(self) -> None:
-        """What ZooKeeper says against what we believe; for a timer, and after every reconnect."""
+        """Compare ZooKeeper with our state; called by a timer, and after every reconnect."""
         if not self._group.still_registered():
-            self.changed(GroupEvent.SESSION)
+            self.changed(GroupChange.SESSION)
         for tp in self._claims.lost():
             self.owner_lost(tp)
         if self._state.phase in (Phase.SETTLED, Phase.WAITING):
             self._executor.sweep()
-        if self.settled and self._audit.must_go_round(lambda: self._state):
-            self.changed(GroupEvent.IDS)
+        if self.settled and self._audit.needs_rebalance(lambda: self._state):
+            self.changed(GroupChange.IDS)

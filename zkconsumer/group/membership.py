@@ -1,14 +1,14 @@
-"""The group, from what was read of it.  Pure: nodes and lists of names come in, threads and topics go out.
+"""Members of a group and the assignment of one member, from what was read of the group.  Pure.
 
-What is watched comes down to three events:
+The watches come down to three changes:
 
-    ids changed       the children of /consumers/G/ids: somebody joined or left
+    ids changed       the children of /consumers/G/ids: a member joined or left
     topics changed    the topics we read are others, or one of them has other partitions
     session changed   the ZooKeeper session came back: anything may have changed meanwhile
 
-A member whose node cannot be read leaves no group to speak of: every member would divide differently.  That is
-Unreadable: try again, the node may be half made (other clients create it empty and fill it a moment later).  Where it
-stays so for ever, such a member can be left out: no JVM member reads anything then, and claims keep us apart.
+Where the node of a member cannot be read there is no assignment: every member would compute another one.  That is
+Unreadable: retry, the node may be half made (other clients create it empty and fill it a moment later).  Where it stays
+so for ever, such a member can be left out: no JVM member reads anything then, and claims keep the others apart.
 
 A member whose filter we cannot evaluate as Java does is Untranslatable, and that does not pass: see FilterUnknown.
 """
@@ -28,7 +28,7 @@ from zkconsumer.filters import streams_by_topic
 from zkconsumer.group.assignor import RANGE, StrategyRefused, assign, java_order
 
 
-class Event(enum.Enum):
+class GroupChange(enum.Enum):
     IDS = "ids changed"
     TOPICS = "topics changed"
     SESSION = "session changed"
@@ -36,16 +36,16 @@ class Event(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Who reads what: of every member that was registered when the group was read."""
+    """Members, threads and topics of a group, as registered when the group was read."""
 
     members: tuple[str, ...]  # consumer ids in Java's order
     threads: Mapping[str, tuple[str, ...]]  # thread ids by topic, in Java's order
     streams: Mapping[str, Mapping[str, int]]  # by member, then topic
-    left_out: tuple[Unreadable, ...] = ()  # members that count for nothing, as nobody can read them
+    left_out: tuple[Unreadable, ...] = ()  # members that are not counted, because they cannot be read
 
     @property
     def topics(self) -> list[str]:
-        """The topics that anybody reads, sorted."""
+        """The topics that any member reads, sorted."""
         return sorted(self.threads)
 
     def topics_of(self, consumer_id: str) -> list[str]:
@@ -55,7 +55,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """No group: one member's node makes no sense (now)."""
+    """No assignment: the node of one member cannot be parsed (now)."""
 
     member: str
     why: str
@@ -66,7 +66,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Untranslatable:
-    """No group for us: one member's filter cannot be evaluated here with certainty."""
+    """No assignment here: the filter of one member cannot be evaluated with certainty."""
 
     member: str
     pattern: str
@@ -74,8 +74,8 @@ class Untranslatable:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A group that the strategy does not allow."""
+class StrategyNotAllowed:
+    """No assignment: the strategy does not allow a group such as this one."""
 
     why: str
 
@@ -85,7 +85,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unregistered:
-    """Our own id node is not there: register first."""
+    """Our own id node is missing: register first."""
 
 
 def read_group(
@@ -99,7 +99,7 @@ def read_group(
     """The group of consumer_id.
 
     nodes: the data of each id node, None for one that vanished after it was listed (its member is gone: the watch on
-    the ids will say so too).  topics: names of all topics there are, for the members with filters.  parse: how the
+    the ids will fire, too).  topics: names of all topics there are, for the members with filters.  parse: how the
     dialect reads such data (d.znodes.registration).  leave_out: members that cannot be read are left out of the group.
     """
     if nodes.get(consumer_id) is None:
@@ -132,36 +132,36 @@ def _threads(streams: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[str, .
     return {topic: tuple(java_order(names)) for topic, names in found.items()}
 
 
-def share_of(
+def assignment_of(
     consumer_id: str,
     group: Group,
     partitions_in_order: Mapping[str, Sequence[PartitionId]],
     strategy: str = RANGE,
     relaxed: bool = False,
-) -> dict[TopicPartition, str] | Refused:
-    """What consumer_id is to own: the thread id of each partition.
+) -> dict[TopicPartition, str] | StrategyNotAllowed:
+    """The assignment of consumer_id: the thread id of each partition.
 
     partitions_in_order: in the dialect's order, of (at least) the topics that consumer_id reads; roundrobin wants
-    those of all topics that anybody reads.  relaxed: roundrobin's rule from 0.10.2 on.
+    those of all topics that any member reads.  relaxed: roundrobin's rule from 0.10.2 on.
     """
     streams = group.streams[consumer_id]
     topics = sorted(streams) if strategy == RANGE else group.topics
     try:
         given = assign(strategy, partitions_in_order, {topic: group.threads[topic] for topic in topics}, relaxed)
     except StrategyRefused as e:
-        return Refused(str(e))
+        return StrategyNotAllowed(str(e))
     ours = thread_ids(consumer_id, max(streams.values(), default=0))
     return {tp: thread for thread in ours for tp in given.get(thread, ())}
 
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """A topic with more threads than partitions; whoever comes last in Java's order reads nothing of it: the idle."""
+    """A topic with more threads than partitions; the last threads in Java's order read nothing of it: the idle ones."""
 
     topic: str
     threads: int
     partitions: int
-    idle: tuple[str, ...] = field(default=(), compare=False)  # others of the same number are no news
+    idle: tuple[str, ...] = field(default=(), compare=False)  # other threads of the same number are not reported again
 
     def __str__(self) -> str:
         return (

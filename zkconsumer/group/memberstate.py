@@ -1,10 +1,10 @@
-"""What a member knows between two events, and what follows from it for its share.  Pure.
+"""State of a member between two events, and what follows for its partitions.  Pure.
 
-    wanted     what the group as last read gives us              staying    owned, and wanted by the same thread
+    wanted     assigned to us by the group as last read             staying    owned, and wanted by the same thread
     owned      the owner nodes that are ours                     leaving    owned, and not staying
     running    owned, and read                                   missing    wanted, and not staying
     located    owned, and its offset was read in this round      to_start   staying, and not running
-    suspect    perhaps ours, perhaps not: an attempt broke off   to_release leaving, and what is suspect
+    maybe_owned  an attempt broke off: perhaps ours             to_release leaving, and maybe_owned
     recreated  read, and its topic was created again             to_stop    running, and leaving or recreated
 
 How it changes is the machine's business (rebalance).
@@ -19,18 +19,18 @@ from kafkawire.model import TopicPartition
 from zkconsumer.group.steps import Assignment, Phase
 
 NOTHING: Assignment = {}
-TOLD = 8
+SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that is known between two events.  wanted and owned are by partition: the thread id that reads it."""
+    """The state between two events.  wanted and owned: the thread id that reads each partition."""
 
     max_retries: int
     backoff_ms: int
     phase: Phase = Phase.REGISTERING
     turn: int = 0
-    asked: Assignment = field(default_factory=dict)  # what the action under way is about
+    asked: Assignment = field(default_factory=dict)  # the partitions of the current action
     registered: bool = False
     closing: bool = False
     stale: bool = False  # the group changed after this round began to read it
@@ -41,15 +41,17 @@ class State:
         frozenset()
     )  # their topic was created again: stopped and started, not released
     located: frozenset[TopicPartition] = frozenset()  # owned, its offset read in this round
-    suspect: Assignment = field(default_factory=dict)  # an attempt broke off: may be ours; released before any claim
+    maybe_owned: Assignment = field(
+        default_factory=dict
+    )  # an attempt broke off: may be ours; released before any claim
     lost: frozenset[TopicPartition] = frozenset()  # owner nodes lost while this round was claiming
-    blocked: str = ""  # why this round does not give us all of our share
-    contested: Assignment = field(default_factory=dict)  # who holds what we want
+    blocked: str = ""  # why this round does not give us all that is assigned to us
+    contested: Assignment = field(default_factory=dict)  # partitions we want, and their holders
     tries: int = 0  # rounds in a row that did not
 
     @property
     def settled(self) -> bool:
-        """We read all of our share, and nothing is known to have changed."""
+        """We read all that is assigned to us, and no change is known."""
         return self.phase is Phase.SETTLED
 
     @property
@@ -67,7 +69,7 @@ class State:
 
     @property
     def to_release(self) -> Assignment:
-        return {**self.leaving, **without(self.suspect, self.staying.keys())}
+        return {**self.leaving, **without(self.maybe_owned, self.staying.keys())}
 
     @property
     def missing(self) -> Assignment:
@@ -96,15 +98,15 @@ class State:
                 return NOTHING
 
 
-def only(share: Assignment, tps: Set[TopicPartition]) -> Assignment:
-    return {tp: thread for tp, thread in share.items() if tp in tps}
+def only(assignment: Assignment, tps: Set[TopicPartition]) -> Assignment:
+    return {tp: thread for tp, thread in assignment.items() if tp in tps}
 
 
-def without(share: Assignment, tps: Set[TopicPartition]) -> Assignment:
-    return {tp: thread for tp, thread in share.items() if tp not in tps}
+def without(assignment: Assignment, tps: Set[TopicPartition]) -> Assignment:
+    return {tp: thread for tp, thread in assignment.items() if tp not in tps}
 
 
-def held(contested: Assignment) -> str:
-    """The first few, and who holds them: of a thousand nobody reads the rest."""
-    told = [f"{tp} by {who}" for tp, who in list(contested.items())[:TOLD]]
-    return ", ".join(told) + (f" and {len(contested) - TOLD} more" if len(contested) > TOLD else "")
+def holders(contested: Assignment) -> str:
+    """The first few with their holders, as text."""
+    shown = [f"{tp} by {who}" for tp, who in list(contested.items())[:SHOWN]]
+    return ", ".join(shown) + (f" and {len(contested) - SHOWN} more" if len(contested) > SHOWN else "")

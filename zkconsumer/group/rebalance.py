@@ -1,31 +1,33 @@
-"""What a member does, in which order, so that each partition is read by one member only.  A pure step machine.
+"""Rebalance: what a member does, in which order, so that each partition is read by one member only.  Pure.
 
     state, actions = step(state, event)
 
-An event is a report on the action that was asked for, or a happening (the group changed, the session was lost).  One
-action is under way at most; it carries a turn, and a report of another turn is late and changes nothing.  `drop` and
-`alarm` want no report.  One round:
+A step machine: an event is a report on the current action, or a happening (the group changed, the session was lost).
+There is one current action at most; it carries a turn, and a report of another turn is late and changes nothing.
+`drop` and `alarm` need no report.  One round:
 
     read group -> stop fetchers -> drain -> commit offsets -> release claims -> claim -> read offsets -> start fetchers
 
-Why the group is read first: only then is it known which partitions leave, and only those are stopped and released;
-what stays is read on all the time.  Reading takes milliseconds, so a JVM member, which waits about 6 s for its share,
-gets it in time.  Why the claim comes after the release: two members that each hold what the other wants would wait for
-ever.  Why offsets are read after the claim: the old owner commits until it releases; an older read would be stale.
+Why the group is read first: only then is it known which partitions are revoked, and only those are stopped and
+released; the others are read on all the time.  Reading takes milliseconds, so a JVM member, which waits about 6 s for
+its partitions, gets them in time.  Why the claim comes after the release: two members that each hold what the other
+wants would wait for ever.  Why offsets are read after the claim: the old owner commits until it releases; an older read
+would be stale.
 
-A phase that has nothing to do is passed through.  A change seen while a round runs costs one more round, however many
+A phase that has nothing to do is passed through.  Changes seen while a round runs cost one more round, however many
 there were.  A round that fails (a claim refused, ZooKeeper away, a member unreadable) leaves what we own as it is,
-waits (a contested node that goes away ends the wait) and starts again by reading everything.  The member never gives
-up: after max_retries it raises an alarm and waits longer, up to eight times backoff_ms.  From then on it settles for
-less: a claim keeps what it wins, and a member whose node nobody can read is left out, so that one owner node or id node
-that stays for ever does not keep a whole share unread.  It is not settled by that and goes on trying for the rest.
+backs off (a contested node that goes away ends the wait) and starts again by reading everything.  The member never
+gives up: after max_retries it raises an alarm and backs off longer, up to eight times backoff_ms.  From then on it
+accepts a partial assignment: a claim keeps what it wins, and a member whose node cannot be read is left out, so that
+one owner node or id node that stays for ever does not leave a whole assignment unread.  The member is not settled by
+that, and keeps trying for the rest.
 
     a recreated topic  another log: its partitions that stay are stopped, drained, and started again by the offsets as
                      they are read then; nothing of the former log is committed, and nothing is released
     a lost session   our id and all claims are gone: drop everything at once, commit nothing, register again
-    a lost owner     somebody took or deleted an owner node: drop that partition at once, commit nothing of it, go round
+    a lost owner     an owner node was taken or deleted: drop that partition at once, commit nothing of it, rebalance
     close            stop, drain, commit and release everything, then leave the group
-    no way           what the group reads cannot be told here with certainty: the same as close, by ourselves
+    unrecoverable    what the group reads cannot be computed here with certainty: the same as close, by ourselves
 """
 
 from __future__ import annotations
@@ -33,10 +35,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kafkawire.model import TopicPartition
-from zkconsumer.group.memberstate import NOTHING, State, held, only, without
+from zkconsumer.group.memberstate import NOTHING, State, holders, only, without
 from zkconsumer.group.steps import (
     Action,
     Changed,
+    ClaimsRefused,
     Close,
     Do,
     Failed,
@@ -45,12 +48,11 @@ from zkconsumer.group.steps import (
     Happening,
     Located,
     NotRegistered,
-    NoWay,
     OwnerLost,
     Phase,
-    Refused,
     Report,
     SessionLost,
+    Unrecoverable,
 )
 
 P = Phase
@@ -60,14 +62,14 @@ NEXT: dict[tuple[Phase, type[Report]], Phase] = {
     (P.REGISTERING, Finished): P.READING,
     (P.READING, GroupRead): P.STOPPING,
     (P.READING, NotRegistered): P.REGISTERING,
-    (P.READING, NoWay): P.STOPPING,  # of everything, as it counts as closing
+    (P.READING, Unrecoverable): P.STOPPING,  # of everything, as it counts as closing
     (P.STOPPING, Finished): P.DRAINING,
     (P.DRAINING, Finished): P.COMMITTING,
     (P.COMMITTING, Finished): P.RELEASING,  # the next owner starts from these
     (P.COMMITTING, Failed): P.RELEASING,  # it will read some again; kept back, nobody would read them at all
     (P.RELEASING, Finished): P.CLAIMING,
     (P.CLAIMING, Finished): P.LOCATING,  # after the claim: an earlier read may be stale
-    (P.CLAIMING, Refused): P.LOCATING,  # what we own goes on; then we wait
+    (P.CLAIMING, ClaimsRefused): P.LOCATING,  # what we own goes on; then we wait
     (P.LOCATING, Located): P.STARTING,
     (P.STARTING, Finished): P.SETTLED,
     (P.WAITING, Finished): P.READING,
@@ -86,7 +88,7 @@ def begin(max_retries: int, backoff_ms: int) -> tuple[State, list[Action]]:
 
 
 def step(state: State, event: Report | Happening) -> tuple[State, list[Action]]:
-    """What an event leads to.  A late report, and anything after the end, leads to nothing."""
+    """State and actions after an event.  A late report, and anything after the end, changes nothing."""
     if state.phase is P.CLOSED:
         return state, []
     match event:
@@ -130,18 +132,20 @@ def _owner_lost(state: State, tps: frozenset[TopicPartition]) -> tuple[State, li
         stale=True,
     )
     state, actions = _again_if_idle(state)
-    return state, ([Action(Do.DROP, share=gone)] if gone else []) + actions
+    return state, ([Action(Do.DROP, assignment=gone)] if gone else []) + actions
 
 
 def _session_lost(state: State) -> tuple[State, list[Action]]:
-    drop = [Action(Do.DROP, share=state.owned)] if state.owned else []
+    drop = [Action(Do.DROP, assignment=state.owned)] if state.owned else []
     state = replace(
         state,
         registered=False,
         wanted=NOTHING,
         owned=NOTHING,
         running=frozenset(),
-        suspect=state.asked if state.phase is P.CLAIMING else NOTHING,  # what is under way may run on the new session
+        maybe_owned=state.asked
+        if state.phase is P.CLAIMING
+        else NOTHING,  # the current action may run on the new session
         contested=NOTHING,
         tries=0,
     )
@@ -153,7 +157,7 @@ def _close(state: State) -> tuple[State, list[Action]]:
     state = replace(state, closing=True)
     if state.phase in (P.SETTLED, P.WAITING):
         return _enter(state, P.LEAVING)
-    return state, []  # when the action under way is reported
+    return state, []  # when the current action is reported
 
 
 # Reports -------------------------------------------------------------------------------------------------------------
@@ -168,17 +172,17 @@ def _reported(state: State, report: Report) -> tuple[State, list[Action]]:
         following = P.WAITING
     state = _learn(state, report)
     if state.closing and phase is P.RELEASING and isinstance(report, Failed):
-        state = replace(state, suspect=NOTHING)  # on the way out there is no second try: it goes with the session
+        state = replace(state, maybe_owned=NOTHING)  # while closing there is no retry: it ends with the session
     return _enter(state, following)
 
 
 def _learn(state: State, report: Report) -> State:
-    """What a report says about us."""
+    """The state by what a report says."""
     asked = state.asked
     match state.phase, report:
-        case P.READING, GroupRead(_, share, left_out, recreated):
-            return replace(state, wanted=share, blocked=left_out, recreated=recreated)
-        case P.READING, NoWay(_, why):
+        case P.READING, GroupRead(_, assignment, left_out, recreated):
+            return replace(state, wanted=assignment, blocked=left_out, recreated=recreated)
+        case P.READING, Unrecoverable(_, why):
             return replace(state, closing=True, blocked=why)
         case P.REGISTERING, Finished():
             return replace(state, registered=True)
@@ -187,16 +191,16 @@ def _learn(state: State, report: Report) -> State:
         case P.COMMITTING, _:  # stopped, whether or not its offsets could be written
             return replace(state, running=state.running - asked.keys())
         case P.RELEASING, Finished():
-            return replace(state, owned=without(state.owned, asked.keys()), suspect=NOTHING)
+            return replace(state, owned=without(state.owned, asked.keys()), maybe_owned=NOTHING)
         case P.RELEASING, Failed(_, why):
-            return replace(state, owned=without(state.owned, asked.keys()), suspect=asked, blocked=why)
+            return replace(state, owned=without(state.owned, asked.keys()), maybe_owned=asked, blocked=why)
         case P.CLAIMING, Finished():
             return replace(state, owned={**state.owned, **without(asked, state.lost)})
-        case P.CLAIMING, Refused(_, contested, won):
+        case P.CLAIMING, ClaimsRefused(_, contested, won):
             owned = {**state.owned, **only(asked, won - state.lost)}
-            return replace(state, owned=owned, blocked=f"held by others: {held(contested)}", contested=contested)
+            return replace(state, owned=owned, blocked=f"held by others: {holders(contested)}", contested=contested)
         case P.CLAIMING, Failed(_, why):
-            return replace(state, blocked=why, suspect=asked)
+            return replace(state, blocked=why, maybe_owned=asked)
         case P.LOCATING, Located(_, tps):
             unknown = [str(tp) for tp in asked if tp not in tps]
             blocked = f"offsets unknown: {', '.join(unknown)}" if unknown else state.blocked
@@ -235,11 +239,11 @@ def _enter(state: State, phase: Phase) -> tuple[State, list[Action]]:
             return _wait(state)
     if phase in RESTING:
         return state, []
-    return state, [Action(phase.value, state.turn, state.asked, settle_for_less=_settles_for_less(state, phase))]
+    return state, [Action(phase.value, state.turn, state.asked, accept_partial=_accepts_partial(state, phase))]
 
 
-def _settles_for_less(state: State, phase: Phase) -> bool:
-    """The alarm was raised: all or nothing would leave it at nothing."""
+def _accepts_partial(state: State, phase: Phase) -> bool:
+    """The alarm was raised: all or nothing would leave it with nothing."""
     return phase in (P.READING, P.CLAIMING) and state.tries >= max(1, state.max_retries)
 
 
@@ -248,7 +252,7 @@ def _detour(state: State, phase: Phase) -> tuple[State, Phase]:
     if state.closing:
         return _way_out(state, phase)
     if phase is P.CLAIMING and state.stale:
-        return state, P.READING  # draining took its time; to claim by an old picture only disturbs the others
+        return state, P.READING  # draining took its time; claiming by an old assignment only disturbs the others
     if phase is P.SETTLED and state.stale:
         return state, P.READING
     if phase is P.SETTLED and state.blocked:
@@ -259,7 +263,7 @@ def _detour(state: State, phase: Phase) -> tuple[State, Phase]:
 
 
 def _way_out(state: State, phase: Phase) -> tuple[State, Phase]:
-    """A member that closes: what is being let go goes first, then everything, in the same order; then it leaves."""
+    """A member that closes: partitions that are being revoked first, then all, in the same order; then it leaves."""
     if phase in ON_ITS_WAY:
         return state, phase
     state = replace(state, wanted=NOTHING)

@@ -1,6 +1,6 @@
-"""What the step machine (rebalance) and its executor say to each other: actions one way, events the other.
+"""Actions and events between the step machine (rebalance) and its executor.
 
-An action carries a turn, and its report the same one.  Events are reports, or happenings that nobody asked for.
+An action carries a turn, and its report the same one.  An event is a report, or a happening without an action.
 """
 
 from __future__ import annotations
@@ -10,28 +10,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkawire.model import TopicPartition
-from zkconsumer.group.membership import Event
+from zkconsumer.group.membership import GroupChange
 
 Assignment = Mapping[TopicPartition, str]  # the thread id that reads each partition
 
 
 class Do(enum.Enum):
-    """What is asked of the connector -> what it reports; (F): or Failed, as ZooKeeper or a store is asked."""
+    """What the executor does -> what it reports; (F): or Failed, where ZooKeeper or a store is asked."""
 
     REGISTER = "register"  # wait for a session, create our id node with its data -> Finished (F)
-    READ = "read group"  # members, topics, partitions, all watched; assign -> GroupRead, NotRegistered, NoWay (F)
-    STOP = "stop fetchers"  # of share; hand out nothing more of it -> Finished
-    DRAIN = "drain"  # wait until what was handed out of share is done, or rebalance.drain.ms is over -> Finished
-    COMMIT = "commit offsets"  # of share, under the lease -> Finished (F)
-    RELEASE = "release claims"  # delete the owner nodes of share that our session holds; absent is fine -> Finished (F)
-    CLAIM = "claim"  # all of share or none: what was won before a refusal is given up again; unless we settle for
-    # less -> Finished, Refused (F)
-    LOCATE = "read offsets"  # of share, from the store -> Located (F)
-    START = "start fetchers"  # of share, from the offsets just read -> Finished
-    WAIT = "wait"  # wait_ms, or until an owner node in share is gone -> Finished
+    READ = (
+        "read group"  # members, topics, partitions, all watched; assign -> GroupRead, NotRegistered, Unrecoverable (F)
+    )
+    STOP = "stop fetchers"  # of the assignment; deliver nothing more of it -> Finished
+    DRAIN = "drain"  # wait until what is delivered is done, or rebalance.drain.ms is over -> Finished
+    COMMIT = "commit offsets"  # of the assignment, under the lease -> Finished (F)
+    RELEASE = "release claims"  # delete its owner nodes that our session holds; absent is fine -> Finished (F)
+    CLAIM = "claim"  # all of it or none: what was won before a refusal is released again; unless accept_partial
+    # -> Finished, ClaimsRefused (F)
+    LOCATE = "read offsets"  # of the assignment, from the store -> Located (F)
+    START = "start fetchers"  # of the assignment, from the offsets just read -> Finished
+    WAIT = "wait"  # wait_ms, or until one of its owner nodes is gone -> Finished
     LEAVE = "leave group"  # delete our id node -> Finished (F)
-    DROP = "drop"  # stop share at once, and drop what was handed out of it; no commit, no release, no report
-    ALARM = "alarm"  # tell the operator text; no report
+    DROP = "drop"  # stop it at once, and drop what is delivered; no commit, no release, no report
+    ALARM = "alarm"  # report text to the operator; no report to the machine
 
 
 class Phase(enum.Enum):
@@ -54,13 +56,13 @@ class Phase(enum.Enum):
 class Action:
     do: Do
     turn: int = 0
-    share: Assignment = field(default_factory=dict)
+    assignment: Assignment = field(default_factory=dict)
     wait_ms: int = 0
     text: str = ""
-    settle_for_less: bool = False  # READ leaves members out that nobody can read; CLAIM keeps what it wins
+    accept_partial: bool = False  # READ leaves members out that cannot be read; CLAIM keeps what it wins
 
     def __str__(self) -> str:
-        return " ".join([self.do.value, *(str(tp) for tp in self.share)])
+        return " ".join([self.do.value, *(str(tp) for tp in self.assignment)])
 
 
 # Reports -------------------------------------------------------------------------------------------------------------
@@ -73,36 +75,36 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class GroupRead:
-    """share: what this member is to own, by the group as it was read (membership.share_of).
+    """The group was read.  assignment: of this member, by the group as it was read (membership.assignment_of).
 
-    left_out: who is not counted though registered, one sentence; empty: everybody is counted.
+    left_out: members that are registered and not counted, one sentence; empty: all are counted.
     recreated: partitions that are read, and whose topic was deleted and created again meanwhile: another log.
     """
 
     turn: int
-    share: Assignment
+    assignment: Assignment
     left_out: str = ""
     recreated: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class NotRegistered:
-    """Our id node is not there, or belongs to another session."""
+    """Our id node is missing, or belongs to another session."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True)
-class NoWay:
-    """This group can never be divided as its other members divide it: leave it."""
+class Unrecoverable:
+    """The assignment of the other members can never be computed here: leave the group."""
 
     turn: int
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """Not all of the share was won; contested says who holds what, won what is kept (nothing, mostly)."""
+class ClaimsRefused:
+    """Not all claims were won.  contested: the holders; won: what is kept (nothing, mostly)."""
 
     turn: int
     contested: Assignment
@@ -111,7 +113,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Offsets are known (a number, or none) for tps; of the others the store could not tell."""
+    """Offsets are known (a number, or none) for tps; the others could not be read."""
 
     turn: int
     tps: frozenset[TopicPartition]
@@ -119,7 +121,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It did not work, or nobody knows; why is one sentence."""
+    """It did not work, or its outcome is unknown; why is one sentence."""
 
     turn: int
     why: str
@@ -132,7 +134,7 @@ class Failed:
 class Changed:
     """Ids or topics changed, or the session came back: what was read of the group may be old."""
 
-    what: Event
+    what: GroupChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,5 +152,5 @@ class Close:
     pass
 
 
-Report = Finished | GroupRead | NotRegistered | NoWay | Refused | Located | Failed
+Report = Finished | GroupRead | NotRegistered | Unrecoverable | ClaimsRefused | Located | Failed
 Happening = Changed | SessionLost | OwnerLost | Close

@@ -1,10 +1,10 @@
-"""Which partitions topics have, as ZooKeeper shows it: read through a session, and watched where that is wanted.
+"""Topic nodes: the partitions of topics in ZooKeeper, read through a session, and watched where that is wanted.
 
     0.8 and later   /brokers/topics/T      holds all partitions of T
     0.7             /brokers/topics/T/B    holds how many of them broker B has; it comes and goes with the broker
 
-A watch fires when the partitions of a topic change, and when a topic appears that was absent.  What makes no sense in a
-node is its NodeError.
+A watch fires when the partitions of a topic change, and when a topic appears that was absent.  A node that cannot be
+parsed is a NodeError.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def read_topic_nodes(
 ) -> Partitions:
     """The partitions of each topic that exists, in the order of the range assignment.
 
-    They are those that the nodes tell, whether their brokers live or not: the JVM's members divide the same.
+    All that the nodes list, whether their brokers live or not: the JVM's members assign the same.
     Raises ZooKeeperAway, NodeError.
     """
     return read_topics(session, dialect, topics, watch, session_id)[0]
@@ -52,7 +52,7 @@ def read_topics(
 
 
 def read_creations(session: ZkCalls, dialect: Dialect, topics: Iterable[str]) -> Creations:
-    """When each topic that exists was created; of 0.7 nothing is known.  Raises ZooKeeperAway."""
+    """When each topic that exists was created; not known of 0.7.  Raises ZooKeeperAway."""
     if dialect.partitions_by_broker:
         return {}
     paths = {dialect.znodes.topic_path(topic): topic for topic in topics}
@@ -63,7 +63,8 @@ def read_creations(session: ZkCalls, dialect: Dialect, topics: Iterable[str]) ->
 def _watched(
     session: ZkCalls, read: Read[T], paths: Iterable[str], watch: Watch | None, session_id: int | None
 ) -> dict[str, T | None]:
-    """What is there; what is not is watched until it is created, and one created meanwhile is seen at once."""
+    """The nodes that exist; the others are watched until they are created, and one created meanwhile is read at
+    once."""
     found = read(paths, watch, session_id)
     absent = [path for path, there in found.items() if there is None]
     if absent and watch is not None:
@@ -104,7 +105,7 @@ def _counted(
 
 
 def no_brokers(session: ZkSession, dialect: Dialect) -> str | None:
-    """A sentence when no broker is registered where we look, mostly for a wrong chroot, or none that we could speak to.
+    """A sentence when no broker is registered there, mostly for a wrong chroot, or none with a plain listener.
     Raises ZooKeeperAway.
     """
     if session.children(BROKERS):

@@ -1,10 +1,10 @@
-"""Is a group healthy?  Pure: what ZooKeeper holds comes in, what is wrong with it goes out.
+"""Health of a group: what ZooKeeper holds comes in, what is wrong with it goes out.  Pure.
 
-no owner         a partition that somebody reads has no owner node: nobody reads it
+no owner         a partition that a member should read has no owner node: it is not read
 not registered   an owner node's thread belongs to no member: its process is gone, or registers elsewhere
-not assigned     the owner is not the thread that the group's formula says
-reads nothing    a member is to own partitions and owns none: registered, and dead to the group
-unreadable       a member's id node makes no sense: no JVM member can read the group as long as it stays
+not assigned     the owner is not the thread that the assignment strategy gives
+reads nothing    a member should own partitions and owns none: registered, and dead to the group
+unreadable       a member's id node cannot be parsed: no JVM member can read the group as long as it stays
 idle             more threads than partitions: allowed, so no fault
 """
 
@@ -26,7 +26,8 @@ class GroupFacts:
     """A group as ZooKeeper holds it.
 
     streams: of each member that can be read, by topic.  unreadable: why the others cannot be.  owners: the text of each
-    owner node.  partitions: in the dialect's order, of the topics that anybody reads; a topic that is absent has none.
+    owner node.  partitions: in the dialect's order, of the topics that any member reads; a topic that is absent has
+    none.
     """
 
     streams: Mapping[str, Mapping[str, int]]
@@ -37,7 +38,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to know about a group.  kind is one of the list above; fault: it has to be put right."""
+    """One thing to know about a group.  kind: one of the list above; fault: it has to be put right."""
 
     kind: str
     text: str
@@ -50,9 +51,9 @@ class Finding:
 
 
 def verify(facts: GroupFacts, strategy: str | None = None, relaxed: bool = False) -> list[Finding]:
-    """What is to be said of the group; no finding with .fault: it is healthy, or has no members.
+    """The findings on a group; none with .fault: it is healthy, or has no members.
 
-    strategy: range or roundrobin.  None: nobody knows, and ZooKeeper does not tell; the one that explains the owners
+    strategy: range or roundrobin.  None: not known (ZooKeeper does not hold it); the one that explains the owners
     better is taken.  relaxed: roundrobin's rule from 0.10.2 on.
     """
     if strategy is not None:
@@ -105,7 +106,7 @@ def _owners(
 
 
 def _member_of(owner: str, facts: GroupFacts) -> str | None:
-    """Whose thread it is (or who itself, for clients that leave the number out)."""
+    """The member whose thread it is (or the member itself, for clients that leave the number out)."""
     members = facts.streams.keys() | facts.unreadable.keys()
     before, _, number = owner.rpartition("-")
     if before in members and number.isdigit():
@@ -116,7 +117,7 @@ def _member_of(owner: str, facts: GroupFacts) -> str | None:
 
 
 def _idle_members(facts: GroupFacts, wanted: Mapping[TopicPartition, str]) -> list[Finding]:
-    """Members that are to own something, and own nothing."""
+    """Members that should own something, and own nothing."""
     due: dict[str, list[TopicPartition]] = {}
     for tp, thread in wanted.items():
         due.setdefault(thread.rpartition("-")[0], []).append(tp)

@@ -1,13 +1,14 @@
-"""Committing: what is done of each owned partition goes to the offset store, under the lease, one commit at a time.
+"""Commits: offsets of the owned partitions are written to the offset store, under the lease, one commit at a time.
 
-    on the timer, at release, at shutdown, when the user says so, and once when a partition begins (its start position,
-    so that it can be told from one that was never read)
+    on the timer, at release, at shutdown, when the user asks, and once when a partition starts (its start position, so
+    that it differs from a partition that was never read)
 
-Some commits are tried again: one that cannot be made up for later (partitions are let go), and one that the user asked
-for.  One on the timer is not, its turn comes again; so nobody holds the lock for long while a coordinator is away.
+Two kinds of commit are retried: one that cannot be made up for later (partitions are revoked), and one that the user
+asked for.  A commit on the timer is not, the timer comes again; so the lock is never held for long while a coordinator
+is away.
 
-A position below the one we committed is never written, unless the partition was reset in between.  A foreign write is
-looked into: if the partition is still ours, ours is taken (and said); if not, nothing is written.
+A position below the committed one is never written, unless the partition was reset in between.  After a foreign write
+the owner is checked: if the partition is still ours, ours is written (and reported); if not, nothing is written.
 """
 
 from __future__ import annotations
@@ -53,33 +54,34 @@ C = TypeVar("C", bound=Committable)
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How often a commit that found no coordinator is made again, after how long, and when at the latest it is over."""
+class CommitRetries:
+    """Retries of a commit that found no coordinator: how many, the backoff between them, the time limit of all."""
 
-    retries: int
+    count: int
     backoff_s: float
     limit_s: float
 
 
 class Commits:
-    """Commits for the cursors of one connector.
+    """Commits for the owned partitions of one connector.
 
-    still_ours(tps)   those of them that are, after somebody else wrote their offset; ConsumerError: that cannot be told
-    on_failed(error)  committing begins to fail
-    patience()        for the commits that are tried again; None: none is
-    before(positions) called before each write of positions, with what is to be committed; must not raise
-    lock              held during each commit: a change of the store goes between them
+    still_ours(tps)   the partitions that this member still owns, asked after a foreign write; ConsumerError: not known
+    on_failed(error)  commits begin to fail
+    retries()         for the commits that are retried; None: none is
+    before(positions) called before each write, with what will be committed; must not raise
+    lock              held during each commit: a change of the store goes between two commits
     """
 
     def __init__(
         self,
         store: OffsetStore,
         group: str,
+        *,
         lease: Lease,
         still_ours: StillOurs,
         on_event: OnEvent,
         on_failed: Callable[[Exception], None] = lambda error: None,
-        patience: Callable[[], Patience | None] = lambda: None,
+        retries: Callable[[], CommitRetries | None] = lambda: None,
         before: BeforeCommit = lambda positions: None,
     ) -> None:
         self._store = store
@@ -88,7 +90,7 @@ class Commits:
         self._still_ours = still_ours
         self._on_event = on_event
         self._on_failed = on_failed
-        self._patience = patience
+        self._retries = retries
         self._before = before
         self.lock = Lock()  # a commit on the timer must not land after the one at release
         self._due = Event()
@@ -96,26 +98,27 @@ class Commits:
         self._first = True
 
     def commit(self, cursors: Iterable[Committable]) -> Results:
-        """Commit what is done of each; per partition None, or why not.  Raises nothing of the store's."""
+        """Commit what is done of each; per partition None, or why not.  Never raises an error of the store."""
         with self.lock:
             results = self.commit_locked(cursors)
         self._report(results)
         return results
 
     def commit_locked(self, cursors: Iterable[Committable], again: bool = False) -> Results:
-        """The same for one who holds the lock, and tells of it himself.  again: what is committed, once more."""
+        """The same for a caller that holds the lock and reports failures itself.  again: commit the committed offsets
+        again."""
         done = {cursor: cursor.committed if again else cursor.committable() for cursor in cursors}
         return self._write({cursor: at for cursor, at in done.items() if at is not None})
 
     def commit_last(self, cursors: Iterable[Committable]) -> Results:
-        """The same for partitions that are let go: tried again, within the time that the others of the group wait."""
+        """The same for partitions that are revoked: retried, within the time that the other members wait."""
         leaving = list(cursors)
-        patience = self._patience()
-        if patience is None:
+        retries = self._retries()
+        if retries is None:
             return self.commit(leaving)
         try:
-            with deadline(patience.limit_s, f"committing {counted(len(leaving), 'offset')}"):
-                return self._again(patience, lambda: self.commit(leaving))
+            with deadline(retries.limit_s, f"committing {counted(len(leaving), 'offset')}"):
+                return self._retried(retries, lambda: self.commit(leaving))
         except TimeoutError as e:
             over = ConsumerError(f"{e}; whether they were written is not known")
             results: Results = dict.fromkeys((cursor.tp for cursor in leaving), over)
@@ -123,12 +126,12 @@ class Commits:
             return results
 
     def commit_asked(self, cursors: Iterable[Committable]) -> Results:
-        """The same when the user says so: tried again."""
+        """The same for the user: retried."""
         wanted = list(cursors)
-        return self._again(self._patience(), lambda: self.commit(wanted))
+        return self._retried(self._retries(), lambda: self.commit(wanted))
 
     def commit_at(self, positions: Mapping[C, int]) -> Results:
-        """Commit just these, whatever is done; tried again."""
+        """Commit just these positions, whatever is done; retried."""
 
         def once() -> Results:
             with self.lock:
@@ -136,21 +139,21 @@ class Commits:
             self._report(results)
             return results
 
-        return self._again(self._patience(), once)
+        return self._retried(self._retries(), once)
 
-    def _again(self, patience: Patience | None, once: Callable[[], Results]) -> Results:
+    def _retried(self, retries: CommitRetries | None, once: Callable[[], Results]) -> Results:
         """Without the lock between two tries."""
         results = once()
-        for _ in range(patience.retries if patience is not None else 0):
+        for _ in range(retries.count if retries is not None else 0):
             if not any(isinstance(e, LinkLost | CoordinatorAway) for e in results.values()):
                 break
-            assert patience is not None
-            sleep(patience.backoff_s)
+            assert retries is not None
+            sleep(retries.backoff_s)
             results = once()
         return results
 
-    def hurry(self) -> None:
-        """Commit on the timer now, in its own greenlet; nothing where there is no timer."""
+    def commit_soon(self) -> None:
+        """Let the timer commit now, in its own greenlet; nothing where there is no timer."""
         self._due.set()
 
     def _write(self, wanted: Mapping[C, int]) -> Results:
@@ -162,7 +165,7 @@ class Commits:
         results = self._store.commit(self._group, positions, self._lease) if positions else {}
         foreign = [e for e in results.values() if isinstance(e, ForeignWrite)]
         if foreign:
-            results |= self._insist(foreign, positions)
+            results |= self._overwrite(foreign, positions)
         for cursor, at in wanted.items():
             if results.get(cursor.tp) is None:
                 cursor.committed = at
@@ -174,8 +177,8 @@ class Commits:
             failpoint("before first commit")
         failpoint("after ack before commit")
 
-    def _insist(self, foreign: list[ForeignWrite], positions: dict[TopicPartition, int]) -> Results:
-        """Somebody else wrote.  Ours counts as long as the partition is ours."""
+    def _overwrite(self, foreign: list[ForeignWrite], positions: dict[TopicPartition, int]) -> Results:
+        """Write ours over a foreign write, where the partition is still ours."""
         for e in foreign:
             self._on_event(ConsumerEvent("offset", str(e), e.tp))
         try:
@@ -185,7 +188,7 @@ class Commits:
         return self._store.commit(self._group, ours, self._lease) if ours else {}
 
     def _report(self, results: Results) -> None:
-        """One line when committing begins to fail, one when it works again."""
+        """One line when commits begin to fail, one when they work again."""
         failed = {tp: e for tp, e in results.items() if e is not None}
         if failed and not self._failing:
             tp, why = next(iter(failed.items()))
@@ -201,7 +204,7 @@ class Commits:
     def run(
         self, interval_s: float, cursors: Callable[[], Iterable[Committable]], connected: Callable[[], bool]
     ) -> None:
-        """Commit on the timer, also when nothing moves; sooner after a failure, and when somebody is in a hurry."""
+        """Commit on the timer, also when nothing moves; sooner after a failure, and after commit_soon()."""
         while True:
             self._due.wait(timeout=min(RETRY_S, interval_s) if self._failing else interval_s)
             self._due.clear()

@@ -1,16 +1,17 @@
-"""Offsets in a table of the user's database, so that positions and results are one transaction: both there, or neither.
+"""Offsets in a table of the user's database, so that positions and results are one transaction: both stored, or
+neither.
 
     store = DatabaseOffsets(connection, paramstyle=sqlite3.paramstyle)
     with store.transaction() as cursor:
-        cursor.execute("INSERT INTO ...")                       # what became of the messages
+        cursor.execute("INSERT INTO ...")                       # the results of the messages
         store.write(cursor, "billing", {tp: message_set.resume_at})
 
 Any DB-API 2.0 connection that is not in autocommit mode; it is the store's as long as a call or transaction() lasts.
 The user makes the table (DDL).
 
-A write names the position that this store last read or wrote: a row that somebody else moved meanwhile is a
-ForeignWrite, and the transaction is rolled back with its results.  Two processes that read the same partition can thus
-not both store what they made of it, whatever ZooKeeper thinks of them.
+A write names the position that this store last read or wrote: a row that another writer changed meanwhile is a
+ForeignWrite, and the transaction is rolled back with its results.  So two processes that read the same partition cannot
+both store their results, whoever owns it in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class DatabaseOffsets:
         self._lock = threading.RLock()
         self._busy = False
         self._seen: dict[Row, Committed] = {}  # as this store last read or committed it
-        self._written: dict[Row, int] = {}  # in the transaction that is under way
+        self._written: dict[Row, int] = {}  # in the open transaction
 
     # ---- as a store --------------------------------------------------------------------------------------------
 
@@ -103,7 +104,7 @@ class DatabaseOffsets:
     ) -> dict[TopicPartition, Exception | None]:
         """Write positions in a transaction of their own while the lease holds: all of them, or none.
 
-        After a ForeignWrite, a second call by one who still owns it takes ours.
+        After a ForeignWrite, a second call by a caller that still owns the partition writes ours.
         """
         try:
             with self.transaction() as cursor:
@@ -122,8 +123,8 @@ class DatabaseOffsets:
     def transaction(self) -> Iterator[Any]:
         """A cursor of the connection; commits at the end of the block, rolls back when something is raised in it.
 
-        Raises what the block raises, and ConsumerError when the commit itself fails: then nobody knows whether it
-        happened, and the next read tells.
+        Raises what the block raises, and ConsumerError when the commit itself fails: then its outcome is unknown until
+        the next read.
         """
         with self._alone():
             yield from self._transaction()
@@ -143,7 +144,7 @@ class DatabaseOffsets:
             self._connection.commit()
         except Exception as why:
             self._roll_back()
-            self._seen.clear()  # it may have happened: the next write looks first
+            self._seen.clear()  # it may have happened: the next write reads first
             raise self._failed("committed", why) from why
         self.committed()
 
@@ -151,7 +152,7 @@ class DatabaseOffsets:
         """Write positions in the transaction that cursor belongs to; does not commit.
 
         Raises ForeignWrite when a row is not as this store last saw it, ConsumerError when the database refuses or a
-        position is below 0: roll back.  Outside of transaction() tell what became of it: committed() or rolled_back().
+        position is below 0: roll back.  Outside of transaction() call committed() or rolled_back() afterwards.
         """
         for tp, at in positions.items():
             if at < 0:
@@ -176,11 +177,11 @@ class DatabaseOffsets:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Other threads wait.  Whoever comes from within (a listener in the same hub) would end the transaction that is
-        open: refused."""
+        """Other threads wait.  A call from inside (a listener in the same event loop) would end the open transaction,
+        so it is refused."""
         with self._lock:
             if self._busy:
-                raise ConsumerError(f"offsets table {self._table}: a transaction of this store is under way")
+                raise ConsumerError(f"offsets table {self._table}: a transaction of this store is open")
             self._busy = True
             try:
                 yield
@@ -212,7 +213,7 @@ class DatabaseOffsets:
         if self._insert(cursor, row, at) if before is NONE else self._update(cursor, row, before, at):
             self._written[row] = at
             return None
-        self._seen.pop(row, None)  # the next write looks first, and takes ours
+        self._seen.pop(row, None)  # the next write reads first, and writes ours
         return ForeignWrite(group, tp, "another position", at)
 
     def _update(self, cursor: Any, row: Row, before: Committed, at: int) -> bool:
@@ -221,7 +222,7 @@ class DatabaseOffsets:
         return bool(cursor.rowcount == 1)
 
     def _insert(self, cursor: Any, row: Row, at: int) -> bool:
-        """False when somebody else has made the row since we looked for it."""
+        """False when another writer has made the row since it was read."""
         names = ", ".join((*COLUMNS, "next_position"))
         try:
             self._execute(cursor, f"INSERT INTO {self._table} ({names}) VALUES (?, ?, ?, ?)", (*row, at))

@@ -1,11 +1,11 @@
-r"""Offsets in both stores, for a group on its way from ZooKeeper to Kafka, or back: members of either kind may run.
+r"""Offsets in both stores, for a group that moves from ZooKeeper to Kafka, or back: members of either kind may run.
 
-    read     the larger of the two.  Where it lies outside the log it is handed on all the same: the fetch finds it out
-             of range, and auto.offset.reset decides.  (The smaller may belong to a topic that was made anew, or may be
-             weeks old; nobody can tell, so nothing is clamped in silence: it is told.)
-             Where a migration has taken the group off ZooKeeper, Kafka's counts though it be smaller: every commit
-             since then went to Kafka first, so the larger one is from before a seek, or of a topic made anew
-    commit   Kafka first, then ZooKeeper for what Kafka accepted.  So ZooKeeper is never ahead of Kafka by our doing,
+    read     the larger of the two.  Where it lies outside the log it is used all the same: the fetch finds it out of
+             range, and auto.offset.reset decides.  (The smaller may belong to a topic that was created again, or may
+             be weeks old; that cannot be known, so nothing is clamped in silence: it is reported.)
+             Where a migration has taken the group off ZooKeeper, Kafka's counts even if it is smaller: every commit
+             since then went to Kafka first, so the larger one is from before a seek, or of a topic created again
+    commit   Kafka first, then ZooKeeper for what Kafka accepted.  So our commits never put ZooKeeper ahead of Kafka,
              and a crash between the two costs a member that reads ZooKeeper alone one commit interval, read twice
 
     Kafka \ ZooKeeper   none     20       unreadable
@@ -30,7 +30,7 @@ from zkconsumer.session.lease import Lease
 BETWEEN = "between kafka and zookeeper commit"
 
 Bounds = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, tuple[int, int]]]
-"""First offset and end of the logs; left out where nobody can tell."""
+"""First offset and end of the logs; left out where they are not known."""
 
 
 class HalfWritten(ConsumerError):
@@ -53,33 +53,35 @@ class DualOffsets:
         self,
         kafka: OffsetStore,
         zookeeper: OffsetStore,
+        *,
         bounds: Bounds = lambda tps: {},
-        tell: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
-        left: Callable[[str], bool] = lambda group: False,
+        report: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
+        left_zookeeper: Callable[[str], bool] = lambda group: False,
     ) -> None:
-        """bounds: asked for partitions whose stores disagree.  tell(tp, sentence): such a position is out of range, or
-        does not count.  left(group): a migration has taken it off ZooKeeper; asked where ZooKeeper has the larger one.
+        """bounds: asked for partitions whose stores disagree.  report(tp, sentence): such a position is out of range,
+        or does not count.  left_zookeeper(group): a migration has taken the group off ZooKeeper; asked where ZooKeeper
+        has the larger one.
         """
-        self.uneven: frozenset[TopicPartition] = frozenset()  # of the last read: the stores hold different things
+        self.out_of_sync: frozenset[TopicPartition] = frozenset()  # of the last read: the stores hold different things
         self._kafka = kafka
         self._zookeeper = zookeeper
         self._bounds = bounds
-        self._tell = tell
-        self._left = left
+        self._report = report
+        self._left_zookeeper = left_zookeeper
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The larger of both, see above.  Raises ConsumerError when one of the stores cannot be asked."""
         wanted = list(tps)
         kafka = self._kafka.read(group, wanted)
         zookeeper = self._zookeeper.read(group, wanted)
-        self.uneven = frozenset(tp for tp in wanted if kafka[tp] != zookeeper[tp])
+        self.out_of_sync = frozenset(tp for tp in wanted if kafka[tp] != zookeeper[tp])
         old = self._old(group, kafka, zookeeper)
         differ = [tp for tp in wanted if tp not in old and disagree(kafka[tp], zookeeper[tp])]
         bounds = self._bounds(differ) if differ else {}
         for tp in differ:
-            doubt = doubtful(tp, kafka[tp], zookeeper[tp], bounds.get(tp))
-            if doubt is not None:
-                self._tell(tp, f"group {group}, {doubt}")
+            problem = out_of_range(tp, kafka[tp], zookeeper[tp], bounds.get(tp))
+            if problem is not None:
+                self._report(tp, f"group {group}, {problem}")
         return {tp: kafka[tp] if tp in old else larger(kafka[tp], zookeeper[tp]) for tp in wanted}
 
     def _old(
@@ -87,10 +89,10 @@ class DualOffsets:
     ) -> set[TopicPartition]:
         """Partitions of which ZooKeeper has more than Kafka, and from before the group left it."""
         ahead = {tp: (at, there) for tp, at in kafka.items() if ahead_of(there := zookeeper[tp], at)}
-        if not ahead or not self._left(group):
+        if not ahead or not self._left_zookeeper(group):
             return set()
         for tp, (at, there) in ahead.items():
-            self._tell(
+            self._report(
                 tp,
                 f"group {group}, {tp}: ZooKeeper has {there}, from before a migration took the group off it, and Kafka "
                 f"{at}: that is where it begins",
@@ -111,7 +113,7 @@ class DualOffsets:
     def write_both(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
-        """Set positions by order of somebody (seek, reset), also back: both stores, since the larger would win.
+        """Set positions for an operator (seek, reset), also to smaller ones: both stores, since the larger would win.
 
         Per partition None, HalfWritten, or why neither has it.
         """
@@ -147,7 +149,9 @@ def disagree(kafka: Committed, zookeeper: Committed) -> bool:
     return isinstance(kafka, int) and isinstance(zookeeper, int) and kafka != zookeeper
 
 
-def doubtful(tp: TopicPartition, kafka: Committed, zookeeper: Committed, bounds: tuple[int, int] | None) -> str | None:
+def out_of_range(
+    tp: TopicPartition, kafka: Committed, zookeeper: Committed, bounds: tuple[int, int] | None
+) -> str | None:
     """A sentence where the larger position lies outside the log (first offset, end), else None."""
     at = larger(kafka, zookeeper)
     if bounds is None or not isinstance(at, int) or bounds[0] <= at <= bounds[1]:

@@ -1,12 +1,12 @@
-"""Offsets in a file: one JSON file per group, for consumers of fixed partitions that have no ZooKeeper.
+"""Offsets in a file: one JSON file per group, for consumers of fixed partitions, which have no ZooKeeper.
 
     {"version": 1, "group": "billing", "offsets": {"orders": {"0": 1200, "3": 87}}}      position: the next to read
 
 The file is never half written: a new one is written beside it, synced, and renamed over it.  A lock file (.lock) keeps
-two processes from losing each other's partitions.  What a commit finds changed since this store last read or wrote it
-is noticed instead of overwritten (ForeignWrite).  A file that cannot be understood is left as it is, for somebody to
-look at; a file that is not there says that nothing was ever committed, but its folder must be there, because a disk
-that is not mounted would say the same.
+two processes from losing each other's partitions.  A row that changed since this store last read or wrote it is a
+ForeignWrite, and not overwritten.  A file that cannot be parsed is left as it is, for an operator to correct.  A
+missing file means that nothing was ever committed; its folder must exist, because a disk that is not mounted would look
+the same.
 """
 
 from __future__ import annotations

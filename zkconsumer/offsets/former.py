@@ -1,7 +1,7 @@
 """Former offsets: committed in the log of an earlier topic of the same name, so no position in the log of today.  Pure.
 
-Whoever deletes a topic and creates it again gives it a new log, and the committed offsets of groups stay.  In the new
-log such a number means nothing: where that log is longer already, everything before it would be skipped.
+A topic that is deleted and created again has a new log, and the committed offsets of groups stay.  In the new log such
+a number means nothing: where that log is longer already, everything before it would be skipped.
 
     ZooKeeper   the offset node was last written (mzxid) before the topic's node was created (czxid).  One ensemble
                 numbers all its writes in their order, so no clock is compared; a tool that writes an offset makes it
@@ -69,7 +69,7 @@ def former_commit(topic: str, at: int, commit_ms: int, today: TopicCreation) -> 
 
 
 def former_read(topic: str, at: int, then: TopicCreation, today: TopicCreation) -> FormerOffset:
-    """An offset of a log of which is known when its topic was created."""
+    """An offset of a log whose topic has a known creation time."""
     return _former(topic, at, f"of the topic that was created at {then}", today)
 
 

@@ -1,9 +1,9 @@
-"""The offsets of a group's member: in ZooKeeper, in Kafka or in both, and which of these may change while it runs.
+"""Offset store of a group member: ZooKeeper, Kafka or both; the mode may change while it runs.
 
     zookeeper   Kafka is never asked: the first question of all would create __consumer_offsets
     dual        DualOffsets: the larger counts, Kafka is written first
-    kafka       Kafka alone; but where it has nothing, ZooKeeper is looked at before anything is taken for new: what it
-                holds is left by a group that was not migrated, and is refused or copied, never passed over in silence
+    kafka       Kafka alone; but where it has nothing, ZooKeeper is read before a partition counts as new: an offset
+                there is left by a group that was not migrated, and is refused or copied, never ignored in silence
 
 `mode` is changed by zkconsumer.offsets.modeswitch, under the lock of the commits.
 """
@@ -23,9 +23,9 @@ from zkconsumer.session.lease import Lease
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """What became of the offsets that were given to one store: zookeeper or kafka; counted one by one.
+    """Counters of one store, zookeeper or kafka: offsets accepted and failed, counted one by one.
 
-    last: its last commit of which anything was accepted.
+    last: its last commit with an accepted offset.
     """
 
     store: str
@@ -36,14 +36,14 @@ class StoreStatus:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsStatus:
-    """Where a member of a group commits to."""
+    """Where a member of a group commits to, and the counters of both stores."""
 
     mode: Mode
     stores: tuple[StoreStatus, ...]
 
 
-class NotedOffsets:
-    """Another store; .last is its last commit of which anything was accepted, None before there is one.
+class CountedOffsets:
+    """A wrapper of another store that counts; .last: its last commit with an accepted offset, None before there is one.
 
     accepted, failed: how many offsets so far.
     """
@@ -79,12 +79,12 @@ NOT_COPIED = (
 
 
 class GroupOffsets:
-    """The store of a member.
+    """The store of one member.
 
-    copy           where Kafka has nothing and ZooKeeper has: begin there (and the next commit writes it to Kafka)
-    bounds, tell, left    as DualOffsets'; tell also says what was copied
-    on_commit()    after each commit, whatever came of it; must not wait
-    close()        of what leads to Kafka
+    copy           where Kafka has nothing and ZooKeeper has: start there (the next commit writes it to Kafka)
+    bounds, report, left_zookeeper    as of DualOffsets; report also says what was copied
+    on_commit()    called after each commit, also a failed one; must not wait
+    close()        closes the connections to Kafka
     """
 
     def __init__(
@@ -92,33 +92,36 @@ class GroupOffsets:
         mode: Mode,
         zookeeper: OffsetStore,
         kafka: OffsetStore,
+        *,
         copy: bool = False,
         bounds: Bounds = lambda tps: {},
-        tell: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
+        report: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
         on_commit: Callable[[], object] = lambda: None,
         close: Callable[[], object] = lambda: None,
-        left: Callable[[str], bool] = lambda group: False,
+        left_zookeeper: Callable[[str], bool] = lambda group: False,
     ) -> None:
         self.mode: Mode = mode
-        self.zookeeper = NotedOffsets(zookeeper)
-        self.kafka = NotedOffsets(kafka)
+        self.zookeeper = CountedOffsets(zookeeper)
+        self.kafka = CountedOffsets(kafka)
         self.copy = copy
         self.close = close
-        self.uneven: set[TopicPartition] = set()  # read, and one store lacks what the other has: to be committed soon
-        self._dual = DualOffsets(self.kafka, self.zookeeper, bounds, tell, left)
-        self._tell = tell
+        self.out_of_sync: set[TopicPartition] = set()  # read, and the stores differ: to be committed soon
+        self._dual = DualOffsets(
+            self.kafka, self.zookeeper, bounds=bounds, report=report, left_zookeeper=left_zookeeper
+        )
+        self._report = report
         self._on_commit = on_commit
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         """As the mode says.  Raises ConsumerError when a store cannot be asked."""
         wanted = list(tps)
         mode = self.mode
-        self.uneven.difference_update(wanted)
+        self.out_of_sync.difference_update(wanted)
         if mode == "zookeeper":
             return self.zookeeper.read(group, wanted)
         if mode == "dual":
             found = self._dual.read(group, wanted)
-            self.uneven |= self._dual.uneven
+            self.out_of_sync |= self._dual.out_of_sync
             return found
         found = self.kafka.read(group, wanted)
         missing = [tp for tp in wanted if found[tp] is NONE]
@@ -126,13 +129,13 @@ class GroupOffsets:
         return found | {tp: self._not_migrated(group, tp, at) for tp, at in left.items()}
 
     def _not_migrated(self, group: str, tp: TopicPartition, at: Committed) -> Committed:
-        """Kafka has nothing of it, ZooKeeper has this; a FormerOffset there is nothing that a migration left behind."""
+        """Kafka has nothing, ZooKeeper has this; a FormerOffset there is not left by a migration."""
         if not isinstance(at, int):
             return at
         if not self.copy:
             return Unknown(f"group {group}: ZooKeeper has {at} for {tp} and Kafka nothing: {NOT_COPIED}")
-        self.uneven.add(tp)
-        self._tell(tp, f"group {group}, {tp}: Kafka has nothing, so {at} is taken over from ZooKeeper")
+        self.out_of_sync.add(tp)
+        self._report(tp, f"group {group}, {tp}: Kafka has nothing, so {at} is taken over from ZooKeeper")
         return at
 
     def commit(
@@ -145,13 +148,13 @@ class GroupOffsets:
             results = store.commit(group, positions, lease)
         finally:
             self._on_commit()
-        self.uneven.difference_update(tp for tp, why in results.items() if why is None)
+        self.out_of_sync.difference_update(tp for tp, why in results.items() if why is None)
         return results
 
-    def lacking(self, group: str, tps: Iterable[TopicPartition], mode: Mode) -> dict[TopicPartition, str]:
-        """Partitions that may not go on in a mode, and why: the store that is to count alone lacks what the other has.
+    def missing_offsets(self, group: str, tps: Iterable[TopicPartition], mode: Mode) -> dict[TopicPartition, str]:
+        """Partitions that may not switch to a mode, and why: the store that will count alone lacks what the other has.
 
-        The other one is read first, so that a commit under way (Kafka first) is no difference in that direction.
+        The other one is read first, so that a commit in progress (Kafka first) is no difference in that direction.
         Raises ConsumerError.
         """
         wanted = list(tps)
@@ -166,17 +169,17 @@ class GroupOffsets:
 
     @property
     def in_kafka(self) -> bool:
-        """A commit needs the coordinator."""
+        """Whether a commit needs the coordinator."""
         return self.mode != "zookeeper"
 
     @property
-    def shown(self) -> MemberMode:
-        """What the member's mode node is to say."""
+    def published(self) -> MemberMode:
+        """The content of the member's mode node."""
         return MemberMode(self.mode, self.zookeeper.last, self.kafka.last)
 
     @property
     def status(self) -> OffsetsStatus:
-        """What a user, and metrics, see."""
+        """Mode and counters, for users and metrics."""
         named = (("zookeeper", self.zookeeper), ("kafka", self.kafka))
         rows = tuple(StoreStatus(name, one.accepted, one.failed, one.last) for name, one in named)
         return OffsetsStatus(self.mode, rows)

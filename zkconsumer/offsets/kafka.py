@@ -4,7 +4,7 @@ Every partition it is given is committed, moved or not: a broker forgets an offs
 offsets.retention.minutes, a day by default, and an idle partition must not lose its position (KAFKA-1510).
 
 Each commit names, in its metadata, the topic that was read (offsets/former.py): by that a FormerOffset is known.  A
-commit without it is asked for its time, which only the records of __consumer_offsets tell (`commit_times`).
+commit without it has a time, which only the records of __consumer_offsets hold (`commit_times`).
 
 In the hub the Coordinator waits with groundwork.tasks's sleep and now and has its lock; elsewhere it is plain.
 """
@@ -40,16 +40,16 @@ class KafkaOffsets:
     def __init__(
         self,
         coordinator: Coordinator,
+        *,
         retention_ms: int | None = None,
         now: Callable[[], float] = time.monotonic,
         creations: Callable[[Collection[str]], Mapping[str, TopicCreation]] = lambda topics: {},
         read_from: Callable[[TopicPartition], TopicCreation | None] = lambda tp: None,
         commit_times: Callable[[str, Collection[TopicPartition]], Mapping[TopicPartition, int]] = lambda group, tps: {},
     ) -> None:
-        """retention_ms: how long the brokers are to keep what is committed; None leaves it to them.  now: monotonic
-        seconds, the lease's clock.
+        """retention_ms: offset retention time; None: the brokers' own.  now: monotonic seconds, the lease's clock.
 
-        creations      when topics were created, as ZooKeeper says now; what is not known is left out
+        creations      when topics were created, by ZooKeeper now; what is not known is left out
         read_from      the topic whose log a position that is committed belongs to
         commit_times   of a group, in ms since 1970; asked for commits that name no topic, what is not known is left out
         """
@@ -63,7 +63,7 @@ class KafkaOffsets:
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The committed positions; Unknown where the coordinator has an error for a partition or leaves it out.
 
-        Waits as long as the coordinator's time-outs allow.  Raises OffsetsAway when nobody could be asked, or the
+        Waits as long as the coordinator's time-outs allow.  Raises OffsetsAway when no broker could be asked, or the
         release keeps no offsets in Kafka.
         """
         try:
@@ -92,7 +92,7 @@ class KafkaOffsets:
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
-        """Commit all of these.  The lease is looked at before each request goes out; once it is over none does."""
+        """Commit all of these.  The lease is checked before each request is sent; once it is over none is."""
         rows = {tp: (at, metadata_of(self._read_from(tp))) for tp, at in positions.items()}
         try:
             return dict(

@@ -1,4 +1,4 @@
-"""What a migration leaves in ZooKeeper: one persistent node a group, read by members that start and by the next plan.
+"""Migration marker: one persistent node a group in ZooKeeper, read by members that start and by the next plan.
 
     /consumers/GROUP/migration   {"version":"1","plan":"0123456789abcdef","phase":"cutover","at_ms":"1700000000000"}
 
@@ -19,7 +19,7 @@ VERSION = "1"
 
 
 class Phase(StrEnum):
-    """Where a group is; the values stand in journals, nodes and reports."""
+    """Phase of a migration; the values are written in journals, nodes and reports."""
 
     PLANNED = "planned"
     CHECKED = "checked"
@@ -38,12 +38,12 @@ LEFT_ZOOKEEPER = (Phase.CUTOVER, Phase.DONE, Phase.DUAL_BACK, Phase.COPIED_BACK,
 
 
 class MarkerUnclear(ConsumerError):
-    """The node holds what no release of ours writes; nothing is concluded from it."""
+    """The node holds what no release of ours writes, so it decides nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Which plan has the group, and how far it is."""
+    """The plan that migrates a group, and its phase."""
 
     plan: str
     phase: Phase
@@ -61,13 +61,13 @@ def marker_path(group: str) -> str:
 
 
 def marker_text(marker: Marker) -> str:
-    """What the node is to hold."""
+    """The text of the node."""
     said = {"version": VERSION, "plan": marker.plan, "phase": marker.phase, "at_ms": str(marker.at_ms)}
     return json.dumps(said, separators=(",", ":"))
 
 
 def read_marker(group: str, data: str | bytes) -> Marker:
-    """What the node says.  Raises MarkerUnclear."""
+    """The marker in the text of a node.  Raises MarkerUnclear."""
     try:
         said = json.loads(data)
         if said["version"] != VERSION:

@@ -1,8 +1,8 @@
-"""The node in which a member of ours shows where it keeps its offsets, and those of the others.
+"""Mode nodes: each member of ours publishes in ZooKeeper where it keeps its offsets.
 
-    /consumers/GROUP/modes/MEMBER   ephemeral; what it holds: zkconsumer.offsets.modes
+    /consumers/GROUP/modes/MEMBER   ephemeral; its text: zkconsumer.offsets.modes
 
-JVM members neither have one nor look there.  The folder is persistent, as /consumers/GROUP/ids is.
+JVM members have none and read none.  The folder is persistent, as /consumers/GROUP/ids is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zkconsumer.session.zksession import ZkSession
 
 
 def read_modes(session: ZkSession, group: str) -> dict[str, MemberMode | ModeUnreadable]:
-    """What each member of a group that has such a node shows, by consumer id.  Raises ZooKeeperAway."""
+    """The published modes of a group, by consumer id.  Raises ZooKeeperAway."""
     names = session.children(modes_path(group)) or ()
     paths = {mode_path(group, name): name for name in sorted(names)}
     found: dict[str, MemberMode | ModeUnreadable] = {}
@@ -29,17 +29,17 @@ def read_modes(session: ZkSession, group: str) -> dict[str, MemberMode | ModeUnr
 
 
 class ModeNode:
-    """The node of one member, on whatever session it has now.  All methods raise ZooKeeperAway, ConsumerError."""
+    """The mode node of one member, on its current session.  All methods raise ZooKeeperAway, ConsumerError."""
 
     def __init__(self, session: ZkSession, group: str, consumer_id: str) -> None:
         self._session = session
         self._group = group
         self._consumer_id = consumer_id
         self._path = mode_path(group, consumer_id)
-        self._ours: tuple[int | None, int, bytes] | None = None  # session, version and data as we last wrote it
+        self._ours: tuple[int | None, int, bytes] | None = None  # session, version and data of our last write
 
     def put(self, member: MemberMode) -> bool:
-        """Say this.  False: a node of another session is in the way (ours of before, until that one ends)."""
+        """Publish this.  False: a node of another session is there (of our session before, until that one ends)."""
         data = mode_text(member).encode()
         session_id = self._session.session_id
         if self._ours is not None and self._ours[0] == session_id:
@@ -68,17 +68,17 @@ class ModeNode:
         return True
 
     def others(self) -> tuple[dict[str, MemberMode], list[str]]:
-        """What the other members show; and a sentence for each node that nobody can read.
+        """The modes of the other members, and a sentence for each node that cannot be read.
 
-        A node whose member is not registered counts too: it is about to be, or was a moment ago.
+        A node whose member is not registered counts, too: it is about to register, or was registered a moment ago.
         """
         shown = read_modes(self._session, self._group)
         shown.pop(self._consumer_id, None)
         found = {name: said for name, said in shown.items() if isinstance(said, MemberMode)}
         return found, [str(said) for said in shown.values() if isinstance(said, ModeUnreadable)]
 
-    def silent(self) -> list[str]:
-        """Registered members that show no mode: those of the JVM, sorted."""
+    def without_mode(self) -> list[str]:
+        """Registered members that publish no mode, sorted: members of the JVM."""
         shown = read_modes(self._session, self._group)
         names = self._session.children(znodes.ids(self._group)) or ()
         return sorted(name for name in names if name not in shown and name != self._consumer_id)

@@ -1,4 +1,4 @@
-"""Where a group keeps its positions while it moves from ZooKeeper to Kafka or back.  Pure.
+"""Offset modes: where a group keeps its offsets while it moves from ZooKeeper to Kafka or back.  Pure.
 
     zookeeper  <->  dual  <->  kafka          one step at a time, one member after the other
 
@@ -6,9 +6,9 @@
     dual        reads the larger, writes Kafka, then ZooKeeper      kafka, dual.commit.enabled=true
     kafka       reads and writes Kafka alone                kafka, dual.commit.enabled=false
 
-Refused: zookeeper -> kafka and kafka -> zookeeper in one bounce, and members of both kinds beside each other: the one
-does not see what the other committed.  Leaving dual needs one thing more: the store that is to count alone must hold
-everything the other one holds (`behind`), for an idle partition as well.
+Refused: zookeeper -> kafka and kafka -> zookeeper in one bounce, and members of both kinds in one group: neither sees
+what the other committed.  Leaving dual needs one thing more: the store that will count alone must hold everything the
+other one holds (`behind`), for idle partitions as well.
 
 Each member of ours shows its mode in an ephemeral node of its own (the registration stays what the JVM writes):
 
@@ -96,7 +96,7 @@ def check_beside(mode: Mode, others: Mapping[str, Mode]) -> None:
 
 
 def behind(mode: Mode, kafka: Committed, zookeeper: Committed) -> str | None:
-    """Why a partition may not begin in this mode (the store it is to read alone lacks what the other has), or None."""
+    """Why a partition may not start in this mode (the store that it reads alone lacks what the other has), or None."""
     if mode == "dual":
         return None
     alone, other = (kafka, zookeeper) if mode == "kafka" else (zookeeper, kafka)
@@ -139,7 +139,7 @@ def mode_text(member: MemberMode) -> str:
 
 
 def read_mode(text: str | bytes, where: str = "mode node") -> MemberMode:
-    """The other way round.  Fields we do not know are passed over.  Raises ModeUnreadable."""
+    """The mode in the text of a mode node.  Unknown fields are ignored.  Raises ModeUnreadable."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as why:

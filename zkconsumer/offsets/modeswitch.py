@@ -1,13 +1,13 @@
-"""Where a member keeps its offsets, from its start on: may it begin so, what it shows of it, and how that changes.
+"""Offset mode of a running member: the checks at its start, its mode node, and the switch to another mode.
 
-    start    the mark of a migration, the other members' modes, and what Kafka lacks; then the node is there (modenode)
-    running  the node follows the commits; members that must not run beside each other are told of
+    start    the migration marker, the modes of the other members, what Kafka lacks; then the mode node is published
+    running  the node follows the commits; members that must not run beside each other are reported
     switch   one step of zkconsumer.offsets.modes, between two commits:
 
-        commit to both (leaving dual), compare all partitions of the group -> say the new mode in the node, look at the
-        others' -> change the store -> a commit of everything in the new mode; whatever fails, it is as before
+        commit to both (leaving dual), compare all partitions of the group -> publish the new mode, read the others'
+        -> change the store -> commit everything in the new mode; whatever fails, the mode is as before
 
-Two members that leave dual in opposite directions at once each say so before they look: at least one goes back.
+Two members that leave dual in opposite directions at once each publish before they read: at least one goes back.
 """
 
 from __future__ import annotations
@@ -37,31 +37,32 @@ from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 30.0  # between two looks at the others
+CHECK_S = 30.0  # between two checks of the others
 PUT_S = 1.0  # between two writes of the node
 COMPARE_TRIES, COMPARE_S = 4, 0.3  # another member may be between its two commits
 
 
 class NotMigrated(ConsumerError):
-    """Offsets are to be kept in Kafka alone, and ZooKeeper has some that Kafka has not."""
+    """The mode is kafka, and ZooKeeper has offsets that Kafka has not."""
 
 
 class LeftZooKeeper(ConsumerError):
-    """A migration took the group off ZooKeeper: what is there is old."""
+    """A migration took the group off ZooKeeper: the offsets there are old."""
 
 
 class NotSwitched(ConsumerError):
-    """The mode is as it was; the sentence says why."""
+    """The switch failed and the mode is as before; the sentence says why."""
 
 
 class OffsetMode:
-    """Of one member, in the hub.
+    """The offset mode of one member, in the event loop.
 
     begin() before it registers; run() in a greenlet; switch(mode) at any time after that.
     """
 
     def __init__(
         self,
+        *,
         session: ZkSession,
         dialect: Dialect,
         group: str,
@@ -72,12 +73,12 @@ class OffsetMode:
         commits: Commits,
         cursors: Mapping[TopicPartition, Committable],
         on_event: OnEvent,
-        touched: Event,
+        changed: Event,
         auto_commit: bool = True,
     ) -> None:
-        """touched: set after each commit, and when a session begins.
+        """changed: set after each commit, and when a session begins.
 
-        auto_commit: a change commits what is done; else what the program itself committed, once more.
+        auto_commit: a switch commits what is done; else what the program itself committed, once more.
         """
         self._session = session
         self._dialect = dialect
@@ -88,26 +89,26 @@ class OffsetMode:
         self._commits = commits
         self._cursors = cursors
         self._on_event = on_event
-        self._touched = touched
+        self._changed = changed
         self._auto_commit = auto_commit
         self._node = ModeNode(session, group, consumer_id)
-        self._showing: Mode = store.mode  # during a change the new one is shown before it is used
+        self._published: Mode = store.mode  # during a switch the new mode is published before it is used
         self._put_lock = Lock()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     # start --------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Raises ModeRefused, LeftZooKeeper, NotMigrated, ConsumerError when it may not begin in its mode."""
+        """Raises ModeRefused, LeftZooKeeper, NotMigrated, ConsumerError when it may not start in its mode."""
         mode = self._store.mode
         self._must_be_able(mode)
         self._must_not_be_left(mode)
         try:
-            self._show()
+            self._publish()
         except ZooKeeperAway:
             raise
-        except ConsumerError as e:  # the group's node may be closed to us, while what is in it is not
-            self._tell_once([f"where this member keeps its offsets cannot be shown: {e}"])
+        except ConsumerError as e:  # the group's node may be closed to us, while the nodes below it are not
+            self._report_once([f"where this member keeps its offsets cannot be shown: {e}"])
         self._must_fit(mode)
         if mode == "kafka" and not self._store.copy:
             self._must_be_migrated()
@@ -140,7 +141,7 @@ class OffsetMode:
 
     def _must_fit(self, mode: Mode) -> None:
         others, unclear = self._node.others()
-        self._tell_once(unclear)
+        self._report_once(unclear)
         check_beside(mode, {name: member.mode for name, member in others.items()})
 
     def _must_be_migrated(self) -> None:
@@ -148,7 +149,7 @@ class OffsetMode:
             kafka = self._store.kafka.read(self._group, self._committed())
             nothing = [tp for tp, at in kafka.items() if at is NONE]
             zookeeper = self._store.zookeeper.read(self._group, nothing)
-        except ConsumerError as e:  # each partition is looked at once more when it is taken
+        except ConsumerError as e:  # each partition is checked once more when it is claimed
             self._on_event(ConsumerEvent("offset", f"whether all offsets are in Kafka is not known yet: {e}"))
             return
         left = sorted(tp for tp, at in zookeeper.items() if at is not NONE and not isinstance(at, FormerOffset))
@@ -159,40 +160,40 @@ class OffsetMode:
             )
 
     def _committed(self) -> list[TopicPartition]:
-        """Of the topics that this member reads, what the group has ever committed to ZooKeeper."""
+        """The partitions of this member's topics that the group has ever committed to ZooKeeper."""
         return committed_partitions(
             self._session, self._dialect, self._group, self._registration, self._exclude_internal
         )
 
     def _all(self) -> list[TopicPartition]:
-        """Of the topics that this member reads.  Kafka alone may have one: JVM members in dual write ZooKeeper no
-        position that does not move.
+        """All partitions of this member's topics.  Kafka alone may have some: JVM members in dual do not write
+        ZooKeeper a position that does not move.
         """
         return all_partitions(self._session, self._dialect, self._registration, self._exclude_internal)
 
     # running ------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Keep the node up to date, and look at the others now and then."""
-        look_at = now()
+        """Keep the node up to date, and check the others now and then."""
+        check_at = now()
         while True:
-            self._touched.wait(timeout=LOOK_S)
-            self._touched.clear()
+            self._changed.wait(timeout=CHECK_S)
+            self._changed.clear()
             try:
-                self._show()
-                if now() >= look_at:
-                    look_at = now() + LOOK_S
-                    self._look_at_others()
-            except ConsumerError as e:  # told at the start, or ZooKeeper is away; `touched` is set when it is back
+                self._publish()
+                if now() >= check_at:
+                    check_at = now() + CHECK_S
+                    self._check_others()
+            except ConsumerError as e:  # reported at the start, or ZooKeeper is away; `changed` is set when it is back
                 log.debug("the mode node: %s", e)
             sleep(PUT_S)
 
-    def _show(self) -> bool:
-        """False: not yet, the node of our session of before is in the way."""
+    def _publish(self) -> bool:
+        """False: not yet, the node of our session before is still there."""
         with self._put_lock:
-            return self._node.put(replace(self._store.shown, mode=self._showing))
+            return self._node.put(replace(self._store.published, mode=self._published))
 
-    def _look_at_others(self) -> None:
+    def _check_others(self) -> None:
         others, unclear = self._node.others()
         sentences = list(unclear)
         for name, member in others.items():
@@ -200,19 +201,19 @@ class OffsetMode:
                 check_beside(self._store.mode, {name: member.mode})
             except ModeRefused as e:
                 sentences.append(f"group {self._group}: {e}")
-        self._tell_once(sentences)
+        self._report_once(sentences)
 
-    def _tell_once(self, sentences: Iterable[str]) -> None:
-        """What is not said any more is news when it is said again."""
-        said = set(sentences)
-        for sentence in sorted(said - self._told):
+    def _report_once(self, sentences: Iterable[str]) -> None:
+        """A sentence that was absent once is reported again."""
+        current = set(sentences)
+        for sentence in sorted(current - self._reported):
             self._on_event(ConsumerEvent("offset", sentence))
-        self._told = said
+        self._reported = current
 
     # switch -------------------------------------------------------------------------------------------------------
 
     def switch(self, mode: Mode) -> None:
-        """Go on in another mode.  Raises ModeRefused, LeftZooKeeper, NotSwitched; then nothing has changed."""
+        """Switch to another mode.  Raises ModeRefused, LeftZooKeeper, NotSwitched; then nothing has changed."""
         check_step(self._store.mode, mode)
         self._must_be_able(mode)
         self._must_not_be_left(mode)
@@ -222,23 +223,25 @@ class OffsetMode:
             if before == mode:
                 return
             try:
-                self._cross(before, mode)
+                self._switch(before, mode)
             except BaseException as e:
-                self._store.mode = self._showing = before
-                self._touched.set()  # the node goes back, too
+                self._store.mode = self._published = before
+                self._changed.set()  # the node goes back, too
                 if isinstance(e, ConsumerError) and not isinstance(e, ModeRefused | NotSwitched):
                     raise NotSwitched(f"{before} -> {mode}: {e}; offsets are kept as before, in {before}") from e
                 raise
-        self._touched.set()
-        self._on_event(ConsumerEvent("mode", f"offsets of group {self._group}: {before} -> {mode}{self._silent(mode)}"))
+        self._changed.set()
+        self._on_event(
+            ConsumerEvent("mode", f"offsets of group {self._group}: {before} -> {mode}{self._without_mode(mode)}")
+        )
 
-    def _cross(self, before: Mode, mode: Mode) -> None:
+    def _switch(self, before: Mode, mode: Mode) -> None:
         """With the lock of the commits held."""
         if before == "dual":
             self._commit_all(before, mode, "before")
-            self._must_not_lack(before, mode)
-        self._showing = mode
-        if not self._show():
+            self._must_be_complete(before, mode)
+        self._published = mode
+        if not self._publish():
             raise NotSwitched(
                 f"{before} -> {mode}: the other members still see the mode of this one's session of before, until that"
                 f" is over; try again in a moment; offsets are kept as before, in {before}"
@@ -258,40 +261,40 @@ class OffsetMode:
                 f" first {tp}: {why}; offsets are kept as before, in {before}"
             )
 
-    def _must_not_lack(self, before: Mode, mode: Mode) -> None:
-        """Every partition of the group, whoever owns it."""
+    def _must_be_complete(self, before: Mode, mode: Mode) -> None:
+        """Check every partition of the group, whichever member owns it."""
         left = sorted({*self._committed(), *self._cursors, *(self._all() if mode == "zookeeper" else ())})
-        lacking: dict[TopicPartition, str] = {}
+        missing: dict[TopicPartition, str] = {}
         for _ in range(COMPARE_TRIES):
-            lacking = self._store.lacking(self._group, left, mode)
-            left = sorted(lacking)
+            missing = self._store.missing_offsets(self._group, left, mode)
+            left = sorted(missing)
             if not left:
                 return
             sleep(COMPARE_S)
         raise NotSwitched(
             f"{before} -> {mode}: {len(left)} partitions are not in both stores, the first {left[0]}:"
-            f" {lacking[left[0]]}; let every member commit in dual, or set them; offsets are kept as before, in"
+            f" {missing[left[0]]}; let every member commit in dual, or set them; offsets are kept as before, in"
             f" {before}"
         )
 
-    def _silent(self, mode: Mode) -> str:
-        """What has to be known of JVM members before it is right."""
+    def _without_mode(self, mode: Mode) -> str:
+        """A clause about JVM members, whose mode is not known."""
         if mode == "dual":
             return ""
         try:
-            silent = self._node.silent()
+            unknown = self._node.without_mode()
         except ConsumerError:
             return ""
-        if not silent:
+        if not unknown:
             return ""
         wanted = "dual or kafka" if mode == "kafka" else "dual or zookeeper"
-        return f"; {len(silent)} members show no mode and have to be in {wanted}, the first {silent[0]}"
+        return f"; {len(unknown)} members show no mode and have to be in {wanted}, the first {unknown[0]}"
 
 
 def committed_partitions(
     session: ZkSession, dialect: Dialect, group: str, registration: Registration, exclude_internal: bool
 ) -> list[TopicPartition]:
-    """Those that have an offset node, sorted; of topics that exist.  A node that is no partition's is left out.
+    """Partitions of existing topics that have an offset node, sorted.  A node with another name is left out.
 
     Raises ZooKeeperAway, ConsumerError.
     """
@@ -314,7 +317,7 @@ def committed_partitions(
 def all_partitions(
     session: ZkSession, dialect: Dialect, registration: Registration, exclude_internal: bool
 ) -> list[TopicPartition]:
-    """All of the topics that the member reads, sorted: Kafka may hold an offset of any of them.
+    """All partitions of the topics that the member reads, sorted: Kafka may hold an offset of any of them.
 
     Raises ZooKeeperAway, ConsumerError.
     """

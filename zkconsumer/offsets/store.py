@@ -1,7 +1,7 @@
-"""Where a group's positions live: one small interface, whichever way they are kept.
+"""Offset store: the interface to the committed offsets of groups, wherever they are kept.
 
-Four-valued: a position, NONE (nobody ever committed one), FormerOffset (one of an earlier topic of that name), or
-Unknown (there is something, or there may be, and we cannot tell what).  NONE and FormerOffset go to the reset policy;
+A committed offset has one of four values: a position, NONE (never committed), FormerOffset (of an earlier topic of that
+name), or Unknown (there is something, or may be, and it cannot be read).  NONE and FormerOffset go to the reset policy;
 Unknown never does, and none of them is ever 0.
 """
 

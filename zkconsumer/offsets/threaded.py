@@ -1,4 +1,5 @@
-"""An offset store that blocks, asked from a hub: each call runs in a plain thread, and what it answers is checked."""
+"""Offset store whose calls block, used from an event loop: each call runs in a plain thread, and its result is
+checked."""
 
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ log = logging.getLogger(__name__)
 
 
 class ThreadedOffsets:
-    """Another store, such as FileOffsets or a program's own; all its calls are made in one thread, one at a time.
+    """A wrapper of another store, such as FileOffsets or a program's own; all its calls run in one thread, one at a
+    time.
 
-    What it raises, leaves out or answers senselessly is a ConsumerError of commit, and Unknown for read: never a
-    position, and never taken for written.
+    What the store raises, leaves out or returns in a wrong type is a ConsumerError of commit, and Unknown for read:
+    never a position, and never counted as written.
     """
 
     def __init__(self, store: OffsetStore, beside: ThreadExecutor) -> None:

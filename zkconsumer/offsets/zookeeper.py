@@ -1,8 +1,8 @@
 """Offsets in ZooKeeper: /consumers/GROUP/offsets/TOPIC/PARTITION holds the next position as decimal text, persistent.
 
-Each write names the version of the node that this member last read or wrote, so that a foreign write in between is
-noticed instead of overwritten (ForeignWrite).  A position that is already there is not written again (KAFKA-987),
-unless it is a FormerOffset: the same number written now is a position of the topic of today.
+Each write names the version of the node that this member last read or wrote, so that a foreign write in between is a
+ForeignWrite, and not overwritten.  A position that is already there is not written again (KAFKA-987), unless it is a
+FormerOffset: the same number written now is a position of today's topic.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ class ZookeeperOffsets:
         self,
         session: ZkSession,
         znodes: Znodes,
+        *,
         creations: Callable[[Collection[str]], Mapping[str, TopicCreation]] = lambda topics: {},
         read_from: Callable[[TopicPartition], TopicCreation | None] = lambda tp: None,
         may_be_recreated: Callable[[str], bool] = lambda topic: False,
     ) -> None:
         """creations           when topics were created, as ZooKeeper says now; those that are not there are left out
         read_from           the topic whose log a position that is committed belongs to; None: not known
-        may_be_recreated    whether a topic may have been deleted since that was found out
+        may_be_recreated    whether a topic may have been deleted since that was read
         """
         self._session = session
         self._znodes = znodes
@@ -64,9 +65,9 @@ class ZookeeperOffsets:
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
-        """Write what moved.  After a ForeignWrite, a second call by one who still owns it takes ours.
+        """Write what moved.  After a ForeignWrite, a second call by a caller that still owns the partition writes ours.
 
-        A position of a log that is gone is not written (TopicGone): a write now would make it one of the log of today.
+        A position of a deleted log is not written (TopicGone): a write now would make it one of today's log.
         """
         session_id = self._session.session_id
         paths = {tp: self._znodes.offset(group, tp) for tp in positions}
@@ -83,7 +84,7 @@ class ZookeeperOffsets:
                 self._seen.pop(path, None)
             self._learn(changed, session_id)
         except (ConsumerError, LeaseOver) as e:
-            for path in paths.values():  # a write may have happened: look again before the next
+            for path in paths.values():  # a write may have happened: read again before the next
                 self._seen.pop(path, None)
             return result | dict.fromkeys(positions, e)
         for tp, path in paths.items():
@@ -94,12 +95,12 @@ class ZookeeperOffsets:
 
     def _gone(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, TopicGone]:
         """Those whose topic was deleted since their reading began, also where there is a new one of that name."""
-        suspect = {topic for topic in {tp.topic for tp in positions} if self._may_be_recreated(topic)}
-        if not suspect:
+        suspects = {topic for topic in {tp.topic for tp in positions} if self._may_be_recreated(topic)}
+        if not suspects:
             return {}
-        today, gone = self._creations(suspect), {}
+        today, gone = self._creations(suspects), {}
         for tp, at in positions.items():
-            read = self._read_from(tp) if tp.topic in suspect else None
+            read = self._read_from(tp) if tp.topic in suspects else None
             if read is not None and today.get(tp.topic) != read:
                 gone[tp] = TopicGone(tp, at)
         return gone
@@ -110,7 +111,7 @@ class ZookeeperOffsets:
                 self._remember(path, node)
 
     def _write(self, wanted: Mapping[str, int], session_id: int | None) -> dict[str, Outcome]:
-        """Set nodes that exist, create the others; CHANGED, MISSING or EXISTS when somebody else was quicker."""
+        """Set nodes that exist, create the others; CHANGED, MISSING or EXISTS after a foreign write."""
         moved = {path: b"%d" % at for path, at in wanted.items() if not self._holds(path, at)}
         known = {path: self._seen[path].version for path in moved if path in self._seen}
         outcomes = dict.fromkeys(wanted, Outcome.DONE)

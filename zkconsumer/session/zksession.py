@@ -88,6 +88,7 @@ class ZkSession(ZkCalls):
     def __init__(
         self,
         connect: str,
+        *,
         session_timeout_ms: int,
         connection_timeout_ms: int,
         tasks: TaskGroup,

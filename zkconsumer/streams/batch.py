@@ -1,13 +1,13 @@
-"""Many messages at once: what a piece of a fetched set of one partition holds, as columns.
+"""Batches: many messages of one partition at once, as columns.
 
     for batch in stream.batches():
         for offset, value in zip(batch.offsets, batch.values): ...
 
 Row i is one message: offsets[i], keys[i], values[i], timestamps_ms[i].  A column is made into a list when it is first
-asked for, and those nobody asks for cost nothing.
+read; a column that is not read costs nothing.
 
-A set is handed out in pieces of about 256 KB: what is made of them then lies in the processor's cache, and in memory
-that was just free, when its user looks at it.  Whole sets are there by stream.sets() and MessageSet.index().
+A set is delivered in pieces of about 256 KB: what is made of them then lies in the processor's cache, and in memory
+that was just free, when its user reads it.  Whole sets: stream.sets() and MessageSet.index().
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from collections.abc import Callable, Iterator
 from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import PartitionId, TopicPartition
-from zkconsumer.fetching.cursor import Share
-from zkconsumer.fetching.progress import ShareTicket
+from zkconsumer.fetching.cursor import DeliveredSet
+from zkconsumer.fetching.progress import DeliveryTicket
 
 
 class Batch:
     """One or more messages of one partition, in order.  Done when the next batch is asked for, or at ack().
 
-    resume_at is where the next one begins: the position to commit once all of it is done.
+    resume_at is where the next batch begins: the position to commit once all of this one is done.
     """
 
     __slots__ = ("_columns", "_keys", "_offsets", "_ticket", "_timestamps_ms", "_values", "resume_at", "tp")
 
-    def __init__(self, tp: TopicPartition, columns: Columns, resume_at: int, ticket: ShareTicket) -> None:
+    def __init__(self, tp: TopicPartition, columns: Columns, resume_at: int, ticket: DeliveryTicket) -> None:
         self.tp = tp
         self.resume_at = resume_at
         self._columns = columns
@@ -77,7 +77,7 @@ class Batch:
         return len(self._columns)
 
     def ack(self) -> None:
-        """All of it is done.  From any thread; a second time changes nothing."""
+        """All of it is done.  From any thread; a second call changes nothing."""
         self._ticket.done()
 
     def __repr__(self) -> str:
@@ -85,95 +85,95 @@ class Batch:
 
 
 class BatchReader:
-    """The batches of one stream; one at a time is in the user's hands.
+    """The batches of one stream; its user has one at a time.
 
-    next_share   the next set that may be handed out; what it raises comes out of next()
-    on_ack       only Batch.ack() says that one is done
+    next_set   the next set that may be delivered; what it raises comes out of next()
+    on_ack     only Batch.ack() says that a batch is done
     """
 
-    def __init__(self, next_share: Callable[[], Share], check_crcs: bool, on_ack: bool) -> None:
-        self._next_share = next_share
+    def __init__(self, next_set: Callable[[], DeliveredSet], check_crcs: bool, on_ack: bool) -> None:
+        self._next_set = next_set
         self._check_crcs = check_crcs
         self._on_ack = on_ack
-        self._share: Share | None = None  # the set that is handed out, as long as there may be more of it
+        self._set: DeliveredSet | None = None  # the set that is delivered, as long as there may be more of it
         self._pieces: Iterator[Columns] = iter(())
-        self._ticket: ShareTicket | None = None  # of the batch in the user's hands
-        self._damage: tuple[Share, int, CorruptMessage] | None = None  # what comes behind it
+        self._ticket: DeliveryTicket | None = None  # of the batch that the user has
+        self._damage: tuple[DeliveredSet, int, CorruptMessage] | None = None  # what comes behind it
 
     def next(self) -> Batch:
-        """The next one; the one before is done."""
-        self._put_down()
+        """The next batch; the one before is done."""
+        self._finish_batch()
         while True:
-            if self._share is None:
-                share = self._next_share()
-                self._share, self._pieces = share, share.message_set.pieces(self._check_crcs)
-            batch = self._next_of(self._share)
+            if self._set is None:
+                delivered = self._next_set()
+                self._set, self._pieces = delivered, delivered.message_set.pieces(self._check_crcs)
+            batch = self._next_of(self._set)
             if batch is not None:
                 return batch
 
-    def _next_of(self, share: Share) -> Batch | None:
-        """The next batch of a set; None: there is none in the next piece, or nothing more of it may be handed out."""
+    def _next_of(self, delivered: DeliveredSet) -> Batch | None:
+        """The next batch of a set; None: there is none in the next piece, or nothing more of it may be delivered."""
         columns = next(self._pieces, None)
         if columns is None:  # an exception ended them before the set did: ctrl-C, no memory
-            self._leave_rest()
+            self._end_set()
             return None
-        at, damage = max(columns.resume_at, share.reached_at), columns.damage
-        first = share.reached_at == share.message_set.start
-        share.in_hand = at  # before the look: who closes looks at it after
-        if not share.may_hand_out():
-            self._leave_rest()
+        at, damage = max(columns.resume_at, delivered.done_to), columns.damage
+        first = delivered.done_to == delivered.message_set.start
+        delivered.delivered_to = at  # before the check: a thread that closes reads it after
+        if not delivered.may_deliver():
+            self._end_set()
             return None
-        ticket = share.ticket(at, 1 if len(columns) else 0)
-        share.reached_at = at
+        ticket = delivered.ticket(at, 1 if len(columns) else 0)
+        delivered.done_to = at
         if damage is not None:
-            self._share, self._damage = None, (share, at, damage)
-        elif at >= share.message_set.resume_at:
-            self._share = None
-            share.cursor.stopped(share, None)
+            self._set, self._damage = None, (delivered, at, damage)
+        elif at >= delivered.message_set.resume_at:
+            self._set = None
+            delivered.cursor.end_delivery(delivered, None)
         elif first:
-            share.start_reading(on_ack=True)
+            delivered.start_iteration(on_ack=True)
         if len(columns):
             self._ticket = ticket
-            return Batch(share.message_set.tp, columns, at, ticket)
-        self._tell_damage()
+            return Batch(delivered.message_set.tp, columns, at, ticket)
+        self._report_damage()
         return None
 
     def leave(self) -> None:
-        """The user asks for something else: the batch in his hands is done, what is left of the set comes again."""
-        self._put_down()
-        if self._share is not None:
-            self._leave_rest()
+        """The user asks for something else: its batch is done, and the rest of the set is fetched again."""
+        self._finish_batch()
+        if self._set is not None:
+            self._end_set()
 
     def done(self) -> None:
-        """The batch in the user's hands is done, though no other was asked for; on_ack only ack() says so."""
+        """The batch that the user has is done, though no other was asked for; with on_ack only ack() says so."""
         if self._ticket is not None and not self._on_ack:
             self._ticket.done()
 
     def give_up(self) -> None:
-        """The user will not come back: what is in his hands is not done, unless he acknowledges it."""
-        if self._share is not None:
-            self._leave_rest()
+        """The user will not come back: its batch is not done, unless it is acknowledged."""
+        if self._set is not None:
+            self._end_set()
         ticket, self._ticket = self._ticket, None
         if ticket is not None and not self._on_ack:
             ticket.drop()
         if self._damage is not None:
-            (share, at, _), self._damage = self._damage, None
-            share.cursor.stopped(share, at)
+            (delivered, at, _), self._damage = self._damage, None
+            delivered.cursor.end_delivery(delivered, at)
 
-    def _put_down(self) -> None:
+    def _finish_batch(self) -> None:
         ticket, self._ticket = self._ticket, None
         if ticket is not None and not self._on_ack:
             ticket.done()
-        self._tell_damage()
+        self._report_damage()
 
-    def _leave_rest(self) -> None:
-        share, self._share = self._share, None
-        if share is not None:
-            share.stop_reading(finished=False)
+    def _end_set(self) -> None:
+        delivered, self._set = self._set, None
+        if delivered is not None:
+            delivered.end_iteration(finished=False)
 
-    def _tell_damage(self) -> None:
-        """What comes from the damage on is fetched again."""
+    def _report_damage(self) -> None:
+        """The set is fetched again from the damage on."""
         if self._damage is not None:
-            (share, at, damage), self._damage = self._damage, None
-            if share.cursor.stopped(share, at):
-                share.cursor.on_corrupt(share.cursor, at, damage)
+            (delivered, at, damage), self._damage = self._damage, None
+            if delivered.cursor.end_delivery(delivered, at):
+                delivered.cursor.on_corrupt(delivered.cursor, at, damage)

@@ -1,6 +1,6 @@
-"""One message after the other: a chain of what the sets of a stream hold, as its reader gets it.
+"""Iteration of a stream message by message: a chain of the sets of the stream.
 
-No line of Python stands between a set and its reader but the look whether a message may still be handed out.
+The only Python code between a set and its reader is the check whether a message may still be delivered.
 """
 
 from __future__ import annotations
@@ -14,125 +14,126 @@ from groundwork.tasks import now
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, TopicPartition
 from zkconsumer.errors import DecodeFailed
-from zkconsumer.fetching.cursor import Share
+from zkconsumer.fetching.cursor import DeliveredSet
 
-GONE = -1  # an epoch that no cursor has
+NO_EPOCH = -1  # an epoch that no cursor has
 
-Decoder = Callable[[str, bytes], object]  # (topic, key or value) -> what takes its place; None is not asked about
+Decoder = Callable[[str, bytes], object]  # (topic, key or value) -> what takes its place; not called for None
 
 
 class MessageReader:
-    """Of one stream; for its reader's thread.
+    """The message iterator of one stream; used in its reader's thread.
 
-    begin_asking  is called before each set, in the reader's thread; raises the first of errors
-    next_share    the next set, once the reader has left what else it had; raises what the stream's next_share does
+    before_next   called before each set, in the reader's thread; raises the first of errors
+    next_set      the next set, once the reader has left what else it had; raises what Stream.next_set does
     errors        what is to be raised before the next message
     """
 
     def __init__(
         self,
-        begin_asking: Callable[[], None],
-        next_share: Callable[[], Share],
+        *,
+        before_next: Callable[[], None],
+        next_set: Callable[[], DeliveredSet],
         errors: deque[BaseException],
         check_crcs: bool,
         on_ack: bool,
         decoders: tuple[Decoder | None, Decoder | None],
     ) -> None:
-        self._begin_asking = begin_asking
-        self._next_share = next_share
+        self._before_next = before_next
+        self._next_set = next_set
         self._errors = errors
         self._check_crcs = check_crcs
         self._on_ack = on_ack
         self._decoders = decoders if decoders != (None, None) else None
-        self._share: Share | None = None  # the set that is iterated
-        self._rest: Iterator[Message] | None = None  # of it, where something was to be raised between two of them
-        self._through = False  # all of it was handed out
-        self._over = True  # the chain has come to its end, or was never begun
-        self._handed: Iterator[Message] = iter(())
+        self._set: DeliveredSet | None = None  # the set that is iterated
+        self._rest: Iterator[Message] | None = None  # of that set, where an error had to be raised between two messages
+        self._through = False  # all of it was delivered
+        self._over = True  # the chain has ended, or was never begun
+        self._messages: Iterator[Message] = iter(())
 
-    def handed(self) -> Iterator[Message]:
-        """The same messages whoever asks, until the connector is shut down."""
+    def messages(self) -> Iterator[Message]:
+        """The same iterator at each call, until the connector is shut down."""
         if self._over:
-            self._handed = self._chained()
-        return self._handed
+            self._messages = self._chained()
+        return self._messages
 
     def _chained(self) -> Iterator[Message]:
         self._over = False
-        handed: Iterator[Message] = chain.from_iterable(self._turns())
-        return handed if self._decoders is None else map(self._decoded, handed)
+        messages: Iterator[Message] = chain.from_iterable(self._parts())
+        return messages if self._decoders is None else map(self._decoded, messages)
 
-    def _turns(self) -> Iterator[Iterator[Message]]:
-        """What the messages come from, one after the other, until the connector is shut down."""
+    def _parts(self) -> Iterator[Iterator[Message]]:
+        """The iterators that the chain consists of, one after the other, until the connector is shut down."""
         try:
-            while (turn := self._turn()) is not None:
-                yield turn
+            while (part := self._part()) is not None:
+                yield part
         finally:
             self._over = True
 
-    def _turn(self) -> Iterator[Message] | None:
-        """The next of them.  A chain ends when this raises: what is to be raised is a turn of its own."""
+    def _part(self) -> Iterator[Message] | None:
+        """The next of them.  A chain ends when this raises: what is to be raised is a part of its own."""
         try:
-            self._begin_asking()
+            self._before_next()
             rest, self._rest = self._rest, None
-            if self._share is None or rest is None:
-                self._shut(self._through)
-                self._share, self._through = self._next_share(), False
-                self._share.start_reading(self._on_ack)
-                rest = self._share.message_set.messages(self._check_crcs)
-            return self._acknowledged(self._share, rest) if self._on_ack else self._spanned(self._share, rest)
+            if self._set is None or rest is None:
+                self._end_set(self._through)
+                self._set, self._through = self._next_set(), False
+                self._set.start_iteration(self._on_ack)
+                rest = self._set.message_set.messages(self._check_crcs)
+            return self._acknowledged(self._set, rest) if self._on_ack else self._spanned(self._set, rest)
         except StopIteration:
             return None
         except BaseException as e:  # ctrl-C, too
             return _raising(e)
 
-    def _spanned(self, share: Share, messages: Iterator[Message]) -> Iterator[Message]:
-        """The messages of a set that has one ticket.  Each look at it is the whole price of a message beside its bytes,
-        so the usual answer of may_hand_out is spelled out here."""
-        cursor, errors = share.cursor, self._errors
+    def _spanned(self, delivered: DeliveredSet, messages: Iterator[Message]) -> Iterator[Message]:
+        """The messages of a set that has one ticket.  This check is the whole price of a message beside its bytes, so
+        the usual answer of may_deliver is spelled out here."""
+        cursor, errors = delivered.cursor, self._errors
         lease, progress = cursor.lease, cursor.progress
         try:
             for message in messages:
-                share.in_hand = message.resume_at  # before the look: who closes looks at it after
+                delivered.delivered_to = message.resume_at  # before the check: a thread that closes reads it after
                 if (
                     cursor.closing
                     or cursor.paused
-                    or cursor.stranded
-                    or share.epoch != cursor.epoch
+                    or cursor.withheld
+                    or delivered.epoch != cursor.epoch
                     or now() >= lease.valid_until
                     or progress is None
                     or progress.parked is not None
-                ) and not share.may_hand_out():
+                ) and not delivered.may_deliver():
                     return
-                message.handed = share
+                message.handed = delivered
                 yield message
-                share.reached_at = message.resume_at  # the user came back for the next one
+                delivered.done_to = message.resume_at  # the user came back for the next one
                 if errors:
-                    self._keep(share, messages)
+                    self._keep(delivered, messages)
                     return
-            self._through = share is self._share
+            self._through = delivered is self._set
         except CorruptMessage as e:
-            self._broken(share, e)
+            self._damaged(delivered, e)
 
-    def _acknowledged(self, share: Share, messages: Iterator[Message]) -> Iterator[Message]:
-        """The same with a ticket for each."""
+    def _acknowledged(self, delivered: DeliveredSet, messages: Iterator[Message]) -> Iterator[Message]:
+        """The same with a ticket for each message."""
         try:
             for message in messages:
-                share.in_hand = message.resume_at
-                if not share.may_hand_out():
+                delivered.delivered_to = message.resume_at
+                if not delivered.may_deliver():
                     return
-                message.handed = share.message_ticket(message.resume_at)
-                share.reached_at = message.resume_at
+                message.handed = delivered.message_ticket(message.resume_at)
+                delivered.done_to = message.resume_at
                 yield message
                 if self._errors:
-                    self._keep(share, messages)
+                    self._keep(delivered, messages)
                     return
-            self._through = share is self._share
+            self._through = delivered is self._set
         except CorruptMessage as e:
-            self._broken(share, e)
+            self._damaged(delivered, e)
 
-    def _keep(self, share: Share, messages: Iterator[Message]) -> None:
-        """Something is to be raised before the next message: go on with that one afterwards."""
-        if share is self._share:
+    def _keep(self, delivered: DeliveredSet, messages: Iterator[Message]) -> None:
+        """An error has to be raised before the next message: continue with that message afterwards."""
+        if delivered is self._set:
             self._rest = messages
 
     def _decoded(self, message: Message) -> Message:
@@ -152,36 +153,36 @@ class MessageReader:
         message.key, message.value = key, value
         return message
 
-    def _broken(self, share: Share, error: CorruptMessage) -> None:
-        """A damaged message: what came before it was handed out, and it is fetched again."""
-        if share is self._share and self._shut(finished=False):
-            share.cursor.on_corrupt(share.cursor, share.reached_at, error)
+    def _damaged(self, delivered: DeliveredSet, error: CorruptMessage) -> None:
+        """A damaged message: what came before it was delivered, and it is fetched again."""
+        if delivered is self._set and self._end_set(finished=False):
+            delivered.cursor.on_corrupt(delivered.cursor, delivered.done_to, error)
 
-    def _shut(self, finished: bool) -> bool:
-        """End the iteration of a set, if there is one.  False: nobody wants to know how far it went."""
-        share, self._share, self._rest = self._share, None, None
-        wanted = share is not None and share.stop_reading(finished)
-        if share is not None:
-            share.epoch = GONE  # nothing more of it is handed out by whoever is still at it
-        return wanted
+    def _end_set(self, finished: bool) -> bool:
+        """End the iteration of a set, if there is one.  False: how far it went does not count any more."""
+        delivered, self._set, self._rest = self._set, None, None
+        counts = delivered is not None and delivered.end_iteration(finished)
+        if delivered is not None:
+            delivered.epoch = NO_EPOCH  # an iterator that is still in it delivers nothing more
+        return counts
 
     # from outside of the iteration --------------------------------------------------------------------------------
 
     def done(self) -> None:
-        """The message in the reader's hands counts as done, though no other was asked for."""
-        if self._share is not None:
-            self._share.reached_at = self._share.in_hand
+        """The message that was delivered last counts as done, though no other was asked for."""
+        if self._set is not None:
+            self._set.done_to = self._set.delivered_to
 
     def leave(self) -> None:
-        """What the reader has is done, and what it left of a set comes again."""
+        """What is delivered is done, and the rest of the set is fetched again."""
         self.done()
         self.give_up()
 
     def give_up(self) -> None:
-        """The same, but what is in its hands is not done."""
-        if self._share is not None:
-            self._handed = self._chained()  # the other one holds the set
-            self._shut(finished=False)
+        """The same, but the message that was delivered last is not done."""
+        if self._set is not None:
+            self._messages = self._chained()  # the other one holds the set
+            self._end_set(finished=False)
 
 
 def _raising(error: BaseException) -> Iterator[Message]:

@@ -17,13 +17,21 @@ from dataclasses import dataclass, field
 
 from kafkawire.model import TopicPartition
 from kafkawire.znodes.v08 import STATIC, WHITE_LIST, Registration, registration, registration_text, thread_ids
-from zkconsumer.group.membership import Event, Group, Unregistered, Untranslatable, read_group, share_of
-from zkconsumer.group.membership import Refused as StrategyRefuses
+from zkconsumer.group.membership import (
+    Group,
+    GroupChange,
+    StrategyNotAllowed,
+    Unregistered,
+    Untranslatable,
+    assignment_of,
+    read_group,
+)
 from zkconsumer.group.memberstate import State
 from zkconsumer.group.rebalance import begin, step
 from zkconsumer.group.steps import (
     Action,
     Changed,
+    ClaimsRefused,
     Close,
     Do,
     Failed,
@@ -32,12 +40,11 @@ from zkconsumer.group.steps import (
     Happening,
     Located,
     NotRegistered,
-    NoWay,
     OwnerLost,
     Phase,
-    Refused,
     Report,
     SessionLost,
+    Unrecoverable,
 )
 
 MAX_RETRIES, BACKOFF_MS = 3, 2000
@@ -81,7 +88,7 @@ class World:
 
     def topic(self, name: str, partitions: list[int]) -> None:
         self.topics[name] = partitions
-        self._tell(Changed(Event.TOPICS))
+        self._tell(Changed(GroupChange.TOPICS))
 
     def join(self, name: str, streams: dict[str, int] | None = None) -> None:
         state, actions = begin(MAX_RETRIES, BACKOFF_MS)
@@ -127,16 +134,16 @@ class World:
     def filter(self, name: str, regex: str) -> None:
         """A member that subscribes by an expression, and that nobody here runs."""
         self.ids[name] = (0, registration_text(Registration(WHITE_LIST, {regex: 1}), 1394154511599))
-        self._tell(Changed(Event.IDS))
+        self._tell(Changed(GroupChange.IDS))
 
     def mend(self, name: str) -> None:
         self.ids[name] = (self.ids[name][0], self._registration(self.members[name]))
-        self._tell(Changed(Event.IDS))
+        self._tell(Changed(GroupChange.IDS))
 
     def unregister(self, name: str) -> None:
         """Somebody deletes the id node of a living member."""
         del self.ids[name]
-        self._tell(Changed(Event.IDS))
+        self._tell(Changed(GroupChange.IDS))
 
     def _session(self) -> int:
         self._sessions += 1
@@ -147,7 +154,7 @@ class World:
         for tp in [tp for tp, owner in self.owners.items() if owner.session == session]:
             del self.owners[tp]
             self._freed(tp)
-        self._tell(Changed(Event.IDS))
+        self._tell(Changed(GroupChange.IDS))
 
     def _tell(self, event: Happening) -> None:
         for member in self.members.values():
@@ -156,7 +163,7 @@ class World:
 
     def _freed(self, tp: TopicPartition) -> None:
         for member in self.members.values():
-            if member.waiting is not None and tp in member.waiting.share:
+            if member.waiting is not None and tp in member.waiting.assignment:
                 self._stop_waiting(member)
 
     def _stop_waiting(self, member: Member) -> None:
@@ -220,7 +227,7 @@ class World:
         if broken:
             return Failed(action.turn, "ZooKeeper is away"), "failed"
         self.ids[member.name] = (member.session, self._registration(member))
-        self._tell(Changed(Event.IDS))  # it does not watch yet itself
+        self._tell(Changed(GroupChange.IDS))  # it does not watch yet itself
         return Finished(action.turn), ""
 
     def _read(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
@@ -230,27 +237,27 @@ class World:
         if mine is None or mine[0] != member.session:
             return NotRegistered(action.turn), "not registered"
         nodes = {name: data for name, (_, data) in self.ids.items()}
-        group = read_group(member.name, nodes, sorted(self.topics), registration, leave_out=action.settle_for_less)
+        group = read_group(member.name, nodes, sorted(self.topics), registration, leave_out=action.accept_partial)
         if isinstance(group, Group):
-            share = share_of(member.name, group, self.topics)
-            assert not isinstance(share, StrategyRefuses)
+            share = assignment_of(member.name, group, self.topics)
+            assert not isinstance(share, StrategyNotAllowed)
             left_out = ", ".join(one.member for one in group.left_out)
             said = f"without {left_out}" if left_out else ""
             return GroupRead(action.turn, share, said), said
         assert not isinstance(group, Unregistered)
         if isinstance(group, Untranslatable):
-            return NoWay(action.turn, f"{group.member} reads by {group.pattern}"), f"no way: {group.member}"
+            return Unrecoverable(action.turn, f"{group.member} reads by {group.pattern}"), f"no way: {group.member}"
         return Failed(action.turn, str(group)), "unreadable"
 
     def _stop(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
-        member.reading -= action.share.keys()
+        member.reading -= action.assignment.keys()
         return Finished(action.turn), ""
 
     def _drain(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
         return Finished(action.turn), ""
 
     def _commit(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
-        for tp in action.share:
+        for tp in action.assignment:
             if tp in member.reading:
                 raise Violation(f"{member.name} commits {tp} for its next owner while still reading it")
         if broken:
@@ -258,7 +265,7 @@ class World:
         return Finished(action.turn), ""
 
     def _release(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
-        for n, (tp, thread) in enumerate(action.share.items()):
+        for n, (tp, thread) in enumerate(action.assignment.items()):
             if tp in member.reading:
                 raise Violation(f"{member.name} releases {tp} while reading it")
             staying = member.state.owned.get(tp) == thread == member.state.wanted.get(tp)
@@ -275,7 +282,7 @@ class World:
     def _claim(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
         won: list[TopicPartition] = []
         contested: dict[TopicPartition, str] = {}
-        for tp, thread in action.share.items():
+        for tp, thread in action.assignment.items():
             if member.state.wanted.get(tp) != thread:
                 raise Violation(f"{member.name} claims {tp} for {thread}, and wants {member.state.wanted}")
             if tp in self.owners and self.owners[tp].session != member.session:
@@ -288,34 +295,34 @@ class World:
         if not contested:
             return Finished(action.turn), ""
         said = ", ".join(f"{tp} is {who}'s" for tp, who in contested.items())
-        if action.settle_for_less:
+        if action.accept_partial:
             if member.state.tries < MAX_RETRIES:
                 raise Violation(f"{member.name} settles for less after {member.state.tries} tries")
             kept = ", ".join(map(str, won)) or "nothing"
-            return Refused(action.turn, contested, frozenset(won)), f"{kept} won, {said}"
+            return ClaimsRefused(action.turn, contested, frozenset(won)), f"{kept} won, {said}"
         for tp in won:
             del self.owners[tp]
             self._freed(tp)
-        return Refused(action.turn, contested), f"refused: {said}"
+        return ClaimsRefused(action.turn, contested), f"refused: {said}"
 
     def _locate(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
-        for tp in action.share:
-            if member.state.owned.get(tp) != action.share[tp]:
+        for tp in action.assignment:
+            if member.state.owned.get(tp) != action.assignment[tp]:
                 raise Violation(f"{member.name} reads the offset of {tp} before it owns it")
         if broken:
-            known = frozenset(list(action.share)[1:])
-            return Located(action.turn, known), f"unknown: {next(iter(action.share))}"
-        return Located(action.turn, frozenset(action.share)), ""
+            known = frozenset(list(action.assignment)[1:])
+            return Located(action.turn, known), f"unknown: {next(iter(action.assignment))}"
+        return Located(action.turn, frozenset(action.assignment)), ""
 
     def _start(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
-        for tp in action.share:
+        for tp in action.assignment:
             if tp in self.owners and self.owners[tp].session == member.session:
                 member.reading.add(tp)  # else the lease or the watch on the node has ended it already
         return Finished(action.turn), ""
 
     def _wait(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
         member.waiting = action
-        if any(tp not in self.owners for tp in action.share):
+        if any(tp not in self.owners for tp in action.assignment):
             self._stop_waiting(member)  # it went before we could watch it
         return None, ""
 
@@ -330,11 +337,11 @@ class World:
         if broken:
             return Failed(action.turn, "ZooKeeper is away"), "failed"
         self.ids.pop(member.name, None)
-        self._tell(Changed(Event.IDS))
+        self._tell(Changed(GroupChange.IDS))
         return Finished(action.turn), ""
 
     def _drop(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
-        member.reading -= action.share.keys()
+        member.reading -= action.assignment.keys()
         return None, ""
 
     def _alarm(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
@@ -367,8 +374,8 @@ class World:
         for member in self.members.values():
             known = {topic: count for topic, count in member.streams.items() if topic in self.topics}
             group_of = Group(group.members, threads, {**streams, member.name: known})
-            share = share_of(member.name, group_of, self.topics)
-            assert not isinstance(share, StrategyRefuses)
+            share = assignment_of(member.name, group_of, self.topics)
+            assert not isinstance(share, StrategyNotAllowed)
             if member.reading != share.keys() or member.state.owned != share:
                 raise Violation(f"{member.name} reads {sorted(member.reading)} and should read {share}")
             if not member.state.settled:
