@@ -28,7 +28,8 @@ from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, UnknownPartition
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.opening import normal_base, open_files
-from sparkpipeline.ranges import OffsetRange, partition_of
+from sparkpipeline.paths import FinalName
+from sparkpipeline.ranges import partition_of
 from sparkpipeline.source.cluster import access_of
 from sparkpipeline.source.exactplan import ExactPlan
 from sparkpipeline.source.options import SourceOptions, read_options
@@ -94,8 +95,8 @@ def loaded_by(ledger: Ledger, topics: Collection[str]) -> Loaded:
     starts: dict[TopicPartition, int] = {}
     paths = []
     for path in ledger.live_files():
-        at = named_range(path)
-        if at is not None and at.topic in wanted:
+        at = FinalName.of(path)
+        if at is not None and at.tp.topic in wanted:
             starts[at.tp] = min(at.start, starts.get(at.tp, at.start))
             paths.append(ledger.path(path))
     bounds = {
@@ -105,18 +106,6 @@ def loaded_by(ledger: Ledger, topics: Collection[str]) -> Loaded:
         if (tp := TopicPartition(topic, int(partition))) in starts
     }
     return Loaded(bounds, tuple(sorted(paths)))
-
-
-def named_range(path: str) -> OffsetRange | None:
-    """The range that the name of a loaded file says, T+P+START+UNTIL.gN.…; None for another file."""
-    parts = path.rpartition("/")[2].split("+")
-    if len(parts) != 4:
-        return None
-    topic, partition, start, rest = parts
-    until = rest.partition(".")[0]
-    if not (partition.isdigit() and start.isdigit() and until.isdigit()):
-        return None
-    return OffsetRange(topic, int(partition), int(start), int(until))
 
 
 def _still_there(brokers: Brokers, bounds: Bounds, tell: Tell) -> Bounds:

@@ -23,8 +23,8 @@ from typing import Any
 
 from sparkpipeline.errors import Missing
 from sparkpipeline.ledger.files import Files
-from sparkpipeline.ledger.layout import Layout, attempt_of
 from sparkpipeline.ledger.model import utc
+from sparkpipeline.paths import Layout, attempt_of
 
 FOR_COMMIT, FOR_NOTHING = "commit", "nothing"
 FOLDER, SEAL = "folder", "seal"

@@ -14,11 +14,11 @@ from groundwork.failpoints import failpoint
 from sparkpipeline.errors import LedgerDamaged, Missing, Refused
 from sparkpipeline.ledger.attempts import Attempts, made
 from sparkpipeline.ledger.files import Files
-from sparkpipeline.ledger.layout import Layout, batch_of
 from sparkpipeline.ledger.log import Log
 from sparkpipeline.ledger.model import ABANDONED, Manifest, Plan, check_files, check_plan
 from sparkpipeline.ledger.opening import normal_base
 from sparkpipeline.ledger.publishing import publish
+from sparkpipeline.paths import Layout, batch_of
 
 SNAPSHOT_EVERY = 50
 TRASH_KEEP_S = 7 * 24 * 3600

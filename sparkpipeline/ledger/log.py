@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sparkpipeline.errors import LedgerDamaged, Missing
 from sparkpipeline.ledger.files import Files
-from sparkpipeline.ledger.layout import Layout
 from sparkpipeline.ledger.model import Manifest, Plan
 from sparkpipeline.ledger.snapshots import Live, Snapshots, Sum, fold
+from sparkpipeline.paths import Layout
 
 
 @dataclass(frozen=True, slots=True)

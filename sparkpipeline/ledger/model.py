@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sparkpipeline.errors import LedgerDamaged, OptionRefused
+from sparkpipeline.paths import DATA, generation
 
 ABANDONED = "abandoned"  # the kind of a manifest that ends a plan without doing it
-DATA = "data"  # the folder, below the base, of all final files
 FORMAT = 1
 
 
@@ -178,12 +178,6 @@ def utc(ms: int) -> str:
     """2026-01-31T10:00:00.000Z of milliseconds since 1970."""
     whole = datetime.fromtimestamp(ms // 1000, UTC)
     return f"{whole:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
-
-
-def generation(batch: int) -> str:
-    """What the name of every final file of a batch holds: ".g17".  It makes names unique over the ledger's whole life,
-    so that a driver which wakes up late can never bring back a file that was superseded meanwhile."""
-    return f".g{batch}"
 
 
 def check_plan(plan: Plan) -> None:

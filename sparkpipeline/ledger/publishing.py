@@ -12,8 +12,8 @@ from collections.abc import Callable
 from groundwork.failpoints import failpoint
 from sparkpipeline.errors import LedgerDamaged
 from sparkpipeline.ledger.files import Files, info
-from sparkpipeline.ledger.layout import Layout
 from sparkpipeline.ledger.model import FileEntry, Manifest
+from sparkpipeline.paths import Layout
 
 
 def publish(files: Files, layout: Layout, manifest: Manifest, tell: Callable[[str], None]) -> None:
@@ -34,7 +34,7 @@ def publish(files: Files, layout: Layout, manifest: Manifest, tell: Callable[[st
 
 def _trashed(files: Files, layout: Layout, batch: int, final: str) -> bool:
     """Whether the file lies in the batch's trash now."""
-    trash = f"{layout.trash(batch)}/{final}"
+    trash = layout.trashed(batch, final)
     return files.rename(layout.final(final), trash) or files.exists(trash)
 
 

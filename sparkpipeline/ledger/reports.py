@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from sparkpipeline.errors import Missing, Refused
 from sparkpipeline.ledger.attempts import Attempt
-from sparkpipeline.ledger.layout import batch_of
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile, Manifest
+from sparkpipeline.paths import batch_of
 
 DATA, TRASH, MOVING = "data", "trash", "moving"
 
@@ -102,7 +102,7 @@ def _superseded(ledger: Ledger, as_of: int) -> dict[str, int]:
 def _row(ledger: Ledger, file: LiveFile, moving: bool, superseded_by: int | None) -> FileRow:
     if superseded_by is None:
         return FileRow(ledger.path(file.final), file.rows, file.bytes, file.batch, MOVING if moving else DATA)
-    path = f"{ledger.layout.trash(superseded_by)}/{file.final}"
+    path = ledger.layout.trashed(superseded_by, file.final)
     if not ledger.files.exists(path) and not ledger.files.exists(ledger.path(file.final)):
         raise Missing(f"batch {superseded_by} superseded it, and it has left the trash", file=file.final)
     return FileRow(path, file.rows, file.bytes, file.batch, TRASH)

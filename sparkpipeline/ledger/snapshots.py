@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from groundwork.failpoints import failpoint
 from sparkpipeline.errors import LedgerDamaged, Missing
 from sparkpipeline.ledger.files import Files
-from sparkpipeline.ledger.layout import Layout, batch_of
 from sparkpipeline.ledger.model import FORMAT, LiveFile, Manifest
+from sparkpipeline.paths import Layout, batch_of
 
 KEPT = 3
 Live = dict[str, LiveFile]

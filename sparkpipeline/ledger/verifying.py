@@ -15,11 +15,10 @@ from dataclasses import dataclass
 
 from sparkpipeline.errors import LedgerDamaged, Missing, PipelineError
 from sparkpipeline.ledger.files import walk
-from sparkpipeline.ledger.layout import attempt_of, batch_of
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import TEMPORARY
-from sparkpipeline.ledger.model import DATA
 from sparkpipeline.ledger.snapshots import Live, fold
+from sparkpipeline.paths import DATA, attempt_of, batch_of
 
 HARMLESS = ("foreign", "leftover")
 TRIES = 3

@@ -21,9 +21,9 @@ from sparkpipeline.load.counting import ReadBack, StagedFile, read_back, staged_
 from sparkpipeline.load.executing import write
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.footers import footers
-from sparkpipeline.load.names import Hour, final_name
 from sparkpipeline.load.options import LoadConfig
 from sparkpipeline.load.plans import COMPACT, HourRule
+from sparkpipeline.paths import FinalName, Hour
 
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]
 
@@ -70,7 +70,7 @@ def groups(
     together: where an hour has enough of both, the others go first."""
     by_place: dict[tuple[Hour, str, bool], list[LiveFile]] = {}
     for file in live:
-        name = final_name(file.final)
+        name = FinalName.of(file.final)
         if name is None or name.hour.date != date or topic not in (None, name.hour.topic):
             continue
         if hour in (None, name.hour.hour):
@@ -84,7 +84,7 @@ def groups(
 
 
 def _group(hour: Hour, partition: str, files: list[LiveFile]) -> Group:
-    names = [name for file in files if (name := final_name(file.final)) is not None]
+    names = [name for file in files if (name := FinalName.of(file.final)) is not None]
     return Group(
         hour,
         partition,
@@ -147,7 +147,7 @@ def _counted(
     entries = []
     for group in found:
         file = by_place[group.place]
-        olds = [before[_tail(path)] for path in group.files]
+        olds = [before[path] for path in group.files]
         old = (group.rows, sum(one.rows for one in olds), sum(one.bytes for one in olds), sum(one.crcs for one in olds))
         new = (file.back.rows, file.back.rows, file.back.bytes, file.back.crcs)
         if old != new or not group.start <= file.back.first <= file.back.last < group.until:
@@ -159,8 +159,3 @@ def _counted(
             FileEntry(file.path, file.name.final(group.start, group.until, batch), file.back.rows, file.size)
         )
     return tuple(entries)
-
-
-def _tail(final: str) -> str:
-    """As read_back names a final file."""
-    return "/".join(final.split("/")[-5:])

@@ -23,10 +23,10 @@ from kafkawire.model import BrokerPartition
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import FileInfo
 from sparkpipeline.load.eventtime import own_time
-from sparkpipeline.load.executing import FOLDERS, Observed
+from sparkpipeline.load.executing import Observed
 from sparkpipeline.load.footers import Footer
-from sparkpipeline.load.names import StagedName, staged_name
 from sparkpipeline.load.plans import HourRule, LoadPlan
+from sparkpipeline.paths import StagedName, tail
 from sparkpipeline.ranges import OffsetRange, partition_key
 
 COLUMNS = "key binary, value binary, offset bigint, timestamp timestamp, timestampType int"  # what is read back
@@ -128,7 +128,7 @@ class RangeCount:
 
 
 def read_back(spark: Any, paths: Sequence[str], rule: HourRule) -> dict[str, ReadBack]:
-    """The files at or below these paths, by the last five parts of their own.  Raises what Spark raises."""
+    """The files at or below these paths, by staged or final path.  Raises what Spark raises."""
     from pyspark.sql import functions as F
 
     size = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
@@ -149,7 +149,7 @@ def read_back(spark: Any, paths: Sequence[str], rule: HourRule) -> dict[str, Rea
         .collect()
     )
     return {
-        "/".join(unquote(row["path"]).split("/")[-len(FOLDERS) - 1 :]): ReadBack(
+        tail(unquote(row["path"])): ReadBack(
             row["rows"], row["first"], row["last"], row["bytes"], row["min_ms"], row["max_ms"], row["crcs"] or 0
         )
         for row in rows
@@ -163,7 +163,7 @@ def staged_files(
     found: list[StagedFile] = []
     for info in listed:
         path = info.path.removeprefix(f"{staging}/")
-        name = staged_name(path)
+        name = StagedName.of(path)
         if name is None:
             continue
         back, footer = backs.get(path), footers[info.path]

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafkawire.model import PartitionId
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.load.facts import Standing
-from sparkpipeline.load.names import final_name
 from sparkpipeline.load.plans import COMPACT
+from sparkpipeline.paths import FinalName, Hour
 
 Old = Callable[[str], bool]
+Place = tuple[Hour, PartitionId]  # a compaction makes one file of each
 
 
 def of_before(ledger: Ledger, standing: Standing) -> Old:
@@ -22,31 +24,25 @@ def of_before(ledger: Ledger, standing: Standing) -> Old:
 
     A compacted file is as old as those it was made of, all of which are of one side.  Reads a manifest (and of
     compactions the plan) for each batch asked about."""
-    heirs: dict[int, dict[str, str]] = {}
+    heirs: dict[int, dict[Place, str]] = {}
 
     def old(final: str) -> bool:
-        name = final_name(final)
+        name = FinalName.of(final)
         if name is None or name.tp not in standing.set_back:
             return False
         if name.batch < standing.set_back[name.tp]:
             return True
         if name.batch not in heirs:
             heirs[name.batch] = _one_of_each(ledger, name.batch)
-        before = heirs[name.batch].get(_place(final))
+        before = heirs[name.batch].get((name.hour, name.partition))
         return before is not None and old(before)
 
     return old
 
 
-def _one_of_each(ledger: Ledger, batch: int) -> dict[str, str]:
-    """Of a compaction: the folder and partition of each file that it made, and one file that it was made of."""
+def _one_of_each(ledger: Ledger, batch: int) -> dict[Place, str]:
+    """Of a compaction: one of the files that each file was made of, by the hour and partition of both."""
     if ledger.manifest(batch).kind != COMPACT:
         return {}
-    return {_place(path): path for path in ledger.plan(batch).supersedes}
-
-
-def _place(final: str) -> str:
-    """Folder, topic and partition: a compaction makes one file of each."""
-    folder, _, name = final.rpartition("/")
-    topic, partition, _ = name.split("+", 2)
-    return f"{folder}/{topic}+{partition}"
+    names = {path: FinalName.of(path) for path in ledger.plan(batch).supersedes}
+    return {(name.hour, name.partition): path for path, name in names.items() if name is not None}

@@ -1,8 +1,5 @@
 """A plan carried out: one read of exact ranges, one write into staging.  Spark does it; counting.py looks at it.
 
-    topic=T/p=P/date=D/hour=H/part-<task>-….parquet      p: the partition, again, so that files keep their column;
-                                                         of 0.7 broker-index
-
 Task i of the plan is partition i of Spark and number i of a file's name: nothing is shuffled.  Rows of a file are in
 the order of their offsets.
 """
@@ -20,11 +17,10 @@ from sparkpipeline.ledger.files import Files
 from sparkpipeline.load.eventtime import hour_columns
 from sparkpipeline.load.options import LoadConfig
 from sparkpipeline.load.plans import LoadPlan
+from sparkpipeline.paths import STAGED_BY
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.source.exactplan import ExactPlan
 from sparkpipeline.source.schema import columns_by_default, counted
-
-FOLDERS = ("topic", "p", "date", "hour")  # below staging
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +115,10 @@ def write(rows: Any, config: LoadConfig, staging: str, files: Files) -> None:
     by_broker = "broker" in rows.columns
     partition = F.concat_ws("-", "broker", "partition") if by_broker else F.coalesce("partition", F.lit(-1))
     foldered = rows.withColumns({**texts, "p": F.coalesce(partition, F.lit("")) if by_broker else partition})
-    in_order = foldered.sortWithinPartitions(*FOLDERS, "offset", *(["innerIndex"] if by_broker else []))
+    in_order = foldered.sortWithinPartitions(*STAGED_BY, "offset", *(["innerIndex"] if by_broker else []))
     (
         in_order.write.mode("error")
-        .partitionBy(*FOLDERS)
+        .partitionBy(*STAGED_BY)
         .option("compression", config.compression)
         .option("maxRecordsPerFile", 0)
         .parquet(staging)

@@ -27,9 +27,8 @@ from sparkpipeline.ledger.model import Manifest
 from sparkpipeline.load.counting import RangeCount
 from sparkpipeline.load.executing import Observed
 from sparkpipeline.load.logmarks import Marks, marks_in, marks_rows
-from sparkpipeline.load.names import Hour
 from sparkpipeline.load.plans import Gap, LoadPlan, Positions, flat, nested
-from sparkpipeline.load.rewinding import hour_ms
+from sparkpipeline.paths import Hour
 from sparkpipeline.ranges import partition_key
 
 
@@ -83,7 +82,7 @@ def latest_ms(counts: Iterable[RangeCount]) -> dict[TopicPartition, int]:
         for file in count.files:
             ms = file.back.max_ms
             if ms is None:
-                ms = hour_ms(file.name.hour.date, file.name.hour.hour)
+                ms = file.name.hour.begin_ms
             found[count.range.tp] = max(ms, found.get(count.range.tp, 0))
     return found
 

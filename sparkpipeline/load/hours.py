@@ -17,12 +17,10 @@ from typing import Any
 from kafkawire.model import TopicPartition
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.ledger.model import LiveFile, utc
-from sparkpipeline.load.names import Hour, final_name
 from sparkpipeline.load.planning import Log
 from sparkpipeline.load.plans import Positions
-from sparkpipeline.load.rewinding import HOUR_MS, hour_ms
+from sparkpipeline.paths import FinalName, Hour
 
-MARKER = "_CLOSED"
 LOOKED_BACK = 48  # hours
 
 
@@ -65,11 +63,11 @@ def to_close(live: Iterable[LiveFile], until_ms: Mapping[str, int]) -> dict[Hour
     """Hours with rows that end before their topic's time; with what a marker says of them."""
     found: dict[Hour, dict[str, Any]] = {}
     for file in live:
-        name = final_name(file.final)
+        name = FinalName.of(file.final)
         if name is None:
             continue
         hour = name.hour
-        if hour_ms(hour.date, hour.hour) + HOUR_MS > until_ms.get(hour.topic, 0):
+        if hour.end_ms > until_ms.get(hour.topic, 0):
             continue
         said = found.setdefault(hour, {"rows": 0, "bytes": 0, "files": 0, "batch": 0})
         said["rows"] += file.rows
@@ -104,9 +102,9 @@ def unmarked(files: Files, base: str, hours: Mapping[Hour, Mapping[str, Any]], t
 def close(files: Files, base: str, hour: Hour, said: Mapping[str, Any], now_ms: int) -> bool:
     """Write the marker of an hour; False when it was there."""
     text = json.dumps({**said, "closed": utc(now_ms), "closed_ms": now_ms}, sort_keys=True)
-    return files.create(f"{base}/{hour.folder}/{MARKER}", f"{text}\n".encode())
+    return files.create(f"{base}/{hour.marker}", f"{text}\n".encode())
 
 
 def is_closed(files: Files, base: str, hour: Hour) -> bool:
     """Whether readers were told that the hour is complete."""
-    return files.exists(f"{base}/{hour.folder}/{MARKER}")
+    return files.exists(f"{base}/{hour.marker}")

@@ -23,11 +23,11 @@ from sparkpipeline.load.executing import Observed, ToRead, read_and_write
 from sparkpipeline.load.facts import Standing, averages, batch_facts, hour_rows, latest_ms
 from sparkpipeline.load.footers import footers
 from sparkpipeline.load.logmarks import Marks, check_logs, marks_of
-from sparkpipeline.load.names import Hour, final_name
 from sparkpipeline.load.options import LoadConfig
 from sparkpipeline.load.planning import due
 from sparkpipeline.load.plans import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan, Positions
 from sparkpipeline.load.sharing import Sharing
+from sparkpipeline.paths import FinalName, Hour
 from sparkpipeline.ranges import unit_of
 from sparkpipeline.zookeeper import lock
 
@@ -235,7 +235,7 @@ class LoadWork:
         complete = hours.to_close(self.ledger.live_files().values(), until)
         recovered = [self.ledger.manifest(batch) for step in outcome.steps for batch in step.recovered]
         files_now = [file for manifest in (*recovered, *outcome.manifests) for file in manifest.files]
-        touched = {name.hour for file in files_now if (name := final_name(file.final)) is not None}
+        touched = {name.hour for file in files_now if (name := FinalName.of(file.final)) is not None}
         files, base = self.ledger.files, self.ledger.base
         return [
             hour.folder

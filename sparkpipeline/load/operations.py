@@ -19,12 +19,12 @@ from sparkpipeline.load.compacting import Group
 from sparkpipeline.load.eras import of_before
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.job import LoadOutcome, LoadWork, Tell, Watch, at_work, open_ledger, rule_of, run, unwatched
-from sparkpipeline.load.names import final_name
 from sparkpipeline.load.options import LoadConfig, Storage
 from sparkpipeline.load.planning import Log
 from sparkpipeline.load.plans import REWIND, LoadPlan, Positions, in_order
 from sparkpipeline.load.rewinding import Rewind, loaded_files, rewind
 from sparkpipeline.load.starting import init_plan, of_group, taken_over
+from sparkpipeline.paths import FinalName
 from sparkpipeline.positions import read_group
 from sparkpipeline.ranges import partition_of
 
@@ -82,7 +82,7 @@ class RewindWork(LoadWork):
         if len(files) < len(every):
             self.tell(f"{len(every) - len(files)} files of {wanted.topic} stay: they were loaded before `load init`"
                       " set positions back, and their offsets may be those of another log")  # fmt: skip
-        batches = sorted({file.batch for file in files if final_name(file.final) is not None})
+        batches = sorted({file.batch for file in files if FinalName.of(file.final) is not None})
         latest: dict[tuple[TopicPartition, int, int], int | None] = {}
         for batch in batches:
             for row in ledger.manifest(batch).facts.get("ranges", ()):

@@ -14,12 +14,11 @@ from datetime import UTC, datetime
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused
 from sparkpipeline.ledger.model import LiveFile
-from sparkpipeline.load.names import FinalName, final_name
 from sparkpipeline.load.planning import Log
 from sparkpipeline.load.plans import Positions, in_order
+from sparkpipeline.paths import HOUR_MS, FinalName
 from sparkpipeline.ranges import OffsetRange, unit_of
 
-HOUR_MS = 3600_000
 LEAST_DIGITS = 12  # ms of 1973 and later
 
 
@@ -83,19 +82,14 @@ def loaded_files(
     A range may lie in several files (hours): none of them has rows behind the end of its hour either."""
     found = []
     for file in live:
-        name = final_name(file.final)
+        name = FinalName.of(file.final)
         if name is None:
             continue
-        end = hour_ms(name.hour.date, name.hour.hour) + HOUR_MS - 1
+        end = name.hour.end_ms - 1
         known = max_ms.get((name.tp, name.start, name.until))
         # Known earlier than the hour: rows without a timestamp, which have the hour of their plan.
         found.append(Loaded(file, name, end if known is None or known <= end - HOUR_MS else min(end, known)))
     return found
-
-
-def hour_ms(date: str, hour: str) -> int:
-    """When an hour begins, in milliseconds since 1970."""
-    return int(datetime.fromisoformat(f"{date}T{hour}:00:00+00:00").timestamp()) * 1000
 
 
 def rewind(

@@ -13,7 +13,7 @@ from sparkpipeline.ledger.model import LiveFile
 from sparkpipeline.ledger.opening import needs_spark
 from sparkpipeline.ledger.verifying import Finding, Verdict
 from sparkpipeline.load.footers import Footer, looked_at
-from sparkpipeline.load.names import final_name
+from sparkpipeline.paths import FinalName
 
 
 def verify(ledger: Ledger, spark: Any | None, read_footers: bool = True) -> Verdict:
@@ -35,7 +35,7 @@ def verify(ledger: Ledger, spark: Any | None, read_footers: bool = True) -> Verd
 
 
 def _wrong(file: LiveFile, footer: Footer | Mismatch) -> str | None:
-    name = final_name(file.final)
+    name = FinalName.of(file.final)
     if name is None:
         return "its name is not one that a load gives"
     if isinstance(footer, Mismatch):

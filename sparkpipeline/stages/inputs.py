@@ -10,8 +10,8 @@ from typing import Any
 from sparkpipeline.errors import Missing
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile, Manifest
+from sparkpipeline.paths import folders
 from sparkpipeline.stages.consuming import Batch
-from sparkpipeline.stages.partitions import folders
 
 
 class NotYet(Exception):

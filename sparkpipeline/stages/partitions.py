@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sparkpipeline.paths import folders
 from sparkpipeline.stages.consuming import COMPACT, Batch
 
 Partition = tuple[str, ...]  # the folders' values, as they are spelled, in the order of the columns
@@ -24,12 +25,6 @@ class Recompute:
     files: dict[str, tuple[str, ...]]
     supersedes: tuple[str, ...]
     fresh: dict[str, tuple[int, ...]] = field(default_factory=dict)
-
-
-def folders(path: str) -> dict[str, str]:
-    """Column -> value, as spelled, of the folders `column=value` above a file."""
-    pairs = (part.partition("=") for part in path.split("/")[:-1])
-    return {column: value for column, equals, value in pairs if equals}
 
 
 def partition_of(path: str, columns: Sequence[str]) -> Partition | None:

@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkpipeline.errors import Refused
-from sparkpipeline.ledger.model import DATA, generation
+from sparkpipeline.paths import DATA, GENERATION, folders
 from sparkpipeline.stages.inputs import NotYet, Standing, Upstream
-from sparkpipeline.stages.partitions import folders
-
-_BATCH = rf"{generation(0).replace('0', '(')}".replace(".", r"\.") + r"[0-9]+)[^0-9]"  # \.g([0-9]+)[^0-9]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class Views:
             return frame
         if name.lower() in (column.lower() for column in frame.columns):
             raise Refused(f"batch.column '{name}' is a column of the input already", input=upstream.name)
-        number = F.lit(None) if empty else F.regexp_extract(F.col("_metadata.file_name"), _BATCH, 1)
+        number = F.lit(None) if empty else F.regexp_extract(F.col("_metadata.file_name"), GENERATION, 1)
         return frame.withColumn(name, number.cast("bigint"))
 
 

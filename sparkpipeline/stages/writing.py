@@ -6,7 +6,6 @@ batch is a Mismatch and is not committed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +13,10 @@ from typing import Any
 from groundwork.failpoints import failpoint
 from sparkpipeline.errors import Mismatch, OptionRefused
 from sparkpipeline.ledger.files import Files, walk
-from sparkpipeline.ledger.model import DATA, FileEntry, generation
+from sparkpipeline.ledger.model import FileEntry
+from sparkpipeline.paths import stage_final
 from sparkpipeline.stages.config import Stage
 
-# part-00003-<uuid>-c000.snappy.parquet, or .c000 where rows go to folders
-_STAGED = re.compile(r"part-(?P<task>\d+)-[0-9a-f-]{36}[-.](?P<rest>c\d+[^/]*\.parquet)")
 Footers = Callable[[Sequence[str]], dict[str, int]]
 
 
@@ -67,17 +65,8 @@ def staged_entries(stage: str, batch: int, staging: str, files: Files, footers: 
     found = []
     for entry in listed:
         staged = entry.path.removeprefix(f"{staging}/")
-        found.append(FileEntry(staged, final_name(stage, batch, staged), rows[entry.path], entry.size))
+        found.append(FileEntry(staged, stage_final(stage, batch, staged), rows[entry.path], entry.size))
     return found
-
-
-def final_name(stage: str, batch: int, staged: str) -> str:
-    """data/date=../hour=../lines-00003.g17.c000.snappy.parquet of Spark's name.  Raises Mismatch."""
-    where, slash, name = staged.rpartition("/")
-    found = _STAGED.fullmatch(name)
-    if found is None:
-        raise Mismatch("is no file that Spark's Parquet writer makes", stage=stage, file=staged)
-    return f"{DATA}/{where}{slash}{stage}-{found['task']}{generation(batch)}.{found['rest']}"
 
 
 def _observed(frame: Any) -> tuple[Any, Callable[[], int]]:

@@ -12,11 +12,11 @@ from pyarrow import parquet
 
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles, local_path
-from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged, generation
+from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged
 from sparkpipeline.ledger.protocol import advance
+from sparkpipeline.paths import folders, generation
 from sparkpipeline.stages.config import Pipeline, read_pipeline
 from sparkpipeline.stages.opening import Opened
-from sparkpipeline.stages.partitions import folders
 from sparkpipeline.stages.running import NodeReport, Run
 
 DATE = "2026-01-31"

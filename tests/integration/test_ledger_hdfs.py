@@ -19,10 +19,11 @@ from sparkpipeline.errors import LedgerDamaged, OptionRefused, StorageFailed
 from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.hadoop import HadoopFiles
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import FileEntry, Plan, Staged, generation
+from sparkpipeline.ledger.model import FileEntry, Plan, Staged
 from sparkpipeline.ledger.opening import open_files
 from sparkpipeline.ledger.protocol import POINTS, Outcome, advance
 from sparkpipeline.ledger.verifying import verify
+from sparkpipeline.paths import generation
 from tests import children
 from tests.sparkpipeline.filescontract import Promise, every_promise
 from tests.sparkpipeline.ledgerworld import CopyWork, judge

@@ -12,8 +12,8 @@ from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.load.config import config_of
 from sparkpipeline.load.eventtime import hour_columns
 from sparkpipeline.load.executing import write
-from sparkpipeline.load.names import staged_name
 from sparkpipeline.load.plans import HourRule
+from sparkpipeline.paths import StagedName
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
@@ -70,6 +70,6 @@ def test_rows_of_a_file_are_in_the_order_of_their_offsets(spark: Any, tmp_path: 
     for file in files:
         offsets = parquet.ParquetFile(file).read(columns=["offset"]).column(0).to_pylist()
         assert offsets == sorted(offsets)
-        name = staged_name(str(file.relative_to(tmp_path / "staging")))
+        name = StagedName.of(str(file.relative_to(tmp_path / "staging")))
         assert name is not None
         assert name.task == 0

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sparkpipeline.ledger.files import Files, walk
-from sparkpipeline.ledger.layout import Layout
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged, generation
+from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged
+from sparkpipeline.paths import Layout, generation
 
 Row = tuple[int, int]
 Range = tuple[int, int, int]  # partition, start, until

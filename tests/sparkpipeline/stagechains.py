@@ -16,12 +16,12 @@ from typing import Any
 
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles, local_path
-from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged, generation
+from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged
 from sparkpipeline.ledger.protocol import advance
+from sparkpipeline.paths import folders, generation
 from sparkpipeline.stages.config import BATCH, PARTITION, Stage
 from sparkpipeline.stages.graph import LOAD, STAGE
 from sparkpipeline.stages.inputs import Upstream
-from sparkpipeline.stages.partitions import folders
 from sparkpipeline.stages.planning import Planner
 from sparkpipeline.stages.taking import Taking
 from sparkpipeline.stages.work import StageWork

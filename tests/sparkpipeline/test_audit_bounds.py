@@ -14,7 +14,7 @@ from sparkpipeline.audit.bounds import Limit, check_limits, parse_limit, ranges_
 from sparkpipeline.audit.comparing import Difference, Scope, from_sums, in_order
 from sparkpipeline.audit.figures import Figures
 from sparkpipeline.audit.job import Found
-from sparkpipeline.audit.loaded import loaded_by, named_range
+from sparkpipeline.audit.loaded import loaded_by
 from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.pieces import LEAST, MOST, dealt, pieces, size_for
 from sparkpipeline.audit.report import document
@@ -23,7 +23,6 @@ from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles
-from sparkpipeline.ranges import OffsetRange
 from tests.fakes.broker import FakeCluster, entry
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -94,15 +93,6 @@ def test_pieces_cover_each_range_once_and_tasks_get_like_shares() -> None:
     assert dealt([], cores=4) == [[]]
     assert (size_for(10, 4), size_for(10**12, 4)) == (LEAST, MOST)
     assert size_for(1_200_000, 4) == 100_000
-
-
-def test_a_loaded_file_says_its_range_by_its_name() -> None:
-    path = (
-        "data/topic=a.b/date=2026-01-01/hour=10/a.b+3+00000000000000000017+00000000000000000090.g4.c000.snappy.parquet"
-    )
-    assert named_range(path) == OffsetRange("a.b", 3, 17, 90)
-    assert named_range("data/topic=a/date=2026-01-01/hour=10/_CLOSED") is None
-    assert named_range("data/a+b+c+d.parquet") is None
 
 
 def test_a_base_where_nothing_was_loaded_is_refused(tmp_path: Path) -> None:

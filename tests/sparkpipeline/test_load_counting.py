@@ -15,8 +15,8 @@ from sparkpipeline.ledger.files import FileInfo
 from sparkpipeline.load.counting import RangeCount, ReadBack, StagedFile, counted, staged_files
 from sparkpipeline.load.executing import Observed
 from sparkpipeline.load.footers import Footer, footers, looked_at
-from sparkpipeline.load.names import staged_name
 from sparkpipeline.load.plans import LoadPlan
+from sparkpipeline.paths import StagedName
 from sparkpipeline.ranges import OffsetRange
 
 RANGES = (OffsetRange("t", 0, 0, 10), OffsetRange("u", 4, 5, 7), OffsetRange("t", 0, 10, 12))
@@ -28,7 +28,7 @@ def file(
     topic: str, partition: int | str, task: int, first: int, last: int, hour: str = "10", rows: int = -1
 ) -> StagedFile:
     path = f"topic={topic}/p={partition}/date=2026-01-01/hour={hour}/part-{task:05}-x.c000.snappy.parquet"
-    name = staged_name(path)
+    name = StagedName.of(path)
     assert name is not None
     count = last - first + 1 if rows < 0 else rows
     return StagedFile(path, name, 100, Footer(count, first, last), ReadBack(count, first, last, 50, None, None, 7))

@@ -9,7 +9,7 @@ import pytest
 from kafkawire.model import TopicPartition
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles
-from sparkpipeline.ledger.model import FileEntry, Plan, Staged, generation
+from sparkpipeline.ledger.model import FileEntry, Plan, Staged
 from sparkpipeline.ledger.protocol import advance
 from sparkpipeline.load.cluster import Cluster, Looked
 from sparkpipeline.load.facts import Standing
@@ -18,6 +18,7 @@ from sparkpipeline.load.options import LoadConfig
 from sparkpipeline.load.planning import Log
 from sparkpipeline.load.plans import LOAD
 from sparkpipeline.load.starting import init_plan
+from sparkpipeline.paths import generation
 
 P0 = TopicPartition("t", 0)
 

@@ -12,12 +12,12 @@ from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.ledger.model import LiveFile
 from sparkpipeline.load import hours
 from sparkpipeline.load.compacting import groups
-from sparkpipeline.load.names import Hour, final_name, staged_name
 from sparkpipeline.load.planning import Log
-from sparkpipeline.load.rewinding import Rewind, hour_ms, loaded_files, rewind, time_of
+from sparkpipeline.load.rewinding import Rewind, loaded_files, rewind, time_of
+from sparkpipeline.paths import FinalName, Hour
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-TEN = hour_ms("2026-01-01", "10")
+TEN = Hour("t", "2026-01-01", "10").begin_ms
 HOUR = 3600_000
 
 
@@ -73,7 +73,7 @@ def test_what_the_cluster_deleted_is_refused_or_kept() -> None:
     found = wind(TEN, logs=logs, allow_partial=True)
     assert spans(found) == [(0, 200, 300), (1, 0, 60)]
     assert found.kept == ((P0, "from 200 on instead of 0: the log begins at 120"),)
-    assert [final_name(file.final).start for file in found.supersedes if "t+0+" in file.final] == [200]  # type: ignore[union-attr]
+    assert [FinalName.of(file.final).start for file in found.supersedes if "t+0+" in file.final] == [200]  # type: ignore[union-attr]
     nothing = wind(TEN, logs={P0: Log(250, 900), P1: Log(60, 60)}, allow_partial=True)
     assert spans(nothing) == []
     assert len(nothing.kept) == 2
@@ -109,28 +109,6 @@ def test_a_number_that_means_a_day_or_seconds_does_not_rewind_everything() -> No
         with pytest.raises(OptionRefused, match=rf"option=--to: {text} ms is early in 1970"):
             time_of(text)
     assert time_of("0") == 0
-
-
-# ---- names
-
-
-def test_names_go_from_spark_to_the_final_one_and_back() -> None:
-    found = staged_name("topic=a.b/p=3/date=2026-01-01/hour=07/part-00012-0c-4d.c001.snappy.parquet")
-    assert found is not None
-    assert (found.tp, found.task, found.hour) == (TopicPartition("a.b", 3), 12, Hour("a.b", "2026-01-01", "07"))
-    path = found.final(17, 90, 8)
-    assert path == (
-        "data/topic=a.b/date=2026-01-01/hour=07/a.b+3+00000000000000000017+00000000000000000090.g8.c001.snappy.parquet"
-    )
-    back = final_name(path)
-    assert back is not None
-    assert (back.tp, back.hour, back.start, back.until, back.batch) == (found.tp, found.hour, 17, 90, 8)
-
-
-@pytest.mark.parametrize("path", ["_SUCCESS", "topic=a/p=0/date=d/hour=07/.part-0.crc", "x/part-00000-1.c000.parquet"])
-def test_other_files_have_no_name(path: str) -> None:
-    assert staged_name(path) is None
-    assert final_name(f"data/{path}") is None
 
 
 # ---- hours

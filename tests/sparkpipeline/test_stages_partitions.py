@@ -6,8 +6,9 @@ import random
 
 import pytest
 
+from sparkpipeline.paths import folders
 from sparkpipeline.stages.consuming import Batch, Lineage
-from sparkpipeline.stages.partitions import Recompute, folders, next_recompute, partition_of, shown, stranger
+from sparkpipeline.stages.partitions import Recompute, next_recompute, partition_of, shown, stranger
 
 HOURS = ("date", "hour")
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.model import FileEntry
 from sparkpipeline.stages.previewing import _numbers
 from sparkpipeline.stages.programs import first_line
 from sparkpipeline.stages.running import DONE, ELSEWHERE, FAILED, IDLE, LOST, WAITS, NodeReport, exit_of
-from sparkpipeline.stages.writing import final_name, staged_entries
+from sparkpipeline.stages.writing import staged_entries
 from tests.sparkpipeline.memoryfiles import MemoryFiles
 
 
@@ -52,16 +51,6 @@ def test_a_run_is_partly_done_when_some_nodes_failed_or_were_lost(results: tuple
 )
 def test_of_a_stack_the_line_that_says_why(text: str, said: str) -> None:
     assert first_line(ValueError(text)) == said
-
-
-def test_final_names_hold_stage_task_and_batch() -> None:
-    uuid = "85567643-8c59-4b14-9a43-ca23072e7629"
-    assert final_name("lines", 17, f"date=2026-01-31/hour=a%3Ab/part-00003-{uuid}.c000.snappy.parquet") == (
-        "data/date=2026-01-31/hour=a%3Ab/lines-00003.g17.c000.snappy.parquet"
-    )
-    assert final_name("lines", 2, f"part-00000-{uuid}-c001.zstd.parquet") == "data/lines-00000.g2.c001.zstd.parquet"
-    with pytest.raises(Mismatch, match=r"KAFKA08_MISMATCH stage=lines file=other\.parquet: is no file that Spark"):
-        final_name("lines", 2, "other.parquet")
 
 
 def test_staged_files_are_listed_without_what_spark_puts_beside_them() -> None:
