@@ -26,8 +26,8 @@ from sparkpipeline.audit.sides import BY_BROKER, refuse_by_broker, refuse_told_e
 from sparkpipeline.audit.windows import Windows, label
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, UnknownPartition
+from sparkpipeline.ledger.base import normal_base, open_files
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.opening import normal_base, open_files
 from sparkpipeline.paths import FinalName
 from sparkpipeline.ranges import partition_of
 from sparkpipeline.source.cluster import access_of

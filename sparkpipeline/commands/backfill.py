@@ -26,7 +26,7 @@ from sparkpipeline.commands.options import (
     write_report,
 )
 from sparkpipeline.errors import EXIT_OF, OptionRefused, PipelineError
-from sparkpipeline.ledger.opening import needs_spark, normal_base, open_files
+from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 
 COLUMNS = ("topic", "partition", "start", "until", "copied_to", "messages", "bytes", "kept", "may_repeat",
            "target_start", "target_until", "state")  # fmt: skip

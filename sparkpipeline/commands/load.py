@@ -32,7 +32,7 @@ from sparkpipeline.commands.options import (
     write_report,
 )
 from sparkpipeline.commands.progress import SparkProgress
-from sparkpipeline.ledger.opening import needs_spark
+from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.reports import files_of, status_of
 from sparkpipeline.load.cluster import connected, look, must_answer
 from sparkpipeline.load.config import LoadConfig, read_config

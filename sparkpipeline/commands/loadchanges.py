@@ -23,7 +23,7 @@ from sparkpipeline.commands.options import (
 )
 from sparkpipeline.commands.progress import SparkProgress
 from sparkpipeline.errors import LedgerDamaged, OptionRefused, Refused
-from sparkpipeline.ledger.opening import needs_spark
+from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.load.cluster import must_answer
 from sparkpipeline.load.config import LoadConfig, read_config
 from sparkpipeline.load.job import LoadOutcome, open_ledger

@@ -17,9 +17,9 @@ from groundwork.output import EXIT, write
 from sparkpipeline.commands.options import execute_option, go_ahead, output_option, session, spark_options
 from sparkpipeline.commands.stages import only_option, pipeline_argument, tell
 from sparkpipeline.errors import Refused
-from sparkpipeline.ledger.batches import OPEN, BatchRow, batches_of
+from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.model import utc
-from sparkpipeline.ledger.opening import needs_spark
+from sparkpipeline.ledger.reports import OPEN, BatchRow, batches_of
 from sparkpipeline.stages import running
 from sparkpipeline.stages.config import Pipeline, read_pipeline
 from sparkpipeline.stages.opening import Opened

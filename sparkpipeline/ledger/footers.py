@@ -1,14 +1,11 @@
-"""The ends of Parquet files: how many rows they say they have, and whatever else a reader wants of their metadata.
+"""Footers of Parquet files: how many rows they have, and between which offsets those lie.
 
-pyarrow reads them where files are local; the JVM that Spark runs in does elsewhere, by the same Hadoop that wrote them.
-
-    each(paths, spark, local, Ends(rows_here, rows_there))     path -> int, or the Mismatch that is wrong with it
-    row_counts(paths, spark, local)                            path -> int
+pyarrow reads them where files are local; elsewhere the JVM that Spark runs in does, by the same Hadoop that wrote them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -21,33 +18,51 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Ends(Generic[T]):
-    """What is wanted of a file's end.  here: of pyarrow's FileMetaData; there: of Hadoop's open ParquetFileReader."""
+class Footer:
+    """rows: of the file; first, last: bounds of its column `offset`, None in a file without rows."""
 
-    here: Callable[[Any], T]
-    there: Callable[[Any], T]
-
-
-ROWS = Ends(lambda metadata: int(metadata.num_rows), lambda reader: int(reader.getRecordCount()))
+    rows: int
+    first: int | None = None
+    last: int | None = None
 
 
-def each(paths: Iterable[str], spark: Any | None, local: bool, wanted: Ends[T]) -> dict[str, T | Mismatch]:
-    """By path; what is no whole Parquet file has a Mismatch in its place.  local: they are of this machine's file
-    system."""
+def footers(paths: Iterable[str], spark: Any | None, local: bool) -> dict[str, Footer]:
+    """By path.  local: paths are of this machine's file system.  Raises Mismatch for what is no whole Parquet file."""
+    return _whole(read_footers(paths, spark, local))
 
-    def look(path: str) -> T | Mismatch:
+
+def row_counts(paths: Iterable[str], spark: Any | None, local: bool) -> dict[str, int]:
+    """The rows of files that need not have offsets, by path.  Raises Mismatch."""
+    return _whole(_each(paths, spark, local, FooterPart(_rows_local, _rows_hadoop)))
+
+
+def read_footers(paths: Iterable[str], spark: Any | None, local: bool) -> dict[str, Footer | Mismatch]:
+    """By path; for what is no whole Parquet file the Mismatch that says so."""
+    return _each(paths, spark, local, FooterPart(_footer_local, _footer_hadoop))
+
+
+@dataclass(frozen=True, slots=True)
+class FooterPart(Generic[T]):
+    """What is wanted of a footer.  local: of pyarrow's FileMetaData; hadoop: of Hadoop's open ParquetFileReader."""
+
+    local: Callable[[Any], T]
+    hadoop: Callable[[Any], T]
+
+
+def _each(paths: Iterable[str], spark: Any | None, local: bool, part: FooterPart[T]) -> dict[str, T | Mismatch]:
+    def read(path: str) -> T | Mismatch:
         try:
-            return wanted.here(_metadata(path)) if local else _there(path, spark, wanted.there)
+            return part.local(_metadata(path)) if local else _by_hadoop(path, spark, part.hadoop)
         except Mismatch as torn:
             return torn
 
     listed = list(paths)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(listed, pool.map(look, listed), strict=True))
+        return dict(zip(listed, pool.map(read, listed), strict=True))
 
 
-def all_of(found: dict[str, T | Mismatch]) -> dict[str, T]:
-    """The same when every file is whole; raises the first Mismatch."""
+def _whole(found: Mapping[str, T | Mismatch]) -> dict[str, T]:
+    """The same where every file is whole; raises the first Mismatch."""
     good: dict[str, T] = {}
     for path, one in found.items():
         if isinstance(one, Mismatch):
@@ -56,9 +71,7 @@ def all_of(found: dict[str, T | Mismatch]) -> dict[str, T]:
     return good
 
 
-def row_counts(paths: Sequence[str], spark: Any, local: bool) -> dict[str, int]:
-    """By path.  Raises Mismatch for what is no whole Parquet file."""
-    return all_of(each(paths, spark, local, ROWS))
+# ---- pyarrow ---------------------------------------------------------------------------------------------------------
 
 
 def _metadata(path: str) -> Any:
@@ -70,7 +83,20 @@ def _metadata(path: str) -> Any:
         raise _torn(path, exc) from exc
 
 
-def _there(path: str, spark: Any, wanted: Callable[[Any], T]) -> T:
+def _rows_local(metadata: Any) -> int:
+    return int(metadata.num_rows)
+
+
+def _footer_local(metadata: Any) -> Footer:
+    column = metadata.schema.names.index("offset")
+    bounds = [metadata.row_group(n).column(column).statistics for n in range(metadata.num_row_groups)]
+    return _footer(metadata.num_rows, [(one.min, one.max) for one in bounds if one is not None and one.has_min_max])
+
+
+# ---- Hadoop ----------------------------------------------------------------------------------------------------------
+
+
+def _by_hadoop(path: str, spark: Any, wanted: Callable[[Any], T]) -> T:
     jvm = spark._jvm
     try:
         where = jvm.org.apache.hadoop.fs.Path(path)
@@ -82,6 +108,27 @@ def _there(path: str, spark: Any, wanted: Callable[[Any], T]) -> T:
         return wanted(reader)
     finally:
         reader.close()
+
+
+def _rows_hadoop(reader: Any) -> int:
+    return int(reader.getRecordCount())
+
+
+def _footer_hadoop(reader: Any) -> Footer:
+    blocks = reader.getFooter().getBlocks()
+    bounds = [statistics for block in blocks for statistics in (_offsets(block),) if statistics.hasNonNullValue()]
+    rows = sum(block.getRowCount() for block in blocks)
+    return _footer(rows, [(one.genericGetMin(), one.genericGetMax()) for one in bounds])
+
+
+def _offsets(block: Any) -> Any:
+    return next(column.getStatistics() for column in block.getColumns() if column.getPath().toDotString() == "offset")
+
+
+def _footer(rows: int, bounds: list[tuple[int, int]]) -> Footer:
+    if not bounds:
+        return Footer(rows)
+    return Footer(rows, min(first for first, _ in bounds), max(last for _, last in bounds))
 
 
 def _torn(path: str, exc: Exception) -> Mismatch:

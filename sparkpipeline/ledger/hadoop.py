@@ -22,7 +22,6 @@ from groundwork.failpoints import failpoint
 from sparkpipeline.errors import Missing, OptionRefused, StorageFailed
 from sparkpipeline.ledger.files import FileInfo
 from sparkpipeline.ledger.local import TEMPORARY
-from sparkpipeline.ledger.opening import hadoop_context
 
 MODES = {
     "hdfs": "rename",
@@ -182,6 +181,16 @@ class HadoopFiles:
                 return False
             raise
         return True
+
+
+def hadoop_context(spark: Any) -> Any:
+    """The Spark context, whose JVM has the Hadoop client.  Raises OptionRefused for a Spark Connect session."""
+    try:
+        return spark.sparkContext
+    except AttributeError:  # pyspark's own subclass of it
+        raise OptionRefused(
+            "a Spark Connect session has no Hadoop client here; start the job by spark-submit"
+        ) from None
 
 
 def _info(folder: str, entry: Any) -> FileInfo:

@@ -2,29 +2,51 @@
 
 Batches are 1, 2, 3 .. without a gap: plan N is made when N-1 is committed and published, or abandoned.  Plans, commits
 and done marks are never changed and never deleted, so what a driver has read of them stays true.
+
+A commit is published any number of times, by any number of drivers at once, and again by one that slept meanwhile.
+Superseded files go first: a reader who lists the folders sees too few rows for as long as the renames last, and never
+the same ones twice.  (A reader who must not see that either reads the files of the manifests: reports.files_of.)
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from groundwork.failpoints import failpoint
 from sparkpipeline.errors import LedgerDamaged, Missing, Refused
 from sparkpipeline.ledger.attempts import Attempts, made
-from sparkpipeline.ledger.files import Files
-from sparkpipeline.ledger.log import Log
-from sparkpipeline.ledger.model import ABANDONED, Manifest, Plan, check_files, check_plan
-from sparkpipeline.ledger.opening import normal_base
-from sparkpipeline.ledger.publishing import publish
+from sparkpipeline.ledger.base import normal_base
+from sparkpipeline.ledger.files import Files, info
+from sparkpipeline.ledger.model import ABANDONED, BatchFile, Manifest, Plan, check_files, check_plan
+from sparkpipeline.ledger.snapshots import Live, Snapshots, Sum, fold
 from sparkpipeline.paths import Layout, batch_of
 
 SNAPSHOT_EVERY = 50
 TRASH_KEEP_S = 7 * 24 * 3600
 
 
-class Ledger(Log):
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """Where a ledger stands.
+
+    next_batch    the number of the open plan, or of the plan to come
+    open_plan     planned, neither committed nor abandoned
+    unpublished   committed, not known to be published: at most the newest, unless somebody deletes files
+    abandoned     batches that will never be
+    newest        the last commit; its facts are the newest ones
+    """
+
+    next_batch: int
+    open_plan: Plan | None
+    unpublished: tuple[Manifest, ...]
+    abandoned: frozenset[int]
+    newest: Manifest | None
+
+
+class Ledger:
     """files: of opening.open_files(base, spark); base: as the user wrote it, .base has its normal form.
 
     snapshot_every   manifests between two snapshots
@@ -36,15 +58,19 @@ class Ledger(Log):
         self,
         files: Files,
         base: str,
+        *,
         snapshot_every: int = SNAPSHOT_EVERY,
         trash_keep_s: float | None = TRASH_KEEP_S,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        super().__init__(files, Layout(normal_base(base)))
+        self.files = files
+        self.layout = Layout(normal_base(base))
         self.clock = clock
+        self.snapshots = Snapshots(files, self.layout)
         self.attempts = Attempts(files, self.layout, clock)
         self._snapshot_every = snapshot_every
         self._trash_keep_s = trash_keep_s
+        self._read: dict[int, Manifest] = {}  # decided batches behind the newest snapshot
 
     def __repr__(self) -> str:
         return f"<Ledger {self.base}>"
@@ -57,7 +83,80 @@ class Ledger(Log):
         """The full path of a final file, for Spark."""
         return self.layout.final(final)
 
-    # what a batch does, in this order
+    # ---- what its files say: changes nothing
+
+    def state(self) -> LedgerState:
+        """Reads the newest snapshot, the manifests behind it and the open plan."""
+        start = self.snapshots.newest()
+        tail = self._tail(start)
+        newest = next((manifest for manifest in reversed(tail) if not manifest.abandoned), None)
+        if newest is None and start.newest:
+            newest = self.manifest(start.newest)
+        return LedgerState(
+            next_batch=(batch := start.through + len(tail) + 1),
+            open_plan=self._open_plan(batch),
+            unpublished=tuple(self._unpublished(tail)),
+            abandoned=start.abandoned | {manifest.batch for manifest in tail if manifest.abandoned},
+            newest=newest,
+        )
+
+    def plan(self, batch: int) -> Plan:
+        """A plan, whatever became of it.  Raises Missing, and LedgerDamaged."""
+        path = self.layout.plan(batch)
+        plan = Plan.of(_decoded(self.files.read(path), path), path)
+        if plan.batch != batch:
+            raise LedgerDamaged(f"holds the plan of batch {plan.batch}", file=path)
+        return plan
+
+    def manifest(self, batch: int) -> Manifest:
+        """The commit of a batch.  Raises Missing when it has none or was abandoned, and LedgerDamaged."""
+        decided = self.decision(batch)
+        if decided is None or decided.abandoned:
+            raise Missing("the batch was abandoned" if decided else "the batch has no commit", batch=batch)
+        return decided
+
+    def manifests(self, since: int = 0) -> Iterator[Manifest]:
+        """The commits of the batches behind number `since`, in order; abandoned ones are none.  Reads one file each."""
+        batch = since + 1
+        while (decided := self.decision(batch)) is not None:
+            if not decided.abandoned:
+                yield decided
+            batch += 1
+
+    def decision(self, batch: int) -> Manifest | None:
+        """What commits/N says: a commit, an `abandoned` one, or None while the batch is open (or has no plan yet)."""
+        if batch in self._read:
+            return self._read[batch]
+        path = self.layout.commit(batch)
+        try:
+            data = self.files.read(path)
+        except Missing:
+            return None
+        manifest = Manifest.of(_decoded(data, path), path)
+        if manifest.batch != batch:
+            raise LedgerDamaged(f"holds the manifest of batch {manifest.batch}", file=path)
+        return manifest
+
+    def live_files(self, as_of: int | None = None) -> Live:
+        """Final path -> file, after the newest commit or after batch number as_of.
+
+        Of batches that are not published yet too: their files may still be on their way."""
+        for _ in range(3):  # another driver may delete the snapshot that we have just chosen
+            start = self.snapshots.newest(as_of)
+            try:
+                live = self.snapshots.live(start)
+                break
+            except Missing:
+                continue
+        else:
+            start, live = Sum(), {}
+        for manifest in self.manifests(start.through):
+            if as_of is not None and manifest.batch > as_of:
+                break
+            fold(live, manifest)
+        return live
+
+    # ---- what a batch does, in this order
 
     def put_plan(self, plan: Plan) -> bool:
         """Make a plan durable.  False: another driver made this batch's plan.
@@ -140,7 +239,7 @@ class Ledger(Log):
             raise Refused(f"the batch is {how}; only a plan without commit can be abandoned", batch=batch)
         return manifest
 
-    # housekeeping
+    # ---- housekeeping
 
     def compact_log(self) -> int | None:
         """Make a snapshot when snapshot_every published batches came since the last one; its last batch, else None."""
@@ -174,6 +273,37 @@ class Ledger(Log):
                 dropped.append(batch)
         return dropped
 
+    # ---- inside
+
+    def _tail(self, start: Sum) -> list[Manifest]:
+        """Every decided batch behind a snapshot, also the abandoned ones."""
+        tail: list[Manifest] = []
+        while (decided := self.decision(start.through + len(tail) + 1)) is not None:
+            self._read[decided.batch] = decided
+            tail.append(decided)
+        return tail
+
+    def _unpublished(self, tail: list[Manifest]) -> list[Manifest]:
+        """From the newest backwards to the first that is done: no plan is made before its predecessor is published."""
+        found: list[Manifest] = []
+        for manifest in reversed(tail):
+            if manifest.abandoned:
+                continue
+            if self.files.exists(self.layout.done(manifest.batch)):
+                break
+            found.append(manifest)
+        return found[::-1]
+
+    def _open_plan(self, batch: int) -> Plan | None:
+        try:
+            return self.plan(batch)
+        except Missing:
+            return None
+        except LedgerDamaged as exc:
+            raise LedgerDamaged(
+                f"{exc.sentence}; abandoning batch {batch} goes on without it", **exc.coordinates
+            ) from None
+
     def _sizes(self, folders: set[str]) -> dict[str, int]:
         """The files in these folders, and their sizes."""
         listed = (entry for folder in sorted(folders) for entry in self.files.list(folder))
@@ -184,6 +314,63 @@ class Ledger(Log):
             return self.files.read(path) == text.encode()
         except Missing:
             return False
+
+
+# ---- publishing ------------------------------------------------------------------------------------------------------
+
+
+def publish(files: Files, layout: Layout, manifest: Manifest, tell: Callable[[str], None]) -> None:
+    """Bring all of a committed manifest to where it says.  Raises LedgerDamaged for a file that is nowhere."""
+    if files.exists(layout.done(manifest.batch)):
+        return
+    for final in manifest.supersedes:
+        failpoint("ledger before trash")
+        if not _trashed(files, layout, manifest.batch, final) and not files.exists(layout.done(manifest.batch)):
+            tell(f"batch {manifest.batch} supersedes {final}, which somebody else has deleted")
+    for file in manifest.files:
+        failpoint("ledger during publish")
+        _move(files, layout, manifest, file)
+    failpoint("ledger before done")
+    files.create(layout.done(manifest.batch), b"{}\n")
+    failpoint("ledger after done")
+
+
+def _trashed(files: Files, layout: Layout, batch: int, final: str) -> bool:
+    """Whether the file lies in the batch's trash now."""
+    trash = layout.trashed(batch, final)
+    return files.rename(layout.final(final), trash) or files.exists(trash)
+
+
+def _move(files: Files, layout: Layout, manifest: Manifest, file: BatchFile) -> None:
+    source = f"{layout.staging(manifest.batch, manifest.attempt)}/{file.staged}"
+    target = layout.final(file.final)
+    if files.rename(source, target):
+        return
+    there = info(files, target)
+    if there is not None and there.size == file.bytes:
+        return  # moved before, by us or by another driver
+    if files.exists(layout.done(manifest.batch)):
+        return  # published meanwhile, and perhaps superseded already
+    if there is not None:
+        raise LedgerDamaged(
+            f"there is a file of {there.size} bytes, and the batch has one of {file.bytes}; "
+            "move the foreign one away and run again",
+            batch=manifest.batch,
+            file=target,
+        )
+    raise LedgerDamaged(
+        f"the batch is committed, and its file is neither here nor at {source}: it was deleted from outside; "
+        "put it back (a snapshot, the file system's trash) and run again",
+        batch=manifest.batch,
+        file=target,
+    )
+
+
+def _decoded(data: bytes, path: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise LedgerDamaged("is no text: torn, or not written by a ledger", file=path) from None
 
 
 def tool_version() -> str:

@@ -23,7 +23,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class FileEntry:
+class BatchFile:
     """A file of a batch.  staged: its path below the staging folder; final: below the base, `data/…`; rows and bytes
     as audited."""
 
@@ -44,11 +44,11 @@ class LiveFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedBatch:
     """What executing a plan left below its staging folder, audited.  facts: what the manifest shall remember, as JSON
     knows it; application: the Spark application's id."""
 
-    files: tuple[FileEntry, ...]
+    files: tuple[BatchFile, ...]
     facts: dict[str, Any]
     application: str
 
@@ -111,7 +111,7 @@ class Manifest:
     application: str
     started_ms: int
     committed_ms: int
-    files: tuple[FileEntry, ...]
+    files: tuple[BatchFile, ...]
     supersedes: tuple[str, ...]
     facts: dict[str, Any]
     version: str
@@ -197,7 +197,7 @@ def check_plan(plan: Plan) -> None:
                             batch=plan.batch)  # fmt: skip
 
 
-def check_files(batch: int, files: tuple[FileEntry, ...]) -> None:
+def check_files(batch: int, files: tuple[BatchFile, ...]) -> None:
     """Raises OptionRefused for files that may not be published: two of a name, outside of data/, without generation."""
     finals: set[str] = set()
     for file in files:
@@ -253,5 +253,5 @@ def _object(value: object) -> dict[str, Any]:
     return value
 
 
-def _entry(row: dict[str, Any]) -> FileEntry:
-    return FileEntry(_word(row["staged"]), _word(row["final"]), _number(row["rows"]), _number(row["bytes"]))
+def _entry(row: dict[str, Any]) -> BatchFile:
+    return BatchFile(_word(row["staged"]), _word(row["final"]), _number(row["rows"]), _number(row["bytes"]))

@@ -13,14 +13,14 @@ from typing import Any
 
 from groundwork.failpoints import failpoint
 from sparkpipeline.errors import LedgerDamaged, Mismatch
+from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.files import walk
+from sparkpipeline.ledger.footers import footers
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import FileEntry, LiveFile, Plan, Staged
-from sparkpipeline.ledger.opening import needs_spark
-from sparkpipeline.load.counting import ReadBack, StagedFile, read_back, staged_files
+from sparkpipeline.ledger.model import BatchFile, LiveFile, Plan, StagedBatch
+from sparkpipeline.load.counting import CountedFile, ReadBack, read_back, staged_files
 from sparkpipeline.load.executing import write
 from sparkpipeline.load.facts import Standing
-from sparkpipeline.load.footers import footers
 from sparkpipeline.load.options import LoadConfig
 from sparkpipeline.load.plans import COMPACT, HourRule
 from sparkpipeline.paths import FinalName, Hour
@@ -103,7 +103,7 @@ def plan_of(batch: int, now_ms: int, found: Iterable[Group]) -> Plan:
     return Plan(batch, COMPACT, now_ms, {"groups": [group.row() for group in rows]}, supersedes)
 
 
-def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, staging: str, watch: Watch) -> Staged:
+def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, staging: str, watch: Watch) -> StagedBatch:
     """Write the groups of a plan into staging, and count them.  Raises Mismatch, LedgerDamaged, what Spark raises."""
     try:
         found = [Group.of(row) for row in plan.work["groups"]]
@@ -121,7 +121,7 @@ def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, staging:
     staged = staged_files(listed, staging, after, ends)
     files = _counted(found, staged, before, plan.batch)
     facts = {**Standing.of(ledger.state().newest).facts(), "compacted": {"from": len(paths), "to": len(files)}}
-    return Staged(files, facts, str(spark.sparkContext.applicationId))
+    return StagedBatch(files, facts, str(spark.sparkContext.applicationId))
 
 
 def _write(spark: Any, config: LoadConfig, ledger: Ledger, paths: list[str], count: int, staging: str) -> None:
@@ -138,8 +138,8 @@ def _write(spark: Any, config: LoadConfig, ledger: Ledger, paths: list[str], cou
 
 
 def _counted(
-    found: list[Group], staged: list[StagedFile], before: Mapping[str, ReadBack], batch: int
-) -> tuple[FileEntry, ...]:
+    found: list[Group], staged: list[CountedFile], before: Mapping[str, ReadBack], batch: int
+) -> tuple[BatchFile, ...]:
     """What becomes of each group: one file with exactly the rows of its files.  Raises Mismatch."""
     by_place = {(f.name.hour.topic, str(f.name.partition), f.name.hour.date, f.name.hour.hour): f for f in staged}
     if len(by_place) != len(staged) or set(by_place) != {group.place for group in found}:
@@ -156,6 +156,6 @@ def _counted(
                 folder=group.hour.folder, partition=group.partition,
             )  # fmt: skip
         entries.append(
-            FileEntry(file.path, file.name.final(group.start, group.until, batch), file.back.rows, file.size)
+            BatchFile(file.path, file.name.final(group.start, group.until, batch), file.back.rows, file.size)
         )
     return tuple(entries)

@@ -22,9 +22,9 @@ from urllib.parse import unquote
 from kafkawire.model import BrokerPartition
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import FileInfo
+from sparkpipeline.ledger.footers import Footer
 from sparkpipeline.load.eventtime import own_time
 from sparkpipeline.load.executing import Observed
-from sparkpipeline.load.footers import Footer
 from sparkpipeline.load.plans import HourRule, LoadPlan
 from sparkpipeline.paths import StagedName, tail
 from sparkpipeline.ranges import OffsetRange, partition_key
@@ -47,7 +47,7 @@ class ReadBack:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedFile:
+class CountedFile:
     """A staged file with both of its counts.  path: below staging."""
 
     path: str
@@ -63,7 +63,7 @@ class RangeCount:
     without a message, which of bytes says nothing but what is lost."""
 
     range: OffsetRange
-    files: tuple[StagedFile, ...]
+    files: tuple[CountedFile, ...]
     lost: int = 0
 
     @property
@@ -158,9 +158,9 @@ def read_back(spark: Any, paths: Sequence[str], rule: HourRule) -> dict[str, Rea
 
 def staged_files(
     listed: Iterable[FileInfo], staging: str, backs: Mapping[str, ReadBack], footers: Mapping[str, Footer]
-) -> list[StagedFile]:
+) -> list[CountedFile]:
     """The data files below staging, each with its counts.  footers: by full path.  Raises Mismatch."""
-    found: list[StagedFile] = []
+    found: list[CountedFile] = []
     for info in listed:
         path = info.path.removeprefix(f"{staging}/")
         name = StagedName.of(path)
@@ -175,7 +175,7 @@ def staged_files(
                 f" at {footer.first} to {footer.last}",
                 file=info.path,
             )
-        found.append(StagedFile(path, name, info.size, footer, back))
+        found.append(CountedFile(path, name, info.size, footer, back))
     if len(found) < len(backs):
         odd = sorted(set(backs) - {file.path for file in found})[0]
         raise Mismatch("is among the staged files and has no name of theirs", file=odd)
@@ -183,13 +183,13 @@ def staged_files(
 
 
 def counted(
-    plan: LoadPlan, files: Sequence[StagedFile], seen: Observed, compacted: Iterable[str] = (), may_lose: bool = False
+    plan: LoadPlan, files: Sequence[CountedFile], seen: Observed, compacted: Iterable[str] = (), may_lose: bool = False
 ) -> list[RangeCount]:
     """What came of each range of the plan, in its order.  Raises Mismatch.
 
     compacted: topics where offsets may be missing anywhere; may_lose: the beginning of a range may have been deleted
     after it was planned (out.of.range=earliest)."""
-    by_place: dict[tuple[int, str, str], list[StagedFile]] = {}
+    by_place: dict[tuple[int, str, str], list[CountedFile]] = {}
     for file in files:
         by_place.setdefault((file.name.task, file.name.hour.topic, str(file.name.partition)), []).append(file)
     found = []
@@ -217,7 +217,7 @@ def _covered(counts: Sequence[RangeCount], covered: int, may_lose: bool) -> list
     raise Mismatch(f"the ranges have {wanted} bytes, and the rows that were read cover {covered} of them")
 
 
-def _checked(rng: OffsetRange, files: tuple[StagedFile, ...], compacted: bool, may_lose: bool) -> RangeCount:
+def _checked(rng: OffsetRange, files: tuple[CountedFile, ...], compacted: bool, may_lose: bool) -> RangeCount:
     count = RangeCount(rng, files)
     where = {"topic": rng.topic, "partition": rng.partition, "start": rng.start, "until": rng.until}
     first, last = count.first, count.last

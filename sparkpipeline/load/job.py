@@ -10,18 +10,18 @@ from typing import Any
 
 from groundwork.failpoints import failpoint
 from sparkpipeline.errors import DataLoss, OffsetOutOfRange, Refused, code_in
+from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
+from sparkpipeline.ledger.exactlyonce import Advance, Outcome, advance
 from sparkpipeline.ledger.files import walk
+from sparkpipeline.ledger.footers import footers
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged
-from sparkpipeline.ledger.opening import needs_spark, normal_base, open_files
-from sparkpipeline.ledger.protocol import Advance, Outcome, advance
+from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.load import compacting, hours, outward
 from sparkpipeline.load.cluster import Cluster, Looked, connected, look
 from sparkpipeline.load.counting import RangeCount, counted, read_back, staged_files
 from sparkpipeline.load.eventtime import own_time
 from sparkpipeline.load.executing import Observed, ToRead, read_and_write
 from sparkpipeline.load.facts import Standing, averages, batch_facts, hour_rows, latest_ms
-from sparkpipeline.load.footers import footers
 from sparkpipeline.load.logmarks import Marks, check_logs, marks_of
 from sparkpipeline.load.options import LoadConfig
 from sparkpipeline.load.planning import due
@@ -138,7 +138,7 @@ class LoadWork:
 
     # ---- execute
 
-    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+    def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
         """Raises Mismatch where counts differ, LedgerDamaged for a plan that is none, and what Spark raises."""
         application = str(self.spark.sparkContext.applicationId)
         if plan.kind not in KINDS:
@@ -146,7 +146,7 @@ class LoadWork:
                           batch=plan.batch)  # fmt: skip
         self.tell(f"batch {plan.batch}: {plan.kind}, attempt {attempt}")
         if plan.kind == INIT:
-            return Staged((), dict(plan.work["facts"]), application)
+            return StagedBatch((), dict(plan.work["facts"]), application)
         if plan.kind == COMPACT:
             return compacting.execute(self.spark, self.config, self.ledger, plan, staging, self.watch)
         work = LoadPlan.of(plan)
@@ -157,7 +157,7 @@ class LoadWork:
             with self._told_what_helps(plan.batch):
                 seen, counts = self._loaded(plan, work, standing, staging)
         files = tuple(
-            FileEntry(file.path, file.name.final(count.range.start, count.range.until, plan.batch), file.back.rows,
+            BatchFile(file.path, file.name.final(count.range.start, count.range.until, plan.batch), file.back.rows,
                       file.size)
             for count in counts for file in count.files
         )  # fmt: skip
@@ -175,7 +175,7 @@ class LoadWork:
         )
         closed = [hour for hour in hour_rows(counts) if self._is_closed(hour)]
         failpoint("load after audit")
-        return Staged(files, batch_facts(work, counts, seen, after, closed), application)
+        return StagedBatch(files, batch_facts(work, counts, seen, after, closed), application)
 
     def _loaded(
         self, plan: Plan, work: LoadPlan, standing: Standing, staging: str
@@ -255,7 +255,12 @@ def rule_of(config: LoadConfig) -> HourRule:
 def open_ledger(config: LoadConfig, spark: Any | None) -> Ledger:
     """The ledger of a job; spark: needed where the base is no local folder.  Raises OptionRefused."""
     keep = None if config.trash_days < 0 else config.trash_days * 86400.0
-    return Ledger(open_files(config.base, spark), normal_base(config.base), config.snapshot_every, keep)
+    return Ledger(
+        open_files(config.base, spark),
+        normal_base(config.base),
+        snapshot_every=config.snapshot_every,
+        trash_keep_s=keep,
+    )
 
 
 @contextmanager

@@ -7,20 +7,20 @@ from typing import Any
 
 from groundwork.plural import counted
 from sparkpipeline.errors import LedgerDamaged, Mismatch
-from sparkpipeline.ledger import verifying
+from sparkpipeline.ledger import verification as verifying
+from sparkpipeline.ledger.base import needs_spark
+from sparkpipeline.ledger.footers import Footer, read_footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile
-from sparkpipeline.ledger.opening import needs_spark
-from sparkpipeline.ledger.verifying import Finding, Verdict
-from sparkpipeline.load.footers import Footer, looked_at
+from sparkpipeline.ledger.verification import Finding, Verdict
 from sparkpipeline.paths import FinalName
 
 
-def verify(ledger: Ledger, spark: Any | None, read_footers: bool = True) -> Verdict:
+def verify(ledger: Ledger, spark: Any | None, with_footers: bool = True) -> Verdict:
     """Findings of the ledger's verify, and of kind footer: rows other than the manifest's, offsets outside of the range
     in the file's name, a name that is no load's.  Reads only; no footers where the ledger does not tell the files."""
     verdict = verifying.verify(ledger)
-    if not read_footers:
+    if not with_footers:
         return verdict
     missing = {finding.file for finding in verdict.findings if finding.what == "missing"}
     try:
@@ -28,7 +28,7 @@ def verify(ledger: Ledger, spark: Any | None, read_footers: bool = True) -> Verd
     except LedgerDamaged:
         return verdict  # the damage is among the findings
     live = {path: file for file in files if (path := ledger.path(file.final)) not in missing}
-    ends = looked_at(live, spark, not needs_spark(ledger.base))
+    ends = read_footers(live, spark, not needs_spark(ledger.base))
     wrong = {path: why for path, file in live.items() if (why := _wrong(file, ends[path])) is not None}
     found = [Finding("footer", path, why) for path, why in wrong.items()]
     return replace(verdict, findings=tuple(sorted((*verdict.findings, *found))))

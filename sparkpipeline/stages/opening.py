@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.opening import needs_spark, normal_base, open_files
 from sparkpipeline.load.job import open_ledger
 from sparkpipeline.stages.config import Pipeline, Stage
 from sparkpipeline.stages.graph import LOAD

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkpipeline.errors import Refused
-from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.log import State
+from sparkpipeline.ledger.ledger import Ledger, LedgerState
 from sparkpipeline.ledger.model import Plan
 from sparkpipeline.stages.config import Pipeline
 from sparkpipeline.stages.graph import LOAD, Node
@@ -111,7 +110,7 @@ class Preview:
         shown = {} if plan is None else _amounts(planner, plan)
         return NodePreview(node, stage.mode, stage.output, last, ", ".join(does), moves, refused=refused, **shown)
 
-    def _next(self, ledger: Ledger, planner: Planner, state: State) -> tuple[list[str], Plan | None]:
+    def _next(self, ledger: Ledger, planner: Planner, state: LedgerState) -> tuple[list[str], Plan | None]:
         """Raises NotYet and Refused."""
         does = _recovery(state)
         number = state.next_batch
@@ -125,7 +124,7 @@ class Preview:
         return ([*does, f"runs batch {number}"] if plan is not None else does or ["nothing to do"]), plan
 
 
-def _recovery(state: State) -> list[str]:
+def _recovery(state: LedgerState) -> list[str]:
     does = [f"publishes batch {manifest.batch}" for manifest in state.unpublished]
     if state.open_plan is not None:
         does.append(f"carries out batch {state.open_plan.batch} as it was planned")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkpipeline.errors import OptionRefused, PipelineError, Refused, sentence_in
+from sparkpipeline.ledger.exactlyonce import Outcome, advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import Manifest
-from sparkpipeline.ledger.protocol import Outcome, advance
 from sparkpipeline.load.job import Watch, run_load, unwatched
 from sparkpipeline.stages.config import Pipeline
 from sparkpipeline.stages.graph import LOAD, Graph, Node, nearest

@@ -12,10 +12,10 @@ from typing import Any
 
 from groundwork.plural import counted
 from sparkpipeline.errors import PipelineError, StageFailed, code_in
+from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.footers import row_counts
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import Manifest, Plan, Staged
-from sparkpipeline.ledger.opening import needs_spark
+from sparkpipeline.ledger.model import Manifest, Plan, StagedBatch
 from sparkpipeline.load.job import SETTINGS, Watch, unwatched
 from sparkpipeline.session import session_beside
 from sparkpipeline.stages.config import PARTITION, TOPIC, Stage
@@ -51,11 +51,11 @@ class StageWork:
             self.tell(_described(Taking.of(plan.work, f"plan {batch}"), plan))
         return plan
 
-    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+    def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
         taking = Taking.of(plan.work, f"plan {plan.batch}")
         if taking.nothing_to_read:
             application = self.spark.sparkContext.applicationId
-            return Staged((), self._facts(taking, 0, self._known_schema()), application)
+            return StagedBatch((), self._facts(taking, 0, self._known_schema()), application)
         try:
             with self.watch(f"{self.stage.name}, batch {plan.batch}", 0, 0, 0):
                 return self._executed(taking, plan.batch, staging)
@@ -67,20 +67,20 @@ class StageWork:
     def published(self, manifest: Manifest) -> None:
         """Nothing is copied outward: who reads a stage reads its ledger."""
 
-    def _executed(self, taking: Taking, batch: int, staging: str) -> Staged:
+    def _executed(self, taking: Taking, batch: int, staging: str) -> StagedBatch:
         session = session_beside(self.spark)
         for key, value in SETTINGS.items():
             session.conf.set(key, value)
         made = self.program(session, self._frames(session, taking))
         application = self.spark.sparkContext.applicationId
         if self.stage.output == TOPIC:
-            return Staged((), self._facts(taking, write_topic(made, self.stage), None), application)
+            return StagedBatch((), self._facts(taking, write_topic(made, self.stage), None), application)
         local = not needs_spark(self.ledger.base)
         written = write_parquet(
             made, self.stage, batch, staging, self.ledger.files, lambda paths: row_counts(paths, self.spark, local)
         )
         self._check_partitions(taking, written)
-        return Staged(written.files, self._facts(taking, written.rows, written.schema), application)
+        return StagedBatch(written.files, self._facts(taking, written.rows, written.schema), application)
 
     def _frames(self, session: Any, taking: Taking) -> dict[str, Any]:
         views = Views(session, self.stage.batch_column)

@@ -13,7 +13,7 @@ from typing import Any
 from groundwork.failpoints import failpoint
 from sparkpipeline.errors import Mismatch, OptionRefused
 from sparkpipeline.ledger.files import Files, walk
-from sparkpipeline.ledger.model import FileEntry
+from sparkpipeline.ledger.model import BatchFile
 from sparkpipeline.paths import stage_final
 from sparkpipeline.stages.config import Stage
 
@@ -24,7 +24,7 @@ Footers = Callable[[Sequence[str]], dict[str, int]]
 class Written:
     """files: with rows, in order of their paths; rows: of all of them; schema: of the rows, as Spark's JSON."""
 
-    files: tuple[FileEntry, ...]
+    files: tuple[BatchFile, ...]
     rows: int
     schema: dict[str, Any]
 
@@ -58,14 +58,14 @@ def write_topic(frame: Any, stage: Stage) -> int:
     return counted()
 
 
-def staged_entries(stage: str, batch: int, staging: str, files: Files, footers: Footers) -> list[FileEntry]:
+def staged_entries(stage: str, batch: int, staging: str, files: Files, footers: Footers) -> list[BatchFile]:
     """The data files below staging, those without rows too, under their final names.  Raises Mismatch."""
     listed = [entry for entry in walk(files, staging) if not entry.name.startswith(("_", "."))]
     rows = footers([entry.path for entry in listed])
     found = []
     for entry in listed:
         staged = entry.path.removeprefix(f"{staging}/")
-        found.append(FileEntry(staged, stage_final(stage, batch, staged), rows[entry.path], entry.size))
+        found.append(BatchFile(staged, stage_final(stage, batch, staged), rows[entry.path], entry.size))
     return found
 
 

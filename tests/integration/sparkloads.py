@@ -14,7 +14,7 @@ import pyarrow.parquet as parquet
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.verifying import verify
+from sparkpipeline.ledger.verification import verify
 from sparkpipeline.load.config import config_of
 from sparkpipeline.load.job import LoadOutcome, open_ledger, run_load
 from sparkpipeline.load.options import LoadConfig

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow
 from pyarrow import parquet
 
+from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles, local_path
-from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged
-from sparkpipeline.ledger.protocol import advance
+from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.paths import folders, generation
 from sparkpipeline.stages.config import Pipeline, read_pipeline
 from sparkpipeline.stages.opening import Opened
@@ -54,7 +54,7 @@ class _Written:
     def plan(self, ledger: Ledger, batch: int) -> Plan:
         return Plan(batch, self.kind, ledger.clock(), {}, self.supersedes)
 
-    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+    def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
         files = []
         for hour in sorted({hour for hour, _ in self.rows}):
             offsets = [offset for of, offset in self.rows if of == hour]
@@ -63,8 +63,8 @@ class _Written:
             where = local_path(staging) / path
             where.parent.mkdir(parents=True, exist_ok=True)
             parquet.write_table(_table(offsets), where)
-            files.append(FileEntry(path, f"data/{path}", len(offsets), where.stat().st_size))
-        return Staged(tuple(files), {}, "test")
+            files.append(BatchFile(path, f"data/{path}", len(offsets), where.stat().st_size))
+        return StagedBatch(tuple(files), {}, "test")
 
     def published(self, manifest: Manifest) -> None: ...
 

@@ -16,13 +16,13 @@ from groundwork import failpoints
 from groundwork.failpoints import FailpointReached
 from localkafka.hdfs import Hdfs
 from sparkpipeline.errors import LedgerDamaged, OptionRefused, StorageFailed
+from sparkpipeline.ledger.base import open_files
+from sparkpipeline.ledger.exactlyonce import POINTS, Outcome, advance
 from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.hadoop import HadoopFiles
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import FileEntry, Plan, Staged
-from sparkpipeline.ledger.opening import open_files
-from sparkpipeline.ledger.protocol import POINTS, Outcome, advance
-from sparkpipeline.ledger.verifying import verify
+from sparkpipeline.ledger.model import BatchFile, Plan, StagedBatch
+from sparkpipeline.ledger.verification import verify
 from sparkpipeline.paths import generation
 from tests import children
 from tests.sparkpipeline.filescontract import Promise, every_promise
@@ -122,7 +122,7 @@ def test_a_zombie_that_wakes_after_the_next_batch_loses(spark: Any, hdfs: Hdfs) 
     asleep, wake = threading.Event(), threading.Event()
 
     class Slow(CopyWork):
-        def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+        def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
             staged = super().execute(plan, staging, attempt)
             asleep.set()
             assert wake.wait(60)
@@ -157,16 +157,16 @@ class Parquet(CopyWork):
     def plan(self, ledger: Ledger, batch: int) -> Plan | None:
         return Plan(batch, "parquet", 1, {"rows": 1_000 * batch}) if batch <= 2 else None
 
-    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+    def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
         rows = self.spark.range(plan.work["rows"]).selectExpr("id", "'a+b' as topic", "id % 2 as hour")
         rows.repartition(1).write.partitionBy("topic", "hour").parquet(staging)
         parts = [entry for entry in walk(self.files, staging) if entry.name.endswith(".parquet")]
-        return Staged(tuple(self._entry(plan, staging, part) for part in parts), {}, "app")
+        return StagedBatch(tuple(self._entry(plan, staging, part) for part in parts), {}, "app")
 
-    def _entry(self, plan: Plan, staging: str, part: Any) -> FileEntry:
+    def _entry(self, plan: Plan, staging: str, part: Any) -> BatchFile:
         staged = part.path.removeprefix(f"{staging}/")
         final = f"data/{staged.rpartition('/')[0]}/x+0+{plan.batch}{generation(plan.batch)}.c000.snappy.parquet"
-        return FileEntry(staged, final, self.spark.read.parquet(part.path).count(), part.size)
+        return BatchFile(staged, final, self.spark.read.parquet(part.path).count(), part.size)
 
 
 @pytest.mark.parametrize("where", ["disk", "hdfs"])

@@ -18,8 +18,8 @@ from localkafka.cluster import Cluster as LocalCluster
 from localkafka.hdfs import Hdfs
 from localkafka.waiting import wait_until
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused
-from sparkpipeline.ledger.model import Plan, Staged
-from sparkpipeline.ledger.protocol import Outcome
+from sparkpipeline.ledger.exactlyonce import Outcome
+from sparkpipeline.ledger.model import Plan, StagedBatch
 from sparkpipeline.ledger.reports import files_of
 from sparkpipeline.load import job as jobs
 from sparkpipeline.load.facts import Standing
@@ -248,7 +248,7 @@ def test_a_zombie_driver_loses_and_two_loaders_at_once_load_once(
     written, released = threading.Event(), threading.Event()
     execute = jobs.LoadWork.execute
 
-    def sleeping(work: jobs.LoadWork, plan: Plan, staging: str, attempt: int) -> Staged:
+    def sleeping(work: jobs.LoadWork, plan: Plan, staging: str, attempt: int) -> StagedBatch:
         staged = execute(work, plan, staging, attempt)
         if threading.current_thread().name == "zombie":
             written.set()

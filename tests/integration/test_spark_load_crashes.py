@@ -13,7 +13,7 @@ import pytest
 from groundwork.failpoints import FailpointReached, arm
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
-from sparkpipeline.ledger.protocol import POINTS
+from sparkpipeline.ledger.exactlyonce import POINTS
 from sparkpipeline.ledger.reports import files_of
 from sparkpipeline.load.operations import CompactWanted, RewindWanted, run_compact, run_rewind
 from tests.conftest import Unique

@@ -10,8 +10,8 @@ import pytest
 
 from groundwork import failpoints
 from sparkpipeline.errors import Mismatch, OptionRefused
+from sparkpipeline.ledger.exactlyonce import POINTS
 from sparkpipeline.ledger.footers import row_counts
-from sparkpipeline.ledger.protocol import POINTS
 from sparkpipeline.stages.previewing import Preview
 from sparkpipeline.stages.running import exit_of
 from tests.integration.stagepipelines import CHAIN, Orders, Place

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sys
 
+from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles
-from sparkpipeline.ledger.protocol import advance
 from tests.sparkpipeline.ledgerworld import CopyWork
 
 HEADS = (60, 45)

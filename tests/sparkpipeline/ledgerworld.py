@@ -11,7 +11,7 @@ from typing import Any
 
 from sparkpipeline.ledger.files import Files, walk
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged
+from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.paths import Layout, generation
 
 Row = tuple[int, int]
@@ -56,15 +56,15 @@ class CopyWork:
         work = {"ranges": [[partition, start, positions[str(partition)]]], "until": positions}
         return Plan(batch, "rewind", ledger.clock(), work, tuple(sorted(behind)))
 
-    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+    def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
         self.executing = True
         files = [entry for span in plan.work["ranges"] for entry in self._written(plan, staging, tuple(span))]
         until = {**plan.work["until"], **{str(p): end for p, _, end in plan.work["ranges"]}}
         self.files.create(f"{staging}/_SUCCESS", b"")
         self.executing = False
-        return Staged(tuple(files), {"until": until}, "app-1")
+        return StagedBatch(tuple(files), {"until": until}, "app-1")
 
-    def _written(self, plan: Plan, staging: str, span: Range) -> Iterator[FileEntry]:
+    def _written(self, plan: Plan, staging: str, span: Range) -> Iterator[BatchFile]:
         partition, start, until = span
         middle = (start + until) // 2
         for part, (first, end) in enumerate([(start, middle), (middle, until)]):
@@ -74,7 +74,7 @@ class CopyWork:
             data = "".join(f"{partition} {offset}\n" for offset in range(first, end)).encode()
             assert self.files.create(f"{staging}/{folder}/part-{partition}-{part}", data)
             final = f"data/{folder}/orders+{partition}+{first:06}+{end:06}{generation(plan.batch)}.c000"
-            yield FileEntry(f"{folder}/part-{partition}-{part}", final, end - first, len(data))
+            yield BatchFile(f"{folder}/part-{partition}-{part}", final, end - first, len(data))
 
     def published(self, manifest: Manifest) -> None:
         self.outward = manifest.facts["until"]

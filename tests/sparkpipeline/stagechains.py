@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles, local_path
-from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged
-from sparkpipeline.ledger.protocol import advance
+from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.paths import folders, generation
 from sparkpipeline.stages.config import BATCH, PARTITION, Stage
 from sparkpipeline.stages.graph import LOAD, STAGE
@@ -30,7 +30,7 @@ Rows = list[list[Any]]
 HOURS = ("hour",)
 
 
-def write_rows(rows: Rows, staging: str, batch: int, name: str, by_hour: bool = True) -> tuple[FileEntry, ...]:
+def write_rows(rows: Rows, staging: str, batch: int, name: str, by_hour: bool = True) -> tuple[BatchFile, ...]:
     """Below staging, a file for each hour."""
     hours = sorted({row[0] for row in rows}) if by_hour else [None] if rows else []
     entries = []
@@ -44,7 +44,7 @@ def write_rows(rows: Rows, staging: str, batch: int, name: str, by_hour: bool = 
         where = local_path(staging) / path
         where.parent.mkdir(parents=True, exist_ok=True)
         where.write_text(json.dumps(mine))
-        entries.append(FileEntry(path, f"data/{path}", len(mine), where.stat().st_size))
+        entries.append(BatchFile(path, f"data/{path}", len(mine), where.stat().st_size))
     return tuple(entries)
 
 
@@ -76,8 +76,8 @@ class LoadWork:
         kind = self.kind if gone else "load"
         return Plan(batch, kind, ledger.clock(), {"rows": rows}, tuple(gone))
 
-    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
-        return Staged(write_rows(plan.work["rows"], staging, plan.batch, "orders"), {}, "test")
+    def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
+        return StagedBatch(write_rows(plan.work["rows"], staging, plan.batch, "orders"), {}, "test")
 
     def published(self, manifest: Manifest) -> None: ...
 
@@ -85,7 +85,7 @@ class LoadWork:
 class ChainWork(StageWork):
     """A stage whose program is a function from rows by input to rows."""
 
-    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+    def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
         taking = Taking.of(plan.work, "plan")
         rows: Rows = []
         if not taking.nothing_to_read:
@@ -95,7 +95,7 @@ class ChainWork(StageWork):
             rows = self.program(None, frames)
         by_hour = bool(self.stage.partition_by)
         files = write_rows(rows, staging, plan.batch, self.stage.name, by_hour)
-        return Staged(files, self._facts(taking, len(rows), {}), "test")
+        return StagedBatch(files, self._facts(taking, len(rows), {}), "test")
 
 
 def doubled(_: Any, frames: dict[str, Rows]) -> Rows:

@@ -13,10 +13,10 @@ import pytest
 
 from groundwork import failpoints
 from groundwork.failpoints import FailpointReached
+from sparkpipeline.ledger.exactlyonce import POINTS, Outcome, advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles
-from sparkpipeline.ledger.protocol import POINTS, Outcome, advance
-from sparkpipeline.ledger.verifying import verify
+from sparkpipeline.ledger.verification import verify
 from tests.sparkpipeline.ledgerchild import HEADS
 from tests.sparkpipeline.ledgerworld import CopyWork, judge
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkpipeline.errors import Refused
+from sparkpipeline.ledger.exactlyonce import Advance, Outcome, advance
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.protocol import Advance, Outcome, advance
 from tests.sparkpipeline.filescontract import Promise, every_promise
 from tests.sparkpipeline.ledgerworld import BASE, CopyWork, Row, committed_and_gone, judge, seen_twice
 from tests.sparkpipeline.memoryfiles import Kept, MemoryFiles

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sparkpipeline.errors import OptionRefused, StorageFailed
+from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 from sparkpipeline.ledger.local import LocalFiles, local_path
-from sparkpipeline.ledger.opening import needs_spark, normal_base, open_files
 from tests.sparkpipeline.filescontract import Promise, every_promise
 
 

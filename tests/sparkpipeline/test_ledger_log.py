@@ -12,9 +12,9 @@ import pytest
 
 from sparkpipeline.errors import LedgerDamaged, Missing, OptionRefused, Refused
 from sparkpipeline.ledger.attempts import STALE_MS
+from sparkpipeline.ledger.exactlyonce import Outcome, advance
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged
-from sparkpipeline.ledger.protocol import Outcome, advance
+from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.ledger.snapshots import KEPT
 from tests.sparkpipeline.ledgerworld import BASE, CopyWork, judge, spans
 from tests.sparkpipeline.memoryfiles import Kept, MemoryFiles
@@ -36,7 +36,7 @@ class World:
     @property
     def ledger(self) -> Ledger:
         """A fresh one, as every process has."""
-        return Ledger(self.files, BASE, self.every, self.keep, lambda: self.now)
+        return Ledger(self.files, BASE, snapshot_every=self.every, trash_keep_s=self.keep, clock=lambda: self.now)
 
     def run(self, batches: int = 1, rewind: tuple[int, int] | None = None) -> Outcome:
         end = Outcome.IDLE
@@ -138,19 +138,19 @@ def test_a_plan_of_another_number_than_asked_for_is_refused() -> None:
 class Broken(CopyWork):
     """Work that fails, or says what is not so, in one way."""
 
-    def __init__(self, files: MemoryFiles, how: Callable[[Staged], Staged]) -> None:
+    def __init__(self, files: MemoryFiles, how: Callable[[StagedBatch], StagedBatch]) -> None:
         super().__init__(files, HEADS)
         self.how = how
 
-    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+    def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
         return self.how(super().execute(plan, staging, attempt))
 
 
-def fails(_: Staged) -> Staged:
+def fails(_: StagedBatch) -> StagedBatch:
     raise RuntimeError("the audit counts 9 rows, the reader 10")
 
 
-def changed(**what: Any) -> Callable[[Staged], Staged]:
+def changed(**what: Any) -> Callable[[StagedBatch], StagedBatch]:
     return lambda staged: replace(staged, files=(replace(staged.files[0], **what), *staged.files[1:]))
 
 
@@ -289,7 +289,7 @@ def grown(world: World, batches: int) -> None:
     ledger = world.ledger
     for batch in range(1, batches + 1):
         plan = Plan(batch, "copy", batch, {})
-        file = FileEntry("part", f"data/x+0+{batch}+{batch + 1}.g{batch}", 1, 4)
+        file = BatchFile("part", f"data/x+0+{batch}+{batch + 1}.g{batch}", 1, 4)
         manifest = Manifest(batch, "copy", plan.hash, 1, "app", 1, 2, (file,), (), {}, "0")
         world.files.kept[ledger.layout.plan(batch)] = plan.text().encode()
         world.files.kept[ledger.layout.commit(batch)] = manifest.text().encode()

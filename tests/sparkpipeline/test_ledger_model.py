@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkpipeline.errors import LedgerDamaged, OptionRefused
-from sparkpipeline.ledger.model import ABANDONED, FileEntry, Manifest, Plan, check_files, check_plan, utc
+from sparkpipeline.ledger.model import ABANDONED, BatchFile, Manifest, Plan, check_files, check_plan, utc
 from sparkpipeline.paths import generation
 
 PLAN = Plan(17, "load", 1_767_225_600_123, {"ranges": [["orders", 0, 5, 9]]}, ("data/x+1.g3.c000",))
-FILE = FileEntry("topic=t/part-0", "data/topic=t/t+0+5+9.g17.c000", 4, 120)
+FILE = BatchFile("topic=t/part-0", "data/topic=t/t+0+5+9.g17.c000", 4, 120)
 MANIFEST = Manifest(17, "load", PLAN.hash, 2, "app-1", 5, 9, (FILE,), PLAN.supersedes, {"until": {"0": 9}}, "0.1.0")
 
 values: st.SearchStrategy[Any] = st.recursive(

@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 
 from sparkpipeline.errors import Missing, Refused
+from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import Plan
-from sparkpipeline.ledger.protocol import advance
-from sparkpipeline.ledger.reports import FileRow, files_of, status_of
-from sparkpipeline.ledger.verifying import Verdict, verify
+from sparkpipeline.ledger.reports import VisibleFile, files_of, status_of
+from sparkpipeline.ledger.verification import Verdict, verify
 from tests.sparkpipeline.ledgerworld import BASE, CopyWork, rows_in
 from tests.sparkpipeline.memoryfiles import MemoryFiles
 
@@ -31,7 +31,7 @@ def ledger(files: MemoryFiles) -> Ledger:
     return Ledger(files, BASE, clock=lambda: 1_900_000_000_000)
 
 
-def read(files: MemoryFiles, rows: list[FileRow]) -> Counter[tuple[int, int]]:
+def read(files: MemoryFiles, rows: list[VisibleFile]) -> Counter[tuple[int, int]]:
     return rows_in(files, [row.path for row in rows])
 
 

@@ -12,9 +12,9 @@ import pytest
 from kafkawire.model import BrokerPartition
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import FileInfo
-from sparkpipeline.load.counting import RangeCount, ReadBack, StagedFile, counted, staged_files
+from sparkpipeline.ledger.footers import Footer, footers, read_footers
+from sparkpipeline.load.counting import CountedFile, RangeCount, ReadBack, counted, staged_files
 from sparkpipeline.load.executing import Observed
-from sparkpipeline.load.footers import Footer, footers, looked_at
 from sparkpipeline.load.plans import LoadPlan
 from sparkpipeline.paths import StagedName
 from sparkpipeline.ranges import OffsetRange
@@ -26,12 +26,12 @@ STAGING = "file:///s"
 
 def file(
     topic: str, partition: int | str, task: int, first: int, last: int, hour: str = "10", rows: int = -1
-) -> StagedFile:
+) -> CountedFile:
     path = f"topic={topic}/p={partition}/date=2026-01-01/hour={hour}/part-{task:05}-x.c000.snappy.parquet"
     name = StagedName.of(path)
     assert name is not None
     count = last - first + 1 if rows < 0 else rows
-    return StagedFile(path, name, 100, Footer(count, first, last), ReadBack(count, first, last, 50, None, None, 7))
+    return CountedFile(path, name, 100, Footer(count, first, last), ReadBack(count, first, last, 50, None, None, 7))
 
 
 FILES = [file("t", 0, 0, 0, 6), file("t", 0, 0, 7, 9, "11"), file("u", 4, 0, 5, 6), file("t", 0, 1, 10, 11)]
@@ -59,7 +59,7 @@ def test_each_range_gets_its_files_by_task_and_partition() -> None:
         (FILES, replace(SEEN, crcs=29), "checksums: the reader saw 29, the staged files hold 28"),
     ],
 )
-def test_a_difference_is_a_mismatch(files: list[StagedFile], seen: Observed, sentence: str) -> None:
+def test_a_difference_is_a_mismatch(files: list[CountedFile], seen: Observed, sentence: str) -> None:
     with pytest.raises(Mismatch) as told:
         counted(PLAN, files, seen)
     assert sentence in str(told.value)
@@ -87,7 +87,7 @@ SEVEN = (OffsetRange("t", BrokerPartition(1, 0), 100, 900), OffsetRange("t", Bro
 OF_BYTES = LoadPlan(SEVEN, (2,), {}, {})
 
 
-def of_bytes(partition: str, first: int, last: int, rows: int) -> StagedFile:
+def of_bytes(partition: str, first: int, last: int, rows: int) -> CountedFile:
     return replace(file("t", 0, 0, first, last, rows=rows), name=file("t", partition, 0, 0, 0).name)
 
 
@@ -133,7 +133,7 @@ def test_a_footer_says_rows_and_offsets_and_a_torn_file_is_told(tmp_path: Path) 
     assert footers([f"file://{path}"], None, local=True) == {f"file://{path}": Footer(3, 5, 9)}
     torn = tmp_path / "torn.parquet"
     torn.write_bytes(path.read_bytes()[:-5])
-    assert isinstance(looked_at([str(torn)], None, local=True)[str(torn)], Mismatch)
+    assert isinstance(read_footers([str(torn)], None, local=True)[str(torn)], Mismatch)
     with pytest.raises(Mismatch, match="is no whole Parquet file"):
         footers([str(torn)], None, local=True)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import TopicPartition
+from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles
-from sparkpipeline.ledger.model import FileEntry, Plan, Staged
-from sparkpipeline.ledger.protocol import advance
+from sparkpipeline.ledger.model import BatchFile, Plan, StagedBatch
 from sparkpipeline.load.cluster import Cluster, Looked
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.operations import CompactWanted, CompactWork, RewindWanted, RewindWork
@@ -35,13 +35,13 @@ class Made:
     def plan(self, ledger: Ledger, batch: int) -> Plan | None:
         return self.given
 
-    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+    def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
         files = []
         for hour, start, until in self.names:
             path = f"topic=t/date=2026-01-01/hour={hour}/t+0+{start:020}+{until:020}{generation(plan.batch)}.parquet"
             assert self.ledger.files.create(f"{staging}/{path}", b"")
-            files.append(FileEntry(path, f"data/{path}", until - start, 0))
-        return Staged(tuple(files), self.facts, "test")
+            files.append(BatchFile(path, f"data/{path}", until - start, 0))
+        return StagedBatch(tuple(files), self.facts, "test")
 
     def published(self, manifest: object) -> None: ...
 

@@ -18,8 +18,8 @@ from sparkpipeline.commands import loadrows
 from sparkpipeline.commands.options import failure_reported, go_ahead, spark_options, write_report
 from sparkpipeline.commands.progress import SparkProgress, line
 from sparkpipeline.errors import OptionRefused, Refused
-from sparkpipeline.ledger.model import FileEntry, Manifest, Plan
-from sparkpipeline.ledger.protocol import Advance, Outcome
+from sparkpipeline.ledger.exactlyonce import Advance, Outcome
+from sparkpipeline.ledger.model import BatchFile, Manifest, Plan
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.job import LoadOutcome
 from sparkpipeline.load.planning import Log
@@ -53,7 +53,7 @@ def test_alarms_name_what_is_over_its_threshold() -> None:
 
 def test_a_batch_is_a_row_with_its_gaps() -> None:
     facts = {"ranges": [{"gaps": 3}, {"gaps": 0}], "gaps": [{"start": 5, "until": 9}], "late": 2}
-    manifest = Manifest(4, "load", "h", 1, "app", 1000, 3000, (FileEntry("s", "f", 100, 9),), (), facts, "1")
+    manifest = Manifest(4, "load", "h", 1, "app", 1000, 3000, (BatchFile("s", "f", 100, 9),), (), facts, "1")
     row = loadrows.of_manifest(manifest)
     assert (row["ranges"], row["rows"], row["gaps"], row["late"], row["rows_per_s"]) == (2, 100, 7, 2, 50)
     assert tuple(row) == loadrows.BATCH

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.protocol import advance
 from sparkpipeline.load.verifying import verify
 from tests.sparkpipeline.ledgerworld import BASE, CopyWork
 from tests.sparkpipeline.memoryfiles import MemoryFiles

@@ -11,10 +11,10 @@ from sparkpipeline.audit.sides import Side
 from sparkpipeline.backfill.model import Request
 from sparkpipeline.backfill.sides import Sides
 from sparkpipeline.errors import OptionRefused
+from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles
-from sparkpipeline.ledger.model import Plan, Staged
-from sparkpipeline.ledger.protocol import advance
+from sparkpipeline.ledger.model import Plan, StagedBatch
 from sparkpipeline.load.config import config_of
 
 SEVEN = {"protocol": "0.7", "zookeeper.connect": "zk:2181", "subscribe": "orders"}
@@ -38,8 +38,8 @@ class Loaded:
     def plan(self, ledger: Ledger, batch: int) -> Plan:
         return Plan(batch, "load", 0, {})
 
-    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
-        return Staged((), {"positions": {"orders": {"0-0": 17}}}, "test")
+    def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
+        return StagedBatch((), {"positions": {"orders": {"0-0": 17}}}, "test")
 
     def published(self, manifest: object) -> None: ...
 

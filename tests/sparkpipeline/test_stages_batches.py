@@ -10,10 +10,10 @@ import pytest
 
 from sparkpipeline.commands import cli
 from sparkpipeline.errors import LedgerDamaged
-from sparkpipeline.ledger.batches import batches_of
+from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles
-from sparkpipeline.ledger.protocol import advance
+from sparkpipeline.ledger.reports import batches_of
 from tests.sparkpipeline.stagechains import Chain
 
 FLOW = """

@@ -14,10 +14,10 @@ import pytest
 from groundwork import failpoints
 from groundwork.failpoints import FailpointReached
 from sparkpipeline.errors import Refused
+from sparkpipeline.ledger.exactlyonce import POINTS, advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles
-from sparkpipeline.ledger.model import FileEntry, Manifest, Plan, Staged
-from sparkpipeline.ledger.protocol import POINTS, advance
+from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.stages.config import BATCH, Stage
 from sparkpipeline.stages.graph import LOAD
 from sparkpipeline.stages.inputs import NotYet, Upstream
@@ -229,13 +229,13 @@ def test_of_a_load_only_the_topics_that_are_asked_for_run_a_stage(tmp_path: Path
         def plan(self, ledger: Ledger, batch: int) -> Plan:
             return Plan(batch, self.kind, 0, {}, self.supersedes)
 
-        def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+        def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
             files = []
             for topic in self.topics:
                 path = f"topic={topic}/x.g{plan.batch}.json"
                 ledger.files.create(f"{staging}/{path}", b"[]")
-                files.append(FileEntry(path, f"data/{path}", 0, 2))
-            return Staged(tuple(files), {}, "test")
+                files.append(BatchFile(path, f"data/{path}", 0, 2))
+            return StagedBatch(tuple(files), {}, "test")
 
         def published(self, manifest: Manifest) -> None: ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkpipeline.ledger.model import FileEntry
+from sparkpipeline.ledger.model import BatchFile
 from sparkpipeline.stages.previewing import _numbers
 from sparkpipeline.stages.programs import first_line
 from sparkpipeline.stages.running import DONE, ELSEWHERE, FAILED, IDLE, LOST, WAITS, NodeReport, exit_of
@@ -59,7 +59,7 @@ def test_staged_files_are_listed_without_what_spark_puts_beside_them() -> None:
     for name in ("_SUCCESS", f".part-00000-{uuid}-c000.parquet.crc", f"a=1/part-00000-{uuid}.c000.parquet"):
         files.create(f"mem:/s/{name}", b"1234")
     found = staged_entries("lines", 3, "mem:/s", files, lambda paths: dict.fromkeys(paths, 7))
-    assert found == [FileEntry(f"a=1/part-00000-{uuid}.c000.parquet", "data/a=1/lines-00000.g3.c000.parquet", 7, 4)]
+    assert found == [BatchFile(f"a=1/part-00000-{uuid}.c000.parquet", "data/a=1/lines-00000.g3.c000.parquet", 7, 4)]
 
 
 def test_numbers_in_a_row_are_shown_as_one() -> None:

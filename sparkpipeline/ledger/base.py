@@ -1,4 +1,4 @@
-"""Which files a base URI means.
+"""The base of a ledger: which file system its URI means, and how it is written.
 
     /warehouse/orders, file:///warehouse/orders     LocalFiles, no Spark needed
     hdfs://host:8020/orders, s3a://bucket/orders    HadoopFiles: the Hadoop client of a running Spark session
@@ -14,6 +14,7 @@ from typing import Any
 
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ledger.files import Files
+from sparkpipeline.ledger.hadoop import HadoopFiles, hadoop_context
 from sparkpipeline.ledger.local import LocalFiles, local_path
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):(.*)", re.DOTALL)
@@ -49,8 +50,6 @@ def open_files(base: str, spark: Any | None = None) -> Files:
     if needs_spark(base):
         if spark is None:
             raise OptionRefused("is reached by Spark's Hadoop client, and there is no Spark session", base=base)
-        from sparkpipeline.ledger.hadoop import HadoopFiles
-
         return HadoopFiles(spark, normal_base(base))
     if spark is not None and not base.startswith("file:"):
         default = hadoop_context(spark)._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///")
@@ -58,16 +57,6 @@ def open_files(base: str, spark: Any | None = None) -> Files:
             raise OptionRefused(f"could be on this machine or on {default}; write file://{base} or {default}{base}",
                                 base=base)  # fmt: skip
     return LocalFiles()
-
-
-def hadoop_context(spark: Any) -> Any:
-    """The Spark context, whose JVM has the Hadoop client.  Raises OptionRefused for a Spark Connect session."""
-    try:
-        return spark.sparkContext
-    except AttributeError:  # pyspark's own subclass of it
-        raise OptionRefused(
-            "a Spark Connect session has no Hadoop client here; start the job by spark-submit"
-        ) from None
 
 
 def _clean(path: str, base: str) -> str:

@@ -21,7 +21,7 @@ from typing import Protocol
 from groundwork.failpoints import failpoint
 from sparkpipeline.errors import OptionRefused, PipelineError
 from sparkpipeline.ledger.ledger import Ledger, tool_version
-from sparkpipeline.ledger.model import Manifest, Plan, Staged
+from sparkpipeline.ledger.model import Manifest, Plan, StagedBatch
 
 Tell = Callable[[str], None]
 POINTS = (  # where a process may end; each name is a fail point
@@ -55,7 +55,7 @@ class Work(Protocol):
         Validated: a plan is durable, so one that cannot be executed would fail at every start until it is abandoned."""
         ...
 
-    def execute(self, plan: Plan, staging: str, attempt: int) -> Staged:
+    def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
         """Carry out a plan, writing below `staging` only: a full path for Spark, of a folder that is not there yet.
 
         Audited when it returns; raises otherwise, and nothing is committed.  May be called again for the same plan,
