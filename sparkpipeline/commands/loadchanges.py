@@ -38,8 +38,8 @@ from sparkpipeline.load.operations import (
     run_init,
     run_rewind,
 )
-from sparkpipeline.load.plans import in_order
-from sparkpipeline.load.rewinding import time_of
+from sparkpipeline.load.plan import in_order
+from sparkpipeline.load.rewind import time_of
 from sparkpipeline.source.offsets import parse_offsets
 
 job_argument = click.argument("job", type=click.Path(dir_okay=False, path_type=Path))

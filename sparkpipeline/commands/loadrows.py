@@ -11,8 +11,8 @@ from sparkpipeline.ledger.model import Manifest, Plan, utc
 from sparkpipeline.ledger.reports import Status
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.job import LoadOutcome
-from sparkpipeline.load.planning import Log
-from sparkpipeline.load.plans import COMPACT, LOAD, REWIND, LoadPlan
+from sparkpipeline.load.plan import COMPACT, LOAD, REWIND, LoadPlan
+from sparkpipeline.load.planner import Log
 
 BATCH = ("batch", "kind", "ranges", "rows", "bytes", "files", "gaps", "late", "seconds", "rows_per_s")
 RANGE = ("batch", "kind", "topic", "partition", "start", "until", "offsets", "task")

@@ -14,8 +14,8 @@ from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import NoLeader, UnknownPartition
 from sparkpipeline.load.options import LoadConfig
-from sparkpipeline.load.planning import Log
-from sparkpipeline.load.plans import Positions, in_order
+from sparkpipeline.load.plan import Positions, in_order
+from sparkpipeline.load.planner import Log
 from sparkpipeline.protocol import resolve_release
 from sparkpipeline.registry import Registry
 from sparkpipeline.zookeeper import bootstrap_of, zookeeper_of

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from kafkawire.model import PartitionId
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.load.facts import Standing
-from sparkpipeline.load.plans import COMPACT
+from sparkpipeline.load.plan import COMPACT
 from sparkpipeline.paths import FinalName, Hour
 
 Old = Callable[[str], bool]

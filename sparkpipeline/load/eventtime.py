@@ -15,7 +15,7 @@ from typing import Any
 
 from groundwork.named import NotLoaded, load_named
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.load.plans import HourRule
+from sparkpipeline.load.plan import HourRule
 
 LATEST_MS = 253402300799999  # the end of the year 9999
 HOUR_MS = 3600_000

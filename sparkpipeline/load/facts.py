@@ -24,10 +24,10 @@ from typing import Any
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import LedgerDamaged
 from sparkpipeline.ledger.model import Manifest
-from sparkpipeline.load.counting import RangeCount
-from sparkpipeline.load.executing import Observed
+from sparkpipeline.load.counts import RangeCount
 from sparkpipeline.load.logmarks import Marks, marks_in, marks_rows
-from sparkpipeline.load.plans import Gap, LoadPlan, Positions, flat, nested
+from sparkpipeline.load.plan import Gap, LoadPlan, Positions, flat, nested
+from sparkpipeline.load.staging import Observed
 from sparkpipeline.paths import Hour
 from sparkpipeline.ranges import partition_key
 

@@ -17,8 +17,8 @@ from typing import Any
 from kafkawire.model import TopicPartition
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.ledger.model import LiveFile, utc
-from sparkpipeline.load.planning import Log
-from sparkpipeline.load.plans import Positions
+from sparkpipeline.load.plan import Positions
+from sparkpipeline.load.planner import Log
 from sparkpipeline.paths import FinalName, Hour
 
 LOOKED_BACK = 48  # hours

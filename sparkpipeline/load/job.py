@@ -16,17 +16,18 @@ from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.footers import footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
-from sparkpipeline.load import compacting, hours, outward
+from sparkpipeline.load import compaction
+from sparkpipeline.load import hours, outward
 from sparkpipeline.load.cluster import Cluster, Looked, connected, look
-from sparkpipeline.load.counting import RangeCount, counted, read_back, staged_files
+from sparkpipeline.load.counts import RangeCount, counted, read_back, staged_files
 from sparkpipeline.load.eventtime import own_time
-from sparkpipeline.load.executing import Observed, ToRead, read_and_write
 from sparkpipeline.load.facts import Standing, averages, batch_facts, hour_rows, latest_ms
 from sparkpipeline.load.logmarks import Marks, check_logs, marks_of
 from sparkpipeline.load.options import LoadConfig
-from sparkpipeline.load.planning import due
-from sparkpipeline.load.plans import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan, Positions
+from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan, Positions
+from sparkpipeline.load.planner import due
 from sparkpipeline.load.sharing import Sharing
+from sparkpipeline.load.staging import Observed, ToRead, read_and_write
 from sparkpipeline.paths import FinalName, Hour
 from sparkpipeline.ranges import unit_of
 from sparkpipeline.zookeeper import lock
@@ -148,7 +149,7 @@ class LoadWork:
         if plan.kind == INIT:
             return StagedBatch((), dict(plan.work["facts"]), application)
         if plan.kind == COMPACT:
-            return compacting.execute(self.spark, self.config, self.ledger, plan, staging, self.watch)
+            return compaction.execute(self.spark, self.config, self.ledger, plan, staging, self.watch)
         work = LoadPlan.of(plan)
         standing = Standing.of(self.ledger.state().newest)
         counts: list[RangeCount] = []

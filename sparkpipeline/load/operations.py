@@ -13,16 +13,16 @@ from sparkpipeline.borders import Borders
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import Plan
-from sparkpipeline.load import compacting
+from sparkpipeline.load import compaction
 from sparkpipeline.load.cluster import Cluster, connected
-from sparkpipeline.load.compacting import Group
+from sparkpipeline.load.compaction import Group
 from sparkpipeline.load.eras import of_before
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.job import LoadOutcome, LoadWork, Tell, Watch, at_work, open_ledger, rule_of, run, unwatched
 from sparkpipeline.load.options import LoadConfig, Storage
-from sparkpipeline.load.planning import Log
-from sparkpipeline.load.plans import REWIND, LoadPlan, Positions, in_order
-from sparkpipeline.load.rewinding import Rewind, loaded_files, rewind
+from sparkpipeline.load.plan import REWIND, LoadPlan, Positions, in_order
+from sparkpipeline.load.planner import Log
+from sparkpipeline.load.rewind import Rewind, loaded_files, rewind
 from sparkpipeline.load.starting import init_plan, of_group, taken_over
 from sparkpipeline.paths import FinalName
 from sparkpipeline.positions import read_group
@@ -124,7 +124,7 @@ class CompactWork(LoadWork):
             return None
         self.planned = True
         found = _to_compact(ledger, self.wanted)
-        return compacting.plan_of(batch, ledger.clock(), found) if found else None
+        return compaction.plan_of(batch, ledger.clock(), found) if found else None
 
 
 class InitWork(LoadWork):
@@ -233,7 +233,7 @@ def preview_compact(config: LoadConfig, spark: Any, wanted: CompactWanted) -> li
 def _to_compact(ledger: Ledger, wanted: CompactWanted) -> list[Group]:
     old = of_before(ledger, Standing.of(ledger.state().newest))
     live = ledger.live_files().values()
-    return compacting.groups(live, wanted.date, wanted.topic, wanted.hour, wanted.least, old)
+    return compaction.groups(live, wanted.date, wanted.topic, wanted.hour, wanted.least, old)
 
 
 def _partition(text: str) -> object:

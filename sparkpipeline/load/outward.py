@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from sparkpipeline.load.cluster import Cluster
 from sparkpipeline.load.options import LoadConfig
-from sparkpipeline.load.plans import Positions, in_order
+from sparkpipeline.load.plan import Positions, in_order
 from sparkpipeline.positions import write_group
 from sparkpipeline.zookeeper import group_owners
 

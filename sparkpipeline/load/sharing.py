@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from sparkpipeline.borders import Borders, cut_at_borders, ends_at_borders, needs_borders
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.load.options import LoadConfig
-from sparkpipeline.load.planning import AVERAGE_BYTES, cut, limited, tasks_of
+from sparkpipeline.load.planner import AVERAGE_BYTES, cut, limited, tasks_of
 from sparkpipeline.ranges import OffsetRange
 
 

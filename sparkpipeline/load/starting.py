@@ -15,8 +15,8 @@ from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused, Unkno
 from sparkpipeline.ledger.model import Plan
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.logmarks import Marks
-from sparkpipeline.load.planning import Log
-from sparkpipeline.load.plans import INIT, Positions, in_order
+from sparkpipeline.load.plan import INIT, Positions, in_order
+from sparkpipeline.load.planner import Log
 from sparkpipeline.source.offsets import EARLIEST, LATEST
 from zkconsumer.offsets.store import Committed, FormerOffset, Unknown
 

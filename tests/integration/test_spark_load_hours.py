@@ -11,8 +11,8 @@ import pytest
 from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.load.config import config_of
 from sparkpipeline.load.eventtime import hour_columns
-from sparkpipeline.load.executing import write
-from sparkpipeline.load.plans import HourRule
+from sparkpipeline.load.plan import HourRule
+from sparkpipeline.load.staging import write
 from sparkpipeline.paths import StagedName
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]

@@ -13,9 +13,9 @@ from kafkawire.model import BrokerPartition
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import FileInfo
 from sparkpipeline.ledger.footers import Footer, footers, read_footers
-from sparkpipeline.load.counting import CountedFile, RangeCount, ReadBack, counted, staged_files
-from sparkpipeline.load.executing import Observed
-from sparkpipeline.load.plans import LoadPlan
+from sparkpipeline.load.counts import CountedFile, RangeCount, ReadBack, counted, staged_files
+from sparkpipeline.load.plan import LoadPlan
+from sparkpipeline.load.staging import Observed
 from sparkpipeline.paths import StagedName
 from sparkpipeline.ranges import OffsetRange
 

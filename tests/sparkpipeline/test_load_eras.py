@@ -15,8 +15,8 @@ from sparkpipeline.load.cluster import Cluster, Looked
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.operations import CompactWanted, CompactWork, RewindWanted, RewindWork
 from sparkpipeline.load.options import LoadConfig
-from sparkpipeline.load.planning import Log
-from sparkpipeline.load.plans import LOAD
+from sparkpipeline.load.plan import LOAD
+from sparkpipeline.load.planner import Log
 from sparkpipeline.load.starting import init_plan
 from sparkpipeline.paths import generation
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, UnknownPartition
-from sparkpipeline.load.planning import Log, cut, due, limited, tasks_of
-from sparkpipeline.load.plans import Gap
+from sparkpipeline.load.plan import Gap
+from sparkpipeline.load.planner import Log, cut, due, limited, tasks_of
 from sparkpipeline.ranges import OffsetRange
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)

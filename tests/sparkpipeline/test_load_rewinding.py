@@ -11,9 +11,9 @@ from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused
 from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.ledger.model import LiveFile
 from sparkpipeline.load import hours
-from sparkpipeline.load.compacting import groups
-from sparkpipeline.load.planning import Log
-from sparkpipeline.load.rewinding import Rewind, loaded_files, rewind, time_of
+from sparkpipeline.load.compaction import groups
+from sparkpipeline.load.planner import Log
+from sparkpipeline.load.rewind import Rewind, loaded_files, rewind, time_of
 from sparkpipeline.paths import FinalName, Hour
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

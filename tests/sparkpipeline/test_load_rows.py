@@ -22,8 +22,8 @@ from sparkpipeline.ledger.exactlyonce import Advance, Outcome
 from sparkpipeline.ledger.model import BatchFile, Manifest, Plan
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.job import LoadOutcome
-from sparkpipeline.load.planning import Log
-from sparkpipeline.load.plans import LoadPlan, flat, nested
+from sparkpipeline.load.plan import LoadPlan, flat, nested
+from sparkpipeline.load.planner import Log
 from sparkpipeline.ranges import OffsetRange
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 10)

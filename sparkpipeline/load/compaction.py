@@ -18,11 +18,11 @@ from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.footers import footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import BatchFile, LiveFile, Plan, StagedBatch
-from sparkpipeline.load.counting import CountedFile, ReadBack, read_back, staged_files
-from sparkpipeline.load.executing import write
+from sparkpipeline.load.counts import CountedFile, ReadBack, read_back, staged_files
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.options import LoadConfig
-from sparkpipeline.load.plans import COMPACT, HourRule
+from sparkpipeline.load.plan import COMPACT, HourRule
+from sparkpipeline.load.staging import write
 from sparkpipeline.paths import FinalName, Hour
 
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]

@@ -24,8 +24,8 @@ from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import FileInfo
 from sparkpipeline.ledger.footers import Footer
 from sparkpipeline.load.eventtime import own_time
-from sparkpipeline.load.executing import Observed
-from sparkpipeline.load.plans import HourRule, LoadPlan
+from sparkpipeline.load.plan import HourRule, LoadPlan
+from sparkpipeline.load.staging import Observed
 from sparkpipeline.paths import StagedName, tail
 from sparkpipeline.ranges import OffsetRange, partition_key
 

@@ -16,7 +16,7 @@ from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.load.eventtime import hour_columns
 from sparkpipeline.load.options import LoadConfig
-from sparkpipeline.load.plans import LoadPlan
+from sparkpipeline.load.plan import LoadPlan
 from sparkpipeline.paths import STAGED_BY
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.source.exactplan import ExactPlan

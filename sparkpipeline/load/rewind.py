@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused
 from sparkpipeline.ledger.model import LiveFile
-from sparkpipeline.load.planning import Log
-from sparkpipeline.load.plans import Positions, in_order
+from sparkpipeline.load.plan import Positions, in_order
+from sparkpipeline.load.planner import Log
 from sparkpipeline.paths import HOUR_MS, FinalName
 from sparkpipeline.ranges import OffsetRange, unit_of
 
