@@ -39,7 +39,7 @@ from sparkpipeline.load.config import LoadConfig, read_config
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.job import open_ledger, run_load
 from sparkpipeline.load.operations import preview_load
-from sparkpipeline.load.verifying import verify as verify_load
+from sparkpipeline.load.operations import verify as verify_load
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,8 +11,7 @@ from sparkpipeline.ledger.model import Manifest, Plan, utc
 from sparkpipeline.ledger.reports import Status
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.job import LoadOutcome
-from sparkpipeline.load.plan import COMPACT, LOAD, REWIND, LoadPlan
-from sparkpipeline.load.planner import Log
+from sparkpipeline.load.plan import COMPACT, LOAD, REWIND, LoadPlan, LogBounds
 
 BATCH = ("batch", "kind", "ranges", "rows", "bytes", "files", "gaps", "late", "seconds", "rows_per_s")
 RANGE = ("batch", "kind", "topic", "partition", "start", "until", "offsets", "task")
@@ -61,7 +60,7 @@ def of_plan(plan: Plan) -> list[dict[str, Any]]:
     return [head]
 
 
-def of_topics(standing: Standing, logs: Mapping[TopicPartition, Log] | None) -> list[dict[str, Any]]:
+def of_topics(standing: Standing, logs: Mapping[TopicPartition, LogBounds] | None) -> list[dict[str, Any]]:
     """lag: messages that wait; kept: the fewest loaded messages that a partition's log still has; passed: the time that
     every partition has certainly passed.  logs None: the cluster was not asked.  Of 0.7 lag and kept are bytes."""
     topics: dict[str, list[TopicPartition]] = {}
@@ -71,7 +70,7 @@ def of_topics(standing: Standing, logs: Mapping[TopicPartition, Log] | None) -> 
 
 
 def _topic(
-    topic: str, tps: list[TopicPartition], standing: Standing, logs: Mapping[TopicPartition, Log] | None
+    topic: str, tps: list[TopicPartition], standing: Standing, logs: Mapping[TopicPartition, LogBounds] | None
 ) -> dict[str, Any]:
     passed = [standing.passed.get(tp, 0) for tp in tps]
     row: dict[str, Any] = {"topic": topic, "partitions": len(tps), "lag": None, "kept": None,

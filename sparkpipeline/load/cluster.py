@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from groundwork.javaregex import to_python
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.access import ClusterAccess
+from sparkpipeline.borders import Borders, cut_at_borders, ends_at_borders, needs_borders
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import NoLeader, UnknownPartition
-from sparkpipeline.load.options import LoadConfig
-from sparkpipeline.load.plan import Positions, in_order
-from sparkpipeline.load.planner import Log
+from sparkpipeline.load.config import LoadConfig
+from sparkpipeline.load.plan import LogBounds, Positions, in_order
+from sparkpipeline.load.planner import AVERAGE_BYTES, cut, limited, tasks_of
 from sparkpipeline.protocol import resolve_release
+from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.registry import Registry
 from sparkpipeline.zookeeper import bootstrap_of, zookeeper_of
 
@@ -37,7 +39,7 @@ class Cluster:
 class Looked:
     """What there is to load.  missing: partitions that were loaded once and are not there any more."""
 
-    logs: Mapping[TopicPartition, Log]
+    logs: Mapping[TopicPartition, LogBounds]
     missing: tuple[TopicPartition, ...]
 
 
@@ -97,7 +99,7 @@ def look(config: LoadConfig, brokers: Brokers, positions: Positions) -> Looked:
     there, missing = chosen(config, view, positions)
     earliest = brokers.earliest(there) if there else {}
     latest = brokers.latest(there) if there else {}
-    return Looked({tp: Log(earliest[tp], latest[tp]) for tp in there}, tuple(missing))
+    return Looked({tp: LogBounds(earliest[tp], latest[tp]) for tp in there}, tuple(missing))
 
 
 def chosen(
@@ -137,3 +139,54 @@ def _is_of(config: LoadConfig, topic: str) -> bool:
     if config.topics_pattern is None:
         return topic in config.topics
     return topic != INTERNAL and to_python(config.topics_pattern).fullmatch(topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlanner:
+    """Limits, cuts and packs ranges by planner.py, with what the cluster knows.
+
+    averages: bytes of a message by topic, as last loaded; cores: tasks that run at once.  Where offsets are bytes (0.7)
+    they are the sizes themselves, and ranges can only be cut where entries begin: that is looked up.
+    """
+
+    config: LoadConfig
+    brokers: Brokers
+    averages: Mapping[str, float]
+    cores: int
+
+    @property
+    def of_bytes(self) -> bool:
+        """Whether offsets are bytes."""
+        return needs_borders(self.brokers)
+
+    @property
+    def borders(self) -> Borders:
+        """Where ranges of bytes may be cut."""
+        return Borders.of(self.brokers, self.config.fetch_bytes)
+
+    def size(self, ranges: Iterable[OffsetRange]) -> int:
+        """Bytes, about."""
+        listed = list(ranges)
+        weights = self._weights(listed)
+        return sum(int(rng.count * weights.get(rng.topic, AVERAGE_BYTES)) for rng in listed)
+
+    def limited(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """No more than limit.rows and limit.bytes say.  Raises as Borders."""
+        found = limited(ranges, self.config.limit_rows, self.config.limit_bytes, self._weights(ranges))
+        if not self.of_bytes:
+            return found
+        begins, ends = {rng.tp: rng.start for rng in found}, {rng.tp: rng.until for rng in found}
+        moved = ends_at_borders(begins, ends, {rng.tp: rng.until for rng in ranges}, self.borders)
+        return [replace(rng, until=moved[rng.tp]) for rng in found]
+
+    def cut_and_packed(self, ranges: Sequence[OffsetRange]) -> tuple[list[OffsetRange], list[int]]:
+        """The ranges in the order of their tasks, and how many each task has.  Raises as Borders."""
+        weights = self._weights(ranges)
+        pieces = cut(ranges, self.config.split_bytes, weights)
+        if self.of_bytes:
+            pieces = cut_at_borders(pieces, self.borders)
+        return tasks_of(pieces, self.config.pack_bytes, weights, self.cores)
+
+    def _weights(self, ranges: Iterable[OffsetRange]) -> Mapping[str, float]:
+        """Bytes of an offset by topic."""
+        return {rng.topic: 1.0 for rng in ranges} if self.of_bytes else self.averages

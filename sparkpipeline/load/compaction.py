@@ -18,9 +18,9 @@ from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.footers import footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import BatchFile, LiveFile, Plan, StagedBatch
+from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.counts import CountedFile, ReadBack, read_back, staged_files
 from sparkpipeline.load.facts import Standing
-from sparkpipeline.load.options import LoadConfig
 from sparkpipeline.load.plan import COMPACT, HourRule
 from sparkpipeline.load.staging import write
 from sparkpipeline.paths import FinalName, Hour

@@ -1,17 +1,237 @@
-"""Reads a load job's YAML file.  What cannot be read, says one thing twice or is wrong is OptionRefused: all of it."""
+"""A load job's options and the YAML file that has them.
+
+Each option exists once: reading, checking and the reference page come from its field.  A job is one file, flat, with
+Kafka's own names where Kafka has the thing:
+
+    base: hdfs://namenode:8020/warehouse/kafka
+    zookeeper.connect: zk1:2181,zk2:2181/kafka
+    topics: [orders, payments]
+    group.id: hadoop-loader
+
+What cannot be read, says one thing twice or is wrong is OptionRefused, with all that is wrong in its sentence.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, cast
 
-from groundwork.options import OptionError, given, load
+from groundwork.options import OptionError, given, load, option
+from groundwork.yamltext import YamlRefused, yaml_values
+from groundwork.zksecurity import ZkSecurityOptions, security_problems
+from kafkawire.dialects import Dialect, dialect
+from kafkawire.errors import LocalError
+from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.load.options import LoadConfig
-from sparkpipeline.load.yamlfile import read_yaml
+from sparkpipeline.load import optionkinds as kinds
+from sparkpipeline.protocol import resolve_release
 
-__all__ = ["LoadConfig", "config_of", "read_config"]
+MIB = 1 << 20
+MAX_REQUEST_INT = (1 << 31) - 1  # a fetch says its size in 32 bits
+Storage = Literal["zookeeper", "kafka", "dual"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadConfig(ZkSecurityOptions):
+    """What one load job is told.  Make it with sparkpipeline.load.config.read_config, or in code by keywords."""
+
+    # ---- where it loads to
+    base: str = option(
+        "base",
+        "",
+        "folder of the job, as hdfs://.., s3a://.., file:/.. or a path: data/ and _load/ are made below it",
+        kind=kinds.base,
+        required=True,
+    )
+    name: str = option(
+        "name", "load", "what logs, Spark's own pages and the lock in ZooKeeper call the job", kind=kinds.name
+    )
+
+    # ---- the cluster
+    bootstrap: tuple[tuple[str, int], ...] = option(
+        "bootstrap.servers",
+        (),
+        "brokers to ask first, host:port,host:port; those that ZooKeeper knows when empty",
+        old="metadata.broker.list",
+        kind=kinds.brokers,
+    )
+    zookeeper_connect: str | None = option(
+        "zookeeper.connect",
+        None,
+        "the cluster's ZooKeeper, host:port,host:port/chroot: finds the brokers, holds the lock of the job, and the"
+        " group's offsets",
+        old="zk.connect",
+        kind=kinds.text,
+    )
+    zookeeper_timeout_ms: int = option(
+        "zookeeper.session.timeout.ms", 10000, "how long ZooKeeper may be silent", "ms", least=100
+    )
+    protocol: str = option(
+        "protocol", "auto", "what the brokers speak: auto asks one; else 0.8, 0.9, 0.10 or a release such as 0.8.2;"
+        " 0.7 must be said, and needs zookeeper.connect",
+        kind=kinds.text,
+    )  # fmt: skip
+    client_id: str = option("client.id", "sparkpipeline", "how the brokers' logs name us", kind=kinds.text)
+    socket_timeout_ms: int = option("socket.timeout.ms", 30000, "how long a broker may take to answer", "ms", least=100)
+    retries: int = option("retries", 3, "how often a question is asked again, and a fetch after a lost leader", least=0)
+    retry_interval_ms: int = option("retry.backoff.ms", 1000, "wait before that", "ms", least=0)
+    fetch_bytes: int = option(
+        "fetch.message.max.bytes",
+        MIB,
+        "most of one partition in a fetch; doubled for a message that does not fit",
+        "bytes",
+        old="fetch.size",
+        least=1024,
+    )
+    fetch_bytes_cap: int = option(
+        "fetch.bytes.cap", 64 * MIB, "how far it may be doubled: larger messages are an error", "bytes", least=1024
+    )
+
+    # ---- what it loads
+    topics: tuple[str, ...] = option("topics", (), "topics to load, by name", kind=kinds.topics)
+    topics_pattern: str | None = option(
+        "topics.pattern", None, "or all whose whole name a Java regular expression matches", kind=kinds.pattern
+    )
+    partitions: tuple[TopicPartition, ...] = option(
+        "partitions", (), "or just these: {orders: [0, 3]}, or as text orders:0,3;payments:1", kind=kinds.partitions
+    )
+    starting_offsets: str = option(
+        "starting.offsets",
+        "earliest",
+        "where a partition begins that was never loaded; `load init` takes the positions of an older loader instead",
+        choices=("earliest", "latest"),
+    )
+    out_of_range: str = option(
+        "out.of.range",
+        "fail",
+        "when messages that were not loaded yet are gone from the log: fail, or earliest: go on at what is left, and"
+        " count and report the gap",
+        choices=("fail", "earliest"),
+    )
+    compacted: tuple[str, ...] = option(
+        "compacted.topics", (), "topics whose log is compacted: missing offsets are counted there, an error elsewhere",
+        kind=kinds.topics,
+    )  # fmt: skip
+    limit_rows: int | None = option(
+        "limit.rows", None, "most offsets in one run, shared by how far partitions are behind", least=1
+    )
+    limit_bytes: int | None = option(
+        "limit.bytes", None, "the same in bytes, by the average size of a topic's messages in its last load", "bytes",
+        least=1,
+    )  # fmt: skip
+
+    # ---- tasks and files
+    split_bytes: int = option(
+        "split.bytes",
+        1024 * MIB,
+        "ranges estimated larger are split; each piece has files of its own",
+        "bytes",
+        least=1,
+    )
+    pack_bytes: int = option("pack.bytes", 64 * MIB, "small ranges share a task up to this estimate", "bytes", least=1)
+    compression: str = option(
+        "compression", "snappy", "of the Parquet files", choices=("snappy", "gzip", "zstd", "lz4", "none")
+    )
+    include_headers: bool = option(
+        "include.headers", False, "a column headers; null before Kafka 0.11, which brought them"
+    )
+
+    # ---- hours
+    time_from: str = option(
+        "time.from",
+        "message",
+        "what decides about the hour of a row: its message's timestamp, a field of its JSON value, a Python function,"
+        " or the time of the plan; rows that have none get the time of the plan, which a restart keeps",
+        choices=("message", "json", "callable", "plan"),
+    )
+    time_field: str | None = option(
+        "time.field", None, "with json: the path of the field, $.created or $.meta.at", kind=kinds.json_path
+    )
+    time_unit: str = option("time.unit", "ms", "with json: what the field holds", choices=("ms", "s", "us", "iso"))
+    time_callable: str | None = option(
+        "time.callable",
+        None,
+        "with callable: package.module:function(key, value, timestamp_ms) -> ms since 1970, or None; key and value are"
+        " bytes or None, and executors must have the module",
+        kind=kinds.function,
+    )
+    lateness_minutes: int = option(
+        "lateness.minutes",
+        10,
+        "an hour is closed when every partition's position has passed its end by so much",
+        "min",
+        least=0,
+    )
+    close_hours: bool = option(
+        "hours.close", True, "write _CLOSED into an hour's folder once it is closed: the flag that later jobs wait for"
+    )
+
+    # ---- afterwards
+    group_id: str | None = option(
+        "group.id", None, "positions are copied to this group for tools that show lag; nowhere when empty",
+        kind=kinds.name,
+    )  # fmt: skip
+    offsets_storage: str | None = option(
+        "offsets.storage",
+        None,
+        "where the group keeps them: zookeeper (when zookeeper.connect is given), kafka (0.8.2 and later), or dual",
+        choices=("zookeeper", "kafka", "dual"),
+    )
+    snapshot_every: int = option("snapshot.every", 50, "manifests are folded into one snapshot after so many", least=1)
+    trash_days: int = option(
+        "trash.days", 7, "superseded files are deleted after so many days; -1 keeps them", "days", least=-1
+    )
+
+    def problems(self) -> Iterable[str]:
+        """What is wrong between options that are each right."""
+        yield from security_problems(self, self.zookeeper_connect)
+        if self.spoken is not None:
+            yield from self._problems_of(self.spoken)
+        if not self.bootstrap and self.zookeeper_connect is None:
+            yield "the cluster is missing: give zookeeper.connect or bootstrap.servers"
+        if max(self.fetch_bytes, self.fetch_bytes_cap) > MAX_REQUEST_INT:
+            yield f"fetch.message.max.bytes and fetch.bytes.cap are {MAX_REQUEST_INT} at most: no request takes more"
+        chosen = [bool(self.topics), self.topics_pattern is not None, bool(self.partitions)]
+        if sum(chosen) != 1:
+            yield "exactly one of topics, topics.pattern and partitions says what is loaded"
+        if (self.time_from == "json") != (self.time_field is not None):
+            yield "time.from json and time.field go together"
+        if (self.time_from == "callable") != (self.time_callable is not None):
+            yield "time.from callable and time.callable go together"
+        if self.offsets_storage is not None and self.group_id is None:
+            yield "offsets.storage needs group.id"
+        if self.storage in ("zookeeper", "dual") and self.zookeeper_connect is None:
+            yield f"offsets.storage {self.storage} needs zookeeper.connect"
+
+    def _problems_of(self, spoken: Dialect) -> Iterable[str]:
+        """What is wrong for brokers of this release."""
+        called = f"Kafka {spoken.release}"
+        if not spoken.describes_itself and (self.bootstrap or self.zookeeper_connect is None):
+            yield f"brokers of {called} tell nothing of each other: give zookeeper.connect, and no bootstrap.servers"
+        if not spoken.offsets.count_messages and self.limit_rows is not None:
+            yield f"limit.rows counts offsets, and those of {called} are bytes: use limit.bytes"
+        if not spoken.keeps_offsets and self.offsets_storage in ("kafka", "dual"):
+            yield f"brokers of {called} keep no offsets: offsets.storage can only be zookeeper"
+
+    @property
+    def spoken(self) -> Dialect | None:
+        """What protocol names; None: it has to be found out, or is no release (which is told where it is)."""
+        with suppress(LocalError, OptionRefused):
+            return None if self.protocol == "auto" else dialect(resolve_release(self.protocol, ()))
+        return None
+
+    @property
+    def storage(self) -> Storage:
+        """Where the group's offsets are: what is said, else ZooKeeper where it is given, else Kafka."""
+        if self.offsets_storage is not None:
+            return cast(Storage, self.offsets_storage)
+        return "zookeeper" if self.zookeeper_connect is not None else "kafka"
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
 
 
 def read_config(path: Path) -> LoadConfig:
@@ -29,3 +249,18 @@ def config_of(values: object, where: str) -> LoadConfig:
         return load(LoadConfig, values, where)
     except OptionError as exc:
         raise OptionRefused("; ".join(exc.problems)) from None
+
+
+def read_yaml(path: Path) -> object:
+    """What yaml.safe_load gives.  Raises OptionRefused with file, line and what is wrong."""
+    try:
+        return yaml_values(path.read_bytes().decode("utf-8"))
+    except OSError as exc:
+        raise OptionRefused(f"{path}: cannot be read: {exc.strerror}") from None
+    except UnicodeDecodeError as exc:
+        raise OptionRefused(f"{path}: byte {exc.start} is no UTF-8") from None
+    except YamlRefused as exc:
+        raise OptionRefused(f"{path.name}: {exc}") from None
+
+
+__all__ = ["LoadConfig", "config_of", "read_config"]

@@ -23,7 +23,7 @@ from kafkawire.model import BrokerPartition
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import FileInfo
 from sparkpipeline.ledger.footers import Footer
-from sparkpipeline.load.eventtime import own_time
+from sparkpipeline.load.hours import own_time
 from sparkpipeline.load.plan import HourRule, LoadPlan
 from sparkpipeline.load.staging import Observed
 from sparkpipeline.paths import StagedName, tail

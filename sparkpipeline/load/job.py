@@ -1,4 +1,9 @@
-"""A load job: what is read next, executed, counted and published, batch by batch, by the protocol of the ledger."""
+"""A load job: what is read next, executed, counted and published, batch by batch, exactly once (ledger/exactlyonce.py).
+
+Afterwards hours that are complete are marked, and positions are copied to a consumer group, for the tools that show
+lag.  That copy is informational: the loader never reads it back.  It may be a batch behind after a crash, and is whole
+each time.  A group that has active members is left alone.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +21,20 @@ from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.footers import footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
-from sparkpipeline.load import compaction
-from sparkpipeline.load import hours, outward
-from sparkpipeline.load.cluster import Cluster, Looked, connected, look
+from sparkpipeline.load import compaction, hours
+from sparkpipeline.load.cluster import Cluster, Looked, TaskPlanner, connected, look
+from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.counts import RangeCount, counted, read_back, staged_files
-from sparkpipeline.load.eventtime import own_time
 from sparkpipeline.load.facts import Standing, averages, batch_facts, hour_rows, latest_ms
+from sparkpipeline.load.hours import own_time
 from sparkpipeline.load.logmarks import Marks, check_logs, marks_of
-from sparkpipeline.load.options import LoadConfig
-from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan, Positions
+from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan, Positions, in_order
 from sparkpipeline.load.planner import due
-from sparkpipeline.load.sharing import Sharing
 from sparkpipeline.load.staging import Observed, ToRead, read_and_write
 from sparkpipeline.paths import FinalName, Hour
+from sparkpipeline.positions import write_group
 from sparkpipeline.ranges import unit_of
-from sparkpipeline.zookeeper import lock
+from sparkpipeline.zookeeper import group_owners, lock
 
 Tell = Callable[[str], None]
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]  # what, tasks, rows, bytes: shown while it runs
@@ -38,6 +42,7 @@ SETTINGS = {  # of the session, whatever it was started with: hours and files de
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
+SHOWN = 3  # partitions named one by one
 
 
 def unwatched(what: str, tasks: int, rows: int, size: int) -> AbstractContextManager[None]:
@@ -67,6 +72,9 @@ class LoadOutcome:
     def lost(self) -> bool:
         """Another driver was quicker."""
         return any(step.outcome == Outcome.LOST for step in self.steps)
+
+
+# ---- the work --------------------------------------------------------------------------------------------------------
 
 
 class LoadWork:
@@ -117,10 +125,10 @@ class LoadWork:
         self.tell(f"batch {batch}: {plan.rows} {what} in {len(plan.ranges)} ranges, {len(plan.tasks)} tasks")
         return Plan(batch, LOAD, now, plan.work())
 
-    def sharing(self, standing: Standing) -> Sharing:
+    def sharing(self, standing: Standing) -> TaskPlanner:
         """How batches of the job are cut."""
         cores = int(self.spark.sparkContext.defaultParallelism)
-        return Sharing(self.config, self.cluster.brokers, standing.averages, cores)
+        return TaskPlanner(self.config, self.cluster.brokers, standing.averages, cores)
 
     def look(self, standing: Standing) -> tuple[Looked, int]:
         """The cluster now, and when that was."""
@@ -220,7 +228,7 @@ class LoadWork:
         late = manifest.facts.get("late", 0)
         if late:
             self.tell(f"batch {manifest.batch}: {late} rows belong to hours that were closed already")
-        outward.copy(self.config, self.cluster, Standing.of(manifest).positions, self.tell)
+        copy_outward(self.config, self.cluster, Standing.of(manifest).positions, self.tell)
 
     def close_hours(self, outcome: LoadOutcome) -> list[str]:
         """Mark what is complete now, after these steps; the folders that got a marker, below the base."""
@@ -251,6 +259,32 @@ def rule_of(config: LoadConfig) -> HourRule:
     rule = HourRule(config.time_from, config.time_field, config.time_unit, config.time_callable)
     own_time(rule)
     return rule
+
+
+def copy_outward(config: LoadConfig, cluster: Cluster, positions: Positions, tell: Callable[[str], None]) -> int:
+    """Write all positions to the job's group; how many are known to be written.  What is not is told.
+
+    Raises Unreachable, OptionRefused."""
+    if config.group_id is None or not positions:
+        return 0
+    tps = in_order(positions)
+    owned = group_owners(cluster.zk, config.group_id) if cluster.zk is not None else {}
+    for tp in (tp for tp in tps if tp in owned):
+        tell(
+            f"group {config.group_id} is consumed with ({owned[tp]} owns {tp}): positions are not copied there;"
+            " give the job a group of its own"
+        )
+        return 0
+    results = write_group(config.group_id, positions, config.storage, cluster.access, cluster.zk)
+    failed = {tp: why for tp in tps if (why := results.get(tp)) is not None}
+    for tp, why in list(failed.items())[:SHOWN]:
+        tell(f"group {config.group_id}: the position of {tp} is not known to be copied: {why}")
+    if len(failed) > SHOWN:
+        tell(f"group {config.group_id}: nor are those of {len(failed) - SHOWN} more partitions")
+    return len(tps) - len(failed)
+
+
+# ---- a run -----------------------------------------------------------------------------------------------------------
 
 
 def open_ledger(config: LoadConfig, spark: Any | None) -> Ledger:

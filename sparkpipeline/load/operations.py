@@ -1,32 +1,43 @@
-"""What an operator asks for beside the regular run: init, rewind, compact.  Each is a batch of the same protocol, so a
-crash inside one is covered: the next run of whatever command carries the plan out.
+"""What an operator asks of a job beside its regular run: init, rewind, compact; previews of all of them; verify.
+
+init, rewind and compact are batches of the same protocol, so a crash inside one is covered: the next run of any command
+carries the plan out.  init takes positions over from an older loader, before the first load or (--replace) in place of
+the job's own.  It brings no files, and its manifest has the positions:
+
+    --from-group   of a group, in ZooKeeper or in Kafka: Camus-like loaders, old consumers, our own daemon
+    --from-json    {"orders": {"0": 23, "1": -2}}, Spark's own offset JSON: -2 is the earliest offset, -1 the latest
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from groundwork.plural import counted
 from kafkawire.model import TopicPartition
 from sparkpipeline.borders import Borders
-from sparkpipeline.errors import OffsetOutOfRange, OptionRefused
+from sparkpipeline.errors import LedgerDamaged, Mismatch, OffsetOutOfRange, OptionRefused, Refused, UnknownPartition
+from sparkpipeline.ledger import verification as verifying
+from sparkpipeline.ledger.base import needs_spark
+from sparkpipeline.ledger.footers import Footer, read_footers
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import Plan
+from sparkpipeline.ledger.model import LiveFile, Plan
+from sparkpipeline.ledger.verification import Finding, Verdict
 from sparkpipeline.load import compaction
 from sparkpipeline.load.cluster import Cluster, connected
 from sparkpipeline.load.compaction import Group
-from sparkpipeline.load.eras import of_before
+from sparkpipeline.load.config import LoadConfig, Storage
 from sparkpipeline.load.facts import Standing
 from sparkpipeline.load.job import LoadOutcome, LoadWork, Tell, Watch, at_work, open_ledger, rule_of, run, unwatched
-from sparkpipeline.load.options import LoadConfig, Storage
-from sparkpipeline.load.plan import REWIND, LoadPlan, Positions, in_order
-from sparkpipeline.load.planner import Log
-from sparkpipeline.load.rewind import Rewind, loaded_files, rewind
-from sparkpipeline.load.starting import init_plan, of_group, taken_over
+from sparkpipeline.load.logmarks import Marks
+from sparkpipeline.load.plan import INIT, REWIND, LoadPlan, LogBounds, Positions, in_order
+from sparkpipeline.load.rewind import Rewind, loaded_files, of_before, rewind
 from sparkpipeline.paths import FinalName
 from sparkpipeline.positions import read_group
 from sparkpipeline.ranges import partition_of
+from sparkpipeline.source.offsets import EARLIEST, LATEST
+from zkconsumer.offsets.store import Committed, FormerOffset, Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,121 @@ class InitWanted:
     storage: Storage | None = None
     positions: Positions | None = None
     replace: bool = False
+
+
+# ---- init ------------------------------------------------------------------------------------------------------------
+
+
+class InitWork(LoadWork):
+    """Plans taking over positions, once."""
+
+    def __init__(self, wanted: InitWanted, *told: Any) -> None:
+        """told: of LoadWork."""
+        super().__init__(*told)
+        self.wanted = wanted
+        self.asked: frozenset[TopicPartition] = frozenset()  # partitions whose positions are taken over
+        self.planned = False
+
+    def positions(self, ledger: Ledger) -> dict[TopicPartition, int]:
+        """All positions of the job afterwards.  Raises what starting.py raises."""
+        standing = Standing.of(ledger.state().newest)
+        looked, _ = self.look(standing)
+        wanted = self.wanted.positions
+        if wanted is None:
+            group = str(self.wanted.group)
+            here: Storage = "zookeeper" if self.cluster.zk is not None else "kafka"
+            storage = self.wanted.storage or here
+            wanted = of_group(group, read_group(group, looked.logs, storage, self.cluster.access, self.cluster.zk))
+        found = taken_over(standing, wanted, looked.logs, self.wanted.replace)
+        self.asked = frozenset(wanted)
+        sharing = self.sharing(standing)
+        if sharing.of_bytes:
+            self._check_borders(sharing.borders, {tp: found[tp] for tp in wanted}, looked.logs)
+        return found
+
+    def _check_borders(self, borders: Borders, positions: Positions, logs: Mapping[TopicPartition, LogBounds]) -> None:
+        """Positions that are bytes: a load from one inside an entry could never be carried out.  Raises
+        OffsetOutOfRange."""
+        for tp in in_order(positions):
+            at, log = positions[tp], logs[tp]
+            if at not in (log.earliest, log.latest) and not borders.begins(tp, at):
+                raise OffsetOutOfRange(
+                    "no entry begins at this byte of the log", topic=tp.topic, partition=tp.partition, requested=at
+                )
+
+    def plan(self, ledger: Ledger, batch: int) -> Plan | None:
+        if self.planned:
+            return None
+        self.planned = True
+        positions = self.positions(ledger)
+        marks = self.marks({tp: positions[tp] for tp in self.asked})
+        return init_plan(batch, ledger.clock(), Standing.of(ledger.state().newest), positions, marks)
+
+
+def of_group(group: str, found: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
+    """The positions that a group has.  Raises Refused when it has none at all, or one that cannot be read."""
+    for tp in in_order(found):
+        at = found[tp]
+        if isinstance(at, Unknown):
+            raise Refused(at.reason, group=group, topic=tp.topic, partition=tp.partition)
+        if isinstance(at, FormerOffset):
+            raise Refused(
+                f"the group has {at.position}, {at.reason}; give the offsets to begin at with --from-json",
+                group=group, topic=tp.topic, partition=tp.partition,
+            )  # fmt: skip
+    positions = {tp: at for tp, at in found.items() if isinstance(at, int)}
+    if not positions:
+        raise Refused("the group has no position in any partition of the job: is its name right, and where it keeps"
+                      " them?", group=group)  # fmt: skip
+    return positions
+
+
+def taken_over(
+    standing: Standing, wanted: Positions, logs: Mapping[TopicPartition, LogBounds], replace: bool
+) -> dict[TopicPartition, int]:
+    """All positions of the job once `wanted` (-2 and -1 allowed) is taken over.
+
+    Raises UnknownPartition, OffsetOutOfRange for what could not be loaded from, and Refused for partitions that the job
+    has loaded from, unless replace."""
+    found = dict(standing.positions)
+    for tp in in_order(wanted):
+        log = logs.get(tp)
+        if log is None:
+            raise UnknownPartition("is none of the job's partitions", topic=tp.topic, partition=tp.partition)
+        at = {EARLIEST: log.earliest, LATEST: log.latest}.get(wanted[tp], wanted[tp])
+        if not log.earliest <= at <= log.latest:
+            raise OffsetOutOfRange(
+                "the log has no such position: what lies before it is deleted, or it is another log",
+                topic=tp.topic, partition=tp.partition, requested=at, earliest=log.earliest, latest=log.latest,
+            )  # fmt: skip
+        if tp in found and found[tp] != at and not replace:
+            raise Refused(
+                f"the job stands at {found[tp]} already; --replace moves it to {at}: messages between the two are"
+                " loaded twice, or never",
+                topic=tp.topic, partition=tp.partition,
+            )  # fmt: skip
+        found[tp] = at
+    return found
+
+
+def init_plan(batch: int, now_ms: int, standing: Standing, positions: Positions, marks: Marks | None = None) -> Plan:
+    """The plan of a batch that sets positions.  marks: of those that were asked for, in the logs of today: the same
+    number in another log is a change, too.  Raises OptionRefused where nothing would change."""
+    marks = marks or {}
+    other = {tp for tp, mark in marks.items() if standing.marks.get(tp, mark) != mark}
+    moved = {tp for tp, at in positions.items() if standing.positions.get(tp) != at} | other
+    if not moved:
+        raise OptionRefused("the job has exactly these positions already")
+    # What a moved partition had passed says nothing of where it is now.
+    passed = {tp: ms for tp, ms in standing.passed.items() if tp not in moved}
+    back = {tp: batch for tp, at in positions.items() if tp in other or at < standing.positions.get(tp, at)}
+    kept = {tp: mark for tp, mark in standing.marks.items() if tp not in moved}
+    after = Standing(positions, passed, standing.averages, {**standing.set_back, **back}, {**kept, **marks})
+    facts = after.facts()
+    return Plan(batch, INIT, now_ms, {"facts": {**facts, "taken_over": len(moved)}})
+
+
+# ---- rewind ----------------------------------------------------------------------------------------------------------
 
 
 class RewindWork(LoadWork):
@@ -110,6 +236,16 @@ class RewindWork(LoadWork):
         return Plan(batch, REWIND, now, work.work(), tuple(file.final for file in found.supersedes))
 
 
+def _partition(text: str) -> object:
+    try:
+        return partition_of(text)
+    except ValueError:
+        raise OptionRefused(f"expected the number of a partition, got {text!r}", option="--partition") from None
+
+
+# ---- compact ---------------------------------------------------------------------------------------------------------
+
+
 class CompactWork(LoadWork):
     """Plans a compaction, once."""
 
@@ -127,50 +263,13 @@ class CompactWork(LoadWork):
         return compaction.plan_of(batch, ledger.clock(), found) if found else None
 
 
-class InitWork(LoadWork):
-    """Plans taking over positions, once."""
+def _to_compact(ledger: Ledger, wanted: CompactWanted) -> list[Group]:
+    old = of_before(ledger, Standing.of(ledger.state().newest))
+    live = ledger.live_files().values()
+    return compaction.groups(live, wanted.date, wanted.topic, wanted.hour, wanted.least, old)
 
-    def __init__(self, wanted: InitWanted, *told: Any) -> None:
-        """told: of LoadWork."""
-        super().__init__(*told)
-        self.wanted = wanted
-        self.asked: frozenset[TopicPartition] = frozenset()  # partitions whose positions are taken over
-        self.planned = False
 
-    def positions(self, ledger: Ledger) -> dict[TopicPartition, int]:
-        """All positions of the job afterwards.  Raises what starting.py raises."""
-        standing = Standing.of(ledger.state().newest)
-        looked, _ = self.look(standing)
-        wanted = self.wanted.positions
-        if wanted is None:
-            group = str(self.wanted.group)
-            here: Storage = "zookeeper" if self.cluster.zk is not None else "kafka"
-            storage = self.wanted.storage or here
-            wanted = of_group(group, read_group(group, looked.logs, storage, self.cluster.access, self.cluster.zk))
-        found = taken_over(standing, wanted, looked.logs, self.wanted.replace)
-        self.asked = frozenset(wanted)
-        sharing = self.sharing(standing)
-        if sharing.of_bytes:
-            self._check_borders(sharing.borders, {tp: found[tp] for tp in wanted}, looked.logs)
-        return found
-
-    def _check_borders(self, borders: Borders, positions: Positions, logs: Mapping[TopicPartition, Log]) -> None:
-        """Positions that are bytes: a load from one inside an entry could never be carried out.  Raises
-        OffsetOutOfRange."""
-        for tp in in_order(positions):
-            at, log = positions[tp], logs[tp]
-            if at not in (log.earliest, log.latest) and not borders.begins(tp, at):
-                raise OffsetOutOfRange(
-                    "no entry begins at this byte of the log", topic=tp.topic, partition=tp.partition, requested=at
-                )
-
-    def plan(self, ledger: Ledger, batch: int) -> Plan | None:
-        if self.planned:
-            return None
-        self.planned = True
-        positions = self.positions(ledger)
-        marks = self.marks({tp: positions[tp] for tp in self.asked})
-        return init_plan(batch, ledger.clock(), Standing.of(ledger.state().newest), positions, marks)
+# ---- run: each is one batch ------------------------------------------------------------------------------------------
 
 
 def run_rewind(
@@ -198,7 +297,7 @@ def _run(config: LoadConfig, spark: Any, make: Callable[[Cluster, Ledger], LoadW
         return run(make(cluster, ledger), alone)
 
 
-# ---- what would be done; nothing is written and no lock is taken ---------------------------------------------------
+# ---- previews: nothing is written and no lock is taken ---------------------------------------------------------------
 
 
 def preview_load(config: LoadConfig, spark: Any, tell: Tell) -> Plan | None:
@@ -230,14 +329,36 @@ def preview_compact(config: LoadConfig, spark: Any, wanted: CompactWanted) -> li
     return _to_compact(open_ledger(config, spark), wanted)
 
 
-def _to_compact(ledger: Ledger, wanted: CompactWanted) -> list[Group]:
-    old = of_before(ledger, Standing.of(ledger.state().newest))
-    live = ledger.live_files().values()
-    return compaction.groups(live, wanted.date, wanted.topic, wanted.hour, wanted.least, old)
+# ---- verify ----------------------------------------------------------------------------------------------------------
 
 
-def _partition(text: str) -> object:
+def verify(ledger: Ledger, spark: Any | None, with_footers: bool = True) -> Verdict:
+    """Findings of the ledger's verify, and of kind footer: rows other than the manifest's, offsets outside of the range
+    in the file's name, a name that is no load's.  Reads only; no footers where the ledger does not tell the files."""
+    verdict = verifying.verify(ledger)
+    if not with_footers:
+        return verdict
+    missing = {finding.file for finding in verdict.findings if finding.what == "missing"}
     try:
-        return partition_of(text)
-    except ValueError:
-        raise OptionRefused(f"expected the number of a partition, got {text!r}", option="--partition") from None
+        files = ledger.live_files().values()
+    except LedgerDamaged:
+        return verdict  # the damage is among the findings
+    live = {path: file for file in files if (path := ledger.path(file.final)) not in missing}
+    ends = read_footers(live, spark, not needs_spark(ledger.base))
+    wrong = {path: why for path, file in live.items() if (why := _wrong(file, ends[path])) is not None}
+    found = [Finding("footer", path, why) for path, why in wrong.items()]
+    return replace(verdict, findings=tuple(sorted((*verdict.findings, *found))))
+
+
+def _wrong(file: LiveFile, footer: Footer | Mismatch) -> str | None:
+    name = FinalName.of(file.final)
+    if name is None:
+        return "its name is not one that a load gives"
+    if isinstance(footer, Mismatch):
+        return footer.sentence
+    if footer.rows != file.rows:
+        return f"has {counted(footer.rows, 'row')}, its manifest says {file.rows}"
+    first, last = footer.first, footer.last
+    if first is not None and last is not None and not name.start <= first <= last < name.until:
+        return f"has offsets {first} to {last}, outside of the range that its name says"
+    return None

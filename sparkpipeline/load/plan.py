@@ -28,6 +28,14 @@ KINDS = (LOAD, REWIND, COMPACT, INIT)
 Positions = Mapping[TopicPartition, int]
 
 
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """What the cluster says of a partition: its first offset, and that of the next message to come."""
+
+    earliest: int
+    latest: int
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Gap:
     """Offsets start <= offset < until of a partition that the log no longer had."""

@@ -1,10 +1,11 @@
-"""What the next batch reads: positions and logs in, ranges and tasks out.  Pure.
+"""What the next batch of a load reads: positions and logs in, ranges and tasks out.  Pure.
 
-due       from where each partition stands to where its log ends; a position outside of its log is a policy's matter
-limited   no more than limit.rows and limit.bytes, shared by how far partitions are behind
-cut       ranges estimated larger than split.bytes in pieces of about one size
-tasks_of  small ranges share a task; a task has at most one range of a partition, so that the folder of a partition
-          and the number of a task together name a range
+due         from the position of each partition to the end of its log; a policy says what becomes of a position
+            outside of its log
+limited     no more than limit.rows and limit.bytes, shared by how far partitions are behind
+cut         ranges estimated larger than split.bytes in parts of equal size
+tasks_of    small ranges share a task; a task has at most one range of a partition, so that the folder of a
+            partition and the number of a task together name a range
 """
 
 from __future__ import annotations
@@ -15,19 +16,14 @@ from dataclasses import dataclass, replace
 
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, UnknownPartition
-from sparkpipeline.load.plan import Gap, Positions, in_order
+from sparkpipeline.load.plan import Gap, LogBounds, Positions, in_order
 from sparkpipeline.ranges import OffsetRange, in_parts, packed, unit_of
 
 AVERAGE_BYTES = 1024.0  # of a message of a topic that was never loaded
 LEAST_BYTES = 1 << 20  # a task costs some 50 ms: less than this is not worth one of its own
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
-    """What the cluster says of a partition: its first offset, and that of the next message to come."""
-
-    earliest: int
-    latest: int
+# ---- what is due -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +38,7 @@ class Due:
 
 def due(
     positions: Positions,
-    logs: Mapping[TopicPartition, Log],
+    logs: Mapping[TopicPartition, LogBounds],
     missing: Iterable[TopicPartition],
     starting: str = "earliest",
     out_of_range: str = "fail",
@@ -86,7 +82,7 @@ def _missing(tp: TopicPartition) -> str:
     )
 
 
-def _start(tp: TopicPartition, position: int, log: Log, out_of_range: str) -> int:
+def _start(tp: TopicPartition, position: int, log: LogBounds, out_of_range: str) -> int:
     where = {"topic": tp.topic, "partition": tp.partition, "requested": position,
              "earliest": log.earliest, "latest": log.latest}  # fmt: skip
     if position > log.latest:
@@ -106,7 +102,7 @@ def _start(tp: TopicPartition, position: int, log: Log, out_of_range: str) -> in
     return log.earliest
 
 
-# ---- how much ------------------------------------------------------------------------------------------------
+# ---- how much, and in which tasks ------------------------------------------------------------------------------------
 
 
 def limited(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from groundwork.options import reference
-from sparkpipeline.load.options import LoadConfig
+from sparkpipeline.load.config import LoadConfig
 
 
 def table() -> str:

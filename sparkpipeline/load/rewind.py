@@ -1,22 +1,27 @@
-"""Loading again from a point in time: which files are replaced, and which offsets are read once more.  Pure.
+"""Loading again from a point in time: which files are replaced, and which offsets are read once more.
 
 Files are the unit of replacement.  The boundary is the start of the first live file that may hold rows of the time or
 later; where a compacted file reaches over it, it moves down to that file's start.  Everything from there to the job's
 position is read again, so positions do not change.  Works where the broker cannot answer for a time (0.8, 0.9).
+
+Files from before a position was set back are left alone: the same offsets may mean other messages there.  A topic
+that was deleted and created again begins at 0, and `load init --replace` takes the job there.  A rewind that took the
+offsets of the older files for those of the log of today would throw their rows away, and the log has them no more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from kafkawire.model import TopicPartition
+from kafkawire.model import PartitionId, TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused
+from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile
-from sparkpipeline.load.plan import Positions, in_order
-from sparkpipeline.load.planner import Log
-from sparkpipeline.paths import HOUR_MS, FinalName
+from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.plan import COMPACT, LogBounds, Positions, in_order
+from sparkpipeline.paths import HOUR_MS, FinalName, Hour
 from sparkpipeline.ranges import OffsetRange, unit_of
 
 LEAST_DIGITS = 12  # ms of 1973 and later
@@ -74,6 +79,9 @@ def time_of(text: str, option: str = "--to") -> int:
     return int((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
+# ---- which files -----------------------------------------------------------------------------------------------------
+
+
 def loaded_files(
     live: Iterable[LiveFile], max_ms: Mapping[tuple[TopicPartition, int, int], int | None]
 ) -> list[Loaded]:
@@ -95,7 +103,7 @@ def loaded_files(
 def rewind(
     files: Collection[Loaded],
     positions: Positions,
-    logs: Mapping[TopicPartition, Log],
+    logs: Mapping[TopicPartition, LogBounds],
     topic: str,
     partition: object | None,
     to_ms: int,
@@ -132,7 +140,12 @@ def rewind(
 
 
 def _boundary(
-    tp: TopicPartition, files: Collection[Loaded], wanted: int, log: Log | None, position: int, allow_partial: bool
+    tp: TopicPartition,
+    files: Collection[Loaded],
+    wanted: int,
+    log: LogBounds | None,
+    position: int,
+    allow_partial: bool,
 ) -> tuple[int | None, str]:
     """Where to read from, and a sentence where that is not what was asked for; None: nothing can be read again."""
     boundary = wanted
@@ -161,3 +174,38 @@ def _boundary(
 def _over(files: Iterable[Loaded], boundary: int) -> int | None:
     """The smallest start of files that begin before a boundary and end behind it."""
     return min((one.name.start for one in files if one.name.start < boundary < one.name.until), default=None)
+
+
+# ---- files of an earlier log -----------------------------------------------------------------------------------------
+
+Old = Callable[[str], bool]
+Place = tuple[Hour, PartitionId]  # a compaction makes one file of each
+
+
+def of_before(ledger: Ledger, standing: Standing) -> Old:
+    """Says of a final path whether its rows were loaded before the position of its partition was last set back.
+
+    A compacted file is as old as those it was made of, all of which are of one side.  Reads a manifest (and of
+    compactions the plan) for each batch asked about."""
+    heirs: dict[int, dict[Place, str]] = {}
+
+    def old(final: str) -> bool:
+        name = FinalName.of(final)
+        if name is None or name.tp not in standing.set_back:
+            return False
+        if name.batch < standing.set_back[name.tp]:
+            return True
+        if name.batch not in heirs:
+            heirs[name.batch] = _one_of_each(ledger, name.batch)
+        before = heirs[name.batch].get((name.hour, name.partition))
+        return before is not None and old(before)
+
+    return old
+
+
+def _one_of_each(ledger: Ledger, batch: int) -> dict[Place, str]:
+    """Of a compaction: one of the files that each file was made of, by the hour and partition of both."""
+    if ledger.manifest(batch).kind != COMPACT:
+        return {}
+    names = {path: FinalName.of(path) for path in ledger.plan(batch).supersedes}
+    return {(name.hour, name.partition): path for path, name in names.items() if name is not None}

@@ -14,8 +14,8 @@ from kafkawire.dialects import dialect
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import Files
-from sparkpipeline.load.eventtime import hour_columns
-from sparkpipeline.load.options import LoadConfig
+from sparkpipeline.load.config import LoadConfig
+from sparkpipeline.load.hours import hour_columns
 from sparkpipeline.load.plan import LoadPlan
 from sparkpipeline.paths import STAGED_BY
 from sparkpipeline.reading.options import ReadOptions

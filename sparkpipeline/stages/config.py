@@ -10,8 +10,7 @@ from typing import Any
 from groundwork.options import OptionError, Options, given, load, option
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.load import optionkinds as kinds
-from sparkpipeline.load.config import LoadConfig, config_of, read_config
-from sparkpipeline.load.yamlfile import read_yaml
+from sparkpipeline.load.config import LoadConfig, config_of, read_config, read_yaml
 from sparkpipeline.sink.options import SinkOptions
 from sparkpipeline.stages.graph import LOAD, STAGE, Graph, Node, problems
 

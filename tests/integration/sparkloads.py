@@ -15,9 +15,8 @@ from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.verification import verify
-from sparkpipeline.load.config import config_of
+from sparkpipeline.load.config import LoadConfig, config_of
 from sparkpipeline.load.job import LoadOutcome, open_ledger, run_load
-from sparkpipeline.load.options import LoadConfig
 from tests.integration.sparktopics import produce
 
 Row = tuple[str, int, int]  # topic, partition, offset

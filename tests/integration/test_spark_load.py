@@ -31,8 +31,8 @@ from sparkpipeline.load.operations import (
     run_compact,
     run_init,
     run_rewind,
+    verify,
 )
-from sparkpipeline.load.verifying import verify
 from tests.conftest import Unique
 from tests.integration.sparkloads import Job, events, fill, job
 from tests.integration.sparktopics import produce

@@ -10,7 +10,7 @@ import pytest
 
 from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.load.config import config_of
-from sparkpipeline.load.eventtime import hour_columns
+from sparkpipeline.load.hours import hour_columns
 from sparkpipeline.load.plan import HourRule
 from sparkpipeline.load.staging import write
 from sparkpipeline.paths import StagedName

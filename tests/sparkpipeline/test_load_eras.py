@@ -12,12 +12,10 @@ from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.ledger.model import BatchFile, Plan, StagedBatch
 from sparkpipeline.load.cluster import Cluster, Looked
+from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.facts import Standing
-from sparkpipeline.load.operations import CompactWanted, CompactWork, RewindWanted, RewindWork
-from sparkpipeline.load.options import LoadConfig
-from sparkpipeline.load.plan import LOAD
-from sparkpipeline.load.planner import Log
-from sparkpipeline.load.starting import init_plan
+from sparkpipeline.load.operations import CompactWanted, CompactWork, RewindWanted, RewindWork, init_plan
+from sparkpipeline.load.plan import LOAD, LogBounds
 from sparkpipeline.paths import generation
 
 P0 = TopicPartition("t", 0)
@@ -78,7 +76,7 @@ class Made:
     def rewound(self, monkeypatch: pytest.MonkeyPatch, latest: int) -> list[tuple[str, int]]:
         """Hours of what a rewind to the beginning replaces, and where it begins."""
         work = RewindWork(RewindWanted("t", 0), *self.told())
-        monkeypatch.setattr(work, "look", lambda standing: (Looked({P0: Log(0, latest)}, ()), 0))
+        monkeypatch.setattr(work, "look", lambda standing: (Looked({P0: LogBounds(0, latest)}, ()), 0))
         found = work.rewound(self.ledger)
         return [(file.final.split("hour=")[1][:2], found.ranges[0].start) for file in found.supersedes]
 

@@ -23,8 +23,8 @@ from sparkpipeline.load.logmarks import (
     marks_rows,
     message_crc,
 )
+from sparkpipeline.load.operations import init_plan
 from sparkpipeline.load.plan import LoadPlan
-from sparkpipeline.load.starting import init_plan
 from tests.fakes.broker import FakeCluster
 from zkconsumer.offsets.former import TopicCreation
 

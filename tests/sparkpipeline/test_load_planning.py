@@ -8,44 +8,44 @@ from hypothesis import strategies as st
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, UnknownPartition
-from sparkpipeline.load.plan import Gap
-from sparkpipeline.load.planner import Log, cut, due, limited, tasks_of
+from sparkpipeline.load.plan import Gap, LogBounds
+from sparkpipeline.load.planner import cut, due, limited, tasks_of
 from sparkpipeline.ranges import OffsetRange
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 
 
 def test_a_partition_goes_on_where_it_stands_and_a_new_one_begins_where_it_is_told() -> None:
-    found = due({A: 7}, {A: Log(0, 10), B: Log(4, 9)}, [])
+    found = due({A: 7}, {A: LogBounds(0, 10), B: LogBounds(4, 9)}, [])
     assert found.ranges == (OffsetRange("a", 0, 7, 10), OffsetRange("b", 3, 4, 9))
     assert (found.gaps, found.positions) == ((), {B: 4})
-    assert due({}, {B: Log(4, 9)}, [], starting="latest") == type(found)((), (), {B: 9})
+    assert due({}, {B: LogBounds(4, 9)}, [], starting="latest") == type(found)((), (), {B: 9})
 
 
 def test_nothing_new_is_no_range() -> None:
-    assert due({A: 10}, {A: Log(0, 10)}, []).ranges == ()
+    assert due({A: 10}, {A: LogBounds(0, 10)}, []).ranges == ()
 
 
 def test_deleted_messages_are_an_error_or_a_gap_that_is_counted() -> None:
     with pytest.raises(OffsetOutOfRange, match=r"topic=a partition=0 requested=3 earliest=5 latest=9: 2 messages"):
-        due({A: 3}, {A: Log(5, 9)}, [])
-    found = due({A: 3}, {A: Log(5, 9)}, [], out_of_range="earliest")
+        due({A: 3}, {A: LogBounds(5, 9)}, [])
+    found = due({A: 3}, {A: LogBounds(5, 9)}, [], out_of_range="earliest")
     assert found.gaps == (Gap("a", 0, 3, 5),)
     assert found.ranges == (OffsetRange("a", 0, 5, 9),)
-    everything = due({A: 3}, {A: Log(9, 9)}, [], out_of_range="earliest")
+    everything = due({A: 3}, {A: LogBounds(9, 9)}, [], out_of_range="earliest")
     assert (everything.ranges, everything.positions) == ((), {A: 9})
 
 
 @pytest.mark.parametrize("policy", ["fail", "earliest"])
 def test_a_log_that_ends_before_the_position_makes_no_plan_under_any_policy(policy: str) -> None:
     with pytest.raises(OffsetOutOfRange, match="init --replace"):
-        due({A: 30}, {A: Log(0, 10)}, [], out_of_range=policy)
+        due({A: 30}, {A: LogBounds(0, 10)}, [], out_of_range=policy)
 
 
 def test_a_partition_that_vanished_is_an_error_or_left_alone() -> None:
     with pytest.raises(UnknownPartition, match=r"topic=a partition=0 position=3: was loaded before"):
-        due({A: 3}, {B: Log(0, 1)}, [A])
-    assert due({A: 3}, {B: Log(0, 1)}, [A], out_of_range="earliest").ranges == (OffsetRange("b", 3, 0, 1),)
+        due({A: 3}, {B: LogBounds(0, 1)}, [A])
+    assert due({A: 3}, {B: LogBounds(0, 1)}, [A], out_of_range="earliest").ranges == (OffsetRange("b", 3, 0, 1),)
 
 
 def test_limits_shorten_what_is_far_behind_and_starve_nobody() -> None:

@@ -12,7 +12,7 @@ from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.ledger.model import LiveFile
 from sparkpipeline.load import hours
 from sparkpipeline.load.compaction import groups
-from sparkpipeline.load.planner import Log
+from sparkpipeline.load.plan import LogBounds
 from sparkpipeline.load.rewind import Rewind, loaded_files, rewind, time_of
 from sparkpipeline.paths import FinalName, Hour
 
@@ -31,7 +31,7 @@ FILES = [
     live("10", 0, 50, partition=1), live("10", 50, 60, partition=1, batch=3),
 ]  # fmt: skip
 POSITIONS = {P0: 300, P1: 60}
-LOGS = {P0: Log(0, 900), P1: Log(0, 60)}
+LOGS = {P0: LogBounds(0, 900), P1: LogBounds(0, 60)}
 
 
 def wind(to_ms: int, files: list[LiveFile] = FILES, **more: object) -> Rewind:
@@ -67,21 +67,21 @@ def test_a_compacted_file_moves_the_boundary_down() -> None:
 
 
 def test_what_the_cluster_deleted_is_refused_or_kept() -> None:
-    logs = {P0: Log(120, 900), P1: Log(0, 60)}
+    logs = {P0: LogBounds(120, 900), P1: LogBounds(0, 60)}
     with pytest.raises(OffsetOutOfRange, match=r"requested=0 earliest=120: the cluster has deleted 120"):
         wind(TEN, logs=logs)
     found = wind(TEN, logs=logs, allow_partial=True)
     assert spans(found) == [(0, 200, 300), (1, 0, 60)]
     assert found.kept == ((P0, "from 200 on instead of 0: the log begins at 120"),)
     assert [FinalName.of(file.final).start for file in found.supersedes if "t+0+" in file.final] == [200]  # type: ignore[union-attr]
-    nothing = wind(TEN, logs={P0: Log(250, 900), P1: Log(60, 60)}, allow_partial=True)
+    nothing = wind(TEN, logs={P0: LogBounds(250, 900), P1: LogBounds(60, 60)}, allow_partial=True)
     assert spans(nothing) == []
     assert len(nothing.kept) == 2
 
 
 def test_another_log_under_the_same_name_is_refused() -> None:
     with pytest.raises(OffsetOutOfRange, match="another log"):
-        wind(TEN, logs={P0: Log(0, 10), P1: Log(0, 60)})
+        wind(TEN, logs={P0: LogBounds(0, 10), P1: LogBounds(0, 60)})
 
 
 def test_nothing_of_that_time_is_refused() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.load.verifying import verify
+from sparkpipeline.load.operations import verify
 from tests.sparkpipeline.ledgerworld import BASE, CopyWork
 from tests.sparkpipeline.memoryfiles import MemoryFiles
 
