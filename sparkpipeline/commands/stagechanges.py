@@ -20,11 +20,11 @@ from sparkpipeline.errors import Refused
 from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.model import utc
 from sparkpipeline.ledger.reports import OPEN, BatchRow, batches_of
-from sparkpipeline.stages import running
 from sparkpipeline.stages.config import Pipeline, read_pipeline
-from sparkpipeline.stages.opening import Opened
+from sparkpipeline.stages.inputs import PipelineLedgers
+from sparkpipeline.stages.run import check_names
 
-COLUMNS = ("name", "batch", "kind", "state", "at", "files", "rows", "bytes", "supersedes", "attempts", "why")
+BATCH_COLUMNS = ("name", "batch", "kind", "state", "at", "files", "rows", "bytes", "supersedes", "attempts", "why")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -51,11 +51,11 @@ def list_batches(
     open: planned, and carried out by the next run as it was planned; committed: its files are still to be moved;
     published; abandoned."""
     found = read_pipeline(str(pipeline))
-    running.check_names(found.graph, only, "--only")
+    check_names(found.graph, only, "--only")
     names = [node.name for node in found.graph if not only or node.name in only]
     with _opened(found, names, master, conf) as opened:
         rows = [row_of(name, row) for name in names for row in batches_of(opened.ledger(name), last)]
-    write(rows, COLUMNS, output)
+    write(rows, BATCH_COLUMNS, output)
 
 
 @stages.command()
@@ -73,13 +73,13 @@ def abandon(
     Nothing of it is ever published, and the next run plans what it took anew.  What it had sent to a topic stays
     there.  For a load: sparkpipeline load abandon."""
     found = read_pipeline(str(pipeline))
-    running.check_names(found.graph, [stage], "STAGE", stages_only=True)
+    check_names(found.graph, [stage], "STAGE", stages_only=True)
     with _opened(found, [stage], master, conf) as opened:
         ledger = opened.ledger(stage)
         rows = batches_of(ledger, 1)
         if not rows or rows[0].state != OPEN or rows[0].batch != batch:
             raise Refused("it is not open; sparkpipeline stages list shows what is", stage=stage, batch=batch)
-        write([row_of(stage, rows[0])], COLUMNS)
+        write([row_of(stage, rows[0])], BATCH_COLUMNS)
         if go_ahead(f"abandon batch {batch} of {stage}", execute):
             ledger.abandon(batch, why)
             tell(f"batch {batch} of {stage} is abandoned")
@@ -104,10 +104,12 @@ def row_of(name: str, row: BatchRow) -> dict[str, Any]:
 
 
 @contextmanager
-def _opened(pipeline: Pipeline, names: list[str], master: str | None, conf: dict[str, str]) -> Iterator[Opened]:
+def _opened(
+    pipeline: Pipeline, names: list[str], master: str | None, conf: dict[str, str]
+) -> Iterator[PipelineLedgers]:
     """With a session where a ledger needs Spark's Hadoop client."""
-    if not any(needs_spark(Opened(pipeline, None).base(name)) for name in names):
-        yield Opened(pipeline, None)
+    if not any(needs_spark(PipelineLedgers(pipeline, None).base(name)) for name in names):
+        yield PipelineLedgers(pipeline, None)
         return
     with session(f"{pipeline.file.name} (reading)", master or "local[1]", conf) as spark:
-        yield Opened(pipeline, spark)
+        yield PipelineLedgers(pipeline, spark)

@@ -21,10 +21,11 @@ from sparkpipeline.commands.options import (
     write_report,
 )
 from sparkpipeline.commands.progress import SparkProgress
-from sparkpipeline.stages import previewing, running
 from sparkpipeline.stages.config import Pipeline, read_pipeline
-from sparkpipeline.stages.opening import wants_spark
+from sparkpipeline.stages.inputs import wants_spark
+from sparkpipeline.stages.preview import PREVIEW_COLUMNS, Preview
 from sparkpipeline.stages.programs import program_of
+from sparkpipeline.stages.run import NODE_COLUMNS, PipelineRun, check_names, exit_of, import_from_folder
 
 pipeline_argument = click.argument("pipeline", type=click.Path(dir_okay=False, path_type=Path))
 only_option = click.option(
@@ -54,13 +55,13 @@ def run(
     pipeline: Path, only: tuple[str, ...], again: tuple[str, ...], master: str | None, conf: dict[str, str],
     output: str, report: Path | None,
 ) -> int:  # fmt: skip
-    """Run a pipeline: its loads, then each stage over the batches that it has not taken.
+    """PipelineRun a pipeline: its loads, then each stage over the batches that it has not taken.
 
     Interrupted batches are finished first.  A node that fails stops only what reads it.  Ends with 4 when some failed
     or another driver is at a load, with 1 when nothing went well."""
     found = read_pipeline(str(pipeline))
     for option, names in (("--only", only), ("--again", again)):
-        running.check_names(found.graph, names, option, stages_only=option == "--again")
+        check_names(found.graph, names, option, stages_only=option == "--again")
     began = time.monotonic()
     told: list[str] = []
 
@@ -71,10 +72,10 @@ def run(
     _quiet()
     about = {"pipeline": found.file.name, "base": found.file.base}
     with failure_reported(report, **about), session(found.file.name, master, conf) as spark:
-        reports = running.Run(found, spark, say, only, again, SparkProgress(spark).watch).run()
+        reports = PipelineRun(found, spark, say, only, again, SparkProgress(spark).watch).run()
     rows = [one.row() for one in reports]
-    write(rows, running.COLUMNS, output)
-    outcome = running.exit_of(reports)
+    write(rows, NODE_COLUMNS, output)
+    outcome = exit_of(reports)
     write_report(report, {
         **about,
         "outcome": outcome,
@@ -101,15 +102,15 @@ def plan(
     Ends with 3 when a stage would refuse to run."""
     found = read_pipeline(str(pipeline))
     for option, names in (("--only", only), ("--again", again)):
-        running.check_names(found.graph, names, option, stages_only=option == "--again")
+        check_names(found.graph, names, option, stages_only=option == "--again")
     _quiet()
     with _reading(found, parse, master, conf) as spark:
         if parse:
-            running.import_from_folder(found, spark)
+            import_from_folder(found, spark)
             for stage in found.file.stages:
                 program_of(found, stage, spark)
-        nodes = previewing.Preview(found, spark, only, again).nodes()
-    write([node.row() for node in nodes], previewing.COLUMNS, output)
+        nodes = Preview(found, spark, only, again).nodes()
+    write([node.row() for node in nodes], PREVIEW_COLUMNS, output)
     return EXIT["refused"] if any(node.refused for node in nodes) else EXIT["done"]
 
 

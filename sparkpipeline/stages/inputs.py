@@ -1,17 +1,26 @@
-"""The inputs of a stage: ledgers of loads and of other stages, as far as they are published.  Reads, never writes."""
+"""The inputs of a stage: ledgers of loads and of other stages, as far as they are published.  Reads, never writes.
+
+To Spark the files of a plan are one DataFrame, with the columns that their folders name.  Of a stage's files the
+manifest tells the columns; of a load's, the footers.  A load's folders (topic, date, hour) are texts, as they are
+spelled: hour is '08'.  Spark would guess, and a topic called 2015 would be a number.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparkpipeline.errors import Missing
+from sparkpipeline.errors import Missing, Refused
+from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile, Manifest
-from sparkpipeline.paths import folders
-from sparkpipeline.stages.consuming import Batch
+from sparkpipeline.load.job import open_ledger
+from sparkpipeline.paths import DATA, GENERATION, folders
+from sparkpipeline.stages.batchmode import Batch
+from sparkpipeline.stages.config import Pipeline, Stage
+from sparkpipeline.stages.graph import LOAD
 
 
 class NotYet(Exception):
@@ -19,7 +28,7 @@ class NotYet(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class InputHead:
     """Up to where an input may be read.  newest: its last batch; identity: of that batch's manifest; schema: as the
     batch's facts tell it, None where they do not (loads)."""
 
@@ -29,7 +38,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Upstream:
+class StageInput:
     """One input.  kind: graph.LOAD or graph.STAGE; topics: of a load, only files of these; all when empty."""
 
     name: str
@@ -37,14 +46,14 @@ class Upstream:
     ledger: Ledger
     topics: frozenset[str] = frozenset()
 
-    def standing(self) -> Standing:
+    def head(self) -> InputHead:
         """Raises NotYet while there is no batch, or one whose files are still on their way."""
         state = self.ledger.state()
         if state.unpublished:
             raise NotYet(f"batch {state.unpublished[0].batch} of {self.name} is committed, and not published yet")
         if state.newest is None:
             raise NotYet(f"{self.name} has no batch yet")
-        return Standing(state.newest.batch, identity(state.newest), state.newest.facts.get("schema"))
+        return InputHead(state.newest.batch, identity(state.newest), state.newest.facts.get("schema"))
 
     def batches(self, since: int, until: int) -> list[Batch]:
         """Those with since < number <= until."""
@@ -78,3 +87,96 @@ class Upstream:
 def identity(manifest: Manifest) -> str:
     """What tells a batch from one of the same number in a ledger that was begun anew in the same folder."""
     return hashlib.sha256(manifest.text().encode()).hexdigest()[:16]
+
+
+# ---- ledgers of a pipeline -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineLedgers:
+    """Ledgers of a pipeline.  spark: where a base is no local folder."""
+
+    pipeline: Pipeline
+    spark: Any | None
+
+    def ledger(self, name: str) -> Ledger:
+        """Of a load or a stage.  Raises OptionRefused, and StorageFailed."""
+        pipeline = self.pipeline
+        if name in pipeline.configs:
+            return open_ledger(pipeline.configs[name], self.spark)
+        base, days = self.base(name), pipeline.file.trash_days
+        keep_s = None if days < 0 else days * 86400.0
+        return Ledger(open_files(base, self.spark), normal_base(base), trash_keep_s=keep_s)
+
+    def base(self, name: str) -> str:
+        """The base folder of a node."""
+        pipeline = self.pipeline
+        if pipeline.graph.node(name).kind != LOAD:
+            return pipeline.base_of(name)
+        config = pipeline.configs.get(name)
+        return config.base if config is not None else pipeline.load(name).base or ""
+
+    def upstream(self, name: str, stage: Stage) -> StageInput:
+        """What a stage reads by this name."""
+        kind = self.pipeline.graph.node(name).kind
+        return StageInput(name, kind, self.ledger(name), frozenset(stage.topics) if kind == LOAD else frozenset())
+
+
+def wants_spark(pipeline: Pipeline) -> bool:
+    """Whether some ledger of it is reached by Spark's Hadoop client only."""
+    opened = PipelineLedgers(pipeline, None)
+    return any(needs_spark(opened.base(node.name)) for node in pipeline.graph)
+
+
+# ---- DataFrames ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """DataFrames of inputs in one Spark session.  batch_column: a column to add, with the number of a row's batch."""
+
+    spark: Any
+    batch_column: str | None = None
+
+    def frame(self, stage_input: StageInput, head: InputHead, paths: Sequence[str]) -> Any:
+        """The rows of final paths of one input.  Raises NotYet, Refused, and what Spark raises."""
+        schema = self._schema(stage_input, head)
+        if not paths:
+            return self._with_batch(stage_input, self.spark.createDataFrame([], schema), empty=True)
+        base = stage_input.ledger.path(DATA)
+        reader = self.spark.read.schema(schema).option("basePath", base).option("ignoreMissingFiles", "false")
+        return self._with_batch(
+            stage_input, reader.parquet(*(stage_input.ledger.path(path) for path in paths)), empty=False
+        )
+
+    def _schema(self, stage_input: StageInput, head: InputHead) -> Any:
+        from pyspark.sql import types as T
+
+        if head.schema is not None:
+            return T.StructType.fromJson(head.schema)
+        path = _newest_file(stage_input, head)
+        # A file by itself: Spark takes its own folder for the base, and adds no column.
+        schema = self.spark.read.parquet(stage_input.ledger.path(path)).schema
+        stored = {name.lower() for name in schema.names}
+        return T.StructType(
+            [*schema, *(T.StructField(n, T.StringType()) for n in folders(path) if n.lower() not in stored)]
+        )
+
+    def _with_batch(self, stage_input: StageInput, frame: Any, empty: bool) -> Any:
+        from pyspark.sql import functions as F
+
+        name = self.batch_column
+        if name is None:
+            return frame
+        if name.lower() in (column.lower() for column in frame.columns):
+            raise Refused(f"batch.column '{name}' is a column of the input already", input=stage_input.name)
+        number = F.lit(None) if empty else F.regexp_extract(F.col("_metadata.file_name"), GENERATION, 1)
+        return frame.withColumn(name, number.cast("bigint"))
+
+
+def _newest_file(stage_input: StageInput, head: InputHead) -> str:
+    """A file of the newest batch that has any.  Raises NotYet."""
+    live = stage_input.live(head.newest)
+    if not live:
+        raise NotYet(f"{stage_input.name} has no rows yet, and nothing tells its columns")
+    return max(live.values(), key=lambda file: file.batch).final

@@ -1,36 +1,39 @@
 """A stage as the Work of its ledger: plans what waits, runs the program over it, stages and counts what comes of it.
 
-Parquet is exactly once: what a crash leaves in staging is never published.  A topic is at least once: rows that were
-sent before a crash are sent again with their batch, and those of a batch that a rewind spoils are not taken back.
+Parquet is exactly once: what a crash leaves in staging is never published.  Spark counts the rows as it writes them;
+the footers of the files say how many there are.  They are the same, or the batch is a Mismatch and is not committed.
+
+A topic is at least once: rows that were sent before a crash are sent again with their batch, and those of a batch
+that a rewind spoils are not taken back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from groundwork.failpoints import failpoint
 from groundwork.plural import counted
-from sparkpipeline.errors import PipelineError, StageFailed, code_in
+from sparkpipeline.errors import Mismatch, OptionRefused, PipelineError, StageFailed, code_in
 from sparkpipeline.ledger.base import needs_spark
+from sparkpipeline.ledger.files import Files, walk
 from sparkpipeline.ledger.footers import row_counts
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import Manifest, Plan, StagedBatch
+from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.load.job import SETTINGS, Watch, unwatched
+from sparkpipeline.paths import stage_final
 from sparkpipeline.session import session_beside
 from sparkpipeline.stages.config import PARTITION, TOPIC, Stage
-from sparkpipeline.stages.inputs import NotYet
-from sparkpipeline.stages.partitions import partition_of, shown
-from sparkpipeline.stages.planning import Planner
+from sparkpipeline.stages.inputs import NotYet, Views
+from sparkpipeline.stages.partitionmode import partition_of, shown
+from sparkpipeline.stages.planner import Planner, StagePlan
 from sparkpipeline.stages.programs import Program, first_line
-from sparkpipeline.stages.taking import Taking
-from sparkpipeline.stages.views import Views
-from sparkpipeline.stages.writing import Written, write_parquet, write_topic
 
 Tell = Callable[[str], None]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class StageWork:
     """ledger: the stage's own.  program_hash: for the manifests.  watch: shows jobs while they run.  again: plans take
     everything anew."""
@@ -48,17 +51,17 @@ class StageWork:
     def plan(self, ledger: Ledger, batch: int) -> Plan | None:
         plan = self.planner.plan(ledger, batch, self.again)
         if plan is not None:
-            self.tell(_described(Taking.of(plan.work, f"plan {batch}"), plan))
+            self.tell(_described(StagePlan.of(plan.work, f"plan {batch}"), plan))
         return plan
 
     def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
-        taking = Taking.of(plan.work, f"plan {plan.batch}")
-        if taking.nothing_to_read:
+        stage_plan = StagePlan.of(plan.work, f"plan {plan.batch}")
+        if stage_plan.nothing_to_read:
             application = self.spark.sparkContext.applicationId
-            return StagedBatch((), self._facts(taking, 0, self._known_schema()), application)
+            return StagedBatch((), self._facts(stage_plan, 0, self._known_schema()), application)
         try:
             with self.watch(f"{self.stage.name}, batch {plan.batch}", 0, 0, 0):
-                return self._executed(taking, plan.batch, staging)
+                return self._executed(stage_plan, plan.batch, staging)
         except Exception as exc:
             if isinstance(exc, (NotYet, PipelineError)) or code_in(str(exc)):
                 raise
@@ -67,39 +70,39 @@ class StageWork:
     def published(self, manifest: Manifest) -> None:
         """Nothing is copied outward: who reads a stage reads its ledger."""
 
-    def _executed(self, taking: Taking, batch: int, staging: str) -> StagedBatch:
+    def _executed(self, stage_plan: StagePlan, batch: int, staging: str) -> StagedBatch:
         session = session_beside(self.spark)
         for key, value in SETTINGS.items():
             session.conf.set(key, value)
-        made = self.program(session, self._frames(session, taking))
+        made = self.program(session, self._frames(session, stage_plan))
         application = self.spark.sparkContext.applicationId
         if self.stage.output == TOPIC:
-            return StagedBatch((), self._facts(taking, write_topic(made, self.stage), None), application)
+            return StagedBatch((), self._facts(stage_plan, write_topic(made, self.stage), None), application)
         local = not needs_spark(self.ledger.base)
         written = write_parquet(
             made, self.stage, batch, staging, self.ledger.files, lambda paths: row_counts(paths, self.spark, local)
         )
-        self._check_partitions(taking, written)
-        return StagedBatch(written.files, self._facts(taking, written.rows, written.schema), application)
+        self._check_partitions(stage_plan, written)
+        return StagedBatch(written.files, self._facts(stage_plan, written.rows, written.schema), application)
 
-    def _frames(self, session: Any, taking: Taking) -> dict[str, Any]:
+    def _frames(self, session: Any, stage_plan: StagePlan) -> dict[str, Any]:
         views = Views(session, self.stage.batch_column)
         frames = {
-            name: views.frame(one, one.standing(), taking.inputs[name].files)
+            name: views.frame(one, one.head(), stage_plan.inputs[name].files)
             for name, one in self.planner.inputs.items()
         }
         for name, one in self.planner.lookups.items():
-            frames[name] = views.frame(one, one.standing(), sorted(one.live(taking.lookups[name].through)))
+            frames[name] = views.frame(one, one.head(), sorted(one.live(stage_plan.lookups[name].through)))
         return frames
 
-    def _check_partitions(self, taking: Taking, written: Written) -> None:
+    def _check_partitions(self, stage_plan: StagePlan, written: Written) -> None:
         """A row in a partition that was not computed would stand beside what is there already."""
         if self.stage.mode != PARTITION:
             return
         columns = self.stage.partition_by
         for file in written.files:
             found = partition_of(file.final, columns)
-            if found not in taking.partitions:
+            if found not in stage_plan.partitions:
                 where = file.final if found is None else shown(found, columns)
                 raise StageFailed(
                     f"wrote rows to {where}, which is none of the partitions that it was given: in mode partition"
@@ -107,8 +110,8 @@ class StageWork:
                     stage=self.stage.name,
                 )
 
-    def _facts(self, taking: Taking, rows: int, schema: dict[str, Any] | None) -> dict[str, Any]:
-        kept = taking.without_files() if self.stage.mode == PARTITION else taking
+    def _facts(self, stage_plan: StagePlan, rows: int, schema: dict[str, Any] | None) -> dict[str, Any]:
+        kept = stage_plan.without_files() if self.stage.mode == PARTITION else stage_plan
         return {
             **kept.work(),
             "output": self.stage.output,
@@ -122,13 +125,77 @@ class StageWork:
         return None if newest is None else newest.facts.get("schema")
 
 
-def _described(taking: Taking, plan: Plan) -> str:
-    files = ", ".join(f"{counted(len(taken.files), 'file')} of {name}" for name, taken in taking.inputs.items())
+def _described(stage_plan: StagePlan, plan: Plan) -> str:
+    files = ", ".join(f"{counted(len(taken.files), 'file')} of {name}" for name, taken in stage_plan.inputs.items())
     does = [f"batch {plan.batch}: takes {files}"]
-    if taking.partitions and taking.partition_by:
-        does.append(f"computes {len(taking.partitions)} partitions")
-    if taking.replaces:
-        does.append(f"in place of batches {', '.join(map(str, taking.replaces))}")
+    if stage_plan.partitions and stage_plan.partition_by:
+        does.append(f"computes {len(stage_plan.partitions)} partitions")
+    if stage_plan.replaces:
+        does.append(f"in place of batches {', '.join(map(str, stage_plan.replaces))}")
     if plan.supersedes:
         does.append(f"supersedes {counted(len(plan.supersedes), 'file')}")
     return ", ".join(does)
+
+
+# ---- what it writes --------------------------------------------------------------------------------------------------
+
+Footers = Callable[[Sequence[str]], dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """files: with rows, in order of their paths; rows: of all of them; schema: of the rows, as Spark's JSON."""
+
+    files: tuple[BatchFile, ...]
+    rows: int
+    schema: dict[str, Any]
+
+
+def write_parquet(frame: Any, stage: Stage, batch: int, staging: str, files: Files, footers: Footers) -> Written:
+    """Write a stage's rows below `staging`, which must not exist.
+
+    Raises OptionRefused for a column that is not there, Mismatch, and what Spark raises."""
+    missing = [column for column in stage.partition_by if column.lower() not in map(str.lower, frame.columns)]
+    if missing:
+        raise OptionRefused(
+            f"partition.by names '{missing[0]}', and its rows have {', '.join(frame.columns)}", stage=stage.name
+        )
+    rows, counted = _observed(frame.hint("rebalance", *stage.partition_by) if stage.rebalance else frame)
+    rows.write.mode("error").options(**stage.options).partitionBy(*stage.partition_by).parquet(staging)
+    failpoint("stage after write")
+    if not files.exists(f"{staging}/_SUCCESS"):
+        raise Mismatch("Spark wrote no _SUCCESS: nothing tells that all tasks wrote all they had", staging=staging)
+    entries = staged_entries(stage.name, batch, staging, files, footers)
+    stored, seen = sum(entry.rows for entry in entries), counted()
+    if stored != seen:
+        raise Mismatch(f"Spark wrote {seen} rows, and the files hold {stored}", stage=stage.name, staging=staging)
+    return Written(tuple(entry for entry in entries if entry.rows), stored, frame.schema.jsonValue())
+
+
+def write_topic(frame: Any, stage: Stage) -> int:
+    """Send a stage's rows, at least once; how many.  Raises what Spark and the sink raise."""
+    rows, counted = _observed(frame)
+    rows.write.format(stage.output).mode("append").options(**stage.options).save()
+    failpoint("stage after send")
+    return counted()
+
+
+def staged_entries(stage: str, batch: int, staging: str, files: Files, footers: Footers) -> list[BatchFile]:
+    """The data files below staging, those without rows too, under their final names.  Raises Mismatch."""
+    listed = [entry for entry in walk(files, staging) if not entry.name.startswith(("_", "."))]
+    rows = footers([entry.path for entry in listed])
+    found = []
+    for entry in listed:
+        staged = entry.path.removeprefix(f"{staging}/")
+        found.append(BatchFile(staged, stage_final(stage, batch, staged), rows[entry.path], entry.size))
+    return found
+
+
+def _observed(frame: Any) -> tuple[Any, Callable[[], int]]:
+    """The frame, and what counts its rows as they are written."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    observation = Observation()
+    observed = frame.observe(observation, F.count(F.lit(1)).alias("rows"))
+    return observed, lambda: int(observation.get.get("rows") or 0)

@@ -16,8 +16,8 @@ from sparkpipeline.ledger.local import LocalFiles, local_path
 from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.paths import folders, generation
 from sparkpipeline.stages.config import Pipeline, read_pipeline
-from sparkpipeline.stages.opening import Opened
-from sparkpipeline.stages.running import NodeReport, Run
+from sparkpipeline.stages.inputs import PipelineLedgers
+from sparkpipeline.stages.run import NodeReport, PipelineRun
 
 DATE = "2026-01-31"
 Rows = list[tuple[str, int]]  # hour, offset; the value is JSON {"n": offset}
@@ -138,11 +138,11 @@ class Place:
         return read_pipeline(str(self.folder / "pipeline.yaml"))
 
     def run(self, only: tuple[str, ...] = (), again: tuple[str, ...] = ()) -> dict[str, NodeReport]:
-        reports = Run(self.pipeline, self.spark, self.told.append, only, again).run()
+        reports = PipelineRun(self.pipeline, self.spark, self.told.append, only, again).run()
         return {report.name: report for report in reports}
 
     def ledger(self, name: str) -> Ledger:
-        return Opened(self.pipeline, self.spark).ledger(name)
+        return PipelineLedgers(self.pipeline, self.spark).ledger(name)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Of a stage, as any reader of its folder finds them, folders' columns as texts."""

@@ -21,9 +21,8 @@ from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.paths import folders, generation
 from sparkpipeline.stages.config import BATCH, PARTITION, Stage
 from sparkpipeline.stages.graph import LOAD, STAGE
-from sparkpipeline.stages.inputs import Upstream
-from sparkpipeline.stages.planning import Planner
-from sparkpipeline.stages.taking import Taking
+from sparkpipeline.stages.inputs import StageInput
+from sparkpipeline.stages.planner import Planner, StagePlan
 from sparkpipeline.stages.work import StageWork
 
 Rows = list[list[Any]]
@@ -86,7 +85,7 @@ class ChainWork(StageWork):
     """A stage whose program is a function from rows by input to rows."""
 
     def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
-        taking = Taking.of(plan.work, "plan")
+        taking = StagePlan.of(plan.work, "plan")
         rows: Rows = []
         if not taking.nothing_to_read:
             frames = {
@@ -138,11 +137,14 @@ class Chain:
     def planner(self, name: str) -> Planner:
         stage, _ = self.stages[name]
         kinds = {read: STAGE if read in self.stages else LOAD for read in stage.inputs}
-        return Planner(stage, {read: Upstream(read, kind, self.ledger(read)) for read, kind in kinds.items()})
+        return Planner(stage, {read: StageInput(read, kind, self.ledger(read)) for read, kind in kinds.items()})
 
     def work(self, name: str, make: Callable[..., StageWork] = ChainWork) -> StageWork:
         stage, program = self.stages[name]
-        return make(stage, self.planner(name), self.ledger(name), program, "hash", None, self.told.append)
+        return make(
+            stage=stage, planner=self.planner(name), ledger=self.ledger(name), program=program, program_hash="hash",
+            spark=None, tell=self.told.append,
+        )  # fmt: skip
 
     def live(self, name: str) -> Rows:
         """What the ledger says stands, read from the disk."""

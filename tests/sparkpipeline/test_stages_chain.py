@@ -20,10 +20,9 @@ from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.stages.config import BATCH, Stage
 from sparkpipeline.stages.graph import LOAD
-from sparkpipeline.stages.inputs import NotYet, Upstream
-from sparkpipeline.stages.planning import Planner
-from sparkpipeline.stages.running import MOST_LOST, advance_stage
-from sparkpipeline.stages.taking import past_of
+from sparkpipeline.stages.inputs import NotYet, StageInput
+from sparkpipeline.stages.planner import Planner, past_of
+from sparkpipeline.stages.run import MOST_LOST, advance_stage
 from tests.sparkpipeline.stagechains import Chain, ChainWork
 
 EVENTS = ("load", "load", "load", "rewind", "compact", "run", "run", "one")
@@ -218,7 +217,7 @@ def test_an_input_that_comes_back_is_taken_from_where_it_was_left(tmp_path: Path
 
 def test_of_a_load_only_the_topics_that_are_asked_for_run_a_stage(tmp_path: Path) -> None:
     ledger = Ledger(LocalFiles(), f"file://{tmp_path}/orders")
-    upstream = Upstream("orders", LOAD, ledger, frozenset({"a"}))
+    upstream = StageInput("orders", LOAD, ledger, frozenset({"a"}))
     planner = Planner(Stage(name="lines", inputs=("orders",), topics=("a",)), {"orders": upstream})
     own = Ledger(LocalFiles(), f"file://{tmp_path}/lines")
 
@@ -243,7 +242,10 @@ def test_of_a_load_only_the_topics_that_are_asked_for_run_a_stage(tmp_path: Path
     plan = planner.plan(own, 1)
     assert plan is not None
     assert plan.work["inputs"]["orders"]["files"] == ["data/topic=a/x.g1.json"]
-    work = ChainWork(planner.stage, planner, own, lambda _, frames: [], "hash", None, print)
+    work = ChainWork(
+        stage=planner.stage, planner=planner, ledger=own, program=lambda _, frames: [], program_hash="hash", spark=None,
+        tell=print,
+    )  # fmt: skip
     assert len(list(advance_stage(work, print))) == 1
     advance(ledger, Topics("rewind", "b", ("data/topic=b/x.g1.json",)), print)
     assert planner.plan(own, 2) is None

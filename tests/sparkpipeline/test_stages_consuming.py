@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from sparkpipeline.stages.consuming import Batch, Past, Step, live_pasts, next_step, quick_step
+from sparkpipeline.stages.batchmode import Batch, Past, Step, live_pasts, next_step, quick_step
 
 
 def past(number: int, *files: str, replaces: tuple[int, ...] = (), name: str = "in") -> Past:

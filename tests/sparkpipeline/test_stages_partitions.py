@@ -7,8 +7,8 @@ import random
 import pytest
 
 from sparkpipeline.paths import folders
-from sparkpipeline.stages.consuming import Batch, Lineage
-from sparkpipeline.stages.partitions import Recompute, next_recompute, partition_of, shown, stranger
+from sparkpipeline.stages.batchmode import Batch, Lineage
+from sparkpipeline.stages.partitionmode import Recompute, next_recompute, partition_of, shown, stranger
 
 HOURS = ("date", "hour")
 

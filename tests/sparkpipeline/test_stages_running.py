@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sparkpipeline.ledger.model import BatchFile
-from sparkpipeline.stages.previewing import _numbers
+from sparkpipeline.stages.preview import _numbers
 from sparkpipeline.stages.programs import first_line
-from sparkpipeline.stages.running import DONE, ELSEWHERE, FAILED, IDLE, LOST, WAITS, NodeReport, exit_of
-from sparkpipeline.stages.writing import staged_entries
+from sparkpipeline.stages.run import DONE, ELSEWHERE, FAILED, IDLE, LOST, WAITS, NodeReport, exit_of
+from sparkpipeline.stages.work import staged_entries
 from tests.sparkpipeline.memoryfiles import MemoryFiles
 
 

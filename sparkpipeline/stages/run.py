@@ -18,9 +18,8 @@ from sparkpipeline.ledger.model import Manifest
 from sparkpipeline.load.job import Watch, run_load, unwatched
 from sparkpipeline.stages.config import Pipeline
 from sparkpipeline.stages.graph import LOAD, Graph, Node, nearest
-from sparkpipeline.stages.inputs import NotYet
-from sparkpipeline.stages.opening import Opened
-from sparkpipeline.stages.planning import Planner
+from sparkpipeline.stages.inputs import NotYet, PipelineLedgers
+from sparkpipeline.stages.planner import Planner
 from sparkpipeline.stages.programs import Program, first_line, program_hash, program_of
 from sparkpipeline.stages.work import StageWork
 
@@ -59,7 +58,7 @@ class NodeReport:
         }
 
 
-COLUMNS = ("name", "kind", "result", "batches", "replaced", "files", "rows", "seconds", "reason")
+NODE_COLUMNS = ("name", "kind", "result", "batches", "replaced", "files", "rows", "seconds", "reason")
 
 
 def exit_of(reports: Iterable[NodeReport]) -> str:
@@ -82,7 +81,7 @@ def check_names(graph: Graph, names: Iterable[str], option: str, stages_only: bo
 
 
 @dataclass(slots=True)
-class Run:
+class PipelineRun:
     """One run.
 
     only   nodes that run, as their inputs stand; all when empty
@@ -151,7 +150,7 @@ class Run:
         return (DONE, None) if done else (IDLE, None)
 
     def _stage(self, node: Node, program: Program, done: list[Manifest]) -> tuple[str, str | None]:
-        opened = Opened(self.pipeline, self.spark)
+        opened = PipelineLedgers(self.pipeline, self.spark)
         stage = self.pipeline.stage(node.name)
 
         def tell(said: str) -> None:
@@ -159,7 +158,7 @@ class Run:
 
         work = StageWork(
             stage=stage,
-            planner=opened.planner(node.name),
+            planner=Planner.of(opened, node.name),
             ledger=opened.ledger(node.name),
             program=program,
             program_hash=program_hash(self.pipeline, stage),

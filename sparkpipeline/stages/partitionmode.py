@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkpipeline.paths import folders
-from sparkpipeline.stages.consuming import COMPACT, Batch
+from sparkpipeline.stages.batchmode import COMPACT, Batch
 
 Partition = tuple[str, ...]  # the folders' values, as they are spelled, in the order of the columns
 

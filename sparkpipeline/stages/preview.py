@@ -14,12 +14,10 @@ from sparkpipeline.ledger.ledger import Ledger, LedgerState
 from sparkpipeline.ledger.model import Plan
 from sparkpipeline.stages.config import Pipeline
 from sparkpipeline.stages.graph import LOAD, Node
-from sparkpipeline.stages.inputs import NotYet
-from sparkpipeline.stages.opening import Opened
-from sparkpipeline.stages.planning import Planner
-from sparkpipeline.stages.taking import Taking
+from sparkpipeline.stages.inputs import NotYet, PipelineLedgers
+from sparkpipeline.stages.planner import Planner, StagePlan
 
-COLUMNS = ("name", "kind", "reads", "mode", "output", "last", "does", "batches", "files", "rows", "replaces")
+PREVIEW_COLUMNS = ("name", "kind", "reads", "mode", "output", "last", "does", "batches", "files", "rows", "replaces")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ class Preview:
         return self.found
 
     def _load(self, node: Node) -> NodePreview:
-        state = Opened(self.pipeline, self.spark).ledger(node.name).state()
+        state = PipelineLedgers(self.pipeline, self.spark).ledger(node.name).state()
         last = state.newest.batch if state.newest is not None else None
         if node.name not in self.pipeline.configs:
             return NodePreview(node, None, "parquet", last, "runs elsewhere", moves=False)
@@ -91,8 +89,8 @@ class Preview:
         return NodePreview(node, None, "parquet", last, ", ".join(does), moves=True)
 
     def _stage(self, node: Node) -> NodePreview:
-        opened = Opened(self.pipeline, self.spark)
-        ledger, planner = opened.ledger(node.name), opened.planner(node.name)
+        opened = PipelineLedgers(self.pipeline, self.spark)
+        ledger, planner = opened.ledger(node.name), Planner.of(opened, node.name)
         stage, state = planner.stage, ledger.state()
         last = state.newest.batch if state.newest is not None else None
         refused = False
@@ -133,17 +131,17 @@ def _recovery(state: LedgerState) -> list[str]:
 
 def _amounts(planner: Planner, plan: Plan) -> dict[str, Any]:
     """What a plan reads and replaces."""
-    taking = Taking.of(plan.work, f"plan {plan.batch}")
+    stage_plan = StagePlan.of(plan.work, f"plan {plan.batch}")
     files = rows = 0
-    for name, taken in taking.inputs.items():
+    for name, taken in stage_plan.inputs.items():
         one = planner.inputs[name]
-        live = one.live(one.standing().newest)
+        live = one.live(one.head().newest)
         files += len(taken.files)
         rows += sum(live[path].rows for path in taken.files)
-    fresh = [f"{name} {_numbers(taken.fresh)}" for name, taken in taking.inputs.items() if taken.fresh]
-    replaces = _numbers(taking.replaces) or None
-    if taking.partition_by and taking.partitions:
-        replaces = f"{len(taking.partitions)} partitions"
+    fresh = [f"{name} {_numbers(taken.fresh)}" for name, taken in stage_plan.inputs.items() if taken.fresh]
+    replaces = _numbers(stage_plan.replaces) or None
+    if stage_plan.partition_by and stage_plan.partitions:
+        replaces = f"{len(stage_plan.partitions)} partitions"
     return {"batches": ", ".join(fresh) or None, "files": files, "rows": rows, "replaces": replaces}
 
 
