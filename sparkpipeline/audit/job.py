@@ -14,21 +14,38 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkawire.model import TopicPartition
-from sparkpipeline.audit.comparing import Difference, Scope, by_scope, from_groups, from_sums, in_order, total, unequal
-from sparkpipeline.audit.counting import Piece, Reading
+from sparkpipeline.audit.differences import (
+    AuditResult,
+    Scope,
+    SideSums,
+    by_scope,
+    from_groups,
+    from_sums,
+    total,
+    unequal,
+)
 from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.matching import SOURCE, TARGET, Ends, Group, GroupKey, Matched, Pack, grouped, match
-from sparkpipeline.audit.pieces import dealt, pieces, size_for
+from sparkpipeline.audit.matching import (
+    SOURCE,
+    TARGET,
+    GroupKey,
+    Matched,
+    MatchedEnds,
+    MessageGroup,
+    Pack,
+    grouped,
+    match,
+)
+from sparkpipeline.audit.tasks import AuditPiece, Reading, dealt, pieces, size_for
 from sparkpipeline.audit.windows import Windows
 
 SHARE_ROWS = 250_000  # messages of a side that one match holds in memory
 Bounds = Mapping[TopicPartition, tuple[int, int]]
 Tell = Callable[[str], None]
-Sides = dict[str, dict[Scope, dict[int, Figures]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AuditRequest:
     """What is compared.
 
     bounds    by side: offsets of each partition, start <= offset < until
@@ -47,22 +64,7 @@ class Asked:
     match: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What came of it: the rows that differ, and the sums of all scopes."""
-
-    differences: tuple[Difference, ...]
-    sums: Sides
-
-    def messages(self, side: str) -> int:
-        return sum(total(windows) for windows in self.sums[side].values())
-
-    @property
-    def scopes(self) -> list[Scope]:
-        return in_order({*self.sums[SOURCE], *self.sums[TARGET]})
-
-
-def compare(spark: Any, reading: Reading, asked: Asked, tell: Tell) -> Found:
+def compare(spark: Any, reading: Reading, asked: AuditRequest, tell: Tell) -> AuditResult:
     """Compare two clusters.  Raises what the reading of ranges raises, as Spark hands it on."""
     context = spark.sparkContext
     cores = context.defaultParallelism
@@ -82,14 +84,14 @@ def compare(spark: Any, reading: Reading, asked: Asked, tell: Tell) -> Found:
         rows = [
             row for scope, windows in differing.items() for row in from_sums(scope, windows, *_both(sums, scope))
         ]  # fmt: skip
-    return Found(tuple(rows), sums)
+    return AuditResult(tuple(rows), sums)
 
 
-def _both(sums: Sides, scope: Scope) -> tuple[dict[int, Figures], dict[int, Figures]]:
+def _both(sums: SideSums, scope: Scope) -> tuple[dict[int, Figures], dict[int, Figures]]:
     return sums[SOURCE].get(scope, {}), sums[TARGET].get(scope, {})
 
 
-def _sums(context: Any, reading: Reading, asked: Asked, every: Sequence[Piece], cores: int) -> Sides:
+def _sums(context: Any, reading: Reading, asked: AuditRequest, every: Sequence[AuditPiece], cores: int) -> SideSums:
     tasks = dealt(every, cores)
     counted = context.parallelize(tasks, len(tasks)).flatMap(reading.count).collect() if every else []
     parts: dict[str, dict[tuple[str, int], dict[int, Figures]]] = {
@@ -103,9 +105,9 @@ def _sums(context: Any, reading: Reading, asked: Asked, every: Sequence[Piece], 
 
 
 def _groups(
-    context: Any, reading: Reading, asked: Asked, every: Sequence[Piece], cores: int,
-    differing: Collection[Scope], sums: Sides,
-) -> dict[Scope, dict[GroupKey, Group]]:  # fmt: skip
+    context: Any, reading: Reading, asked: AuditRequest, every: Sequence[AuditPiece], cores: int,
+    differing: Collection[Scope], sums: SideSums,
+) -> dict[Scope, dict[GroupKey, MessageGroup]]:  # fmt: skip
     """The messages without a partner of these scopes, counted."""
     from pyspark import StorageLevel
 
@@ -120,22 +122,22 @@ def _groups(
     matched.persist(StorageLevel.MEMORY_AND_DISK)  # looked at twice
     try:
         judges = _judges(asked, scopes, firsts, matched.mapValues(_ends).collect())
-        rows = matched.flatMap(Judging(firsts, judges)).reduceByKey(Group.beside).collect()
+        rows = matched.flatMap(Judging(firsts, judges)).reduceByKey(MessageGroup.beside).collect()
     finally:
         matched.unpersist()
-    groups: dict[Scope, dict[GroupKey, Group]] = {}
+    groups: dict[Scope, dict[GroupKey, MessageGroup]] = {}
     for (n, *key), group in rows:
         groups.setdefault(scopes[n], {})[tuple(key)] = group
     return groups
 
 
 def _shares(
-    asked: Asked, every: Iterable[Piece], scopes: Sequence[Scope], firsts: Sequence[int]
-) -> tuple[list[Piece], dict[tuple[str, int], tuple[int, int]]]:
+    asked: AuditRequest, every: Iterable[AuditPiece], scopes: Sequence[Scope], firsts: Sequence[int]
+) -> tuple[list[AuditPiece], dict[tuple[str, int], tuple[int, int]]]:
     """The pieces of these scopes, and of each partition the first share and how many there are."""
     number_of = {scope: n for n, scope in enumerate(scopes)}
     windows = replace(asked.windows, block=asked.block)
-    wanted: list[Piece] = []
+    wanted: list[AuditPiece] = []
     shares: dict[tuple[str, int], tuple[int, int]] = {}
     for piece in every:
         topic, partition = piece.range.topic, int(str(piece.range.partition))
@@ -153,7 +155,7 @@ class Hashing:
     reading: Reading
     shares: Mapping[tuple[str, int], tuple[int, int]]
 
-    def __call__(self, pieces: Iterable[Piece]) -> Iterator[tuple[int, Pack]]:
+    def __call__(self, pieces: Iterable[AuditPiece]) -> Iterator[tuple[int, Pack]]:
         return self.reading.hashes(pieces, self.shares)
 
 
@@ -162,9 +164,9 @@ class Judging:
     """Runs in tasks: the odd messages of a share, counted under the number of its scope."""
 
     firsts: Sequence[int]
-    judges: Mapping[int, Ends]
+    judges: Mapping[int, MatchedEnds]
 
-    def __call__(self, row: tuple[int, Matched]) -> Iterator[tuple[tuple[Any, ...], Group]]:
+    def __call__(self, row: tuple[int, Matched]) -> Iterator[tuple[tuple[Any, ...], MessageGroup]]:
         share, matched = row
         n = bisect_right(self.firsts, share) - 1
         for key, group in grouped(matched, self.judges[n]).items():
@@ -176,11 +178,11 @@ def _ends(matched: Matched) -> dict[tuple[str, int], tuple[int, int]]:
 
 
 def _judges(
-    asked: Asked,
+    asked: AuditRequest,
     scopes: Sequence[Scope],
     firsts: Sequence[int],
     found: Iterable[tuple[int, Mapping[tuple[str, int], tuple[int, int]]]],
-) -> dict[int, Ends]:
+) -> dict[int, MatchedEnds]:
     """What is known of each scope as a whole, out of all its shares."""
     ends: dict[int, dict[tuple[str, int], tuple[int, int]]] = {n: {} for n in range(len(scopes))}
     for share, of_share in found:
@@ -188,11 +190,11 @@ def _judges(
         for key, (first, last) in of_share.items():
             known = into.get(key, (first, last))
             into[key] = min(first, known[0]), max(last, known[1])
-    return {n: Ends(ends[n], _cut(asked, scope)) for n, scope in enumerate(scopes)}
+    return {n: MatchedEnds(ends[n], _cut(asked, scope)) for n, scope in enumerate(scopes)}
 
 
-def _cut(asked: Asked, scope: Scope) -> frozenset[str]:
-    """Sides in which a log of this scope was cut."""
+def _cut(asked: AuditRequest, scope: Scope) -> frozenset[str]:
+    """SideSums in which a log of this scope was cut."""
     return frozenset(
         side
         for side, tps in (asked.cut or {}).items()

@@ -17,12 +17,11 @@ from typing import Any
 from groundwork.plural import counted
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.access import ClusterAccess
-from sparkpipeline.audit.comparing import CHANGED, Difference, Scope, from_sums, unequal
+from sparkpipeline.audit.clusters import BY_BROKER, refuse_by_broker, refuse_told_elsewhere
+from sparkpipeline.audit.differences import CHANGED, AuditResult, Difference, Scope, SideSums, from_sums, unequal
 from sparkpipeline.audit.figures import MASK, Figures
-from sparkpipeline.audit.job import Found, Sides
 from sparkpipeline.audit.matching import DUPLICATE, FOREIGN, LOST, SOURCE, TARGET
-from sparkpipeline.audit.pieces import dealt, pieces, size_for
-from sparkpipeline.audit.sides import BY_BROKER, refuse_by_broker, refuse_told_elsewhere
+from sparkpipeline.audit.tasks import dealt, pieces, size_for
 from sparkpipeline.audit.windows import Windows, label
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, UnknownPartition
@@ -41,7 +40,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedRanges:
     """What a load job says it has: per partition start <= offset < until, and the files that hold it."""
 
     bounds: Bounds
@@ -50,7 +49,7 @@ class Loaded:
 
 def compare_files(
     spark: Any, source: Mapping[str, str], base: str, topics: Collection[str], block: int, match: bool, tell: Tell
-) -> tuple[Found, dict[str, dict[str, dict[str, list[int]]]]]:
+) -> tuple[AuditResult, dict[str, dict[str, dict[str, list[int]]]]]:
     """Hold the cluster that these kafka08 options name against the files below base; the offsets that were compared
     beside it.  topics: all that were loaded when empty.
 
@@ -64,9 +63,9 @@ def compare_files(
     with Brokers(access) as brokers:
         bounds = _still_there(brokers, loaded.bounds, tell)
     if not bounds:
-        return Found((), {SOURCE: {}, TARGET: {}}), {}
+        return AuditResult((), {SOURCE: {}, TARGET: {}}), {}
     frames = {SOURCE: _of_cluster(spark, known, access, bounds), TARGET: _of_files(spark, loaded.files, bounds)}
-    sums: Sides = {side: _sums(frame, bounds, block) for side, frame in frames.items()}
+    sums: SideSums = {side: _sums(frame, bounds, block) for side, frame in frames.items()}
     differing = unequal(sums[SOURCE], sums[TARGET])
     if not (differing and match):
         rows = [
@@ -78,10 +77,10 @@ def compare_files(
         few = _blocks(differing, bounds, block)
         frames[SOURCE] = _of_cluster(spark, known, access, few)
         rows = _matched(frames, few, sums, block)
-    return Found(tuple(rows), sums), {SOURCE: _nested(bounds), TARGET: _nested(bounds)}
+    return AuditResult(tuple(rows), sums), {SOURCE: _nested(bounds), TARGET: _nested(bounds)}
 
 
-def loaded_by(ledger: Ledger, topics: Collection[str]) -> Loaded:
+def loaded_by(ledger: Ledger, topics: Collection[str]) -> LoadedRanges:
     """What the job has loaded of these topics.  Raises OptionRefused where that is nothing, LedgerDamaged."""
     newest = ledger.state().newest
     positions = {} if newest is None else newest.facts.get("positions", {})
@@ -105,7 +104,7 @@ def loaded_by(ledger: Ledger, topics: Collection[str]) -> Loaded:
         for partition, until in positions[topic].items()
         if (tp := TopicPartition(topic, int(partition))) in starts
     }
-    return Loaded(bounds, tuple(sorted(paths)))
+    return LoadedRanges(bounds, tuple(sorted(paths)))
 
 
 def _still_there(brokers: Brokers, bounds: Bounds, tell: Tell) -> Bounds:
@@ -203,7 +202,7 @@ def _blocks(differing: Mapping[Scope, Iterable[int]], bounds: Bounds, block: int
 
 
 def _matched(
-    frames: Mapping[str, Any], few: Mapping[TopicPartition, list[Any]], sums: Sides, block: int
+    frames: Mapping[str, Any], few: Mapping[TopicPartition, list[Any]], sums: SideSums, block: int
 ) -> list[Difference]:
     """The messages of these blocks, joined by offset."""
     from pyspark.sql import functions as F

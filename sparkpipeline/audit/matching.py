@@ -116,7 +116,7 @@ BEHIND, CUT = "behind", "cut"
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class MatchedEnds:
     """Of one scope, over all shares: between which offsets partners were found, and which logs lost their beginning."""
 
     matched: dict[tuple[str, int], tuple[int, int]]
@@ -139,27 +139,27 @@ class Ends:
         return CUT if kind != DUPLICATE and offset < first and other in self.cut else kind
 
 
-class Group(NamedTuple):
+class MessageGroup(NamedTuple):
     """Odd messages of one kind in one window."""
 
     messages: int
     first: int  # offsets, in the log that they stand in
     last: int
 
-    def beside(self, other: Group) -> Group:
-        return Group(self.messages + other.messages, min(self.first, other.first), max(self.last, other.last))
+    def beside(self, other: MessageGroup) -> MessageGroup:
+        return MessageGroup(self.messages + other.messages, min(self.first, other.first), max(self.last, other.last))
 
 
 GroupKey = tuple[str, str, int, int]  # kind as judged, side, partition, window
 
 
-def grouped(matched: Matched, ends: Ends) -> dict[GroupKey, Group]:
+def grouped(matched: Matched, ends: MatchedEnds) -> dict[GroupKey, MessageGroup]:
     """The odd messages of one share, counted."""
-    groups: dict[GroupKey, Group] = {}
+    groups: dict[GroupKey, MessageGroup] = {}
     for odd in matched.odd:
         side = SOURCE if odd.kind == LOST else TARGET
         for offset, window in zip(array("q", odd.offsets), array("q", odd.windows), strict=True):
             key = (ends.judged(odd.kind, odd.partition, offset), side, odd.partition, window)
-            one = Group(1, offset, offset)
+            one = MessageGroup(1, offset, offset)
             groups[key] = groups[key].beside(one) if key in groups else one
     return groups

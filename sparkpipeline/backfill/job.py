@@ -1,24 +1,32 @@
-"""One backfill from its folder: planned once, carried out by as many runs as it takes, then handed over."""
+"""One backfill from its folder: planned once, on the driver, before anything is written; carried out by as many runs as
+it takes; then handed over to the group.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from groundwork.failpoints import failpoint
-from sparkpipeline.backfill.model import Done, Lane, Plan, Request, check, differences, is_secret
-from sparkpipeline.backfill.planning import ends_of, hand_over_of, make_plan
-from sparkpipeline.backfill.running import Outcome, Run, on_spark
-from sparkpipeline.backfill.sides import Sides
-from sparkpipeline.backfill.state import State
-from sparkpipeline.errors import OptionRefused, Refused
+from kafkawire.cluster.view import ClusterView
+from kafkawire.model import TopicPartition
+from sparkpipeline.backfill.clusters import Clusters, HandOver
+from sparkpipeline.backfill.folder import BackfillFolder
+from sparkpipeline.backfill.logends import settled
+from sparkpipeline.backfill.plan import BackfillPlan, Done, Lane, Request, check, differences, is_secret
+from sparkpipeline.backfill.run import BackfillRun, CopyOutcome, on_spark
+from sparkpipeline.brokers import Brokers
+from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.ledger.ledger import tool_version
+from sparkpipeline.source.cluster import group_positions
+from sparkpipeline.source.resolving import Resolved, resolve_batch
 
+REPLICATED_S = 30.0  # how long the replicas of a target may be behind when it is planned
 Told = Callable[[Lane, Done], object]
 
 
@@ -26,9 +34,9 @@ Told = Callable[[Lane, Done], object]
 class Backfill:
     """plan: as it is in the folder, or would be.  is_new: it is not there yet.  handed_over: when, if it was."""
 
-    state: State
-    plan: Plan
-    sides: Sides
+    state: BackfillFolder
+    plan: BackfillPlan
+    sides: Clusters
     is_new: bool
     done: dict[int, Done]
     handed_over: str | None
@@ -40,7 +48,7 @@ class Backfill:
         asked: None where a command only names the folder.  secrets: what is never written down, as given now.
         Raises OptionRefused, Refused where the folder has another plan, and whatever planning raises.
         """
-        state = State(files, folder)
+        state = BackfillFolder(files, folder)
         plan = state.plan()
         if plan is None:
             if asked is None:
@@ -49,7 +57,7 @@ class Backfill:
                     folder=folder,
                 )
             check(asked)
-            sides = Sides.of(asked)
+            sides = Clusters.of(asked)
             return Backfill(state, make_plan(asked, sides, _now_ms(), tool_version()), sides, True, {}, None)
         other = differences(plan.request, asked) if asked is not None else []
         if other:
@@ -57,7 +65,7 @@ class Backfill:
                 f"its plan is another: {'; '.join(other)}; name the folder alone to go on, or another folder",
                 folder=folder,
             )
-        sides = Sides.of(_with_secrets(plan.request, secrets), plan.source_release, plan.target_release)
+        sides = Clusters.of(_with_secrets(plan.request, secrets), plan.source_release, plan.target_release)
         return Backfill(state, plan, sides, False, state.last_done(), state.handed_over())
 
     @property
@@ -80,10 +88,10 @@ class Backfill:
             return 0
         return sum(min(self.plan.request.chunk, lane.until - self._reached(lane)) for lane in self.left)
 
-    def carry_out(self, spark: Any, parallel: int, told: Told) -> Outcome:
+    def carry_out(self, spark: Any, parallel: int, told: Told) -> CopyOutcome:
         """Write the plan where it is new, copy what is left.
 
-        Raises as Run.carry_out, and Refused where a daemon of the group is at work.
+        Raises as BackfillRun.carry_out, and Refused where a daemon of the group is at work.
         """
         if spark.sparkContext.getConf().get("spark.speculation", "false").lower() == "true":
             raise OptionRefused(
@@ -95,7 +103,7 @@ class Backfill:
         hand_over = hand_over_of(self.plan, self.sides)
         if hand_over is not None:
             hand_over.check(ends_of(self.plan))
-        run = Run(self.plan, self.state, self.sides, on_spark(spark), spark.sparkContext.cancelAllJobs, told)
+        run = BackfillRun(self.plan, self.state, self.sides, on_spark(spark), spark.sparkContext.cancelAllJobs, told)
         outcome = run.carry_out(f"{socket.gethostname()}:{os.getpid()}", parallel)
         self.done = outcome.done
         return outcome
@@ -133,3 +141,78 @@ def _with_secrets(request: Request, given: Request) -> Request:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+# ---- the plan --------------------------------------------------------------------------------------------------------
+
+
+def make_plan(request: Request, sides: Clusters, now_ms: int, version: str) -> BackfillPlan:
+    """Ranges fixed, the target looked at, the group free to be handed over.
+
+    Raises OptionRefused, UnknownPartition, Refused and whatever asking a cluster raises.
+    """
+    with Brokers(sides.source) as source, Brokers(sides.target) as target:
+        _two_clusters(source.view(), target.view())
+        found = resolve_batch(sides.source_options, source, group_positions(sides.source_options, sides.source))
+        if not found:
+            raise UnknownPartition(f"the source has no {sides.source_options.subscription}")
+        _there(found, source.view(), target.view(), request.partitioning)
+        starts: Mapping[TopicPartition, int] = {}
+        if request.exclusive:
+            starts = settled(target, [tp for tp, _, _ in found], 0.0, REPLICATED_S)
+    lanes = tuple(
+        Lane(number, tp.topic, _number(tp), start, until, starts.get(tp))
+        for number, (tp, start, until) in enumerate(found)
+    )
+    plan = BackfillPlan(now_ms, request, sides.source.release, sides.target.release, lanes, version)
+    hand_over = hand_over_of(plan, sides)
+    if hand_over is not None:
+        hand_over.check(ends_of(plan))
+    return plan
+
+
+def hand_over_of(plan: BackfillPlan, sides: Clusters) -> HandOver | None:
+    """None: no group goes on behind this backfill.  Raises OptionRefused."""
+    if plan.request.group is None:
+        return None
+    return HandOver(plan.request.group, plan.request.storage, sides, [lane.tp for lane in plan.lanes])
+
+
+def ends_of(plan: BackfillPlan) -> dict[TopicPartition, int]:
+    """Where the group goes on: exactly at the end of each range."""
+    return {lane.tp: lane.until for lane in plan.lanes}
+
+
+def bound(plan: BackfillPlan, parallel: int) -> int:
+    """Most messages that one crash of the driver can repeat: a chunk for each task at work."""
+    if plan.request.exclusive:
+        return 0
+    sizes = sorted((min(plan.request.chunk, lane.until - lane.start) for lane in plan.lanes), reverse=True)
+    return sum(sizes[:parallel])
+
+
+def _two_clusters(source: ClusterView, target: ClusterView) -> None:
+    both = {(b.host, b.port) for b in source.brokers.values()} & {(b.host, b.port) for b in target.brokers.values()}
+    if both:
+        host, port = min(both)
+        raise OptionRefused(f"source and target are one cluster: {host}:{port} is a broker of both", option="--target")
+
+
+def _there(found: Resolved, source: ClusterView, target: ClusterView, partitioning: str) -> None:
+    missing = {}
+    for tp, _, _ in found:
+        count = len(target.partitions(tp.topic))
+        if not count or (partitioning == "identity" and tp.partition not in target.topics[tp.topic]):
+            missing[tp.topic] = (len(source.partitions(tp.topic)), count)
+    if missing:
+        told = ", ".join(
+            f"{topic} with {wanted} partitions" + (f" (it has {has})" if has else "")
+            for topic, (wanted, has) in sorted(missing.items())
+        )
+        raise UnknownPartition(f"nothing here creates topics; create at the target: {told}", topic=min(missing))
+
+
+def _number(tp: TopicPartition) -> int:
+    if not isinstance(tp.partition, int):
+        raise Refused("partitions of 0.7 cannot be copied by this version", topic=tp.topic, partition=tp.partition)
+    return tp.partition

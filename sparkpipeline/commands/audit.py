@@ -10,13 +10,21 @@ from typing import Any
 import click
 
 from groundwork.output import EXIT, write
-from sparkpipeline.audit.bounds import Limit, check_limits, parse_limit, windows_of
-from sparkpipeline.audit.comparing import COLUMNS, KINDS
-from sparkpipeline.audit.job import Asked, Found, compare
+from sparkpipeline.audit.clusters import (
+    AuditBounds,
+    Limit,
+    Side,
+    check_limits,
+    look,
+    must_answer,
+    parse_limit,
+    reading,
+    windows_of,
+)
+from sparkpipeline.audit.differences import COLUMNS, KINDS, AuditResult, Offsets, document, mismatches
+from sparkpipeline.audit.job import AuditRequest, compare
 from sparkpipeline.audit.loaded import compare_files
 from sparkpipeline.audit.matching import SOURCE, TARGET
-from sparkpipeline.audit.report import Offsets, document, mismatches
-from sparkpipeline.audit.sides import Look, Side, look, must_answer, reading
 from sparkpipeline.audit.windows import KINDS as WINDOWS
 from sparkpipeline.commands.options import (
     output_option,
@@ -103,7 +111,7 @@ def _check(asked: dict[str, Any]) -> None:
         )
 
 
-def _end(found: Found, allowed: tuple[str, ...]) -> int:
+def _end(found: AuditResult, allowed: tuple[str, ...]) -> int:
     """Say what came of it; the exit code."""
     ours, theirs = found.messages(SOURCE), found.messages(TARGET)
     _tell(f"{len(found.scopes)} compared: {ours:,} messages in the source, {theirs:,} in the target")
@@ -119,7 +127,7 @@ def _end(found: Found, allowed: tuple[str, ...]) -> int:
     return EXIT["partly"] if wrong else EXIT["done"]
 
 
-def _clusters(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -> tuple[Found, Offsets]:
+def _clusters(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -> tuple[AuditResult, Offsets]:
     """Both clusters are asked before Spark is started for them."""
     start, until = parse_limit(asked["start"], "--from"), parse_limit(asked["until"], "--to")
     target_start = parse_limit(asked["target_start"], "--target-from")
@@ -136,7 +144,7 @@ def _clusters(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -
     for topic in seen.missing:
         _tell(f"the target has no topic {topic}")
     ranges = seen.ranges
-    what = Asked(
+    what = AuditRequest(
         {side: found.bounds for side, found in ranges.items()}, windows, keyed,
         {side: found.cut for side, found in ranges.items()}, asked["block"], not asked["no_match"],
     )  # fmt: skip
@@ -153,7 +161,7 @@ def _other(limit: Limit, given: Limit) -> Limit:
     return limit if limit.time_ms is not None else given
 
 
-def _files(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -> tuple[Found, Offsets]:
+def _files(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -> tuple[AuditResult, Offsets]:
     options = _options(SOURCE, asked, topics=False)
     topics, match = _names(asked["topics"] or ""), not asked["no_match"]
     must_answer(options)
@@ -186,7 +194,7 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _offsets(seen: Look) -> Offsets:
+def _offsets(seen: AuditBounds) -> Offsets:
     found: dict[str, dict[str, dict[str, list[int]]]] = {}
     for side, ranges in seen.ranges.items():
         for tp, bounds in sorted(ranges.bounds.items()):

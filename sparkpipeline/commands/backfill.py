@@ -12,9 +12,8 @@ import click
 
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.plural import counted
-from sparkpipeline.backfill.job import Backfill
-from sparkpipeline.backfill.model import Done, Lane, Request
-from sparkpipeline.backfill.planning import bound
+from sparkpipeline.backfill.job import Backfill, bound
+from sparkpipeline.backfill.plan import Done, Lane, Request
 from sparkpipeline.commands.options import (
     execute_option,
     go_ahead,

@@ -9,10 +9,9 @@ from kafkawire.formats.v01.messages import message_set
 from kafkawire.formats.v01.write import Row, encode
 from kafkawire.model import MessageSet
 from sparkpipeline.access import ClusterAccess
-from sparkpipeline.audit.counting import Piece, Reading
-from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.hashing import add, hashed
+from sparkpipeline.audit.figures import Figures, add, hashed
 from sparkpipeline.audit.matching import SOURCE, TARGET
+from sparkpipeline.audit.tasks import AuditPiece, Reading
 from sparkpipeline.audit.windows import Windows
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
@@ -73,10 +72,10 @@ def sides() -> Reading:
     return Reading({side: ClusterAccess(((side, 1),)) for side in SIDES}, dict.fromkeys(SIDES, ReadOptions()))
 
 
-def pieces(side: str, logs: dict[tuple[str, int], Log], windows: Windows, cut: int = 1000) -> list[Piece]:
+def pieces(side: str, logs: dict[tuple[str, int], Log], windows: Windows, cut: int = 1000) -> list[AuditPiece]:
     """The whole of each log, in pieces of so many offsets."""
     return [
-        Piece(side, OffsetRange(topic, partition, at, min(at + cut, log.end)), windows)
+        AuditPiece(side, OffsetRange(topic, partition, at, min(at + cut, log.end)), windows)
         for (topic, partition), log in logs.items()
         for at in range(0, log.end, cut)
     ]

@@ -10,14 +10,12 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.access import ClusterAccess
-from sparkpipeline.audit.bounds import Limit, check_limits, parse_limit, ranges_of, windows_of
-from sparkpipeline.audit.comparing import Difference, Scope, from_sums, in_order
+from sparkpipeline.audit.clusters import Limit, check_limits, parse_limit, ranges_of, windows_of
+from sparkpipeline.audit.differences import AuditResult, Difference, Scope, document, from_sums, in_order
 from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.job import Found
 from sparkpipeline.audit.loaded import loaded_by
 from sparkpipeline.audit.matching import SOURCE, TARGET
-from sparkpipeline.audit.pieces import LEAST, MOST, dealt, pieces, size_for
-from sparkpipeline.audit.report import document
+from sparkpipeline.audit.tasks import LEAST, MOST, dealt, pieces, size_for
 from sparkpipeline.audit.windows import UNTIMED, Windows
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused
@@ -103,7 +101,7 @@ def test_a_base_where_nothing_was_loaded_is_refused(tmp_path: Path) -> None:
 def test_the_report_is_json_and_tells_what_is_allowed() -> None:
     scope, figures = Scope("t", 0), Figures(3, 9, 255, 16, 0, 2)
     row = Difference("t", 0, "all", "duplicate", 1, 3, 4, 3, 3)
-    found = Found((row,), {SOURCE: {scope: {UNTIMED: figures}}, TARGET: {scope: {}}})
+    found = AuditResult((row,), {SOURCE: {scope: {UNTIMED: figures}}, TARGET: {scope: {}}})
     said = json.loads(json.dumps(document(found, {}, 0, ["duplicate"], 1.5)))
     assert (said["equal"], said["passed"]) == (False, True)
     assert said["messages"] == {"source": 3, "target": 0}

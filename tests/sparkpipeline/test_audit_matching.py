@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sparkpipeline.audit.comparing import Scope, by_scope, from_groups, unequal
+from sparkpipeline.audit.differences import Scope, by_scope, from_groups, unequal
 from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.matching import SOURCE, TARGET, Ends, Group, Pack, grouped, match
+from sparkpipeline.audit.matching import SOURCE, TARGET, MatchedEnds, MessageGroup, Pack, grouped, match
 from sparkpipeline.audit.windows import HOUR_MS, UNTIMED, Windows
 from sparkpipeline.errors import CorruptData, NoTimestamp
 from tests.sparkpipeline.audited import Log, pieces, reader, sides, sums
@@ -55,9 +55,9 @@ def audited(
             for key, (first, last) in one.ends.items():
                 at = ends.get(key, (first, last))
                 ends[key] = min(at[0], first), max(at[1], last)
-        groups: dict[tuple[str, str, int, int], Group] = {}
+        groups: dict[tuple[str, str, int, int], MessageGroup] = {}
         for one in matched:
-            for key, group in grouped(one, Ends(ends, cut)).items():
+            for key, group in grouped(one, MatchedEnds(ends, cut)).items():
                 groups[key] = groups[key].beside(group) if key in groups else group
         rows += from_groups(
             scope, in_windows, *(found_sums[side].get(scope, {}) for side in (SOURCE, TARGET)), groups, block

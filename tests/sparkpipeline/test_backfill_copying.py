@@ -9,8 +9,8 @@ import pytest
 
 from producer.config import ProducerConfig
 from sparkpipeline.access import ClusterAccess
-from sparkpipeline.backfill.copying import Task, copy_chunk
-from sparkpipeline.backfill.model import Copied
+from sparkpipeline.backfill.chunkcopy import ChunkTask, copy_chunk
+from sparkpipeline.backfill.plan import Copied
 from sparkpipeline.errors import CorruptData, NotDelivered, Refused
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
@@ -27,9 +27,9 @@ def access(cluster: FakeCluster) -> ClusterAccess:
 
 
 def task(source: FakeCluster, target: FakeCluster, start: int, until: int, target_start: int | None = 0,
-         **changed: Any) -> Task:  # fmt: skip
+         **changed: Any) -> ChunkTask:  # fmt: skip
     read = ReadOptions(max_wait_ms=50, patience_ms=2000)
-    made = Task(OffsetRange("t", 0, start, until), access(source), access(target), CONFIG, read, target_start, True,
+    made = ChunkTask(OffsetRange("t", 0, start, until), access(source), access(target), CONFIG, read, target_start, True,
                 None, 1, None)  # fmt: skip
     return replace(made, **changed)
 

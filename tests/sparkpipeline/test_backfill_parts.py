@@ -11,13 +11,13 @@ import pytest
 
 from kafkawire.dialects import dialect
 from kafkawire.model import MessageSet, TopicPartition
-from sparkpipeline.backfill import ends as module
-from sparkpipeline.backfill.cutting import parts
-from sparkpipeline.backfill.ends import End, settled
-from sparkpipeline.backfill.model import Chunk, Copied, Done, Lane, Plan, Request, check, differences
-from sparkpipeline.backfill.planning import bound
-from sparkpipeline.backfill.state import State
-from sparkpipeline.backfill.tail import Reached, compare
+from sparkpipeline.backfill import logends as module
+from sparkpipeline.backfill.chunkcopy import Reached, compare
+from sparkpipeline.backfill.folder import BackfillFolder
+from sparkpipeline.backfill.job import bound
+from sparkpipeline.backfill.logends import End, settled
+from sparkpipeline.backfill.parts import parts
+from sparkpipeline.backfill.plan import BackfillPlan, Chunk, Copied, Done, Lane, Request, check, differences
 from sparkpipeline.errors import LedgerDamaged, OptionRefused, Refused
 from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.ranges import OffsetRange
@@ -28,7 +28,7 @@ REQUEST = Request(
     {"kafka.bootstrap.servers": "new:9092"}, group="mirror",
 )  # fmt: skip
 LANES = (Lane(0, "orders", 0, 10, 35, 100), Lane(1, "orders", 1, 0, 0, 0), Lane(2, "orders", 2, 5, 8, 7))
-PLAN = Plan(1_400_000_000_000, REQUEST, "0.8.2", "0.10.0", LANES, "1.0")
+PLAN = BackfillPlan(1_400_000_000_000, REQUEST, "0.8.2", "0.10.0", LANES, "1.0")
 
 
 # plans and marks
@@ -37,10 +37,10 @@ PLAN = Plan(1_400_000_000_000, REQUEST, "0.8.2", "0.10.0", LANES, "1.0")
 def test_a_plan_reads_as_it_was_written_but_for_secrets():
     text = PLAN.text()
     assert "secret" not in text
-    assert Plan.of(text, "plan.json") == replace(PLAN, request=REQUEST.without_secrets())
+    assert BackfillPlan.of(text, "plan.json") == replace(PLAN, request=REQUEST.without_secrets())
     for damaged in ("", "[]", '{"format": 1}', text.replace('"format": 1', '"format": 9')):
         with pytest.raises(LedgerDamaged, match=r"file=plan\.json"):
-            Plan.of(damaged, "plan.json")
+            BackfillPlan.of(damaged, "plan.json")
 
 
 def test_a_secret_is_one_in_any_case():
@@ -50,7 +50,7 @@ def test_a_secret_is_one_in_any_case():
 
 
 def test_the_same_request_again_differs_in_nothing_and_another_is_told():
-    planned = Plan.of(PLAN.text(), "").request
+    planned = BackfillPlan.of(PLAN.text(), "").request
     assert differences(planned, REQUEST) == []
     [sentence] = differences(planned, replace(REQUEST, chunk=7))
     assert sentence == "chunk 7 is asked for, 500000 was planned"
@@ -89,7 +89,7 @@ def test_the_bound_is_a_chunk_for_each_task_and_nothing_where_the_target_is_ours
 
 
 def test_marks_add_up_and_only_the_newest_of_a_lane_counts(tmp_path: Path):
-    state = State(LocalFiles(), str(tmp_path / "b"))
+    state = BackfillFolder(LocalFiles(), str(tmp_path / "b"))
     assert (state.plan(), state.last_done(), state.handed_over()) == (None, {}, None)
     state.put_plan(PLAN)
     first, second, _ = LANES[0].chunks(10)
@@ -99,11 +99,11 @@ def test_marks_add_up_and_only_the_newest_of_a_lane_counts(tmp_path: Path):
         state.put_done(done)
     assert state.last_done() == {0: two}
     assert (two.total_messages, two.total_bytes, two.total_kept, two.total_may_repeat) == (20, 1500, 3, 3)
-    assert State(LocalFiles(), str(tmp_path / "b")).plan() == replace(PLAN, request=REQUEST.without_secrets())
+    assert BackfillFolder(LocalFiles(), str(tmp_path / "b")).plan() == replace(PLAN, request=REQUEST.without_secrets())
 
 
 def test_of_two_drivers_one_is_refused(tmp_path: Path):
-    state, other = (State(LocalFiles(), str(tmp_path / "b")) for _ in range(2))
+    state, other = (BackfillFolder(LocalFiles(), str(tmp_path / "b")) for _ in range(2))
     state.put_plan(PLAN)
     with pytest.raises(Refused, match="somebody else has just planned"):
         other.put_plan(PLAN)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sparkpipeline.backfill import job as module
-from sparkpipeline.backfill.copying import Task, copy_chunk
+from sparkpipeline.backfill.chunkcopy import ChunkTask, copy_chunk
 from sparkpipeline.backfill.job import Backfill
-from sparkpipeline.backfill.model import Copied, Request
+from sparkpipeline.backfill.plan import Copied, Request
 from sparkpipeline.errors import NotDelivered, OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger.local import LocalFiles
 from tests.fakes.broker import FakeCluster, entry
@@ -46,7 +46,7 @@ def opened(folder: Path, asked: Request | None) -> Backfill:
 class FakeSpark:
     """Carries tasks out at once; do: what is done instead of copying."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, do: Callable[[Task], Copied] = copy_chunk) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, do: Callable[[ChunkTask], Copied] = copy_chunk) -> None:
         conf = SimpleNamespace(get=lambda name, default: default)
         self.sparkContext = SimpleNamespace(getConf=lambda: conf, cancelAllJobs=lambda: None)
         monkeypatch.setattr(module, "on_spark", lambda spark: do)
@@ -75,7 +75,7 @@ def test_all_lanes_come_to_their_ends_and_a_second_run_has_nothing_to_do(monkeyp
 
 
 def test_a_lane_that_fails_stops_and_the_others_go_on(monkeypatch, tmp_path):
-    def once(task: Task) -> Copied:
+    def once(task: ChunkTask) -> Copied:
         if task.rng.partition == 0 and task.rng.start == 10:
             raise NotDelivered("no", topic="t", partition=0)
         return copy_chunk(task)
@@ -93,7 +93,7 @@ def test_a_lane_that_fails_stops_and_the_others_go_on(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("done_before", [True, False])
 def test_a_chunk_without_a_mark_is_compared_and_not_repeated(monkeypatch, tmp_path, done_before):
-    def dies(task: Task) -> Copied:
+    def dies(task: ChunkTask) -> Copied:
         if task.rng.start == 20:
             if done_before:
                 copy_chunk(task)
@@ -125,12 +125,12 @@ def test_a_second_run_waits_until_nothing_of_the_first_arrives_any_more(monkeypa
         assert job.done[0].total_kept == 4
 
 
-def _interrupted(task: Task) -> Copied:
+def _interrupted(task: ChunkTask) -> Copied:
     raise KeyboardInterrupt
 
 
 def test_by_key_the_bound_of_a_broken_run_is_known(monkeypatch, tmp_path):
-    def dies(task: Task) -> Copied:
+    def dies(task: ChunkTask) -> Copied:
         copy_chunk(task)
         raise KeyboardInterrupt
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from sparkpipeline.access import ClusterAccess
-from sparkpipeline.backfill.copying import Task
-from sparkpipeline.backfill.running import Failed, handed_back
+from sparkpipeline.backfill.chunkcopy import ChunkTask
+from sparkpipeline.backfill.run import Failed, handed_back
 from sparkpipeline.errors import CodecMissing
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
@@ -38,7 +38,7 @@ def test_a_chunk_is_handed_back_and_not_tried_again(monkeypatch: pytest.MonkeyPa
         source.append("t", 0, entry(b"x"))
         there = ClusterAccess(tuple(target.bootstrap))
         config = SinkOptions.of({"kafka.bootstrap.servers": "b:1"}).producer("0.8.2")
-        task = Task(
+        task = ChunkTask(
             OffsetRange("t", 0, 0, 1), ClusterAccess(tuple(source.bootstrap)), there, config, ReadOptions(), None, True,
             None, 1, SNAPPY,
         )  # fmt: skip

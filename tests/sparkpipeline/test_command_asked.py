@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from groundwork.output import EXIT
-from sparkpipeline.audit.bounds import Limit
+from sparkpipeline.audit.clusters import Limit, Side, look
 from sparkpipeline.audit.matching import SOURCE, TARGET
-from sparkpipeline.audit.sides import Side, look
 from sparkpipeline.audit.windows import label
 from sparkpipeline.commands.backfill import _request
 from sparkpipeline.commands.cli import outcome

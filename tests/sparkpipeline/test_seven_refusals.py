@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sparkpipeline.audit.clusters import Side
 from sparkpipeline.audit.loaded import loaded_by
-from sparkpipeline.audit.sides import Side
-from sparkpipeline.backfill.model import Request
-from sparkpipeline.backfill.sides import Sides
+from sparkpipeline.backfill.clusters import Clusters
+from sparkpipeline.backfill.plan import Request
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
@@ -29,7 +29,7 @@ def test_an_audit_of_0_7_is_refused() -> None:
 def test_a_backfill_from_0_7_is_refused() -> None:
     request = Request(SEVEN, {"kafka.bootstrap.servers": "new:9092"})
     with pytest.raises(OptionRefused, match=r"option=protocol: .*mirrormaker copies topics of 0\.7"):
-        Sides.of(request)
+        Clusters.of(request)
 
 
 class Loaded:

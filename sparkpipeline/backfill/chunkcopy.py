@@ -1,10 +1,14 @@
 """What a Spark task does with one chunk: read it, write it, know what is stored.
 
-    exclusive       nobody else writes the target partition.  Each answer must name the very offset that comes next;
-                    where an answer is missing the task stops sending, waits until the target's log is settled,
+    exclusive       no other program writes the target partition.  Each response must name the very offset that comes
+                    next; where a response is missing the task stops sending, waits until the target's log is settled,
                     compares its tail, and goes on behind it.  So nothing is there twice, and a foreign writer is
                     noticed.
-    at least once   what got no answer is sent again, and counted
+    at least once   what got no response is sent again, and counted
+
+How far an earlier try came is found by comparing the target's tail with the source message by message.  No other
+program writes the target partition, so what it holds from the chunk's beginning on are the chunk's first messages,
+each at the next offset.  Keys and values are compared, not entries: brokers number, unpack and pack wrappers anew.
 
 The task's own thread does all of it, and one more reads ahead.
 """
@@ -13,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -28,10 +32,9 @@ from producer.config import ProducerConfig
 from producer.partitioners import Sticky
 from producer.rows import Row
 from sparkpipeline.access import ClusterAccess
-from sparkpipeline.backfill.cutting import before, damaged, parts
-from sparkpipeline.backfill.ends import settled
-from sparkpipeline.backfill.model import Copied
-from sparkpipeline.backfill.tail import Reached, compare, messages_of
+from sparkpipeline.backfill.logends import settled
+from sparkpipeline.backfill.parts import before, damaged, parts
+from sparkpipeline.backfill.plan import Copied
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import NotDelivered, OptionRefused, Refused
 from sparkpipeline.ranges import OffsetRange
@@ -41,12 +44,11 @@ from sparkpipeline.sink.rows import KEYS_KEPT, by_key
 from sparkpipeline.sink.sender import TaskSender, unknown
 
 log = logging.getLogger(__name__)
-
 SETTLE_MOST_S = 120.0  # how long a target's log may move before it is somebody else's
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ChunkTask:
     """All that a task is told; pickled.
 
     rng            the chunk                      partitions   of the target topic
@@ -105,7 +107,7 @@ class Exclusive:
         raise OutcomeUnknown(str(reason))
 
 
-def copy_chunk(task: Task, attempt: int = 0) -> Copied:
+def copy_chunk(task: ChunkTask, attempt: int = 0) -> Copied:
     """Copy a chunk; all of it is acknowledged when this returns.
 
     attempt: of Spark's, from 0; a later one cannot know what the one before has sent.
@@ -119,7 +121,7 @@ def copy_chunk(task: Task, attempt: int = 0) -> Copied:
 # ---- nothing twice ---------------------------------------------------------------------------------------------------
 
 
-def _exclusive(task: Task, target_start: int, is_settled: bool) -> Copied:
+def _exclusive(task: ChunkTask, target_start: int, is_settled: bool) -> Copied:
     resyncs, kept = 0, None
     sent = (0, 0)
     moved_at, best = time.monotonic(), -1
@@ -144,7 +146,7 @@ def _exclusive(task: Task, target_start: int, is_settled: bool) -> Copied:
         return Copied(reached.messages + sent[0], reached.bytes + sent[1], kept.messages, 0, resyncs, watch.expected)
 
 
-def _reached(task: Task, target_start: int, is_settled: bool) -> tuple[int, Reached]:
+def _reached(task: ChunkTask, target_start: int, is_settled: bool) -> tuple[int, Reached]:
     """The target's end, and how far of the chunk is there."""
     tp = task.tp
     with Brokers(task.target) as brokers:
@@ -165,10 +167,71 @@ def _reached(task: Task, target_start: int, is_settled: bool) -> tuple[int, Reac
         return end, compare(source, target, target_start, end, task.rng)
 
 
+# ---- how far an earlier try came -------------------------------------------------------------------------------------
+
+Stored = tuple[int, bytes | None, bytes | None]  # offset, key, value
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """position: the source offset to go on at; messages and bytes (of keys and values): there already."""
+
+    position: int
+    messages: int
+    bytes: int
+
+
+def compare(
+    source: Iterable[Stored], target: Iterable[Stored], target_start: int, end: int, chunk: OffsetRange
+) -> Reached:
+    """source: the chunk's messages; target: what its log holds of [target_start, end), with gaps where it is compacted.
+
+    Raises Refused where they differ: somebody else wrote there.  Pure but for the two.
+    """
+    theirs = iter(target)
+    there = next(theirs, None)
+    at, messages, size, position = target_start, 0, 0, chunk.start
+    for offset, key, value in source:
+        if at >= end:
+            return Reached(offset, messages, size)
+        if there is not None and there[0] == at:
+            if there[1:] != (key, value):
+                raise _foreign(chunk, at, f"is not the message at {offset} of the source")
+            there = next(theirs, None)
+        messages, size, at = messages + 1, size + len(key or b"") + len(value or b""), at + 1
+        position = offset + 1
+    if at < end:
+        raise _foreign(chunk, at, f"is behind all messages of {chunk}")
+    return Reached(max(position, chunk.until), messages, size)
+
+
+def _foreign(chunk: OffsetRange, at: int, why: str) -> Refused:
+    return Refused(
+        f"the target's message {why}: somebody else writes there (then give --shared, which is at least once)",
+        topic=chunk.topic,
+        partition=chunk.partition,
+        target_offset=at,
+    )
+
+
+def messages_of(rng: OffsetRange, access: ClusterAccess, options: ReadOptions) -> Generator[Stored, None, None]:
+    """The messages of a range, checksums checked.  Raises as read_sets, and CorruptData."""
+    sets = read_sets(rng, access, options)
+    try:
+        for fetched in sets:
+            columns = fetched.index(options.check_crcs)
+            count = before(columns, rng.until)
+            yield from zip(columns.offsets[:count], columns.keys()[:count], columns.values()[:count], strict=True)
+            if columns.damage is not None and count == len(columns):
+                raise damaged(fetched, columns.damage)
+    finally:
+        sets.close()
+
+
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
 
-def _at_least_once(task: Task, attempt: int) -> Copied:
+def _at_least_once(task: ChunkTask, attempt: int) -> Copied:
     """Attempts before this one may have written all of it."""
     sender = TaskSender(task.target, task.config, called="source_offset")
     try:
@@ -179,7 +242,7 @@ def _at_least_once(task: Task, attempt: int) -> Copied:
     return Copied(messages, size, may_repeat=sender.may_repeat + attempt * messages)
 
 
-def _send(task: Task, position: int, watch: Exclusive) -> tuple[int, int]:
+def _send(task: ChunkTask, position: int, watch: Exclusive) -> tuple[int, int]:
     sender = TaskSender(task.target, task.config, watch=watch)
     try:
         done = _passed(task, position, sender)
@@ -189,7 +252,7 @@ def _send(task: Task, position: int, watch: Exclusive) -> tuple[int, int]:
     return done
 
 
-def _passed(task: Task, position: int, sender: TaskSender) -> tuple[int, int]:
+def _passed(task: ChunkTask, position: int, sender: TaskSender) -> tuple[int, int]:
     """Messages from a source offset on into the partition of the same number; how many, and their bytes."""
     spoken, rng = dialect(task.target.release), replace(task.rng, start=position)
     messages = size = 0
@@ -205,7 +268,7 @@ def _passed(task: Task, position: int, sender: TaskSender) -> tuple[int, int]:
     return messages, size
 
 
-def _dealt(task: Task, sender: TaskSender) -> tuple[int, int]:
+def _dealt(task: ChunkTask, sender: TaskSender) -> tuple[int, int]:
     """Messages to the partitions that their keys name; those without key to one for each set."""
     sticky = Sticky()
     ids: list[PartitionId] = list(range(task.partitions))
@@ -252,7 +315,7 @@ def _bytes(columns: Columns, count: int) -> int:
 
 
 @contextmanager
-def _sets(rng: OffsetRange, task: Task) -> Iterator[Iterable[MessageSet]]:
+def _sets(rng: OffsetRange, task: ChunkTask) -> Iterator[Iterable[MessageSet]]:
     """The sets of a range; its reading thread ends with the block."""
     if rng.start >= rng.until:
         yield ()

@@ -2,7 +2,7 @@
 
 Request     what the operator asked for; the same command again asks for the same
 Lane        one source partition: [start, until), and where its messages go
-Plan        request and lanes: written once, before anything is copied, and never changed
+BackfillPlan        request and lanes: written once, before anything is copied, and never changed
 Done        one chunk of a lane, copied and acknowledged
 """
 
@@ -93,7 +93,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BackfillPlan:
     created_ms: int
     request: Request
     source_release: str
@@ -122,7 +122,7 @@ class Plan:
         return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
     @classmethod
-    def of(cls, text: str, where: str) -> Plan:
+    def of(cls, text: str, where: str) -> BackfillPlan:
         """Raises LedgerDamaged."""
         row = _document(text, where)
         try:

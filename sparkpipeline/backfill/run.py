@@ -17,11 +17,11 @@ from groundwork.failpoints import failpoint
 from kafkawire.compression import CODECS
 from kafkawire.errors import LibraryMissing
 from kafkawire.model import TopicPartition
-from sparkpipeline.backfill.copying import SETTLE_MOST_S, Task, copy_chunk
-from sparkpipeline.backfill.ends import settled
-from sparkpipeline.backfill.model import Chunk, Copied, Done, Lane, Plan
-from sparkpipeline.backfill.sides import Sides
-from sparkpipeline.backfill.state import State
+from sparkpipeline.backfill.chunkcopy import SETTLE_MOST_S, ChunkTask, copy_chunk
+from sparkpipeline.backfill.clusters import Clusters
+from sparkpipeline.backfill.folder import BackfillFolder
+from sparkpipeline.backfill.logends import settled
+from sparkpipeline.backfill.plan import BackfillPlan, Chunk, Copied, Done, Lane
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import CodecMissing, PipelineError
 from sparkpipeline.ranges import OffsetRange
@@ -43,14 +43,14 @@ class Failed:
 
 
 @dataclass(slots=True)
-class Outcome:
+class CopyOutcome:
     """done: the newest mark of each lane; failures: why a lane stopped."""
 
     done: dict[int, Done] = field(default_factory=dict)
     failures: dict[int, Exception] = field(default_factory=dict)
 
 
-class Run:
+class BackfillRun:
     """One driver's try.
 
     copy     carries a task out somewhere; cancel ends all that are on their way
@@ -59,22 +59,22 @@ class Run:
 
     def __init__(
         self,
-        plan: Plan,
-        state: State,
-        sides: Sides,
-        copy: Callable[[Task], Copied],
+        plan: BackfillPlan,
+        state: BackfillFolder,
+        sides: Clusters,
+        copy: Callable[[ChunkTask], Copied],
         cancel: Callable[[], object] = lambda: None,
         told: Callable[[Lane, Done], object] = lambda lane, done: None,
     ) -> None:
         self._plan, self._state, self._sides = plan, state, sides
         self._copy, self._cancel, self._told = copy, cancel, told
-        self._outcome = Outcome()
+        self._outcome = CopyOutcome()
         self._stop = threading.Event()
         with Brokers(sides.target) as brokers:
             view = brokers.view()
         self._partitions = {lane.topic: len(view.partitions(lane.topic)) for lane in plan.lanes}
 
-    def carry_out(self, who: str, parallel: int) -> Outcome:
+    def carry_out(self, who: str, parallel: int) -> CopyOutcome:
         """All lanes to their ends, `parallel` at a time.
 
         Raises PipelineError where nothing could begin: another run is at work, or the target does not come to rest.
@@ -129,9 +129,9 @@ class Run:
         failpoint("backfill after mark")
         self._told(lane, done)
 
-    def _task(self, lane: Lane, chunk: Chunk) -> Task:
+    def _task(self, lane: Lane, chunk: Chunk) -> ChunkTask:
         request, before = self._plan.request, self._outcome.done.get(lane.number)
-        return Task(
+        return ChunkTask(
             OffsetRange(lane.topic, lane.partition, chunk.start, chunk.until),
             self._sides.source,
             self._sides.target,
@@ -145,11 +145,11 @@ class Run:
         )
 
 
-def on_spark(spark: Any) -> Callable[[Task], Copied]:
+def on_spark(spark: Any) -> Callable[[ChunkTask], Copied]:
     """Each task as a job of one task, from whatever thread asks.  Raises the task's PipelineError."""
     context = spark.sparkContext
 
-    def copy(task: Task) -> Copied:
+    def copy(task: ChunkTask) -> Copied:
         [found] = context.parallelize([task], 1).map(handed_back).collect()
         if isinstance(found, Failed):
             raise found.error()
@@ -159,7 +159,7 @@ def on_spark(spark: Any) -> Callable[[Task], Copied]:
     return copy
 
 
-def handed_back(task: Task) -> Copied | Failed:
+def handed_back(task: ChunkTask) -> Copied | Failed:
     """In a Spark task: what came of it.  An error of ours is handed back, so that Spark does not try it again; whatever
     else goes wrong is Spark's to try."""
     from pyspark import TaskContext

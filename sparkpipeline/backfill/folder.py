@@ -13,25 +13,25 @@ from __future__ import annotations
 import json
 
 from groundwork.failpoints import failpoint
-from sparkpipeline.backfill.model import Done, Plan
+from sparkpipeline.backfill.plan import BackfillPlan, Done
 from sparkpipeline.errors import Refused
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.ledger.model import utc
 
 
-class State:
+class BackfillFolder:
     """folder: as open_files takes it."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self.folder = folder.rstrip("/")
         self._files = files
 
-    def plan(self) -> Plan | None:
+    def plan(self) -> BackfillPlan | None:
         """Raises LedgerDamaged."""
         path = f"{self.folder}/plan.json"
-        return Plan.of(self._files.read(path).decode(), path) if self._files.exists(path) else None
+        return BackfillPlan.of(self._files.read(path).decode(), path) if self._files.exists(path) else None
 
-    def put_plan(self, plan: Plan) -> None:
+    def put_plan(self, plan: BackfillPlan) -> None:
         """Raises Refused when somebody else was quicker."""
         failpoint("backfill before plan")
         if not self._files.create(f"{self.folder}/plan.json", plan.text().encode()):

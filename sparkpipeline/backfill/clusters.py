@@ -10,7 +10,7 @@ from typing import Any, Literal, cast, get_args
 from kafkawire.model import TopicPartition
 from producer.config import ProducerConfig
 from sparkpipeline.access import ClusterAccess
-from sparkpipeline.backfill.model import Request
+from sparkpipeline.backfill.plan import Request
 from sparkpipeline.errors import Mismatch, OptionRefused, Refused
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.sink.cluster import access_of as access_of_sink
@@ -22,7 +22,7 @@ Storage = Literal["zookeeper", "kafka", "dual"]
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class Clusters:
     """source_options and target_options as given; the accesses with their releases known."""
 
     source_options: SourceOptions
@@ -31,7 +31,7 @@ class Sides:
     target: ClusterAccess
 
     @staticmethod
-    def of(request: Request, source_release: str | None = None, target_release: str | None = None) -> Sides:
+    def of(request: Request, source_release: str | None = None, target_release: str | None = None) -> Clusters:
         """releases: as planned; None: found out now.  Raises OptionRefused, Unreachable, Refused."""
         source_options = SourceOptions.of(_fixed(request.source, source_release), streaming=False)
         if source_options.by_broker:
@@ -41,7 +41,7 @@ class Sides:
                 option="protocol",
             )
         target_options = SinkOptions.of(_fixed(request.target, target_release))
-        return Sides(
+        return Clusters(
             source_options,
             target_options,
             access_of_source(source_options),
@@ -64,7 +64,7 @@ class HandOver:
     """The group of a plan, on the source cluster: nobody of it may be at work on the partitions before its positions
     are written."""
 
-    def __init__(self, group: str, storage: str, sides: Sides, tps: Iterable[TopicPartition]) -> None:
+    def __init__(self, group: str, storage: str, sides: Clusters, tps: Iterable[TopicPartition]) -> None:
         if storage not in get_args(Storage):
             raise OptionRefused(f"{storage} is none of zookeeper, kafka, dual", option="--offsets-storage")
         self.group = group

@@ -1,4 +1,4 @@
-"""The sums of two logs held against each other, and the rows that a user gets.  Pure.
+"""The differences between two logs: their sums compared, the rows that a user gets, and the JSON report.  Pure.
 
 A scope is what is compared as one: a partition with its namesake, or, where a topic was partitioned anew on its way,
 the whole topic (partition None).
@@ -7,11 +7,11 @@ the whole topic (partition None).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.matching import BEHIND, CUT, DUPLICATE, FOREIGN, LOST, TARGET, Group, GroupKey
+from sparkpipeline.audit.matching import BEHIND, CUT, DUPLICATE, FOREIGN, LOST, SOURCE, TARGET, GroupKey, MessageGroup
 from sparkpipeline.audit.windows import label
 
 REORDERED, MOVED, CHANGED, UNEQUAL = "reordered", "moved", "changed", "unequal"
@@ -44,6 +44,7 @@ def in_order(scopes: Iterable[Scope]) -> list[Scope]:
 
 Windowed = Mapping[int, Figures]
 Sums = Mapping[Scope, Windowed]
+SideSums = dict[str, dict[Scope, dict[int, Figures]]]
 NOTHING = Figures()
 
 
@@ -69,6 +70,24 @@ class Difference:
     def row(self) -> tuple[object, ...]:
         """Its values in the order of COLUMNS."""
         return tuple(getattr(self, name) for name in COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """What came of it: the rows that differ, and the sums of all scopes."""
+
+    differences: tuple[Difference, ...]
+    sums: SideSums
+
+    def messages(self, side: str) -> int:
+        return sum(total(windows) for windows in self.sums[side].values())
+
+    @property
+    def scopes(self) -> list[Scope]:
+        return in_order({*self.sums[SOURCE], *self.sums[TARGET]})
+
+
+# ---- of sums ---------------------------------------------------------------------------------------------------------
 
 
 def by_scope(parts: Mapping[tuple[str, int], Windowed], keyed: Collection[str]) -> dict[Scope, dict[int, Figures]]:
@@ -117,8 +136,16 @@ def from_sums(
     return rows
 
 
+# ---- of messages that were matched -----------------------------------------------------------------------------------
+
+
 def from_groups(
-    scope: Scope, windows: Iterable[int], ours: Windowed, theirs: Windowed, groups: Mapping[GroupKey, Group], block: int
+    scope: Scope,
+    windows: Iterable[int],
+    ours: Windowed,
+    theirs: Windowed,
+    groups: Mapping[GroupKey, MessageGroup],
+    block: int,
 ) -> list[Difference]:
     """What is different in a scope, after its messages were matched one by one.
 
@@ -135,7 +162,7 @@ def from_groups(
     return rows
 
 
-def _place(item: tuple[GroupKey, Group]) -> tuple[int, int, str]:
+def _place(item: tuple[GroupKey, MessageGroup]) -> tuple[int, int, str]:
     (kind, _side, partition, window), group = item
     return partition, window if window >= 0 else group.first, kind
 
@@ -157,3 +184,55 @@ def _no_odd_ones(scope: Scope, windows: Iterable[int], ours: Windowed, theirs: W
             Difference(scope.topic, scope.partition, label(window), MOVED, None, a.count, b.count, a.first, a.last)
         )
     return rows
+
+
+# ---- the report ------------------------------------------------------------------------------------------------------
+
+Offsets = Mapping[str, Mapping[str, Mapping[str, list[int]]]]  # side -> topic -> partition -> [start, until]
+
+
+def document(
+    found: AuditResult, offsets: Offsets, block: int, allowed: Collection[str], seconds: float
+) -> dict[str, Any]:
+    """equal: nothing differs; passed: nothing but what is allowed; offsets: what was read of each side."""
+    return {
+        "equal": not found.differences,
+        "passed": not mismatches(found.differences, allowed),
+        "allowed": sorted(allowed),
+        "seconds": round(seconds, 3),
+        "messages": {side: found.messages(side) for side in (SOURCE, TARGET)},
+        "offsets": offsets,
+        "differences": [asdict(row) for row in found.differences],
+        "kinds": {kind: KINDS[kind] for kind in sorted({row.difference for row in found.differences})},
+        "scopes": [_scope(scope, found, block) for scope in found.scopes],
+    }
+
+
+def mismatches(differences: Collection[Difference], allowed: Collection[str]) -> list[Difference]:
+    """The rows that are not allowed."""
+    return [row for row in differences if row.difference not in allowed]
+
+
+def _scope(scope: Scope, found: AuditResult, block: int) -> dict[str, Any]:
+    sides: dict[str, Windowed] = {side: found.sums[side].get(scope, {}) for side in (SOURCE, TARGET)}
+    return {
+        "topic": scope.topic,
+        "partition": scope.partition,
+        **{
+            side: {"messages": total(windows), "windows": [_window(n, windows, block) for n in sorted(windows)]}
+            for side, windows in sides.items()
+        },
+    }
+
+
+def _window(window: int, windows: Windowed, block: int) -> dict[str, Any]:
+    figures = windows[window]
+    return {
+        "window": label(window, block),
+        "messages": figures.count,
+        "value_crcs": figures.value_crcs,
+        "content": f"{figures.content:016x}",
+        "order": None if figures.order is None else f"{figures.order:016x}",
+        "first_offset": figures.first,
+        "last_offset": figures.last,
+    }

@@ -1,4 +1,6 @@
-"""What the tasks of an audit do: read ranges, and send back sums, or hashes to be matched.  No pyarrow, no Spark."""
+"""What the tasks of an audit do: ranges are cut into pieces and packed into tasks, which send back sums, or hashes that
+are matched elsewhere.  No pyarrow, no Spark.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +12,25 @@ from typing import Any
 from kafkawire.columns import Columns
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LibraryMissing
-from kafkawire.model import MessageSet
+from kafkawire.model import MessageSet, TopicPartition
 from sparkpipeline.access import ClusterAccess
-from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.hashing import HAS_NUMPY, Hashed, add, hashed
+from sparkpipeline.audit.figures import HAS_NUMPY, Figures, Hashed, add, hashed
 from sparkpipeline.audit.matching import Pack
 from sparkpipeline.audit.windows import Windows, untimed
 from sparkpipeline.errors import CodecMissing, CorruptData
-from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.ranges import OffsetRange, in_steps, packed
 from sparkpipeline.reading import forms
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.sets import read_sets
 
-Read = Callable[[OffsetRange, ClusterAccess, ReadOptions], Iterable[MessageSet]]
+LEAST, MOST = 20_000, 5_000_000  # offsets of a piece
+TASKS_A_CORE = 3
 PACK_ROWS = 1 << 18  # before a task sends on what it gathered
+Read = Callable[[OffsetRange, ClusterAccess, ReadOptions], Iterable[MessageSet]]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class AuditPiece:
     """A range of one side, and into which windows its messages are put."""
 
     side: str
@@ -40,6 +43,34 @@ class Piece:
         return self.range.count
 
 
+# ---- which task reads what -------------------------------------------------------------------------------------------
+
+
+def pieces(
+    side: str, bounds: Mapping[TopicPartition, tuple[int, int]], windows: Windows, size: int
+) -> list[AuditPiece]:
+    """Each partition's range, start <= offset < until, in pieces of at most `size` offsets; empty ones have none."""
+    return [
+        AuditPiece(side, step, windows)
+        for tp, (start, until) in sorted(bounds.items())
+        for step in in_steps(OffsetRange(tp.topic, tp.partition, start, until), size)
+    ]
+
+
+def size_for(offsets: int, cores: int) -> int:
+    """How long a piece is at most, for so many offsets in all."""
+    return max(LEAST, min(MOST, -(-offsets // (cores * TASKS_A_CORE))))
+
+
+def dealt(every: Sequence[AuditPiece], cores: int) -> list[list[AuditPiece]]:
+    """The pieces of each task, the longest first to whoever has least."""
+    tasks = max(1, min(len(every), cores * TASKS_A_CORE))
+    return packed(every, tasks, size=lambda piece: piece.count)
+
+
+# ---- in tasks --------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How tasks read both sides; pickled with them."""
@@ -47,7 +78,9 @@ class Reading:
     access: Mapping[str, ClusterAccess]  # by side
     options: Mapping[str, ReadOptions]
 
-    def count(self, pieces: Iterable[Piece], read: Read = read_sets) -> Iterator[tuple[Piece, dict[int, Figures]]]:
+    def count(
+        self, pieces: Iterable[AuditPiece], read: Read = read_sets
+    ) -> Iterator[tuple[AuditPiece, dict[int, Figures]]]:
         """The sums of each piece by window."""
         for piece in pieces:
             sums: dict[int, Figures] = {}
@@ -56,7 +89,7 @@ class Reading:
             yield piece, sums
 
     def hashes(
-        self, pieces: Iterable[Piece], shares: Mapping[tuple[str, int], tuple[int, int]], read: Read = read_sets
+        self, pieces: Iterable[AuditPiece], shares: Mapping[tuple[str, int], tuple[int, int]], read: Read = read_sets
     ) -> Iterator[tuple[int, Pack]]:
         """The messages of each piece as hashes, each in the share that all its likes come to.
 
@@ -71,7 +104,7 @@ class Reading:
                     yield from packer.packs()
             yield from packer.packs()
 
-    def _hashed(self, piece: Piece, read: Read) -> Iterator[Hashed]:
+    def _hashed(self, piece: AuditPiece, read: Read) -> Iterator[Hashed]:
         rng, options = piece.range, self.options[piece.side]
         spoken = dialect(self.access[piece.side].release)
         sets = read(rng, self.access[piece.side], options)
@@ -98,7 +131,7 @@ def _columns(spoken: Dialect, message_set: MessageSet, options: ReadOptions) -> 
         raise CodecMissing(str(missing), **where) from None
 
 
-def _check_times(piece: Piece, found: Hashed) -> None:
+def _check_times(piece: AuditPiece, found: Hashed) -> None:
     """A bound by time says nothing of a message that has none."""
     if not piece.windows.bounded or not len(found.offsets):
         return
@@ -111,7 +144,7 @@ def _check_times(piece: Piece, found: Hashed) -> None:
 class _Packer:
     """The messages of one piece, dealt to their shares."""
 
-    def __init__(self, piece: Piece, partition: int, first: int, count: int) -> None:
+    def __init__(self, piece: AuditPiece, partition: int, first: int, count: int) -> None:
         self.rows = 0
         self._piece, self._partition, self._first, self._count = piece, partition, first, count
         self._shares: dict[int, tuple[array[int], array[int], array[int]]] = {}

@@ -1,0 +1,222 @@
+"""The two clusters of an audit as the driver reaches them, and which offsets it reads of each.  Needs no Spark."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kafkawire.cluster.view import ClusterView
+from kafkawire.model import TopicPartition
+from sparkpipeline.access import ClusterAccess
+from sparkpipeline.audit.matching import SOURCE, TARGET
+from sparkpipeline.audit.tasks import Reading
+from sparkpipeline.audit.windows import Windows, parse_time
+from sparkpipeline.brokers import Brokers
+from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, UnknownPartition
+from sparkpipeline.source.cluster import access_of
+from sparkpipeline.source.options import SourceOptions, read_options
+
+BY_BROKER = (
+    "an audit compares partitions and offsets that both sides have, and those of Kafka 0.7 are its own; compare counts"
+    " and values of two loads in SQL instead"
+)
+ELSEWHERE = (  # what options of reading say that an audit is told otherwise, or that makes no sense in one
+    "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp", "offsetRanges", "assign",
+)  # fmt: skip
+Offsets = Mapping[TopicPartition, int]
+
+
+# ---- from where to where ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One end of what is compared: a time, or offsets of one side; none of both: where the log ends."""
+
+    time_ms: int | None = None
+    offsets: Offsets | None = None
+
+
+def parse_limit(text: str | None, option: str) -> Limit:
+    """What a user gave: an ISO time, JSON offsets {"topic": {"0": 17}}, or nothing.  Raises OptionRefused."""
+    if text is None:
+        return Limit()
+    time_ms = parse_time(text)
+    if time_ms is not None:
+        return Limit(time_ms=time_ms)
+    try:
+        found = json.loads(text)
+        offsets = {
+            TopicPartition(topic, int(partition)): offset
+            for topic, partitions in found.items()
+            for partition, offset in partitions.items()
+        }
+    except (ValueError, AttributeError):
+        offsets = {}
+    numbers = all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in offsets.values())
+    if not offsets or not numbers:
+        raise OptionRefused(
+            f'{text!r} is neither a time (2026-01-31T10:00Z) nor offsets ({{"topic": {{"0": 17}}}})', option=option
+        )
+    return Limit(offsets=offsets)
+
+
+def check_limits(start: Limit, until: Limit, target_start: Limit, target_until: Limit) -> None:
+    """Offsets of one side need those of the other, whose offsets are others.  Raises OptionRefused."""
+    for ours, theirs, end in ((start, target_start, "from"), (until, target_until, "to")):
+        if (ours.offsets is None) != (theirs.offsets is None):
+            given, other = (f"--{end}", f"--target-{end}")
+            if ours.offsets is None:
+                given, other = other, given
+            raise OptionRefused(f"{given} names offsets of one cluster: {other} has to name the other's", option=end)
+        if theirs.time_ms is not None:
+            raise OptionRefused(f"--{end} takes the time, which is the same for both", option=f"target-{end}")
+
+
+def windows_of(kind: str, start: Limit, until: Limit) -> Windows:
+    """The windows of the first pass.  Raises OptionRefused for a time bound where times are not to count."""
+    timed = start.time_ms is not None or until.time_ms is not None
+    if timed and kind == "blocks":
+        raise OptionRefused("windows are blocks of offsets, and --from or --to is a time", option="window")
+    return Windows(kind != "blocks", 0, start.time_ms, until.time_ms)
+
+
+# ---- a cluster -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One cluster: how it is read, and how it is reached."""
+
+    options: SourceOptions
+    access: ClusterAccess
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> Side:
+        """From options of format kafka08.  Raises OptionRefused, Unreachable, Refused."""
+        refuse_told_elsewhere(options)
+        known = SourceOptions.of(options, streaming=False)
+        refuse_by_broker(known)
+        return Side(known, access_of(known))
+
+
+def refuse_told_elsewhere(options: Mapping[str, str]) -> None:
+    """Raises OptionRefused for an option of reading that says what is compared."""
+    lower = {name.lower() for name in options}
+    wrong = [name for name in ELSEWHERE if name.lower() in lower]
+    if wrong:
+        raise OptionRefused("an audit is told by --topics, --from and --to what it compares", option=wrong[0])
+
+
+def refuse_by_broker(options: SourceOptions) -> None:
+    """Raises OptionRefused for a cluster whose partitions belong to brokers: no other has such, nor such offsets."""
+    if options.by_broker:
+        raise OptionRefused(BY_BROKER, option="protocol")
+
+
+def must_answer(options: Mapping[str, str]) -> None:
+    """Ask the cluster that these options of format kafka08 name, before Spark is started for it.
+
+    Raises OptionRefused, Unreachable, Refused."""
+    refuse_told_elsewhere(options)
+    known = SourceOptions.of({**options, "subscribe": "-"}, streaming=False)  # no topic is asked for by name
+    refuse_by_broker(known)
+    with Brokers(access_of(known)) as brokers:
+        brokers.view()
+
+
+def reading(sides: Mapping[str, Side]) -> Reading:
+    """How tasks read them."""
+    now_ms = time.time_ns() // 1_000_000
+    options = {name: read_options(side.options, (), now_ms) for name, side in sides.items()}
+    return Reading({name: side.access for name, side in sides.items()}, options)
+
+
+# ---- what there is ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AuditBounds:
+    """What there is to compare now: ranges by side, and topics that the target does not have."""
+
+    ranges: Mapping[str, Ranges]
+    missing: tuple[str, ...]
+
+    @property
+    def offsets(self) -> int:
+        return sum(until - start for found in self.ranges.values() for start, until in found.bounds.values())
+
+
+def look(sides: Mapping[str, Side], limits: Mapping[str, tuple[Limit, Limit]]) -> AuditBounds:
+    """Ask both clusters, the target first: what comes in meanwhile is in the source then, and at most not yet in the
+    target.  Raises UnknownPartition for a topic that the source has not, OffsetOutOfRange, OptionRefused, and what
+    Brokers raise."""
+    with Brokers(sides[SOURCE].access) as ours, Brokers(sides[TARGET].access) as theirs:
+        if all(limit.offsets is None for limit in limits[TARGET]):
+            _two_clusters(ours.view(), theirs.view())
+        wanted = sides[SOURCE].options.subscription.partitions(ours.view())
+        if not wanted:
+            raise UnknownPartition(f"the source has no {sides[SOURCE].options.subscription}")
+        topics = sorted({tp.topic for tp in wanted})
+        there = partitions_of(theirs, topics)
+        target = ranges_of(theirs, there, *limits[TARGET], TARGET)
+        source = ranges_of(ours, wanted, *limits[SOURCE], SOURCE)
+    missing = sorted({*topics} - {tp.topic for tp in there})
+    return AuditBounds({SOURCE: source, TARGET: target}, tuple(missing))
+
+
+def _two_clusters(source: ClusterView, target: ClusterView) -> None:
+    """A cluster is always equal to itself: who asks that meant something else."""
+    both = {(b.host, b.port) for b in source.brokers.values()} & {(b.host, b.port) for b in target.brokers.values()}
+    if both:
+        host, port = min(both)
+        raise OptionRefused(f"source and target are one cluster: {host}:{port} is a broker of both", option="--target")
+
+
+def partitions_of(brokers: Brokers, topics: Collection[str]) -> list[TopicPartition]:
+    """Every partition of these topics that the cluster has."""
+    view = brokers.view()
+    return sorted(TopicPartition(topic, p) for topic in topics for p in view.topics.get(topic, {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """bounds: what is read of each partition; cut: those read from where a log begins, behind offset 0."""
+
+    bounds: dict[TopicPartition, tuple[int, int]]
+    cut: frozenset[TopicPartition]
+
+
+def ranges_of(brokers: Brokers, tps: Collection[TopicPartition], start: Limit, until: Limit, side: str) -> Ranges:
+    """What to read of one cluster now.  Raises OffsetOutOfRange for offsets that the log does not hold, OptionRefused
+    for partitions without one where others have one, and what Brokers raise."""
+    if not tps:
+        return Ranges({}, frozenset())
+    last = brokers.latest(tps)  # before the start, which only moves on
+    first = brokers.earliest(tps)
+    at: dict[TopicPartition, int] = dict(first)
+    if start.offsets is not None:
+        at = _given(start.offsets, tps, side, "from")
+    elif start.time_ms is not None:
+        asked = brokers.at_time(dict.fromkeys(tps, start.time_ms))
+        # No answer may also mean that clocks differ: the messages themselves decide then.
+        at = {tp: first[tp] if offset is None else offset for tp, offset in asked.items()}
+    to = dict(last) if until.offsets is None else _given(until.offsets, tps, side, "to")
+    for tp in tps:
+        if not first[tp] <= at[tp] <= max(at[tp], to[tp]) <= last[tp]:
+            raise OffsetOutOfRange(
+                f"the log of the {side} does not hold what is to be compared",
+                topic=tp.topic, partition=tp.partition, start=at[tp], until=to[tp], earliest=first[tp], latest=last[tp],
+            )  # fmt: skip
+    cut = frozenset(tp for tp in tps if start.offsets is None and at[tp] == first[tp] > 0)
+    return Ranges({tp: (at[tp], max(at[tp], to[tp])) for tp in tps}, cut)
+
+
+def _given(offsets: Offsets, tps: Collection[TopicPartition], side: str, end: str) -> dict[TopicPartition, int]:
+    missing = sorted({*tps} - {*offsets})
+    if missing:
+        raise OptionRefused(f"says no offset of {missing[0]} of the {side}; name every partition", option=end)
+    return {tp: offsets[tp] for tp in tps}
