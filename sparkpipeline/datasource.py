@@ -17,8 +17,7 @@ from sparkpipeline.source.schema import schema_text
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from sparkpipeline.source.batch import Kafka08Reader
-    from sparkpipeline.source.exactplan import PlannedReader
+    from sparkpipeline.source.batch import Kafka08Reader, PlannedReader
     from sparkpipeline.source.stream import Kafka08StreamReader
 
 
@@ -46,8 +45,8 @@ class Kafka08DataSource(DataSource):
         return schema_text(known.include_headers, known.by_broker)
 
     def reader(self, schema: StructType) -> Kafka08Reader | PlannedReader:
-        from sparkpipeline.source.batch import Kafka08Reader
-        from sparkpipeline.source.exactplan import ExactPlan, PlannedReader
+        from sparkpipeline.source.batch import Kafka08Reader, PlannedReader
+        from sparkpipeline.source.exactplan import ExactPlan
 
         plan = ExactPlan.in_options(self.options)
         reader = Kafka08Reader.of(self.options, schema) if plan is None else PlannedReader(plan)

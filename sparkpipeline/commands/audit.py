@@ -26,11 +26,13 @@ from sparkpipeline.audit.job import AuditRequest, compare
 from sparkpipeline.audit.loaded import compare_files
 from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.windows import KINDS as WINDOWS
-from sparkpipeline.commands.options import (
+from sparkpipeline.commands.common import (
+    key_values,
     output_option,
     report_option,
     session,
     spark_options,
+    tell,
     whole_name,
     write_report,
 )
@@ -114,16 +116,16 @@ def _check(asked: dict[str, Any]) -> None:
 def _end(found: AuditResult, allowed: tuple[str, ...]) -> int:
     """Say what came of it; the exit code."""
     ours, theirs = found.messages(SOURCE), found.messages(TARGET)
-    _tell(f"{len(found.scopes)} compared: {ours:,} messages in the source, {theirs:,} in the target")
+    tell(f"{len(found.scopes)} compared: {ours:,} messages in the source, {theirs:,} in the target")
     wrong = {row.difference for row in mismatches(found.differences, allowed)}
     counts: Counter[str] = Counter()
     for row in found.differences:
         counts[row.difference] += row.messages or 0
     for kind in sorted(counts):
         many = f"{counts[kind]:,} " if counts[kind] else ""
-        _tell(f"{'' if kind in wrong else 'allowed: '}{many}{kind}: {KINDS[kind]}")
+        tell(f"{'' if kind in wrong else 'allowed: '}{many}{kind}: {KINDS[kind]}")
     if not found.differences:
-        _tell("no difference")
+        tell("no difference")
     return EXIT["partly"] if wrong else EXIT["done"]
 
 
@@ -142,7 +144,7 @@ def _clusters(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -
     if unknown:
         raise OptionRefused(f"{unknown[0]} is not among the topics that are compared", option="--keyed")
     for topic in seen.missing:
-        _tell(f"the target has no topic {topic}")
+        tell(f"the target has no topic {topic}")
     ranges = seen.ranges
     what = AuditRequest(
         {side: found.bounds for side, found in ranges.items()}, windows, keyed,
@@ -152,7 +154,7 @@ def _clusters(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -
         session(NAME, master, conf) as spark,
         SparkProgress(spark).watch("audit", rows=seen.offsets),
     ):
-        found = compare(spark, reading(sides), what, _tell)
+        found = compare(spark, reading(sides), what, tell)
     return found, _offsets(seen)
 
 
@@ -166,17 +168,15 @@ def _files(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -> t
     topics, match = _names(asked["topics"] or ""), not asked["no_match"]
     must_answer(options)
     with session(NAME, master, conf) as spark, SparkProgress(spark).watch("audit"):
-        return compare_files(spark, options, asked["files"], topics, asked["block"], match, _tell)
+        return compare_files(spark, options, asked["files"], topics, asked["block"], match, tell)
 
 
 def _options(side: str, asked: dict[str, Any], topics: bool = True) -> dict[str, str]:
     """The options of format kafka08 for one side."""
-    options = {}
-    for text in asked[f"{side}_option"]:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise OptionRefused(f"{text!r} is not KEY=VALUE", option=f"--{side}-option")
-        options[key.strip()] = value
+    try:
+        options = key_values(asked[f"{side}_option"])
+    except ValueError as exc:
+        raise OptionRefused(str(exc), option=f"--{side}-option") from None
     named = {
         "kafka.bootstrap.servers": asked[f"{side}_brokers"],
         "zookeeper.connect": asked[f"{side}_zookeeper"],
@@ -200,7 +200,3 @@ def _offsets(seen: AuditBounds) -> Offsets:
         for tp, bounds in sorted(ranges.bounds.items()):
             found.setdefault(side, {}).setdefault(tp.topic, {})[str(tp.partition)] = list(bounds)
     return found
-
-
-def _tell(sentence: str) -> None:
-    click.echo(sentence, err=True)

@@ -14,13 +14,15 @@ from groundwork.output import EXIT, Progress, fail, write
 from groundwork.plural import counted
 from sparkpipeline.backfill.job import Backfill, bound
 from sparkpipeline.backfill.plan import Done, Lane, Request
-from sparkpipeline.commands.options import (
+from sparkpipeline.commands.common import (
     execute_option,
     go_ahead,
+    key_values,
     output_option,
     report_option,
     session,
     spark_options,
+    tell,
     whole_name,
     write_report,
 )
@@ -79,7 +81,7 @@ def backfill(folder: str, master: str | None, conf: dict[str, str], execute: boo
         job = Backfill.open(open_files(base, spark), base, request, secrets)
         _show(job, output)
         if job.is_over:
-            _tell(f"nothing is left to do{'' if job.handed_over is None else f': handed over at {job.handed_over}'}")
+            tell(f"nothing is left to do{'' if job.handed_over is None else f': handed over at {job.handed_over}'}")
             _report(job, {}, 0.0, report)
             return EXIT["done"]
         if not go_ahead(_what(job), execute):
@@ -95,7 +97,7 @@ def backfill(folder: str, master: str | None, conf: dict[str, str], execute: boo
             shown.close()
         failures = {lane.number: outcome.failures[lane.number] for lane in job.left if lane.number in outcome.failures}
         if not failures and job.hand_over():
-            _tell(f"group {job.plan.request.group} stands at the ends of all ranges: the mirror can be started")
+            tell(f"group {job.plan.request.group} stands at the ends of all ranges: the mirror can be started")
     seconds = time.monotonic() - began
     _report(job, failures, seconds, report)
     return _end(job, failures, seconds, output)
@@ -134,13 +136,10 @@ def _request(asked: dict[str, Any]) -> tuple[Request | None, Request]:
 
 
 def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise OptionRefused(f"{text!r} is not KEY=VALUE", option="--source-option, --target-option")
-        found[key.strip()] = value
-    return found
+    try:
+        return key_values(texts)
+    except ValueError as exc:
+        raise OptionRefused(str(exc), option="--source-option, --target-option") from None
 
 
 # ---- what is told ----------------------------------------------------------------------------------------------------
@@ -176,21 +175,17 @@ class Shown:
         self._progress.close()
 
 
-def _tell(sentence: str) -> None:
-    click.echo(sentence, err=True)
-
-
 def _show(job: Backfill, output: str) -> None:
     write(_rows(job, {}), COLUMNS, output)
     request = job.plan.request
     how = "the partition is kept" if request.partitioning == "identity" else "the partition is chosen by key"
-    _tell(
+    tell(
         f"at most {counted(job.plan.count, 'message', form=',')} in {counted(len(job.plan.lanes), 'partition')}; {how}"
     )
     if request.exclusive:
-        _tell("nobody else may write these partitions of the target; then nothing is repeated, also after a crash")
+        tell("nobody else may write these partitions of the target; then nothing is repeated, also after a crash")
     if request.group is not None and job.handed_over is None:
-        _tell(
+        tell(
             f"at the end group {request.group} ({request.storage}) is set to the end of each range: start its mirror"
             " after that, not before"
         )
@@ -200,13 +195,13 @@ def _tell_bound(job: Backfill, parallel: int) -> None:
     request = job.plan.request
     if request.exclusive:
         return
-    _tell(
+    tell(
         f"at least once: a crash (of this command, of executors) repeats at most {bound(job.plan, parallel):,} messages"
         f" (a chunk for each of {parallel} tasks), a lost connection what was on it"
     )
     left = job.may_repeat()
     if left:
-        _tell(f"an earlier run ended before its end: at most {left:,} messages of it are repeated now")
+        tell(f"an earlier run ended before its end: at most {left:,} messages of it are repeated now")
 
 
 def _what(job: Backfill) -> str:
@@ -251,12 +246,12 @@ def _end(job: Backfill, failures: dict[int, Exception], seconds: float, output: 
     rows = _rows(job, failures)
     write(rows, COLUMNS, output)
     messages, size = sum(row["messages"] for row in rows), sum(row["bytes"] for row in rows)
-    _tell(f"{counted(messages, 'message', form=',')}, {size / 1e6:,.1f} MB, copied; this run took {seconds:,.1f} s")
+    tell(f"{counted(messages, 'message', form=',')}, {size / 1e6:,.1f} MB, copied; this run took {seconds:,.1f} s")
     if not failures:
         return EXIT["done"]
     first, *others = failures.values()
     for exc in others:
-        _tell(f"error: {exc}")
+        tell(f"error: {exc}")
     if not isinstance(first, PipelineError):
         raise first
     all_failed = len(failures) == len(job.plan.lanes)

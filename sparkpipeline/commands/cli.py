@@ -28,7 +28,7 @@ COMMANDS = {  # name -> module and attribute, loaded when it is called for: pysp
     "load": "sparkpipeline.commands.load:load",
     "run": "sparkpipeline.commands.stages:run",
     "plan": "sparkpipeline.commands.stages:plan",
-    "stages": "sparkpipeline.commands.stagechanges:stages",
+    "stages": "sparkpipeline.commands.stages:stages",
     "backfill": "sparkpipeline.commands.backfill:backfill",
     "audit": "sparkpipeline.commands.audit:audit",
     "pyfiles": "sparkpipeline.commands.pyfiles:pyfiles",

@@ -5,7 +5,10 @@ plan      what the next run would do
 status    where the job stands, and how far behind
 files     the files that readers of a batch see
 verify    what is on the disk against what the manifests say, and the footers against both
-init, rewind, compact, abandon: commands/loadchanges.py
+init      take positions over from an older loader
+rewind    load a topic again from a time on
+compact   make one file of many, for each hour and partition of a day
+abandon   give an open plan up
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +26,44 @@ import click
 from groundwork.output import EXIT, fail, write
 from groundwork.plural import counted
 from sparkpipeline.commands import loadrows
-from sparkpipeline.commands.loadchanges import CHANGES, job_argument, tell
-from sparkpipeline.commands.options import (
+from sparkpipeline.commands.common import (
+    execute_option,
     failure_reported,
+    go_ahead,
     output_option,
     report_option,
     session,
     spark_options,
+    tell,
     write_report,
 )
 from sparkpipeline.commands.progress import SparkProgress
+from sparkpipeline.errors import LedgerDamaged, OptionRefused, Refused
 from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.reports import files_of, status_of
 from sparkpipeline.load.cluster import connected, look, must_answer
 from sparkpipeline.load.config import LoadConfig, read_config
 from sparkpipeline.load.facts import Standing
-from sparkpipeline.load.job import open_ledger, run_load
-from sparkpipeline.load.operations import preview_load
+from sparkpipeline.load.job import LoadOutcome, open_ledger, run_load
+from sparkpipeline.load.operations import (
+    CompactWanted,
+    InitWanted,
+    RewindWanted,
+    preview_compact,
+    preview_init,
+    preview_load,
+    preview_rewind,
+    run_compact,
+    run_init,
+    run_rewind,
+)
 from sparkpipeline.load.operations import verify as verify_load
+from sparkpipeline.load.plan import in_order
+from sparkpipeline.load.rewind import time_of
+from sparkpipeline.source.offsets import parse_offsets
+
+job_argument = click.argument("job", type=click.Path(dir_okay=False, path_type=Path))
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only the plan; wins over --execute.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -53,10 +77,6 @@ def load() -> None:
     """
 
 
-for change in CHANGES:
-    load.add_command(change)
-
-
 @contextmanager
 def reading(config: LoadConfig, master: str | None, conf: dict[str, str]) -> Iterator[Any | None]:
     """A session where the base needs one, for commands that run no job of Spark's."""
@@ -65,6 +85,9 @@ def reading(config: LoadConfig, master: str | None, conf: dict[str, str]) -> Ite
         return
     with session(f"{config.name} (reading)", master or "local[1]", conf) as spark:
         yield spark
+
+
+# ---- regular runs ----------------------------------------------------------------------------------------------------
 
 
 @load.command()
@@ -120,6 +143,9 @@ def plan(job: Path, dry_run: bool, master: str | None, conf: dict[str, str], out
     write(rows, loadrows.RANGE, output)
     if found is None:
         tell("nothing new")
+
+
+# ---- reads only ------------------------------------------------------------------------------------------------------
 
 
 @load.command()
@@ -208,3 +234,172 @@ def verify(job: Path, footers: bool, master: str | None, conf: dict[str, str], o
         tell("a driver is at work: files on their way may be among the findings")
     if not verdict.good:
         fail(f"{sum(not f.harmless for f in verdict.findings)} findings that matter", EXIT["partly"])
+
+
+# ---- changes a job beside its regular runs ---------------------------------------------------------------------------
+
+
+@load.command()
+@job_argument
+@click.option("--from-group", metavar="GROUP", help="Begin where this group stands.")
+@click.option("--storage", type=click.Choice(("zookeeper", "kafka", "dual")),
+              help="Where that group keeps its offsets; ZooKeeper where zookeeper.connect is given.")  # fmt: skip
+@click.option("--from-json", metavar="FILE", type=click.File("rb"),
+              help='Begin at these: {"orders":{"0":23,"1":-2}}, -2 earliest, -1 latest; - is stdin.')  # fmt: skip
+@click.option(
+    "--replace", is_flag=True, help="Also partitions that the job has loaded from: gaps or duplicates follow."
+)
+@execute_option
+@dry_run_option
+@spark_options
+@output_option
+def init(
+    job: Path, from_group: str | None, storage: Any, from_json: Any, replace: bool, execute: bool, dry_run: bool,
+    master: str | None, conf: dict[str, str], output: str,
+) -> int:  # fmt: skip
+    """Take over the positions of an older loader."""
+    config = read_config(job)
+    if (from_group is None) == (from_json is None):
+        raise click.UsageError("exactly one of --from-group and --from-json says where the positions are")
+    positions = None if from_json is None else parse_offsets(_text(from_json.read()), "--from-json")
+    wanted = InitWanted(from_group, storage, positions, replace)
+    must_answer(config)
+    with session(config.name, master, conf) as spark:
+        found = preview_init(config, spark, tell, wanted)
+        write(
+            [(tp.topic, str(tp.partition), found[tp]) for tp in in_order(found)],
+            ("topic", "partition", "position"),
+            output,
+        )
+        if not go_ahead("take over these positions", execute, dry_run):
+            return EXIT["done"]
+        outcome = run_init(config, spark, tell, wanted)
+    return EXIT["refused"] if outcome.lost else EXIT["done"]
+
+
+@load.command()
+@job_argument
+@click.option("--topic", required=True)
+@click.option("--to", "time", required=True, metavar="TIME", help="2026-01-01T10:00Z, or ms since 1970.")
+@click.option("--partition", metavar="N", help="Only this partition.")
+@click.option("--allow-partial", is_flag=True, help="As much as the cluster still has; the other files stay.")
+@execute_option
+@dry_run_option
+@spark_options
+@output_option
+@report_option
+def rewind(
+    job: Path, topic: str, time: str, partition: str | None, allow_partial: bool, execute: bool, dry_run: bool,
+    master: str | None, conf: dict[str, str], output: str, report: Path | None,
+) -> int:  # fmt: skip
+    """Load a topic again from a time on.
+
+    Files are replaced as a whole, from the first one that may hold rows of that time; what is superseded stays in
+    trash for a while.  Positions do not change."""
+    config = read_config(job)
+    wanted = RewindWanted(topic, time_of(time), partition, allow_partial)
+    with failure_reported(report, job=config.name, base=config.base):
+        must_answer(config)
+        with session(config.name, master, conf) as spark:
+            found = preview_rewind(config, spark, tell, wanted)
+            for tp, why in found.kept:
+                tell(f"{tp} {why}")
+            write([(r.topic, str(r.partition), r.start, r.until, r.count) for r in found.ranges],
+                  ("topic", "partition", "start", "until", "offsets"), output)  # fmt: skip
+            tell(
+                f"{counted(len(found.supersedes), 'file')} with {counted(found.rows, 'row', form=',')} and "
+                f"{counted(found.bytes, 'byte', form=',')} in {counted(len(found.hours), 'hour')} "
+                f"{'is' if len(found.supersedes) == 1 else 'are'} replaced"
+            )
+            tell("".join(f"  {hour}\n" for hour in found.hours).rstrip())
+            if not found.ranges or not go_ahead("load these again", execute, dry_run):
+                return EXIT["done"]
+            outcome = run_rewind(config, spark, tell, wanted, SparkProgress(spark).watch)
+    return _ended(config, outcome, output, report)
+
+
+@load.command()
+@job_argument
+@click.option("--date", "day", required=True, metavar="YYYY-MM-DD", help="The day, in UTC.")
+@click.option("--hour", type=click.IntRange(0, 23), metavar="HH", help="Only this hour.")
+@click.option("--topic", help="Only this topic.")
+@click.option("--min-files", type=click.IntRange(2), default=2, show_default=True,
+              help="Hours and partitions with fewer files stay.")  # fmt: skip
+@dry_run_option
+@spark_options
+@output_option
+@report_option
+def compact(
+    job: Path, day: str, hour: int | None, topic: str | None, min_files: int, dry_run: bool,
+    master: str | None, conf: dict[str, str], output: str, report: Path | None,
+) -> int:  # fmt: skip
+    """Make one file of many, for each hour and partition of a day.  Nothing is read from Kafka."""
+    config = read_config(job)
+    wanted = CompactWanted(_day(day), topic, None if hour is None else f"{hour:02}", min_files)
+    with failure_reported(report, job=config.name, base=config.base), session(config.name, master, conf) as spark:
+        found = preview_compact(config, spark, wanted)
+        if dry_run or not found:
+            write([(g.hour.folder, g.partition, len(g.files), g.rows, g.bytes) for g in found],
+                  ("folder", "partition", "files", "rows", "bytes"), output)  # fmt: skip
+            tell(
+                "nothing to put together"
+                if not found
+                else f"{sum(len(g.files) for g in found)} files become {len(found)}"
+            )
+            return EXIT["done"]
+        outcome = run_compact(config, spark, tell, wanted, SparkProgress(spark).watch)
+    return _ended(config, outcome, output, report)
+
+
+@load.command()
+@job_argument
+@click.argument("batch", type=click.IntRange(1))
+@click.option("--why", default="by hand", show_default=True, help="Reason, kept in the ledger.")
+@execute_option
+@spark_options
+def abandon(job: Path, batch: int, why: str, execute: bool, master: str | None, conf: dict[str, str]) -> None:
+    """Give an open plan up: one that fails at every run.  Nothing of it is ever published, and its offsets are planned
+    anew by the next run."""
+    config = read_config(job)
+    if needs_spark(config.base):
+        with session(config.name, master or "local[1]", conf) as spark:
+            _abandon(config, spark, batch, why, execute)
+    else:
+        _abandon(config, None, batch, why, execute)
+
+
+def _abandon(config: LoadConfig, spark: Any, batch: int, why: str, execute: bool) -> None:
+    ledger = open_ledger(config, spark)
+    try:
+        state = ledger.state()
+        if state.open_plan is None or state.next_batch != batch:
+            raise Refused(f"it is not open; the next batch is {state.next_batch}", batch=batch)
+        write(loadrows.of_plan(state.open_plan), loadrows.RANGE)
+    except LedgerDamaged as exc:  # a plan that cannot be read is the best reason to abandon it
+        tell(str(exc))
+    if go_ahead(f"abandon batch {batch}", execute):
+        ledger.abandon(batch, why)
+        tell(f"batch {batch} is abandoned")
+
+
+def _ended(config: LoadConfig, outcome: LoadOutcome, output: str, report: Path | None) -> int:
+    rows = loadrows.of_outcome(outcome)
+    write(rows, loadrows.BATCH, output)
+    write_report(report, {"job": config.name, "base": config.base, "outcome": outcome.outcome.value,
+                          "batches": rows, "closed": list(outcome.closed)})  # fmt: skip
+    return EXIT["refused"] if outcome.lost else EXIT["done"]
+
+
+def _day(text: str) -> str:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        raise OptionRefused(f"expected a day such as 2026-01-31, got {text!r}", option="--date") from None
+    return day.isoformat()
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as exc:
+        raise OptionRefused(f"byte {exc.start} is no UTF-8", option="--from-json") from None

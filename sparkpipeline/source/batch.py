@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.access import ClusterAccess
 from sparkpipeline.borders import Borders, cut_at_borders, needs_borders
+from sparkpipeline.brokers import Brokers
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.source.cluster import access_of, brokers_of, group_positions
 from sparkpipeline.source.options import Limits, SourceOptions, read_options
@@ -25,7 +26,7 @@ from sparkpipeline.source.sizes import sampled
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from sparkpipeline.brokers import Brokers
+    from sparkpipeline.source.exactplan import ExactPlan
 
 
 class RangesPartition(InputPartition):
@@ -130,3 +131,30 @@ class Kafka08Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(partition, self.options, self.columns)
+
+
+class PlannedReader(DataSourceReader):
+    """Reads an ExactPlan.  Pickled into every task, without the ranges: each task has its own in its partition."""
+
+    def __init__(self, plan: ExactPlan) -> None:
+        self.plan = plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "plan": replace(self.plan, tasks=())}
+
+    def partitions(self) -> list[RangesPartition]:
+        """Task by task as planned, empty ranges too.  Raises NoLeader, UnknownPartition, Unreachable."""
+        plan, now_ms = self.plan, time.time_ns() // 1_000_000
+        with Brokers(plan.access) as brokers:
+            leaders = brokers.leaders({rng.tp for task in plan.tasks for rng in task if rng.count > 0})
+        return [
+            RangesPartition([replace(rng, leader=leaders.get(rng.tp)) for rng in task], plan.access, now_ms)
+            for task in plan.tasks
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The record batches of a task; nothing for the partition that Spark makes up where a plan is empty."""
+        if isinstance(partition, RangesPartition):
+            from sparkpipeline.reading.batches import read_ranges
+
+            yield from read_ranges(partition.ranges, partition.access, self.plan.read)

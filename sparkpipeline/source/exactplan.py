@@ -10,21 +10,16 @@ from __future__ import annotations
 import base64
 import io
 import pickle
-import time
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
-
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kafkawire.model import Broker, BrokerPartition
 from sparkpipeline.access import ClusterAccess
-from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.source.batch import RangesPartition
 from sparkpipeline.source.options import PLAN
 from sparkpipeline.source.schema import TYPES
 
@@ -74,30 +69,3 @@ class _PlanUnpickler(pickle.Unpickler):
         if (module, name) not in CLASSES:
             raise pickle.UnpicklingError(f"{module}.{name} is no part of a plan")
         return CLASSES[module, name]
-
-
-class PlannedReader(DataSourceReader):
-    """Reads an ExactPlan.  Pickled into every task, without the ranges: each task has its own in its partition."""
-
-    def __init__(self, plan: ExactPlan) -> None:
-        self.plan = plan
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "plan": replace(self.plan, tasks=())}
-
-    def partitions(self) -> list[RangesPartition]:
-        """Task by task as planned, empty ranges too.  Raises NoLeader, UnknownPartition, Unreachable."""
-        plan, now_ms = self.plan, time.time_ns() // 1_000_000
-        with Brokers(plan.access) as brokers:
-            leaders = brokers.leaders({rng.tp for task in plan.tasks for rng in task if rng.count > 0})
-        return [
-            RangesPartition([replace(rng, leader=leaders.get(rng.tp)) for rng in task], plan.access, now_ms)
-            for task in plan.tasks
-        ]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The record batches of a task; nothing for the partition that Spark makes up where a plan is empty."""
-        if isinstance(partition, RangesPartition):
-            from sparkpipeline.reading.batches import read_ranges  # here: the driver's planner needs none of it
-
-            yield from read_ranges(partition.ranges, partition.access, self.plan.read)

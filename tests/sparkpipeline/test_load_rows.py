@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.commands import loadrows
-from sparkpipeline.commands.options import failure_reported, go_ahead, spark_options, write_report
+from sparkpipeline.commands.common import failure_reported, go_ahead, spark_options, write_report
 from sparkpipeline.commands.progress import SparkProgress, line
 from sparkpipeline.errors import OptionRefused, Refused
 from sparkpipeline.ledger.exactlyonce import Advance, Outcome

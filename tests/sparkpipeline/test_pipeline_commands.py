@@ -12,8 +12,9 @@ import click
 import pytest
 from py4j.protocol import Py4JError
 
-from sparkpipeline.commands import cli, options
-from sparkpipeline.commands.options import failure_reported, report_option
+from sparkpipeline.commands import cli
+from sparkpipeline.commands import common as options
+from sparkpipeline.commands.common import failure_reported, report_option
 from sparkpipeline.commands.progress import SparkProgress
 from sparkpipeline.errors import Refused
 

@@ -18,7 +18,8 @@ from sparkpipeline.datasource import Kafka08DataSource
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.source.exactplan import ExactPlan, PlannedReader
+from sparkpipeline.source.batch import PlannedReader
+from sparkpipeline.source.exactplan import ExactPlan
 from sparkpipeline.source.options import PLAN
 from tests.fakes.broker import FakeCluster, entry
 

@@ -28,6 +28,22 @@ LOCAL = {  # of a session in this process alone, which nobody else needs to reac
 }
 
 
+def tell(sentence: str) -> None:
+    """A sentence for the operator, on stderr."""
+    click.echo(sentence, err=True)
+
+
+def key_values(texts: Sequence[str]) -> dict[str, str]:
+    """Of texts KEY=VALUE.  Raises ValueError with what is wrong."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"{text!r} is not KEY=VALUE")
+        found[key.strip()] = value
+    return found
+
+
 def spark_options(command: F) -> F:
     """--master and --conf, as spark-submit has them: arguments master (or None) and conf (a mapping)."""
     command = click.option(
@@ -155,10 +171,7 @@ def _has_folder(ctx: click.Context, param: click.Parameter, path: Path | None) -
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in values:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter(f"{text!r} is not KEY=VALUE")
-        found[key.strip()] = value
-    return found
+    try:
+        return key_values(values)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from None
