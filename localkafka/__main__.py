@@ -18,6 +18,7 @@ from localkafka.errors import LocalKafkaError, last_lines
 from localkafka.seven.cluster import Cluster07
 from localkafka.seven.settings import RELEASES as SEVEN
 
+PORT = click.IntRange(0, 65535)
 OURS = "ours"  # --version without a value: the version of this package
 
 
@@ -67,7 +68,27 @@ def _known(context: click.Context, parameter: click.Parameter, version: str) -> 
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: version, zookeeper, brokers.")
 @click.option("--setting", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; repeatable.")
 @click.option("--keep", is_flag=True, help="Leave data and logs behind, and say where.")
-def main(brokers: int, version: str, original: bool, as_json: bool, settings: tuple[str, ...], keep: bool) -> None:
+@click.option("--port", type=PORT, default=0, help="Port of broker 0; the others follow.  [default: any free ones]")
+@click.option("--zookeeper-port", type=PORT, default=0, help="Port of ZooKeeper.  [default: any free one]")
+@click.option(
+    "--advertise",
+    metavar="HOST",
+    help="Name by which other hosts reach this one, such as a container's: listen on every address, not on 127.0.0.1.",
+)
+def main(
+    brokers: int,
+    version: str,
+    original: bool,
+    as_json: bool,
+    settings: tuple[str, ...],
+    keep: bool,
+    port: int,
+    zookeeper_port: int,
+    advertise: str | None,
+) -> None:
+    where = {"port": port, "zookeeper_port": zookeeper_port, "advertise": advertise}
+    for option in (name for name, value in where.items() if value and version in SEVEN):
+        raise click.BadParameter("is not for brokers of 0.7", param_hint=f"--{option.replace('_', '-')}")
     if original and version not in SEVEN:
         raise click.BadParameter("is for 0.7 only: later brokers always are the original", param_hint="--original")
     for setting in settings:
@@ -75,7 +96,25 @@ def main(brokers: int, version: str, original: bool, as_json: bool, settings: tu
             raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--setting")
     set_up_logging("warning")  # without it the ZooKeeper client tells each failed connect on stderr
     _stop_on_signal()
-    cluster = _cluster(version, brokers, original, dict(s.split("=", 1) for s in settings), keep)
+    values = dict(setting.split("=", 1) for setting in settings)
+    cluster: Cluster | Cluster07
+    try:
+        if version in SEVEN:
+            kind = "original" if original else "python"
+            cluster = Cluster07(brokers, settings=values, kind=kind, version=version, keep=keep)
+        else:
+            cluster = Cluster(
+                version,
+                brokers,
+                settings=values,
+                keep=keep,
+                port=port,
+                zookeeper_port=zookeeper_port,
+                advertise=advertise,
+            )
+    except LocalKafkaError as error:
+        print(f"localkafka: {error}", file=sys.stderr)
+        sys.exit(1)
     try:
         with cluster:
             _tell(cluster, as_json)
@@ -88,13 +127,6 @@ def main(brokers: int, version: str, original: bool, as_json: bool, settings: tu
     finally:
         if cluster.keep:
             print(f"localkafka: data and logs are in {cluster.folder}", file=sys.stderr)
-
-
-def _cluster(version: str, brokers: int, original: bool, settings: dict[str, str], keep: bool) -> Cluster | Cluster07:
-    if version in SEVEN:
-        kind = "original" if original else "python"
-        return Cluster07(brokers, settings=settings, kind=kind, version=version, keep=keep)
-    return Cluster(version, brokers, settings=settings, keep=keep)
 
 
 def _watch(cluster: Cluster | Cluster07) -> None:

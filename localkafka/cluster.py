@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from localkafka import java, releases
+from localkafka import backend, java, releases
 from localkafka.client import ClusterClient, text_of
 from localkafka.errors import LocalKafkaError
 from localkafka.node import Node
@@ -25,7 +25,9 @@ class Cluster(OwnCluster[Node], ClusterClient):
     version    one of localkafka.releases.STARTABLE          brokers    how many; their ids count from 0
     settings   broker settings on top of the usual ones          flags    of its JVMs (usual: java.SMALL)
     proxied    a proxy with faults before each broker: node(i).proxy; clients and the other brokers go through it
-    chroot, zookeeper, keep    of every OwnCluster
+    port       of broker 0, the others follow; 0: any free ones
+    advertise  the name by which other hosts reach this one: brokers and ZooKeeper then listen on every address
+    chroot, zookeeper, zookeeper_port, keep    of every OwnCluster
     """
 
     def __init__(
@@ -39,18 +41,24 @@ class Cluster(OwnCluster[Node], ClusterClient):
         tick_ms: int = 500,
         proxied: bool = False,
         keep: bool = False,
+        port: int = 0,
+        zookeeper_port: int = 0,
+        advertise: str | None = None,
     ) -> None:
         if brokers < 1:
             raise LocalKafkaError(f"a cluster of {brokers} brokers: at least one is needed")
         self.release = releases.startable(version)
-        super().__init__(version, chroot, zookeeper, tick_ms, keep)
+        if proxied and advertise:
+            raise LocalKafkaError("a proxy stands on 127.0.0.1: proxied and advertise exclude each other")
+        super().__init__(version, chroot, zookeeper, tick_ms, keep, zookeeper_port, advertise)
         texts = {key: text_of(value) for key, value in (settings or {}).items()}
-        self.nodes = [self._node(n, texts, flags, proxied) for n in range(brokers)]
-
-    def _node(self, broker: int, settings: Mapping[str, str], flags: Sequence[str], proxied: bool) -> Node:
-        folder = self.folder / f"broker-{broker}"
-        common = (self.zookeeper, self.registry, lambda: self.nodes, settings, flags, proxied)
-        return Node(self.release, broker, folder, *common)
+        self.nodes = [
+            Node(
+                self.release, n, self.folder / f"broker-{n}", self.zookeeper, self.registry, lambda: self.nodes, texts,
+                flags, proxied, port + n if port else 0, advertise,
+            )
+            for n in range(brokers)
+        ]  # fmt: skip
 
     def zookeeper_through(self, proxy: Proxy) -> str:
         """The connect string that goes through a proxy before ZooKeeper: Proxy(cluster.zookeeper_address)."""
@@ -61,4 +69,4 @@ class Cluster(OwnCluster[Node], ClusterClient):
         return self._server.address
 
     def _check(self) -> None:
-        java.ready(self.release)
+        backend.ready(self.release)

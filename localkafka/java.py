@@ -84,20 +84,30 @@ def command(
 ) -> list[str]:
     """The command line that runs a class from a version's jars, logging to standard error from `level` on.
     Raises LocalKafkaError when java is missing or too old, or the jars cannot be fetched."""
-    java, class_path = ready(release)
+    java, _ = ready(release)
+    _log_config(release, level)
+    return command_line(java, str(jars.cache()), release, main, arguments, flags, level)
+
+
+def command_line(
+    java: str, cache: str, release: Release, main: str, arguments: Sequence[str], flags: Sequence[str], level: str
+) -> list[str]:
+    """The command line of a class, given a java and the cache folder that has the jars and log configurations."""
     fixed = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", "-Djava.net.preferIPv4Stack=true")
     logging = f"-D{'log4j2.configurationFile=' if release.log4j2 else 'log4j.configuration=file:'}"
-    logging += str(_log_config(release, level))
-    return [java, *flags, *fixed, logging, "-cp", class_path, main, *arguments]
+    logging += f"{cache}/{_log_config_name(release, level)}"
+    return [java, *flags, *fixed, logging, "-cp", f"{cache}/jars/{release.version}/*", main, *arguments]
 
 
-def _log_config(release: Release, level: str) -> Path:
-    """The log configuration of this level, in the cache folder; complete whenever it can be seen."""
-    name, text = ("log4j2", LOG4J2) if release.log4j2 else ("log4j", LOG4J)
-    path = jars.cache() / f"{name}-{level}.properties"
-    wanted = text.format(level=level)
+def _log_config_name(release: Release, level: str) -> str:
+    return f"{'log4j2' if release.log4j2 else 'log4j'}-{level}.properties"
+
+
+def _log_config(release: Release, level: str) -> None:
+    """Write the log configuration of this level into the cache folder; complete whenever it can be seen."""
+    path = jars.cache() / _log_config_name(release, level)
+    wanted = (LOG4J2 if release.log4j2 else LOG4J).format(level=level)
     if not path.is_file() or path.read_text(encoding="utf-8") != wanted:
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as draft:
             draft.write(wanted)
         os.replace(draft.name, path)
-    return path

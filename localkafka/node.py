@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from localkafka import java, ports, releases, segments
+from localkafka import backend, java, ports, releases, segments
 from localkafka.errors import LocalKafkaError
 from localkafka.proxy import Proxy
 from localkafka.registry import Registered, Registry
@@ -23,9 +23,13 @@ class Node(ServerProcess):
 
     zookeeper   connect string with chroot          registry   makes the reader of its znodes (a live client inside)
     nodes       all brokers of the cluster, this one too
+    port        where it listens: a number, or 0 for any free one
+    advertise   the name by which other hosts reach this one: it then listens on every address
     proxied     advertise a proxy's address: .proxy then stands before the broker, for its clients and for the other
                 brokers (replication goes through it, too), and keeps its address when the broker changes its port
     """
+
+    in_containers = True
 
     def __init__(
         self,
@@ -38,13 +42,16 @@ class Node(ServerProcess):
         settings: Mapping[str, str],
         flags: Sequence[str] = java.SMALL,
         proxied: bool = False,
+        port: int = 0,
+        advertise: str | None = None,
     ) -> None:
-        super().__init__(folder)
+        super().__init__(folder, port)
         self.release = release
         self.id = broker
         self.zookeeper = zookeeper
         self.settings = dict(settings)
         self.flags = flags
+        self.advertise = advertise
         self._registry = registry
         self._nodes = nodes
         self._proxy = Proxy((ports.HOST, self.port)) if proxied else None
@@ -58,7 +65,7 @@ class Node(ServerProcess):
     @property
     def advertised(self) -> tuple[str, int]:
         """Where clients are told to go."""
-        return self._proxy.address if self._proxy else (ports.HOST, self.port)
+        return self._proxy.address if self._proxy else (self.advertise or ports.HOST, self.port)
 
     @property
     def proxy(self) -> Proxy:
@@ -155,11 +162,11 @@ class Node(ServerProcess):
             "broker.id": str(self.id),
             "log.dirs": str(self.data),
             "zookeeper.connect": self.zookeeper,
-            **releases.listener(self.release, ports.HOST, self.port, self.advertised),
+            **releases.listener(self.release, ports.ANY if self.advertise else ports.HOST, self.port, self.advertised),
             **releases.applying(releases.SETTINGS, self.release),
             **releases.applying(releases.ZOOKEEPER_SETTINGS, self.release),
             **self.settings,
         }
 
     def _command(self, config: Path) -> list[str]:
-        return java.command(self.release, MAIN, [str(config)], self.flags, level="INFO")
+        return backend.command(self.release, MAIN, [str(config)], self.flags, level="INFO")

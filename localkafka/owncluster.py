@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
-from localkafka import java, releases
+from localkafka import backend, releases
 from localkafka.client import Described, started_client
 from localkafka.errors import LocalKafkaError
 from localkafka.workfolder import WorkFolder
@@ -40,6 +40,7 @@ class OwnCluster(Described, ABC, Generic[B]):
     chroot     path under which all its znodes are; None: "/kafka", or a name of its own on a shared ZooKeeper
     zookeeper  the ZooKeeper to share (another cluster's .zookeeper_server); None: one of its own
     keep       leave the work folder behind when it ends
+    zookeeper_port, advertise   of its own ZooKeeper: see ZooKeeperServer
 
     A folder is also kept when the start failed: the error names the log in it.
     """
@@ -53,12 +54,16 @@ class OwnCluster(Described, ABC, Generic[B]):
         zookeeper: ZooKeeperServer | ZooKeeperAt | None,
         tick_ms: int,
         keep: bool,
+        zookeeper_port: int = 0,
+        advertise: str | None = None,
     ) -> None:
         self.keep = keep
         self.chroot = _chroot(chroot, shared=zookeeper is not None)
         self._work = WorkFolder()
         folder = self._work.path
-        self._server = zookeeper or ZooKeeperServer(folder / "zookeeper", tick_ms=tick_ms)
+        self._server = zookeeper or ZooKeeperServer(
+            folder / "zookeeper", zookeeper_port, tick_ms=tick_ms, advertise=advertise
+        )
         self._owns_server = zookeeper is None
         super().__init__(version, self._server.connect + self.chroot, "", folder)
 
@@ -83,7 +88,7 @@ class OwnCluster(Described, ABC, Generic[B]):
         without java, Maven or the jars before anything was started; later with the folder kept for its logs."""
         try:
             if self._owns_server:
-                java.ready(releases.release(releases.ZOOKEEPER_FROM))
+                backend.ready(releases.release(releases.ZOOKEEPER_FROM))
             self._check()
         except BaseException:
             self.close()

@@ -18,6 +18,7 @@ from pathlib import Path
 from localkafka.errors import LocalKafkaError
 
 HOST = "127.0.0.1"
+ANY = "0.0.0.0"  # every address of this host, or of this container
 FIRST, LAST = 12000, 32000
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from localkafka import ports, releases
+from localkafka import backend, ports, releases
 from localkafka.child import Child
+from localkafka.containers import Container
 from localkafka.errors import LocalKafkaError
 from localkafka.waiting import wait_until
 
@@ -21,11 +22,13 @@ class ServerProcess(ABC):
     port   where it listens: a number, or 0 for any free one; reserved until it is closed
     """
 
+    in_containers = False  # whether LOCALKAFKA_BACKEND counts for it; its command is then one of backend.command
+
     def __init__(self, folder: Path, port: int = 0) -> None:
         self.folder = folder
         self.wanted = False  # started, and neither stopped nor killed by us
         self._port = ports.reserve(port)
-        self._child: Child | None = None
+        self._child: Child | Container | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.name}, {self._child or 'not started'}>"
@@ -93,7 +96,8 @@ class ServerProcess(ABC):
         self.data.mkdir(parents=True, exist_ok=True)
         config = self.folder / "server.properties"
         config.write_text(releases.properties(self._properties()), encoding="utf-8")
-        self._child = Child(self.name, self._command(config), self.log)
+        start = backend.started if self.in_containers else Child
+        self._child = start(self.name, self._command(config), self.log)
         self.wanted = True
 
     def _wait_ready(self, ready: Callable[[], T | None], timeout_s: float, what: str) -> T:
@@ -116,7 +120,7 @@ class ServerProcess(ABC):
             self._port.release()
             self._port = new
 
-    def _started(self) -> Child:
+    def _started(self) -> Child | Container:
         if self._child is None:
             raise LocalKafkaError(f"{self.name} was not started")
         return self._child

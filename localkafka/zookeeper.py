@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localkafka import java, ports, releases
+from localkafka import backend, java, ports, releases
 from localkafka.serverprocess import ServerProcess
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -28,11 +28,22 @@ class ZooKeeperAt:
 class ZooKeeperServer(ServerProcess):
     """One ZooKeeper in a folder of its own; its data stays there through stop, kill and restart.
 
-    tick_ms   the server's tick: sessions are granted 2 to 20 of them (500: 1 to 10 s)
+    tick_ms     the server's tick: sessions are granted 2 to 20 of them (500: 1 to 10 s)
+    advertise   the name by which other hosts reach this one: it then listens on every address
     """
 
-    def __init__(self, folder: Path, port: int = 0, tick_ms: int = 500, flags: Sequence[str] = java.SMALL) -> None:
+    in_containers = True
+
+    def __init__(
+        self,
+        folder: Path,
+        port: int = 0,
+        tick_ms: int = 500,
+        flags: Sequence[str] = java.SMALL,
+        advertise: str | None = None,
+    ) -> None:
         super().__init__(folder, port)
+        self.advertise = advertise
         self.tick_ms = tick_ms
         self.flags = flags
 
@@ -47,7 +58,7 @@ class ZooKeeperServer(ServerProcess):
     @property
     def connect(self) -> str:
         """The connect string without a chroot."""
-        return f"{ports.HOST}:{self.port}"
+        return f"{self.advertise or ports.HOST}:{self.port}"
 
     def start(self, timeout_s: float = 30) -> None:
         """Start it, and wait until it serves.  Raises LocalKafkaError with the end of its log when it does not."""
@@ -65,13 +76,13 @@ class ZooKeeperServer(ServerProcess):
         return {
             "dataDir": str(self.data),
             "clientPort": str(self.port),
-            "clientPortAddress": ports.HOST,
+            "clientPortAddress": ports.ANY if self.advertise else ports.HOST,
             "maxClientCnxns": "0",
             "tickTime": str(self.tick_ms),
         }
 
     def _command(self, config: Path) -> list[str]:
-        return java.command(releases.release(releases.ZOOKEEPER_FROM), MAIN, [str(config)], self.flags)
+        return backend.command(releases.release(releases.ZOOKEEPER_FROM), MAIN, [str(config)], self.flags, level="WARN")
 
 
 def four_letters(address: tuple[str, int], word: str, timeout_s: float = 2) -> str:

@@ -15,6 +15,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 OURS = {one.removesuffix("*") for one in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]}
 IMPORT_NAMES = {"PyYAML": "yaml", "prometheus-client": "prometheus_client"}
 BROUGHT = {
+    "docker": {"requests"},
     "gevent": {"greenlet"},
     "numba": {"numpy", "llvmlite"},
     "pyspark": {"py4j"},
