@@ -1,4 +1,5 @@
-"""Real clusters: started, killed, paused, restarted, damaged, shared."""
+"""Real clusters: started, killed, paused, restarted, damaged, shared; as child processes, and where a daemon answers in
+containers."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import TopicPartition
-from localkafka import releases, tools
+from localkafka import containers, releases, tools
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.errors import LocalKafkaError
@@ -30,6 +31,18 @@ pytestmark = pytest.mark.real
 
 Start = Callable[..., Cluster]
 LINES = [f"line {number} " + "x" * 40 for number in range(60)]
+
+
+@pytest.fixture(autouse=True, params=["process", "docker"])
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    chosen = str(request.param)
+    if chosen == "docker":
+        try:
+            containers.ready(releases.release(releases.DEFAULT))
+        except LocalKafkaError as error:
+            pytest.skip(f"needs a Docker daemon with the image {containers.image()}: {error}")
+    monkeypatch.setenv("LOCALKAFKA_BACKEND", chosen)
+    return chosen
 
 
 def gone(pid: int) -> bool:
@@ -263,7 +276,8 @@ def test_the_command_tells_of_a_broker_that_ended_and_runs_on() -> None:
     assert running.returncode == 0
 
 
-def test_kill_9_of_the_parent_takes_every_jvm_along() -> None:
+def test_kill_9_of_the_parent_takes_every_jvm_along(backend: str) -> None:
+    """Containers stay until the next cluster starts."""
     program = textwrap.dedent("""
         import time
         from localkafka.cluster import Cluster
@@ -277,8 +291,10 @@ def test_kill_9_of_the_parent_takes_every_jvm_along() -> None:
         assert not any(gone(int(pid)) for pid in pids)
         parent.kill()
         parent.wait(10)
-    wait_until(lambda: all(gone(int(pid)) for pid in pids), 10, "the JVMs to be gone")
+    if backend == "process":
+        wait_until(lambda: all(gone(int(pid)) for pid in pids), 10, "the JVMs to be gone")
     with Cluster():
+        wait_until(lambda: all(gone(int(pid)) for pid in pids), 10, "the JVMs to be gone")
         assert not Path(folder).exists(), "the next cluster sweeps up what a killed process left"
 
 
