@@ -1,7 +1,7 @@
-"""The mirror as a running program: sources, sender and target put together, started, watched, and stopped in order.
+"""The mirror as a running program: sources, target and flows put together, started, watched, and stopped in order.
 
 start   target answers metadata -> every source's session and first assignment -> READY
-run     one carry greenlet a stream; a status line now and then; the first greenlet that dies ends the program
+run     one carry task a stream; a status line now and then; the first task that dies ends the program
 stop    fetching ends -> what is in flight is acknowledged -> commit -> release -> leave -> exit 0
 """
 
@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from groundwork.hublag import HubLag
 from groundwork.logs import set_up_logging
+from groundwork.named import load_named
 from groundwork.openfiles import too_many
 from groundwork.plural import counted
 from groundwork.tasks import Event, Lock, TaskDied, TaskGroup, now, sleep, wait_any
@@ -27,12 +28,12 @@ from kafkawire.errors import LocalError, WireError
 from kafkawire.model import Broker
 from mirrormaker import exits
 from mirrormaker.config import Configuration
-from mirrormaker.directing import settings_of
+from mirrormaker.flow import Flow, ParkedRetries
 from mirrormaker.formats import timestamps_lost
+from mirrormaker.handler import MessageHandler
 from mirrormaker.offsetmap.maps import OffsetMaps
 from mirrormaker.options import SourceOptions
 from mirrormaker.probe import (
-    CONNECT_S,
     NoBrokers,
     OtherCluster,
     SourceView,
@@ -44,13 +45,13 @@ from mirrormaker.probe import (
     target_brokers,
 )
 from mirrormaker.reload import reload_into
-from mirrormaker.retries import Retries
+from mirrormaker.routes import RouteRules
 from mirrormaker.signals import Signals
 from mirrormaker.source import Source
-from mirrormaker.status import StatusLine
-from mirrormaker.systemd import Systemd
+from mirrormaker.status import StatusLine, StatusReporter
+from mirrormaker.systemd import Systemd, Watchdog
 from mirrormaker.target import Target
-from mirrormaker.watch import Watch
+from mirrormaker.zookeeper import CONNECT_S
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
 
@@ -72,7 +73,7 @@ class StartRefused(Exception):
 
 
 def run_daemon(configuration: Configuration, read: Callable[[], Configuration]) -> int:
-    """Mirror until told to stop; the exit code.  read: the configuration, from its files as they are then."""
+    """Mirror until a signal ends it; the exit code.  read: the configuration, from its files as they are then."""
     terminal = StatusLine(sys.stderr, shutil.get_terminal_size().columns)
     set_up_logging(stream=terminal)  # type: ignore[arg-type]  # it writes, flushes and has a descriptor: all that is used
     sys.setswitchinterval(0.0005)  # a busy user thread would slow the hub by the default 5 ms a turn
@@ -96,7 +97,7 @@ def run_daemon(configuration: Configuration, read: Callable[[], Configuration]) 
 
 
 class Daemon:
-    """One mirror."""
+    """One mirror: its sources, its target, and a flow from each source into the target."""
 
     def __init__(
         self,
@@ -110,34 +111,31 @@ class Daemon:
         self._systemd = systemd
         self._terminal = terminal
         self._tasks = TaskGroup()
-        self._stop = Event()  # somebody asked us to end
+        self._stop = Event()  # a signal asked us to end
         self._started = Event()
         self._refused: StartRefused | None = None
         self._signals = Signals(self._tasks, self._on_term, {signal.SIGHUP: self._on_hup})
         self.drained = True  # until a stop leaves something that is sent again after the next start
-        self._reading = Lock()
-        target, mirror = configuration.target, configuration.mirror
-        self.origins: list[Source] = []
-        self._towards = Target(target, self._tasks, _tell, self._target_topic_is_gone)
-        self.targets, self.sender = self._towards.topics, self._towards.sender
-        settings = settings_of(target, mirror)
-        self.origins = [
-            Source(source, settings, self.targets, self.sender, self._tasks, self._fence)
-            for source in configuration.sources
-        ]
+        self._reloading = Lock()
+        mirror = configuration.mirror
+        self._handler = load_named("message.handler", mirror.handler) if mirror.handler else None
+        self._flows: list[Flow] = []  # from the moment on when the offset maps are open
+        self._target = Target(configuration.target, self._tasks, self._target_topic_is_gone)
+        self._sources = [Source(options, self._tasks, self._target.fence) for options in configuration.sources]
         state_folder = os.environ.get(STATE_FOLDER, "").partition(":")[0]
-        through = self._towards.zookeeper
-        self._maps = OffsetMaps(target, mirror, self._tasks, self.sender, through, state_folder)
+        self._maps = OffsetMaps(self._target, mirror, self._tasks, state_folder)
         self._lag = HubLag("the mirror", min(source.session_timeout_ms for source in configuration.sources) / 4)
-        self._watch = Watch(self.origins, self.sender, terminal, systemd, mirror.status_interval_ms / 1000)
+        self._status = StatusReporter(
+            self._flows, self._target.sender, terminal, systemd, mirror.status_interval_ms / 1000
+        )
 
     # start --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Bring everything up and tell systemd, or be told to stop meanwhile.  Raises StartRefused, TaskDied."""
+        """Bring everything up and tell systemd, unless a signal ends it meanwhile.  Raises StartRefused, TaskDied."""
         self._signals.take()
         for sentence in (*self._configuration.warnings, *self._configuration.notes):
-            log.warning("%s", sentence, extra={"key": sentence})  # each is told, however many there are
+            log.warning("%s", sentence, extra={"key": sentence})  # each is logged, however many there are
         self._tasks.spawn("lag", self._lag.run)
         self._tasks.spawn("start", self._starting)
         wait_any([self._started, self._stop, self._tasks.dead])
@@ -149,15 +147,16 @@ class Daemon:
             self._ready()
 
     def _ready(self) -> None:
-        line = self._watch.line()
+        line = self._status.line()
         self._systemd.ready(line)
         log.info("mirroring: %s", line)
-        self._tasks.spawn("status", self._watch.run)
+        self._tasks.spawn("status", self._status.run)
         retry_s = self._configuration.mirror.parked_retry_ms / 1000
-        if retry_s:
-            self._tasks.spawn("retries", Retries(self.origins, retry_s).run)
+        for flow in self._flows if retry_s else ():
+            self._tasks.spawn(f"retries-{flow.name}", ParkedRetries(flow, retry_s).run)
         if self._systemd.watchdog_s is not None:
-            self._tasks.spawn("watchdog", self._watch.signs_of_life, self._systemd.watchdog_s, self._lag)
+            watchdog = Watchdog(self._systemd, self._flows, self._target.sender)
+            self._tasks.spawn("watchdog", watchdog.run, self._systemd.watchdog_s, self._lag)
 
     def _starting(self) -> None:
         try:
@@ -167,30 +166,44 @@ class Daemon:
         self._started.set()
 
     def _bring_up(self, deadline: float) -> None:
-        target = self._within(deadline, "target", self._look_at_target).brokers
-        if self._towards.zookeeper is not None:
-            self._within(deadline, "target", self._look_at_target_zookeeper)
-        named, sources = target_brokers(self._configuration.target, target), []
+        self._probe_clusters(deadline)
+        self._within(deadline, "target", self._open_maps)
+        mirror = self._configuration.mirror
+        self._flows += [self._flow(source) for source in self._sources]
+        for flow in self._flows:
+            self._within(deadline, f"source {flow.name}", partial(flow.start, mirror))
+        assigned_by = now() + FIRST_ASSIGNMENT_S
+        while not all(source.assigned for source in self._sources) and now() < assigned_by:
+            sleep(0.05)
+
+    def _probe_clusters(self, deadline: float) -> None:
+        """Whether every cluster is there, and is the one it seems to be.  Raises StartRefused."""
+        options = self._configuration.target
+        found = self._within(deadline, "target", self._probe_target).brokers
+        if self._target.zookeeper is not None:
+            self._within(deadline, "target", self._probe_target_zookeeper)
+        target, sources = target_brokers(options, found), []
         for source in self._configuration.sources:
-            seen = self._within(deadline, f"source {source.name}", partial(self._look_at_source, source, deadline))
-            sources.append((source, list(seen.brokers.values())))
-            same = same_cluster(seen.brokers, named)
+            view = self._within(deadline, f"source {source.name}", partial(self._probe_source, source, deadline))
+            sources.append((source, list(view.brokers.values())))
+            same = same_cluster(view.brokers, target)
             if same is not None:
                 raise StartRefused(
                     exits.CONFIGURATION,
                     f"source {source.name} and the target are one cluster ({same} is in both): it would never end",
                 )
-            if not seen.topics:
-                log.warning(
-                    "%s", sentence := no_topic_matches(source, self._configuration.mirror), extra={"key": sentence}
-                )
-        self._tasks.spawn("timestamps", self._warn_of_timestamps, sources, list(named.values()))
-        self._within(deadline, "target", self._open_maps)
-        for origin in self.origins:
-            self._within(deadline, f"source {origin.name}", partial(origin.start, self._configuration.mirror))
-        settled_by = now() + FIRST_ASSIGNMENT_S
-        while not all(origin.settled for origin in self.origins) and now() < settled_by:
-            sleep(0.05)
+            if not view.topics:
+                sentence = no_topic_matches(source, self._configuration.mirror)
+                log.warning("%s", sentence, extra={"key": sentence})
+        self._tasks.spawn("timestamps", self._warn_of_timestamps, sources, list(target.values()))
+
+    def _flow(self, source: Source) -> Flow:
+        mirror, target = self._configuration.mirror, self._target
+        handler = None
+        if self._handler is not None:
+            handler = MessageHandler(self._handler, mirror.handler, source.name, target.dialect)
+        rules = RouteRules.of(source.options, target.options, mirror)
+        return Flow(source, target, rules, self._tasks, handler=handler, delivery=self._maps.delivery(source.name))
 
     def _warn_of_timestamps(self, sources: list[tuple[SourceOptions, list[Broker]]], target: list[Broker]) -> None:
         """Beside the start, which waits for nobody who does not answer."""
@@ -200,7 +213,7 @@ class Daemon:
     def _open_maps(self) -> None:
         """Raises Unreachable (try again), and StartRefused."""
         try:
-            self._maps.open(self.origins)
+            self._maps.open(self._sources)
         except (Unreachable, ZooKeeperUnreachable):
             raise
         except ConsumerError as exc:
@@ -208,14 +221,14 @@ class Daemon:
         except WireError as exc:
             raise Unreachable(f"offset map: {exc}") from exc
 
-    def _look_at_target(self) -> ClusterView:
-        return probe_target(self.targets, self._configuration.target)
+    def _probe_target(self) -> ClusterView:
+        return probe_target(self._target.topics.view, self._configuration.target)
 
-    def _look_at_target_zookeeper(self) -> None:
-        """With a new answer of the brokers each time: right after a restart the one before may be of old addresses."""
-        probe_target_zookeeper(self._configuration.target, self.targets.look().brokers, CONNECT_S)
+    def _probe_target_zookeeper(self) -> None:
+        """With new metadata each time: right after a restart that of the brokers may have old addresses."""
+        probe_target_zookeeper(self._configuration.target, self._target.topics.view().brokers, CONNECT_S)
 
-    def _look_at_source(self, source: SourceOptions, deadline: float) -> SourceView:
+    def _probe_source(self, source: SourceOptions, deadline: float) -> SourceView:
         timeout_s = round(min(source.connect_timeout_ms / 1000, max(1.0, deadline - now())), 1)
         return probe_source(source, self._configuration.mirror, timeout_s)
 
@@ -267,13 +280,14 @@ class Daemon:
 
     def _leave(self) -> None:
         until = now() + DRAIN_S
-        leaving = [self._tasks.spawn(f"stop-{origin.name}", origin.shutdown) for origin in self.origins]
-        while not all(worker.ended for worker in leaving) and now() < until:
-            self.sender.flush(0.05)  # nothing waits for company any more
-            for worker in leaving:
-                worker.join(0.05)
-        late = [origin.name for origin, worker in zip(self.origins, leaving, strict=True) if not worker.ended]
-        left = self.sender.close(0.0)
+        sender, flows = self._target.sender, list(self._flows)
+        leaving = [self._tasks.spawn(f"stop-{flow.name}", flow.shutdown) for flow in flows]
+        while not all(task.ended for task in leaving) and now() < until:
+            sender.flush(0.05)  # no batch lingers any more
+            for task in leaving:
+                task.join(0.05)
+        late = [flow.name for flow, task in zip(flows, leaving, strict=True) if not task.ended]
+        left = sender.close(0.0)
         if left:
             log.warning("%s not acknowledged in time; sent again after the next start", counted(left, "part"))
         for name in late:
@@ -281,7 +295,7 @@ class Daemon:
                 "source %s: not stopped in time; what is not committed is sent again after the next start", name
             )
         self.drained = not left and not late
-        self._towards.close()
+        self._target.close()
         self._tasks.stop(1.0)
         self._maps.close()
         self._signals.drained()
@@ -303,23 +317,14 @@ class Daemon:
     def _on_hup(self) -> None:
         """SIGHUP: read the configuration again: where offsets are kept may change, the rest is named and left.
 
-        A terminal that is closed sends SIGHUP, too: nobody watches any more, so that is a stop like ctrl-C.
+        A terminal that is closed sends SIGHUP, too: that is a stop like ctrl-C.
         """
         if self._terminal.rewrites:
             self._stop.set()
             return
-        with self._reading:  # a second one comes after the first, so that it has the last word
-            reload_into(self.origins, self._configuration, self._read)
+        with self._reloading:  # a second one comes after the first, so that it has the last word
+            reload_into(self._sources, self._configuration, self._read)
 
     def _target_topic_is_gone(self, topic: str) -> bool:
         """One source that sends there is enough to have it created again."""
-        return any(origin.forwarder.target_is_gone(topic) for origin in self.origins)
-
-    def _fence(self) -> None:
-        """A source's lease is over: its parts leave the queue, and what is on the wire is cut off."""
-        self.sender.drop(lambda part, ticket: not ticket.may_send())
-        self.sender.close_links()
-
-
-def _tell(level: int, sentence: str) -> None:
-    log.log(level, "target: %s", sentence, extra={"key": f"target {sentence}"})
+        return any(flow.target_is_gone(topic) for flow in self._flows)

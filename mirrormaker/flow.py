@@ -1,9 +1,11 @@
-"""From the streams of a source to the sender of the target: what a set becomes, and whom its tickets belong to.
+"""A flow: one source into one target.  Sets of messages in, parts for target partitions out.
 
-    carry       one greenlet a stream: sets in, steps out
-    Forwarder   one a source, with a waiting room for topics whose target is not ready yet, so that a topic which has to
-                be created does not hold up its neighbours (what a set becomes is directing.py's)
+    carry       one task a stream of the source: hands its sets to the flow
+    Flow        gets each topic's target ready, turns sets into steps by the topic's route, submits their parts
+    Delivery    what an offset map adds: tickets that know where a part was stored, and a gate before the route
+    ParkedRetries   parked partitions are fetched again every parked.retry.ms
 
+A topic whose target is not ready waits beside the others, so that one that has to be created holds up no neighbour.
 What cannot be delivered fails its ticket with the reason, which parks its partition; the neighbours flow on.
 """
 
@@ -11,48 +13,77 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from groundwork.tasks import TaskGroup, sleep
-from kafkawire.dialects import Dialect
+from groundwork.tasks import TaskGroup, now, sleep
 from kafkawire.errors import LocalError, RemoteError
-from kafkawire.model import MessageSet, Part, Ticket, TopicPartition
-from mirrormaker.directing import Directing, Topic
-from mirrormaker.directing import Settings as Settings
-from mirrormaker.offsetmap.checkpoints import OwnershipPeriod
-from mirrormaker.offsetmap.recorder import MapRecorder
-from mirrormaker.offsetmap.resume import Resumer, ResumeRefused, counted
-from mirrormaker.offsetmap.tickets import part_tickets
-from mirrormaker.partitioning import Numbering
-from mirrormaker.routes import Step
-from mirrormaker.target import Topics
-from mirrormaker.topics import OUT_OF_REACH, SourceTopic, TopicMissing
+from kafkawire.model import Message, MessageSet, Part, Ticket, TopicPartition
+from mirrormaker.handler import MessageHandler
+from mirrormaker.options import MirrorOptions
+from mirrormaker.routes import RouteRules, TopicRoute
+from mirrormaker.source import Share, Source
+from mirrormaker.target import Target
+from mirrormaker.topics import OUT_OF_REACH, TopicMissing
+from producer.conversion import MessageHandlerFailed, Output, Step
+from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import Closed
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-NOT_NUMBERED = Numbering()
-RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0  # between looks at a target topic that is not ready
+RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0  # backoff for a target topic that is not ready
+HANDLED_RETRY_S = 10.0  # backoff for a topic that message.handler sends to, while the target is out of reach
+PARKED_POLL_S = 0.5
 
 
-class Share(Protocol):
-    """The consumer's side of a set: who owns its partition, and what is done of it."""
+# ---- what a flow is given ---------------------------------------------------------------------------------------
 
-    def ticket(self, resume_at: int, parts: int = 1) -> Ticket: ...
-    @property
-    def stint(self) -> object: ...
-    @property
-    def topic(self) -> int | None: ...
-    @property
-    def begins_new_log(self) -> bool: ...
-    def holding(self) -> Callable[[], bool]: ...
+StepTickets = Callable[[Step], Sequence[tuple[Part, Ticket]]]
+Forward = Callable[[TopicRoute, MessageSet, Share, int], object]  # the last: how many of its first messages to skip
 
 
-class Sends(Protocol):
-    def submit(self, part: Part, ticket: Ticket) -> None: ...
+class Tickets(Protocol):
+    """Makes the tickets for the parts of a fetched set."""
+
+    def of_set(self, fetched: MessageSet, share: Share, topic: TopicRoute) -> StepTickets: ...
+
+
+class ShareTickets:
+    """Each part of a step carries the ticket of the set's share."""
+
+    def of_set(self, fetched: MessageSet, share: Share, topic: TopicRoute) -> StepTickets:
+        return partial(self._of_step, share)
+
+    @staticmethod
+    def _of_step(share: Share, step: Step) -> Sequence[tuple[Part, Ticket]]:
+        ticket = share.ticket(step.resume_at, len(step.parts))
+        return [(part, ticket) for part in step.parts]
+
+
+def admit_at_once(fetched: MessageSet, share: Share, topic: TopicRoute, forward: Forward) -> None:
+    forward(topic, fetched, share, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What an offset map adds to a flow; this one keeps none.
+
+    tickets    decorates the tickets of parts: they also say where a part was stored
+    admit      lets a set go on along its route, now or once it is known what of it the target has (resume)
+    waiting    partitions that admit holds back, with the sentence that says why
+    before_commit   called with the offsets that the source is about to commit
+    """
+
+    tickets: Tickets = field(default_factory=ShareTickets)
+    admit: Callable[[MessageSet, Share, TopicRoute, Forward], object] = admit_at_once
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    before_commit: Callable[[Mapping[TopicPartition, int]], object] = lambda offsets: None
+
+
+PLAIN = Delivery()
 
 
 def carry(sets: Iterable[tuple[MessageSet, Share]], take: Callable[[MessageSet, Share], None]) -> None:
@@ -61,53 +92,67 @@ def carry(sets: Iterable[tuple[MessageSet, Share]], take: Callable[[MessageSet, 
         take(fetched, share)
 
 
-class Forwarder:
-    """Takes fetched sets of one source and submits their parts.
+# ---- the flow ---------------------------------------------------------------------------------------------------
 
-    speaks: the source's dialect; None: the target's.  numbering: of its partitions, where they have no numbers.
-    waiting: topics that are not ready, with the sentence that says why.
-    """
+
+class Flow:
+    """One source into one target.  topics: routes of the topics that are ready, by name."""
 
     def __init__(
         self,
-        name: str,
-        settings: Settings,
-        targets: Topics,
-        source_topic: Callable[[str], SourceTopic],
-        sender: Sends,
+        source: Source,
+        target: Target,
+        rules: RouteRules,
         tasks: TaskGroup,
-        speaks: Dialect | None = None,
-        numbering: Numbering = NOT_NUMBERED,
+        *,
+        handler: MessageHandler | None = None,
+        delivery: Delivery = PLAIN,
     ) -> None:
-        self.name = name
-        self.waiting: dict[str, str] = {}
-        self.topics: dict[str, Topic] = {}
-        self.keeper: MapRecorder | None = None  # of the offset map, where one is kept
-        self.resumer: Resumer | None = None  # resume: target-end; needs a keeper
-        self._settings = settings
-        self._targets = targets
-        self._directing = Directing(name, settings, targets, speaks or settings.dialect, numbering)
-        self._source_topic = source_topic
-        self._sender = sender
+        self.source = source
+        self.target = target
+        self.name = source.name
+        self.topics: dict[str, TopicRoute] = {}
+        self._rules = rules
         self._tasks = tasks
-        self._held: dict[str, deque[tuple[MessageSet, Share]]] = {}
+        self._handler = handler
+        self._delivery = delivery
+        self._other_rules = replace(rules, handler="", codec="")
+        self._others: dict[str, TopicRoute] = {}  # topics that only message.handler sends to
+        self._waiting: dict[str, str] = {}
+        self._held: dict[str, deque[tuple[MessageSet, Share]]] = {}  # sets of topics that are not ready
         self._returning: set[str] = set()  # topics that the target had, and that are being created again
         self._ended_at: dict[TopicPartition, int] = {}  # where the last set of a partition ended: the next is aligned
 
+    def start(self, mirror: MirrorOptions) -> None:
+        """Join the source's group and carry its streams.
+
+        Raises Unreachable (try again), ChrootMissing, ConsumerError.
+        """
+        streams = self.source.join(mirror.topics, mirror.num_streams, self._delivery.before_commit)
+        for stream in streams:
+            self._tasks.spawn(f"carry-{self.name}-{stream.name}", carry, stream.sets(), self.take)
+
+    def shutdown(self) -> None:
+        """Stop fetching, let what is in flight be acknowledged, commit, release, leave the group."""
+        self.source.shutdown()
+        if self._handler is not None:
+            self._handler.log_dropped()
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        """Topics and partitions that are not ready, with the sentence that says why."""
+        return {**self._waiting, **self._delivery.waiting}
+
+    @property
+    def has_handler(self) -> bool:
+        return self._handler is not None
+
     @property
     def dropped(self) -> int:
-        """Messages that message.handler dropped."""
-        return sum(self._directing.dropped.values())
+        """Messages that message.handler dropped since the start."""
+        return sum(self._handler.dropped.values()) if self._handler is not None else 0
 
-    def tell_dropped(self) -> None:
-        """Log how many messages message.handler dropped of each topic."""
-        for topic, count in sorted(self._directing.dropped.items()):
-            log.info(
-                "source %s: topic %s: message.handler dropped %s messages since the start",
-                self.name,
-                topic,
-                f"{count:,}",
-            )
+    # sets ------------------------------------------------------------------------------------------------------------
 
     def take(self, fetched: MessageSet, share: Share) -> None:
         """Forward a set now, or once its topic is ready; sets of a partition keep their order."""
@@ -119,7 +164,7 @@ class Forwarder:
             del self.topics[fetched.topic]
             topic = None
         if topic is not None:
-            self._admit(fetched, share, topic)
+            self._delivery.admit(fetched, share, topic, self._forward)
             return
         held = self._held.get(fetched.topic)
         if held is not None:
@@ -128,13 +173,82 @@ class Forwarder:
         self._held[fetched.topic] = deque([(fetched, share)])
         self._tasks.spawn(f"prepare-{self.name}-{fetched.topic}", self._prepare, fetched.topic)
 
-    def forget(self, name: str) -> None:
-        """Look again how many partitions the target has of a topic that keeps its partition numbers.
+    def _grew(self, fetched: MessageSet, topic: TopicRoute) -> bool:
+        """Whether the source has more partitions than when the topic's route was chosen."""
+        return isinstance(fetched.partition, int) and fetched.partition >= topic.source.partitions
+
+    def _forward(self, topic: TopicRoute, fetched: MessageSet, share: Share, skipped: int = 0) -> None:
+        """Submit what a set becomes.  skipped: so many of its first messages are in the target."""
+        at = fetched.start
+        tickets = self._delivery.tickets.of_set(fetched, share, topic)
+        decodes = topic.route.kind == "re-encode" or skipped
+        outputs = topic.output if self._handler is None else partial(self._handled, self._handler, topic)
+        submit = self.target.sender.submit
+        try:
+            aligned = self._ended_at.get(fetched.tp) == fetched.start
+            for step in topic.steps(fetched, outputs, aligned, skipped):
+                if step.parts:
+                    for part, ticket in tickets(step):
+                        submit(part, ticket)
+                else:
+                    share.ticket(step.resume_at).done()
+                at = step.resume_at
+                if decodes:
+                    sleep(0)  # decoding is long work: heartbeats and fetches go on in between
+        except (RemoteError, LocalError) as reason:
+            # Nothing after it may ever count as done: the ticket that fails stands for all the rest of the set.
+            share.ticket(fetched.resume_at).failed(reason, at)
+        self._ended_at[fetched.tp] = fetched.resume_at
+
+    def _handled(self, handler: MessageHandler, topic: TopicRoute, message: Message) -> Sequence[Output]:
+        """What message.handler wants sent for a message."""
+        source_topic = message.topic  # a handler may change the message it was given
+        outputs = []
+        for sent in handler.sent(message):
+            there = topic if sent.topic == source_topic else self._other(sent.topic, source_topic, topic)
+            outputs.append(Output(there.partitioner.partition(message.partition, sent.key), *sent[1:]))
+        return outputs
+
+    # topics of the target --------------------------------------------------------------------------------------------
+
+    def _prepare(self, name: str) -> None:
+        """Get a topic's target ready, however long it takes, and let go what was held back for it."""
+        topic = self._until_done(name, partial(self._prepared, name))
+        log.info("source %s: topic %s: %s", self.name, name, topic.route)
+        held = self._held[name]
+        while held:
+            self._delivery.admit(*held.popleft(), topic, self._forward)  # may let others run, which add to held
+        del self._held[name]
+        self.topics[name] = topic
+
+    def _prepared(self, name: str) -> TopicRoute:
+        """A topic and its route.  Raises what Topics.prepare raises."""
+        source = self.source.topic(name)
+        return TopicRoute(name, source, self.target.topics.prepare(name, source), self._rules)
+
+    def _other(self, name: str, source_topic: str, topic: TopicRoute) -> TopicRoute:
+        """A topic that message.handler sends to, beside the message's own; prepared when it is first met."""
+        while name not in self._others:
+            try:
+                partitions = self.target.topics.prepare(name, topic.source)
+            except (TopicMissing, LocalError) as exc:
+                raise MessageHandlerFailed(
+                    f"message.handler sent a message of {source_topic} to {name}: {exc}"
+                ) from exc
+            except OUT_OF_REACH as exc:
+                log.warning("source %s: topic %s, which message.handler sends to, waits: %s", self.name, name, exc)
+                sleep(HANDLED_RETRY_S)
+            else:
+                self._others[name] = TopicRoute(name, topic.source, partitions, self._other_rules)
+        return self._others[name]
+
+    def forget_route(self, name: str) -> None:
+        """Have the target asked again how many partitions it has of a topic that keeps its partition numbers.
 
         Not where keys decide: with another count messages of a key would overtake each other.
         """
         topic = self.topics.get(name)
-        if topic is not None and topic.choice.partitioning == "identity":
+        if topic is not None and topic.route.partitioning == "identity":
             del self.topics[name]
 
     def target_is_gone(self, name: str) -> bool:
@@ -142,7 +256,7 @@ class Forwarder:
 
         False: nothing is sent there from here.
         """
-        topic = self.topics.get(name) or self._directing.others.get(name)
+        topic = self.topics.get(name) or self._others.get(name)
         if topic is None:
             return name in self._held
         if name not in self._returning:
@@ -150,34 +264,16 @@ class Forwarder:
             self._tasks.spawn(f"return-{self.name}-{name}", self._return, name, topic)
         return True
 
-    def _grew(self, fetched: MessageSet, topic: Topic) -> bool:
-        """Whether the source has more partitions than when the topic's route was chosen."""
-        return isinstance(fetched.partition, int) and fetched.partition >= topic.source.partitions
-
-    # ---- a topic's target -------------------------------------------------------------------------------------
-
-    def _prepare(self, name: str) -> None:
-        """Get a topic's target ready, however long it takes, and let go what was held back for it."""
-        topic = self._until_ready(name)
-        log.info("source %s: topic %s: %s", self.name, name, topic.choice)
-        held = self._held[name]
-        while held:
-            self._admit(*held.popleft(), topic)  # may let others run, which then add to what is held
-        del self._held[name]
-        self.topics[name] = topic
-
-    def _until_ready(self, name: str) -> Topic:
-        return self._until_done(name, lambda: self._directing.prepared(name, self._source_topic(name)))
-
-    def _return(self, name: str, topic: Topic) -> None:
+    def _return(self, name: str, topic: TopicRoute) -> None:
         """A topic that brokers only do not know of yet is none that is gone: one of them may be behind the others."""
-        if not self._until_done(name, lambda: self._targets.look()).partitions(name):
+        topics = self.target.topics
+        if not self._until_done(name, topics.view).partitions(name):
             self._waits(name, f"target topic {name} is gone; it is looked for, and created again where that may be")
-            there = self._until_done(name, lambda: self._targets.prepare(name, topic.source))
+            there = self._until_done(name, lambda: topics.prepare(name, topic.source))
             log.info("source %s: topic %s flows again: the target has %d partitions", self.name, name, len(there))
-            if len(there) != len(topic.targets):
+            if len(there) != len(topic.partitions):
                 self.topics.pop(name, None)  # its route is chosen again
-                self._directing.others.pop(name, None)
+                self._others.pop(name, None)
         sleep(RETRY_MIN_S)  # until every broker was told of it
         self._returning.discard(name)
 
@@ -187,72 +283,55 @@ class Forwarder:
         while True:
             try:
                 found = attempt()
-            except Closed:  # we are stopping; what is told of the topic stays why it waited
+            except Closed:  # we are stopping: the log keeps why the topic waited
                 sleep(RETRY_MAX_S)
             except (TopicMissing, *OUT_OF_REACH) as exc:
                 self._waits(name, str(exc))
                 sleep(pause_s)
                 pause_s = min(2 * pause_s, RETRY_MAX_S)
             else:
-                self.waiting.pop(name, None)
+                self._waiting.pop(name, None)
                 return found
 
     def _waits(self, name: str, why: str) -> None:
-        if self.waiting.get(name) != why:
+        if self._waiting.get(name) != why:
             log.warning("source %s: topic %s waits: %s", self.name, name, why)
-        self.waiting[name] = why
+        self._waiting[name] = why
 
-    # ---- a set ------------------------------------------------------------------------------------------------
+    # parked partitions -----------------------------------------------------------------------------------------------
 
-    def _admit(self, fetched: MessageSet, share: Share, topic: Topic) -> None:
-        """Forward a set, or, where it has to be known first what of it the target has (resume), once that is known."""
-        if self.resumer is None:
-            self._forward(topic, fetched, share)
-            return
-        try:
-            if topic.choice.partitioning != "identity":
-                raise ResumeRefused(
-                    f"topic {fetched.topic}: resume is target-end, which needs partitions that keep their number, and "
-                    f"its route is {topic.choice}; set resume: committed, or give the target as many partitions"
-                )
-            target = self._directing.same_partition(fetched.topic, fetched.partition, topic)
-        except LocalError as reason:
-            share.ticket(fetched.resume_at).failed(reason, fetched.start)
-        else:
-            self.resumer.take(fetched, share, target, partial(self._forward, topic))
+    def retry(self, row: PartitionStatus) -> bool:
+        """Fetch a parked partition again.  False: what came before its message is still in flight."""
+        if not self.source.unpark(row.tp):
+            return False
+        if row.topic not in self.waiting:
+            self.forget_route(row.topic)
+        return True
 
-    def _forward(self, topic: Topic, fetched: MessageSet, share: Share, skipped: int = 0) -> None:
-        """skipped: so many of its first messages are in the target."""
-        at = fetched.start
-        following = self._follow(fetched, share, topic)
-        try:
-            aligned = self._ended_at.get(fetched.tp) == fetched.start
-            for step in self._directing.steps(fetched, topic, aligned, skipped):
-                self._submit(step, share, following)
-                at = step.resume_at
-        except (RemoteError, LocalError) as reason:
-            # Nothing after it may ever count as done: the ticket that fails stands for all the rest of the set.
-            share.ticket(fetched.resume_at).failed(reason, at)
-        self._ended_at[fetched.tp] = fetched.resume_at
 
-    def _follow(self, fetched: MessageSet, share: Share, topic: Topic) -> OwnershipPeriod | None:
-        if self.keeper is None:
-            return None
-        keeps = topic.choice.partitioning in ("identity", "source") and self._settings.handler is None
-        others = () if keeps else [TopicPartition(fetched.topic, n) for n in topic.targets]
-        return self.keeper.follow(fetched, share.stint, share.holding(), keeps, others, share.topic)
+class ParkedRetries:
+    """Fetches each parked partition again once in every_s seconds, the first time that long after it was parked.
 
-    def _submit(self, step: Step, share: Share, following: OwnershipPeriod | None) -> None:
-        if not step.parts:
-            share.ticket(step.resume_at).done()
-            return
-        parts = step.parts
-        if self.resumer is not None:  # it needs to know just where each message lies
-            parts = tuple(counted(part, self._settings.dialect) for part in parts)
-        ticket = share.ticket(step.resume_at, len(parts))
-        tickets: Sequence[Ticket] = [ticket] * len(parts)
-        if following is not None:
-            doubtful = partial(self.resumer.doubtful, following.source) if self.resumer is not None else None
-            tickets = part_tickets(parts, ticket, following, step.resume_at, doubtful)
-        for part, each in zip(parts, tickets, strict=True):
-            self._sender.submit(part, each)
+    An operator who mends the cause need not restart the mirror.
+    """
+
+    def __init__(self, flow: Flow, every_s: float) -> None:
+        self._flow = flow
+        self._every_s = every_s
+        self._since: dict[TopicPartition, float] = {}  # when it was parked, or tried last
+
+    def run(self) -> None:
+        while True:
+            sleep(min(PARKED_POLL_S, self._every_s))
+            self.retry_due(now())
+
+    def retry_due(self, at: float) -> None:
+        """Retry the partitions that are due."""
+        since: dict[TopicPartition, float] = {}
+        for row in self._flow.source.partitions():
+            if row.parked is None:
+                continue
+            since[row.tp] = self._since.get(row.tp, at)
+            if at - since[row.tp] >= self._every_s and self._flow.retry(row):
+                since[row.tp] = at
+        self._since = since

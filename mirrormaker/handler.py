@@ -14,11 +14,16 @@ what a handler raises, parks the partition with the reason: nothing is lost.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple
 
+from groundwork.failures import kind_of
+from kafkawire.dialects import Dialect
 from kafkawire.model import Message
-from mirrormaker.routes import HandlerFailed
+from producer.conversion import MessageHandlerFailed
+
+log = logging.getLogger(__name__)
 
 Handler = Callable[[Message], object]
 
@@ -43,15 +48,15 @@ class Sent(NamedTuple):
 def handled(handler: Handler, message: Message, name: str) -> list[Sent]:
     """What the handler wants sent for a message; nothing: it is dropped.  name: the handler's, as configured.
 
-    Raises HandlerFailed, naming topic, partition, offset and handler; what the handler raised is its __cause__.
+    Raises MessageHandlerFailed, naming topic, partition, offset and handler; what the handler raised is its __cause__.
     """
     where = f"{message.topic}/{message.partition} at {message.offset}: message.handler {name}"
     try:
         given = handler(message)
     except Exception as exc:  # a user's code may raise anything
-        raise HandlerFailed(f"{where} raised {type(exc).__name__}: {exc}") from exc
+        raise MessageHandlerFailed(f"{where} raised {type(exc).__name__}: {exc}") from exc
     if given is None:
-        raise HandlerFailed(
+        raise MessageHandlerFailed(
             f"{where} gave back None: return {RETURNS}; to drop the message return DROP of mirrormaker.handler, or an "
             "empty list"
         )
@@ -73,11 +78,70 @@ def _sent(given: object, message: Message, where: str) -> Sent:
         case (str(topic), key, value):
             pass
         case _:
-            raise HandlerFailed(f"{where} gave back a {type(given).__name__}, not {RETURNS}, or DROP")
+            raise MessageHandlerFailed(f"{where} gave back a {type(given).__name__}, not {RETURNS}, or DROP")
     return Sent(topic, _bytes(key, "key", where), _bytes(value, "value", where), timestamp_ms)
 
 
 def _bytes(data: object, name: str, where: str) -> bytes | None:
     if data is None or isinstance(data, bytes):
         return data
-    raise HandlerFailed(f"{where} gave back a {name} that is a {type(data).__name__}, not bytes or None")
+    raise MessageHandlerFailed(f"{where} gave back a {name} that is a {type(data).__name__}, not bytes or None")
+
+
+class MessageHandler:
+    """The message.handler of one flow.  name: as configured; source: the flow's, for the log; target: its dialect.
+
+    dropped: messages that it dropped, by source topic.
+    """
+
+    def __init__(self, handler: Handler, name: str, source: str, target: Dialect) -> None:
+        self.dropped: dict[str, int] = {}
+        self._handler = handler
+        self._name = name
+        self._source = source
+        self._target = target
+        self._raised: set[Hashable] = set()  # kinds of exceptions whose traceback is in the log
+
+    def sent(self, message: Message) -> list[Sent]:
+        """What is to be sent for a message.  Raises MessageHandlerFailed; the traceback of its reason is logged the
+        first time."""
+        source_topic = message.topic  # a handler may change the message it was given
+        try:
+            found = handled(self._handler, message, self._name)
+        except MessageHandlerFailed as failed:
+            cause = failed.__cause__
+            if cause is not None and kind_of(cause) not in self._raised:
+                self._raised.add(kind_of(cause))
+                log.error("source %s: %s", self._source, failed, exc_info=cause)
+            raise
+        if not found:
+            self._count_dropped(source_topic, message)
+        if not self._target.has_keys:
+            for one in found:
+                self._refuse_key(one, message)
+        return found
+
+    def _count_dropped(self, topic: str, message: Message) -> None:
+        if topic not in self.dropped:
+            where = f"{topic}/{message.partition} at {message.offset}"
+            log.info(
+                "source %s: topic %s: message.handler %s dropped %s; more that it drops of this topic is only counted",
+                self._source, topic, self._name, where,
+            )  # fmt: skip
+        self.dropped[topic] = self.dropped.get(topic, 0) + 1
+
+    def _refuse_key(self, sent: Sent, message: Message) -> None:
+        if sent.key is not None or sent.value is None:
+            what = "a key" if sent.key is not None else "no value"
+            raise MessageHandlerFailed(
+                f"{message.topic}/{message.partition} at {message.offset}: message.handler gave back {what}: "
+                f"messages of Kafka {self._target.release} have a value and no key"
+            )
+
+    def log_dropped(self) -> None:
+        """Log how many messages it dropped of each topic."""
+        for topic, count in sorted(self.dropped.items()):
+            log.info(
+                "source %s: topic %s: message.handler dropped %s messages since the start",
+                self._source, topic, f"{count:,}",
+            )  # fmt: skip

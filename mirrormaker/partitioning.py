@@ -1,8 +1,11 @@
-"""Which target partition the messages of a source partition go to, where no key decides.  Pure.
+"""Partitioning: which partition of a target topic each message of a source goes to.  Pure.
 
-by_source     the same target partition for all of a source partition, whatever other partitions there are: only so
-              the order of a source partition is kept when brokers of the source come and go
-Numbering     partitions of 0.7 numbered one broker after the other, where a configuration says how many each has
+    identity   partitions keep their number
+    key        a message with a key goes where 0.8.2's ByteArrayPartitioner puts it, one without as with `source`
+    source     all of a source partition goes to one target partition, whatever other partitions there are: so the order
+               of a source partition is kept when brokers of the source come and go
+
+Partitions of 0.7 belong to brokers and have no number.  A Numbering (option broker.partitions) gives them one.
 """
 
 from __future__ import annotations
@@ -10,23 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Literal
 
-from kafkawire.model import BrokerPartition, PartitionId
+from kafkawire.errors import LocalError
+from kafkawire.model import BrokerPartition, PartitionId, TopicPartition
+from producer.partitioners import byte_array_partitioner
 
+Scheme = Literal["identity", "key", "source"]
 STRIDE = 13  # neighbours on one broker, and the same index on several, spread well over the usual numbers of partitions
 
 
-def by_source(partition: PartitionId, targets: Sequence[PartitionId]) -> PartitionId:
-    """The one of the targets that all of a source partition goes to.
-
-    Numbered targets: the number, or broker + 13 × index of a partition of 0.7, modulo how many there are.  Targets of
-    0.7: of all that are there the one that weighs most with this source partition, so that a broker which comes or
-    goes moves nothing but what goes to it.
-    """
-    if isinstance(targets[0], BrokerPartition):
-        return max(targets, key=lambda target: blake2b(f"{partition}>{target}".encode(), digest_size=8).digest())
-    number = partition if isinstance(partition, int) else partition.broker + STRIDE * partition.index
-    return targets[number % len(targets)]
+class NoSuchPartition(LocalError):
+    """partitioning is identity and the target topic has no partition of that number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class Numbering:
     counts: tuple[tuple[int, int], ...] = ()  # broker id, its partitions
 
     def number(self, partition: PartitionId) -> PartitionId | None:
-        """Its number; None: no broker here has it.  One that has a number keeps it."""
+        """Its number; None: no broker here has it.  A partition that has a number keeps it."""
         if not isinstance(partition, BrokerPartition):
             return partition
         first = 0
@@ -58,6 +56,9 @@ class Numbering:
         return ",".join(f"{broker}:{count}" for broker, count in self.counts)
 
 
+UNNUMBERED = Numbering()
+
+
 def numbering(raw: object) -> Numbering:
     """The option `broker.partitions`: `0:2,1:3` or a mapping.  Raises ValueError."""
     pairs = (
@@ -74,3 +75,66 @@ def numbering(raw: object) -> Numbering:
     if len({broker for broker, _ in counts}) < len(counts):
         raise ValueError("each broker once")
     return Numbering(tuple(counts))
+
+
+def by_source(partition: PartitionId, targets: Sequence[PartitionId]) -> PartitionId:
+    """The one of the targets that all of a source partition goes to.
+
+    Numbered targets: the number, or broker + 13 × index of a partition of 0.7, modulo how many there are.  Targets of
+    0.7: of all that are there the one that weighs most with this source partition, so that a broker which comes or
+    goes moves nothing but what goes to it.
+    """
+    if isinstance(targets[0], BrokerPartition):
+        return max(targets, key=lambda target: blake2b(f"{partition}>{target}".encode(), digest_size=8).digest())
+    number = partition if isinstance(partition, int) else partition.broker + STRIDE * partition.index
+    return targets[number % len(targets)]
+
+
+class Partitioner:
+    """The partitioner of one target topic.  partitions: the topic's, in order."""
+
+    def __init__(
+        self, topic: str, scheme: Scheme, partitions: Sequence[PartitionId], numbering: Numbering = UNNUMBERED
+    ) -> None:
+        self._topic = topic
+        self._scheme = scheme
+        self._partitions = partitions
+        self._numbering = numbering
+        self._of_source: dict[PartitionId, TopicPartition] = {}  # of a source partition, without a key
+
+    def partition(self, source: PartitionId, key: bytes | None) -> TopicPartition:
+        """Target partition of a message of a source partition.  Raises NoSuchPartition."""
+        if key is not None and self._scheme == "key":
+            return TopicPartition(self._topic, self._partitions[byte_array_partitioner(key, len(self._partitions))])
+        return self.of_source(source)
+
+    def of_source(self, source: PartitionId) -> TopicPartition:
+        """Target partition of a source partition's messages without a key: one, so that they keep their order.
+
+        Raises NoSuchPartition.
+        """
+        found = self._of_source.get(source)
+        if found is None:
+            number = self._same(source) if self._scheme == "identity" else by_source(source, self._partitions)
+            found = self._of_source[source] = TopicPartition(self._topic, number)
+        return found
+
+    def _same(self, source: PartitionId) -> PartitionId:
+        """The partition of the number that a source partition has."""
+        number = self._numbering.number(source)
+        if number is None:
+            raise NoSuchPartition(
+                f"{self._topic}/{source}: broker.partitions {self._numbering} gives it no number: name its broker, "
+                "with as many partitions as it has, behind those that are there"
+            )
+        if number in self._partitions:
+            return number
+        has = f"the target topic has {len(self._partitions)} partitions"
+        if self._numbering:
+            raise NoSuchPartition(
+                f"{self._topic}/{source}: broker.partitions makes it {number}, {has}: add partitions to it"
+            )
+        raise NoSuchPartition(
+            f"{self._topic}/{source}: {has} and mirror.partitioning is identity: add partitions to it, or set "
+            "mirror.partitioning to auto or key"
+        )

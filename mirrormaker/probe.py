@@ -1,4 +1,4 @@
-"""Clusters as they are before anything is joined: whether the addresses of a configuration mean what they seem to.
+"""Probes of clusters before anything is joined: whether the addresses of a configuration mean what they seem to.
 
 A wrong chroot that exists looks like a healthy, empty cluster.  So a source without registered brokers is no source,
 and the target's ZooKeeper has to know a broker that the target's own answer names.
@@ -6,8 +6,8 @@ and the target's ZooKeeper has to know a broker that the target's own answer nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from groundwork.tasks import connect
 from kafkawire.cluster.metadata import Unreachable
@@ -25,17 +25,9 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import NoPlainListener, OtherGeneration
 from kafkawire.model import Broker
 from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
-from mirrormaker.zookeeper import zookeeper_session
+from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
 from zkconsumer.errors import ConsumerError
 from zkconsumer.errors import NoBrokers as NoBrokers
-
-CONNECT_S = 6.0  # one try to reach a ZooKeeper
-
-
-class Topics(Protocol):
-    """What can be asked about the target's topics."""
-
-    def look(self) -> ClusterView: ...
 
 
 class OtherCluster(ConsumerError):
@@ -96,11 +88,13 @@ def require_release(brokers: Iterable[Broker], option: str, version: str) -> Non
         raise WrongVersion(why)
 
 
-def probe_target(topics: Topics, target: TargetOptions) -> ClusterView:
-    """All topics and brokers of the target, which takes what the file's release sends.  Raises Unreachable,
-    WrongVersion, ConsumerError."""
+def probe_target(view: Callable[[], ClusterView], target: TargetOptions) -> ClusterView:
+    """All topics and brokers of the target, as view() gives them; it takes what the file's release sends.
+
+    Raises Unreachable, WrongVersion, ConsumerError.
+    """
     try:
-        view = topics.look()
+        found = view()
     except Unreachable as away:
         if dialect(target.version).describes_itself:
             require_release(target_brokers(target, {}).values(), "target.version", target.version)
@@ -108,8 +102,8 @@ def probe_target(topics: Topics, target: TargetOptions) -> ClusterView:
             _registered_otherwise(target)
         raise away
     if dialect(target.version).describes_itself:
-        require_release(target_brokers(target, view.brokers).values(), "target.version", target.version)
-    return view
+        require_release(target_brokers(target, found.brokers).values(), "target.version", target.version)
+    return found
 
 
 def _registered_otherwise(target: TargetOptions) -> None:

@@ -44,7 +44,7 @@ def reload(running: Configuration, read: Configuration) -> Reload:
     return Reload(modes, tuple(f"{sentence} after a restart only" for sentence in sorted(left)))
 
 
-def reload_into(origins: Sequence[Source], running: Configuration, read: Callable[[], Configuration]) -> None:
+def reload_into(sources: Sequence[Source], running: Configuration, read: Callable[[], Configuration]) -> None:
     """Read it, and do what may be done; each thing that was done, left or refused is a line of the log."""
     try:
         todo = reload(running, read())
@@ -55,14 +55,14 @@ def reload_into(origins: Sequence[Source], running: Configuration, read: Callabl
     for sentence in todo.left:
         log.warning("%s", sentence, extra={"always": True})
     switched = 0
-    for origin in origins:
-        mode = todo.modes.get(origin.name)
+    for source in sources:
+        mode = todo.modes.get(source.name)
         if mode is None:
             continue
         try:
-            switched += origin.switch_offsets(mode)
+            switched += source.switch_offsets(mode)
         except ConsumerError as e:
-            log.error("source %s: %s", origin.name, e, extra={"always": True})
+            log.error("source %s: %s", source.name, e, extra={"always": True})
     log.info("configuration read again: %d sources keep their offsets elsewhere now", switched)
 
 

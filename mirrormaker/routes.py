@@ -1,110 +1,172 @@
-"""Which route a topic takes, and why: the sentence `topics --explain` prints.  Pure.
+"""Routes: how the messages of a topic travel through the mirror, and why.  Decided here and nowhere else.  Pure.
 
-    choose(facts)       pass-through or re-encode, with the partition kept, chosen by key, or by the source partition
+    RouteRules    what the options say about the topics of one source on their way into one target
+    choose()      the Route of one topic: the sentence that `check --online` prints
+    TopicRoute    the route of a topic whose target is ready: what a fetched set becomes
 
-What the routes do to a fetched set is producer.conversion: its names are here too.
+    pass-through   both sides share a message format, and neither a key, message.handler nor another codec is asked for:
+                   a set's bytes travel as they are
+    re-encode      otherwise: decoded and encoded again; by columns where all of a source partition goes to one target
+                   partition (transcode), else message by message
+
+What is done to the bytes of a set is producer.conversion.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from kafkawire.dialects import Dialect
-from mirrormaker.partitioning import Numbering
-from producer.conversion import MessageHandlerFailed
-from producer.conversion import Output as Output
-from producer.conversion import Step as Step
-from producer.conversion import pass_through as pass_through
-from producer.conversion import reencode as reencode
+from kafkawire.compression import CODECS
+from kafkawire.dialects import Dialect, dialect
+from kafkawire.model import Message, MessageSet, PartitionId
+from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
+from mirrormaker.partitioning import UNNUMBERED, Numbering, Partitioner, Scheme
+from producer.conversion import Output, Step, pass_through, reencode, transcode
 
-HandlerFailed = MessageHandlerFailed
+Outputs = Callable[[Message], Sequence[Output]]
 
 
-@dataclass(frozen=True, slots=True)
-class RouteFacts:
-    """All that decides about a topic's route."""
+class SourceTopic(NamedTuple):
+    """What a source says about a topic.  replication 0: its partitions have no replicas (0.7)."""
 
-    topic: str
-    source_partitions: int
-    target_partitions: int
-    partitioning: str = "auto"  # auto | identity | key
-    handler: str = ""  # message.handler as configured; "": none
-    codec: str = ""  # compression.codec asked for at the target; "": as the source has it
-    shared_format: bool = True  # the target stores a format of the source: 0.7 and 0.8+ share none
-    by_broker: bool = False  # source partitions belong to brokers and have no number (0.7)
-    numbering: str = ""  # broker.partitions, which gives them one
+    partitions: int
+    replication: int
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """A source and the target, as far as they decide about routes."""
+class Route:
+    """The route of a topic.  codec: asked for at the target; None: as the source has it."""
+
+    kind: Literal["pass-through", "re-encode"]
+    partitioning: Scheme
+    reason: str
+    codec: int | None = None
+    by_message: bool = False  # messages are looked at one by one: for message.handler, or for their keys
+
+    @property
+    def single_target(self) -> bool:
+        """All of a source partition goes to one target partition, in order and of the same topic."""
+        return not self.by_message
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteRules:
+    """Everything that decides about the routes from one source into one target, but for partition counts."""
 
     source: Dialect
     target: Dialect
-    numbering: Numbering
+    message_max_bytes: int  # of the target
+    partitioning: str = "auto"  # mirror.partitioning: auto | identity | key
+    numbering: Numbering = UNNUMBERED  # broker.partitions: numbers for source partitions that have none
+    codec: str = ""  # compression.codec asked for at the target; "": as the source has it
+    compressed_topics: tuple[str, ...] = ()  # topics that the codec is for; none: all
+    handler: str = ""  # message.handler as configured; "": none
 
-    def facts(
-        self, topic: str, here: int, there: int, partitioning: str, handler: str = "", codec: str = ""
-    ) -> RouteFacts:
-        """Of a topic with so many partitions at the source, and at the target."""
-        return RouteFacts(
-            topic,
-            here,
-            there,
-            partitioning,
-            handler,
-            codec,
-            shared_format=not self.source.formats.isdisjoint(self.target.formats),
-            by_broker=self.source.partitions_by_broker,
-            numbering=str(self.numbering),
+    @classmethod
+    def of(cls, source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> RouteRules:
+        return cls(
+            source=dialect(source.version),
+            target=dialect(target.version),
+            message_max_bytes=target.message_max_bytes,
+            partitioning=mirror.partitioning,
+            numbering=source.broker_partitions,
+            codec="" if target.codec == "none" else target.codec,
+            compressed_topics=target.compressed_topics,
+            handler=mirror.handler,
         )
 
+    def choose(self, topic: str, source_partitions: int, target_partitions: int) -> Route:
+        """The route of a topic that has so many partitions on both sides."""
+        scheme = self._scheme(source_partitions, target_partitions)
+        asked = self.codec if topic in (self.compressed_topics or (topic,)) else ""
+        reason = self._why_not_as_it_is(asked)
+        if not reason and scheme != "key":
+            kept = ", partition kept" if scheme == "identity" else self._unnumbered(scheme)
+            return Route("pass-through", scheme, f"same format{kept}")
+        if not reason and self.partitioning == "key":
+            reason = "partitioning key is asked for"
+        if not reason:
+            counts = f"the target has {target_partitions} partitions, the source {source_partitions}"
+            reason = f"partition chosen by key, as {counts}"
+        codec, by_message = CODECS[asked] if asked else None, bool(self.handler) or scheme == "key"
+        return Route("re-encode", scheme, f"{reason}{self._unnumbered(scheme)}", codec, by_message)
 
-class Choice(NamedTuple):
-    route: str  # "pass-through" | "re-encode"
-    partitioning: str  # "identity" | "key" | "source"
-    reason: str
+    def _why_not_as_it_is(self, codec: str) -> str:
+        if self.handler:
+            return f"message.handler {self.handler} sees every message"
+        if self.source.formats.isdisjoint(self.target.formats):
+            return "source and target do not share a message format"
+        return f"compression.codec {codec} is asked for" if codec else ""
 
-    def __str__(self) -> str:
-        return f"{self.route}: {self.reason}"
+    def _scheme(self, source_partitions: int, target_partitions: int) -> Scheme:
+        if self.partitioning == "key":
+            return "key"
+        if self.source.partitions_by_broker:
+            return "identity" if self.numbering else "source"
+        enough = self.partitioning == "identity" or target_partitions >= source_partitions
+        return "identity" if enough else "key"
 
-
-def choose(facts: RouteFacts) -> Choice:
-    """The route a topic takes, and why, in words for an operator."""
-    partitioning = _partitioning(facts)
-    where = _where(facts, partitioning)
-    if facts.handler:
-        return Choice("re-encode", partitioning, f"message.handler {facts.handler} sees every message{where}")
-    if not facts.shared_format:
-        return Choice("re-encode", partitioning, f"source and target do not share a message format{where}")
-    if facts.codec:
-        return Choice("re-encode", partitioning, f"compression.codec {facts.codec} is asked for{where}")
-    if partitioning == "identity":
-        return Choice("pass-through", partitioning, "same format, partition kept")
-    if partitioning == "source":
-        return Choice("pass-through", partitioning, f"same format{where}")
-    if facts.partitioning == "key":
-        return Choice("re-encode", partitioning, f"partitioning key is asked for{where}")
-    counts = f"the target has {facts.target_partitions} partitions, the source {facts.source_partitions}"
-    return Choice("re-encode", partitioning, f"partition chosen by key, as {counts}")
-
-
-def _partitioning(facts: RouteFacts) -> str:
-    if facts.partitioning == "key":
-        return "key"
-    if facts.by_broker:
-        return "identity" if facts.numbering else "source"
-    enough = facts.partitioning == "identity" or facts.target_partitions >= facts.source_partitions
-    return "identity" if enough else "key"
+    def _unnumbered(self, scheme: Scheme) -> str:
+        """What a reason adds where source partitions belong to brokers and have no number."""
+        if not self.source.partitions_by_broker:
+            return ""
+        if scheme == "identity":
+            return f"; partitions are numbered by broker.partitions {self.numbering}"
+        if scheme == "key":
+            return (
+                "; a key decides where message.handler makes one, else all of a source partition goes to one partition"
+            )
+        return "; all of a source partition goes to one partition, which follows from its name"
 
 
-def _where(facts: RouteFacts, partitioning: str) -> str:
-    """What has to be said of partitions that have no number of their own."""
-    if not facts.by_broker:
-        return ""
-    if partitioning == "identity":
-        return f"; partitions are numbered by broker.partitions {facts.numbering}"
-    if partitioning == "key":
-        return "; a key decides where message.handler makes one, else all of a source partition goes to one partition"
-    return "; all of a source partition goes to one partition, which follows from its name"
+class TopicRoute:
+    """A topic's route into a target topic that is ready.  partitions: of the target topic, in order."""
+
+    def __init__(self, topic: str, source: SourceTopic, partitions: Sequence[PartitionId], rules: RouteRules) -> None:
+        self.source = source
+        self.partitions = partitions
+        self.route = route = rules.choose(topic, source.partitions, len(partitions))
+        self.partitioner = Partitioner(topic, route.partitioning, partitions, rules.numbering)
+        self._dialect = rules.target
+        self._message_max_bytes = rules.message_max_bytes
+
+    def steps(self, fetched: MessageSet, outputs: Outputs, aligned: bool, skipped: int = 0) -> Iterator[Step]:
+        """What a set becomes on its way to the target.
+
+        outputs: of each message, where the route looks at them one by one.  aligned: the set begins where another set
+        of its partition ended.  skipped: so many of its first messages are in the target already.
+        Raises what producer.conversion and outputs raise, and NoSuchPartition, behind what precedes the message.
+        """
+        dialect, limit, codec = self._dialect, self._message_max_bytes, self.route.codec
+        if skipped:
+            return reencode(fetched, but_the_first(skipped, outputs), dialect, limit, codec)
+        if self.route.by_message:
+            return reencode(fetched, outputs, dialect, limit, codec)
+        target = self.partitioner.of_source(fetched.partition)
+        if self.route.kind == "pass-through":
+            return pass_through(fetched, target, dialect, limit, aligned)
+        return transcode(fetched, target, dialect, limit, codec)
+
+    def output(self, message: Message) -> tuple[Output]:
+        """A message as it is, to its target partition."""
+        target = self.partitioner.partition(message.partition, message.key)
+        return (Output(target, message.key, message.value, message.timestamp_ms),)
+
+
+def but_the_first(count: int, outputs: Outputs) -> Outputs:
+    """Nothing of the first `count` messages, and what outputs() gives of the others."""
+    left = count
+
+    def rest(message: Message) -> Sequence[Output]:
+        nonlocal left
+        if left:
+            left -= 1
+            return ()
+        return outputs(message)
+
+    return rest

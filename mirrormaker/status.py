@@ -1,22 +1,36 @@
-"""The mirror in one line: how fast, how far behind, how much under way, what stands still and why.
+"""Status of a mirror: what every flow and the target say of themselves, in one line and to systemd.
 
     41,200 msg/s, 4.1 MB/s, lag 1,204, in flight 3.1 MB, 12 partitions; parked 1: orders/3: ...; waiting 1: news: ...
 
-Where a source counts positions in bytes (0.7) so does its lag: "lag 3.1 MB", or "lag 1,204 + 3.1 MB" beside others.
+Where a source counts offsets in bytes (0.7) so does its lag: "lag 3.1 MB", or "lag 1,204 + 3.1 MB" beside others.
 On a terminal the line is rewritten in place and log lines go above it; elsewhere it is a log line now and then.
+
+    Snapshot         a mirror at one moment            status_line    the line between two snapshots
+    StatusReporter   takes snapshots, shows the line   StatusLine     a terminal that keeps a line below its log
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TextIO
 
+from groundwork.tasks import now, sleep
+from kafkawire.model import TopicPartition
+from mirrormaker.flow import Flow
+from mirrormaker.systemd import Systemd
+from producer.sender import Sender
+from zkconsumer.engine.status import PartitionStatus
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.2
 MAX_REASONS = 3  # parked or waiting ones named in the line; the log has each when it happens
 
 
 class Blocked(NamedTuple):
-    """A partition or topic that stands still, and the sentence why."""
+    """A partition or topic that makes no progress, and the sentence why."""
 
     name: str
     reason: str
@@ -57,9 +71,9 @@ def status_line(before: Snapshot, this: Snapshot) -> str:
     )
     if this.dropped:
         line += f"; dropped {this.dropped:,} (message.handler)"
-    for word, still in (("parked", this.parked), ("waiting", this.waiting)):
-        if still:
-            line += f"; {word} {len(still)}: {_named(still)}"
+    for word, blocked in (("parked", this.parked), ("waiting", this.waiting)):
+        if blocked:
+            line += f"; {word} {len(blocked)}: {_named(blocked)}"
     return f"{line}; {this.trouble}" if this.trouble else line
 
 
@@ -72,9 +86,9 @@ def _lag(this: Snapshot) -> str:
     return f"{this.lag:,} + {in_bytes}" if this.lag else in_bytes
 
 
-def _named(still: Sequence[Blocked]) -> str:
-    more = f" and {len(still) - MAX_REASONS} more" if len(still) > MAX_REASONS else ""
-    return " | ".join(str(one) for one in still[:MAX_REASONS]) + more
+def _named(blocked: Sequence[Blocked]) -> str:
+    more = f" and {len(blocked) - MAX_REASONS} more" if len(blocked) > MAX_REASONS else ""
+    return " | ".join(str(one) for one in blocked[:MAX_REASONS]) + more
 
 
 class StatusLine:
@@ -100,3 +114,94 @@ class StatusLine:
 
     def flush(self) -> None:
         self._stream.flush()
+
+
+def total_done(before: dict[TopicPartition, int], rows: list[PartitionStatus]) -> tuple[int, dict[TopicPartition, int]]:
+    """How many messages were done since `before` (of a new partition: since its last commit), and the next `before`."""
+    this = {row.tp: row.done for row in rows if row.done is not None}
+    first = {row.tp: row.committed for row in rows if row.committed is not None}
+    since = {**this, **first, **before}
+    return sum(max(0, done - since[tp]) for tp, done in this.items()), this
+
+
+class StatusReporter:
+    """Reads flows and sender; changes nothing.  flows: those that run, more may be added."""
+
+    def __init__(
+        self, flows: Sequence[Flow], sender: Sender, terminal: StatusLine, systemd: Systemd, interval_s: float
+    ) -> None:
+        self._flows = flows
+        self._sender = sender
+        self._terminal = terminal
+        self._systemd = systemd
+        self._interval_s = interval_s
+        self._done: dict[str, dict[TopicPartition, int]] = {}  # by flow
+        self._messages = 0
+        self._before = self.snapshot()
+
+    def snapshot(self) -> Snapshot:
+        """The mirror now."""
+        rows = self._count()
+        lags = [row.lag for row in rows]
+        sources = [flow.source for flow in self._flows]
+        in_bytes = any(source.counts_bytes for source in sources)
+        silent = any(source.trouble for source in sources)
+        # Without its ZooKeeper a source soon owns nothing, and nothing has no lag: that must not read as all is well.
+        blind = silent or not all(source.assigned or source.partitions() for source in sources)
+        by_parts = in_bytes or any(flow.has_handler for flow in self._flows)
+        return Snapshot(
+            at=now(),
+            # How many messages lie between two bytes is unknown, and how many a handler sends for one: then those are
+            # counted that the target acknowledged.  Elsewhere what is done was acknowledged, also inside of wrappers.
+            messages=self._sender.counters.messages if by_parts else self._messages,
+            bytes=self._sender.counters.bytes,
+            lag=None if None in lags or blind else self._lag(in_bytes=False),
+            lag_bytes=self._lag(in_bytes=True) if in_bytes else None,
+            in_flight_bytes=self._sender.bytes_pending,
+            owned=len(rows),
+            parked=tuple(Blocked(str(row.tp), row.parked) for row in rows if row.parked is not None),
+            waiting=tuple(Blocked(*row) for flow in self._flows for row in sorted(flow.waiting.items())),
+            trouble="; ".join(self._out_of_reach()),
+            dropped=sum(flow.dropped for flow in self._flows),
+        )
+
+    def _out_of_reach(self) -> Iterator[str]:
+        """Sentences on every part of a cluster that does not answer, each with whose it is."""
+        for flow in self._flows:
+            yield from filter(None, (flow.source.trouble, flow.source.outage))
+        if self._sender.outage:
+            yield f"target: {self._sender.outage}"
+
+    def _lag(self, *, in_bytes: bool) -> int:
+        """Lag of the sources that count so; what is not known counts for nothing."""
+        sources = [flow.source for flow in self._flows if flow.source.counts_bytes == in_bytes]
+        return sum(row.lag or 0 for source in sources for row in source.partitions())
+
+    def _count(self) -> list[PartitionStatus]:
+        """Everything owned; what was done since the last count is added."""
+        rows: list[PartitionStatus] = []
+        for flow in self._flows:
+            own = flow.source.partitions()
+            done, self._done[flow.name] = total_done(self._done.get(flow.name, {}), own)
+            self._messages += done
+            rows += own
+        return rows
+
+    def line(self) -> str:
+        """The status line since the last one."""
+        before, self._before = self._before, self.snapshot()
+        return status_line(before, self._before)
+
+    def run(self) -> None:
+        """A line each interval: on the terminal in place, else in the log; and to systemd."""
+        while True:
+            shown_at = now()
+            while (left_s := shown_at + self._interval_s - now()) > 0:
+                sleep(min(left_s, POLL_S))
+                self._count()  # what a partition did before it moved elsewhere is not lost to the rate
+            line = self.line()
+            self._systemd.status(line)
+            if self._terminal.rewrites:
+                self._terminal.show(line)
+            else:
+                log.info("%s", line, extra={"key": f"status {self._before.at}"})  # never counted as a repetition

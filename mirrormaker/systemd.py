@@ -8,8 +8,20 @@ WATCHDOG=1  only while the program makes progress: a ping from a bare timer woul
 
 from __future__ import annotations
 
+import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from groundwork.hublag import HubLag
+from groundwork.tasks import now, sleep
+from kafkawire.model import TopicPartition
+from mirrormaker.flow import Flow
+from producer.sender import Sender
+
+log = logging.getLogger(__name__)
+
+STALL_S = 120.0  # longest time partitions may lag without moving, where nothing outside is the reason
+PINGS_PER_LIMIT = 4
 
 
 class Systemd:
@@ -58,3 +70,44 @@ def watchdog_s(environ: Mapping[str, str], pid: int) -> float | None:
 
 def one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+class Watchdog:
+    """Pings systemd while the event loop is in time and partitions move, or have an outside reason not to."""
+
+    def __init__(self, systemd: Systemd, flows: Sequence[Flow], sender: Sender) -> None:
+        self._systemd = systemd
+        self._flows = flows
+        self._sender = sender
+        self._moved_at = now()
+        self._positions: dict[tuple[str, TopicPartition], object] = {}
+
+    def run(self, limit_s: float, lag: HubLag) -> None:
+        """limit_s: what systemd waits for a ping.  lag: of the event loop."""
+        while True:
+            sleep(limit_s / PINGS_PER_LIMIT)
+            late_ms = lag.take()
+            if late_ms > limit_s * 1000 / 2:
+                log.error("the program could not run for %.0f ms; systemd is not told that all is well", late_ms)
+            elif self.stalled(now()):
+                log.error(
+                    "partitions lag and nothing has moved for %.0f s; systemd is not told that all is well", STALL_S
+                )
+            else:
+                self._systemd.alive()
+
+    def stalled(self, at: float) -> bool:
+        """Whether something lags that could move and has not for STALL_S, and neither the target, nor ZooKeeper, nor a
+        missing leader or topic is the reason."""
+        excused = self._sender.bytes_pending > 0 or any(flow.source.trouble for flow in self._flows)
+        positions: dict[tuple[str, TopicPartition], object] = {}
+        for flow in self._flows:
+            waiting = flow.waiting
+            for row in flow.source.partitions():
+                if row.state == "reading" and row.lag and row.topic not in waiting:
+                    positions[flow.name, row.tp] = (row.position, row.done)
+        same = {name for name, position in positions.items() if self._positions.get(name) == position}
+        if excused or not same:
+            self._moved_at = at
+        self._positions = positions
+        return at - self._moved_at > STALL_S

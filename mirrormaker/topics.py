@@ -1,4 +1,4 @@
-"""Topics of the target cluster: looked up, and created before anybody names them.
+"""Topics of the target cluster: looked up, and created before a request names them.
 
 A Metadata request that names a topic creates it, with the broker's own partition count.  So a topic is looked for among
 all topics (asking for all creates nothing), and a missing one is created through the target's ZooKeeper with the
@@ -16,7 +16,7 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from kazoo.exceptions import KazooException
 
@@ -31,6 +31,7 @@ from kafkawire.interfaces import Znodes
 from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from mirrormaker.probe import WrongVersion
+from mirrormaker.routes import SourceTopic
 from zkconsumer.errors import ConsumerError
 
 log = logging.getLogger(__name__)
@@ -39,21 +40,22 @@ BEING_CREATED = 5  # LeaderNotAvailable: what a 0.8 broker answers while it crea
 UNKNOWN = 3  # what KRaft answers then; and every release, for good, where nobody creates it
 UNKNOWN_S = 3.0  # so long may 3 mean that the topic is being created; measured: half a second
 DELETED = "/admin/delete_topics"
-FRESH_S = 1.0  # a look at all topics serves every topic that is asked for within that time
+FRESH_S = 1.0  # metadata of all topics serves every topic that is asked for within that time
 REPLICATION = 3  # of a topic whose source has no replicas at all, where the target has so many brokers
 LEADERS_S = 10.0  # how long leaders of a new topic are waited for; the sender would wait as well, but louder
+PURPOSE = "topics"  # of the connections that empty sets are sent on
 OUT_OF_REACH = (WireError, ConsumerError, KazooException)  # try again later
 
 
 class TopicMissing(Exception):
-    """The target topic does not exist, and nobody creates it; names the topic and what helps."""
+    """The target topic does not exist, and is not created; names the topic and what helps."""
 
 
-class SourceTopic(NamedTuple):
-    """What a source says about a topic.  replication 0: its partitions have no replicas (0.7)."""
+class Topics(Protocol):
+    """The topics of a target."""
 
-    partitions: int
-    replication: int
+    def prepare(self, topic: str, source: SourceTopic) -> Sequence[PartitionId]: ...
+    def view(self) -> ClusterView: ...
 
 
 class Metadata(Protocol):
@@ -63,7 +65,7 @@ class Metadata(Protocol):
 
 
 class TargetTopics:
-    """Partition counts of the target's topics.
+    """Topics of brokers that describe themselves.
 
     zookeeper() opens the target's ZooKeeper for a while; zookeeper is None: not given.
     replication 0: the source's, but no more than the target has brokers.
@@ -97,9 +99,9 @@ class TargetTopics:
             if self._zookeeper is not None:
                 with self._zookeeper() as zk:
                     return range(self._through_zookeeper(zk, topic, source))
-        return range(self._by_name(topic))  # without the lock: others do not wait for what nobody may create
+        return range(self._by_name(topic))  # without the lock: others do not wait for what may never be created
 
-    def look(self) -> ClusterView:
+    def view(self) -> ClusterView:
         """All topics and brokers of the target, now."""
         self._view = self._metadata.read(None)
         self._seen_at = now()
@@ -107,7 +109,7 @@ class TargetTopics:
 
     def _all(self) -> ClusterView:
         if self._seen_at is None or now() - self._seen_at > FRESH_S:
-            return self.look()
+            return self.view()
         return self._view
 
     def _through_zookeeper(self, zk: Any, topic: str, source: SourceTopic) -> int:
@@ -130,10 +132,10 @@ class TargetTopics:
         return len(read_partitions(zk, self._znodes, [topic]).get(topic) or assignment)
 
     def _wait_for_leaders(self, topic: str, partitions: int) -> None:
-        """Until the brokers tell of it what ZooKeeper has; past the time the sender waits on."""
+        """Until the brokers' metadata has what ZooKeeper has; past the time the sender waits on."""
         deadline = now() + LEADERS_S
         while now() < deadline:
-            leaders = [partition.leader for partition in self.look().topics.get(topic, {}).values()]
+            leaders = [partition.leader for partition in self.view().topics.get(topic, {}).values()]
             if len(leaders) >= partitions and None not in leaders:
                 return
             sleep(0.05)
@@ -148,7 +150,7 @@ class TargetTopics:
             )
         began = now()
         while True:
-            with self._lock:  # one question at a time on a link
+            with self._lock:  # one request at a time on a connection
                 view = self._metadata.read([topic])
             code = view.errors.get(topic, 0)
             if view.partitions(topic) and not code:
@@ -162,10 +164,10 @@ class TargetTopics:
             sleep(0.1)
 
 
-PURPOSE = "topics"
+# ---- 0.7 ------------------------------------------------------------------------------------------------------------
 
 
-class Described(Protocol):
+class Registrations(Protocol):
     """producer.zookeeper.ZookeeperSource."""
 
     @property
@@ -174,15 +176,15 @@ class Described(Protocol):
 
 
 class BrokerTopics:
-    """mirrormaker.topics.Targets for brokers that do not describe themselves.  links: for the empty sets."""
+    """Topics of brokers that do not describe themselves.  links: for the empty sets."""
 
-    def __init__(self, source: Described, links: Links) -> None:
+    def __init__(self, source: Registrations, links: Links) -> None:
         self._source = source
         self._links = links
         self._lock = Lock()  # several streams may meet the same new topic
 
     def prepare(self, topic: str, source: SourceTopic) -> Sequence[PartitionId]:
-        """The partitions of a topic on the live brokers, in order; made where no broker has any.
+        """The partitions of a topic on the live brokers, in order; created where no broker has any.
 
         Raises TopicMissing; and what ZooKeeper raises while it is out of reach: try again then.
         """
@@ -195,7 +197,7 @@ class BrokerTopics:
                 raise TopicMissing(f"target topic {topic}: no broker that has it is alive")
             return found
 
-    def look(self) -> ClusterView:
+    def view(self) -> ClusterView:
         """All topics and brokers of the target, now.  Raises Unreachable, WrongVersion."""
         try:
             return self._source.read(None)
@@ -222,7 +224,7 @@ class BrokerTopics:
         log.warning("target topic %s: not registered by all brokers within %g s", topic, LEADERS_S)
 
     def _send_nothing(self, broker: Broker, topic: str) -> bool:
-        """An empty set, and a question behind it: once that is answered the broker has handled both."""
+        """An empty set, and a request behind it: once that is answered the broker has handled both."""
         dialect = self._source.dialect
         tp = TopicPartition(topic, BrokerPartition(broker.id, 0))
         link = self._links.link(broker, PURPOSE)

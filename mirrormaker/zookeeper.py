@@ -1,6 +1,6 @@
-"""A ZooKeeper for a moment: to look at a cluster before it is joined, and to create a missing target topic.
+"""A ZooKeeper session for a moment: to probe a cluster before it is joined, and to create a missing target topic.
 
-No session is kept, so there is none to lose.
+No session is kept, so none can be lost.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from groundwork.zkstart import started
 from kafkawire.cluster.zookeeper import missing_chroot
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
 
+CONNECT_S = 6.0  # one try to reach a ZooKeeper
 SESSION_S = 10.0
 GOODBYE_S = 3.0
 
@@ -30,9 +31,9 @@ GOODBYE_S = 3.0
 def zookeeper_session(option: str, connect: str, timeout_s: float, access: ZkSecurity = OPEN) -> Iterator[Any]:
     """A started kazoo client, for as long as the block runs.
 
-    option: what the connect string was given as; access: who we are there, and TLS.
+    option: what the connect string was given as; access: credentials and TLS.
 
-    Raises Unreachable when nobody answers in time, ChrootMissing, and ConsumerError for any other refusal.
+    Raises Unreachable when no server answers in time, ChrootMissing, and ConsumerError for any other refusal.
     """
     hosts = connect.partition("/")[0]
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -32,7 +33,7 @@ from mirrormaker.probe import (
     same_cluster,
     target_brokers,
 )
-from mirrormaker.routes import Pair, choose
+from mirrormaker.routes import RouteRules
 from mirrormaker.zookeeper import zookeeper_session
 from zkconsumer.errors import ChrootMissing, ConsumerError
 from zkconsumer.errors import Unreachable as ZooKeeperUnreachable
@@ -44,7 +45,7 @@ TIMEOUT_S = 6.0
 def check_online(configuration: Configuration) -> int:
     """Print a row for each topic that is mirrored; the exit code."""
     target, mirror = configuration.target, configuration.mirror
-    who = "target"  # is looked at
+    who = "target"  # is probed
     try:
         view = target_view(target)
         if target.zookeeper and dialect(target.version).describes_itself:
@@ -113,19 +114,9 @@ def target_view(target: TargetOptions) -> ClusterView:
             return read_view(zk, speaks.znodes, read_topics(zk, speaks.znodes))
     links = Links("mirrormaker-check", connect, int(TIMEOUT_S * 1000))
     try:
-        return probe_target(AllTopics(MetadataSource(target.brokers, speaks, links)), target)
+        return probe_target(partial(MetadataSource(target.brokers, speaks, links).read, None), target)
     finally:
         links.close()
-
-
-class AllTopics:
-    """What is looked at where nothing is created."""
-
-    def __init__(self, source: MetadataSource) -> None:
-        self._source = source
-
-    def look(self) -> ClusterView:
-        return self._source.read(None)
 
 
 def source_rows(
@@ -141,21 +132,19 @@ def source_rows(
         raise SameCluster(f"source {source.name} and the target are one cluster ({same} is in both)")
     if not seen.topics:
         click.echo(f"warning: {no_topic_matches(source, mirror)}", err=True)
+    rules = RouteRules.of(source, target, mirror)
     return seen, [
-        _row(source, name, count, len(view.partitions(name)), mirror, target) for name, count in seen.topics.items()
+        _row(source, name, count, len(view.partitions(name)), rules, bool(target.zookeeper))
+        for name, count in seen.topics.items()
     ]
 
 
-def _row(
-    source: SourceOptions, topic: str, here: int, there: int, mirror: MirrorOptions, target: TargetOptions
-) -> dict[str, Any]:
-    pair = Pair(dialect(source.version), dialect(target.version), source.broker_partitions)
+def _row(source: SourceOptions, topic: str, here: int, there: int, rules: RouteRules, creates: bool) -> dict[str, Any]:
     wanted = source.broker_partitions.total or here
-    codec = target.codec if target.codec != "none" and topic in (target.compressed_topics or (topic,)) else ""
-    facts = pair.facts(topic, wanted, there or wanted, mirror.partitioning, mirror.handler, codec)
     shown: object = there
-    if not there and not pair.target.describes_itself:
+    if not there and not rules.target.describes_itself:
         shown = "missing, its brokers make it"
     elif not there:
-        shown = f"missing, created with {wanted}" if target.zookeeper else "missing, auto-creation decides"
-    return dict(zip(COLUMNS, (source.name, topic, here, shown, str(choose(facts))), strict=True))
+        shown = f"missing, created with {wanted}" if creates else "missing, auto-creation decides"
+    route = rules.choose(topic, wanted, there or wanted)
+    return dict(zip(COLUMNS, (source.name, topic, here, shown, str(route)), strict=True))

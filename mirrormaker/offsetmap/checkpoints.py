@@ -1,12 +1,13 @@
-"""What is written down of each stint, and when: entries are sparse.  Pure: no clock, no file, no socket.
+"""Which checkpoints (source offset, target offset) are recorded of each ownership period.  Pure: no clock, no file.
 
-    every n offsets of the target      at the first answer that lies n behind the last entry: so two neighbouring
+    every n offsets of the target      at the first response that lies n behind the last entry: so two neighbouring
                                        entries are at most n and one request apart
-    settled()                          whatever was acknowledged since: on a timer, and before every commit
+    record_acknowledged()              whatever was acknowledged since: on a timer, and before every commit
 
-A stint begins with its first set, and its first answer from each target partition is an entry: where there is none,
-nothing of it went there.  Nothing is written down but what an answer said while nobody else could own the partition: a
-later answer could be of a request that the next owner has overtaken.
+An ownership period of a source partition (zkconsumer.offsetmap.records calls it a stint) begins with its first set, and
+its first response from each target partition is an entry: where there is none, nothing of it went there.  Nothing is
+recorded but what a response said while no other member could own the partition: a later response could be of a request
+that the next owner has overtaken.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class Checkpoint(NamedTuple):
 
 @dataclass(slots=True)
 class _TargetOffsets:
-    """One stint and one target partition.
+    """One ownership period and one target partition.
 
     position      nothing from here on that goes there is acknowledged, everything before it is
-    low, high     what an entry at position would say; low None: no answer yet
+    low, high     what an entry at position would say; low None: no response yet
     inside        parts of one step are acknowledged, and others of it are not: position does not tell them apart
     """
 
@@ -44,7 +45,7 @@ class _TargetOffsets:
     written: Entry | None = None
 
     def entry(self, source: TopicPartition, target: TopicPartition) -> Entry | None:
-        """What is worth being written down now."""
+        """The entry that is worth being recorded now."""
         if self.low is None or self.inside:
             return None
         entry = Entry(source, target, self.position, self.low, self.high)
@@ -52,22 +53,22 @@ class _TargetOffsets:
 
 
 class OwnershipPeriod:
-    """One stint while it goes on.  still(): nobody else can own its partition yet."""
+    """An ownership period while it goes on.  owned(): no other member can own its partition yet."""
 
     def __init__(
         self,
         source: TopicPartition,
         position: int,
-        still: Callable[[], bool],
-        owner: Checkpoints,
+        owned: Callable[[], bool],
+        checkpoints: Checkpoints,
         topic: int | None = None,
     ) -> None:
         self.source = source
         self.begun_at = position
         self.topic = topic
-        self._still = still
+        self._owned = owned
         self._over = False
-        self._owner = owner
+        self._checkpoints = checkpoints
         self.pairs: dict[TopicPartition, _TargetOffsets] = {}
 
     def acknowledged(
@@ -80,42 +81,42 @@ class OwnershipPeriod:
         """A part is stored.
 
         base, end: offsets of its first message and behind its last, each with whether that is exact (else it may be
-        larger); base None: the broker did not say, and nothing is written down.  position: of the source, where the
+        larger); base None: the broker did not say, and nothing is recorded.  position: of the source, where the
         part ends; None: other parts for this partition lie before the same position.
         """
         pair = self._pair(target)
         known = base is not None and self.holds()
         if base is not None and known:
-            if self._owner.shrank(target, base[0]):
+            if self._checkpoints.shrank(target, base[0]):
                 pair.low = pair.high = pair.written = None
-            self._owner.came_to(target, end[0])
+            self._checkpoints.came_to(target, end[0])
             if not pair.inside:
                 pair.low = base[0] if pair.low is None else max(pair.low, base[0])
                 if base[1]:
                     pair.high = base[0] if pair.high is None else min(pair.high, base[0])
-                self._owner.consider(self.source, target, pair)
+                self._checkpoints.consider(self.source, target, pair)
         pair.inside = position is None
         if position is not None:
             pair.position = position
             pair.low, pair.high = end[0] if known else None, end[0] if known and end[1] else None
 
     def lies_behind(self, target: TopicPartition, offset: int) -> None:
-        """Nothing was sent in this stint, and all that comes will lie at offset or behind: an entry."""
+        """Nothing was sent in this period, and all that comes will lie at offset or behind: an entry."""
         pair = self._pair(target)
         pair.low = pair.high = offset
-        self._owner.consider(self.source, target, pair)
+        self._checkpoints.consider(self.source, target, pair)
 
     def failed(self) -> None:
         """A part can never be stored, so what comes behind it lies before it in the target, once it is mended: another
-        stint."""
+        period."""
         self._over = True
 
     def holds(self) -> bool:
-        """What is acknowledged now counts: nobody else can own the partition yet."""
-        return not self._over and self._still()
+        """What is acknowledged now counts: no other member can own the partition yet."""
+        return not self._over and self._owned()
 
-    def settled(self, every: int, ends: LogEnds) -> list[Record]:
-        """Entries for all that was acknowledged since the last ones, and for partitions that others have filled."""
+    def entries(self, every: int, ends: LogEnds) -> list[Record]:
+        """Entries for all that was acknowledged since the last ones, and for partitions that other members filled."""
         found: list[Record] = []
         for target, pair in self.pairs.items():
             end = ends.get(target)
@@ -124,7 +125,7 @@ class OwnershipPeriod:
             if end is not None and self.holds():
                 known = pair.written.low if pair.written is not None else 0
                 if pair.written is None or end - known >= every:
-                    # A partition has one request on its way at most: what is not acknowledged comes to lie behind.
+                    # A partition has one request in flight at most: what is not acknowledged comes to lie behind.
                     pair.low = end if pair.low is None else max(pair.low, end)
             entry = pair.entry(self.source, target)
             if entry is not None:
@@ -140,14 +141,14 @@ class OwnershipPeriod:
 
 
 class Checkpoints:
-    """All stints of one source.  write(records) gets what is to be written down, in order."""
+    """The ownership periods of one source.  write(records) gets what is to be recorded, in order."""
 
     def __init__(self, every: int, ends: LogEnds, write: Callable[[Sequence[Record]], object]) -> None:
         self._every = every
         self._ends = ends
         self._write = write
-        self._following: dict[TopicPartition, OwnershipPeriod] = {}
-        self._silent: set[TopicPartition] = set()  # owned, and nothing was read yet
+        self._periods: dict[TopicPartition, OwnershipPeriod] = {}
+        self._silent: set[TopicPartition] = set()  # owned, and nothing was fetched yet
         self._reached: dict[TopicPartition, int] = {}
 
     def begin(
@@ -155,25 +156,26 @@ class Checkpoints:
         source: TopicPartition,
         position: int,
         at_ms: int,
-        keeps: bool,
-        still: Callable[[], bool],
+        *,
+        single_target: bool,
+        owned: Callable[[], bool],
         targets: Iterable[TopicPartition] = (),
         topic: int | None = None,
     ) -> OwnershipPeriod:
-        """A stint begins; what the one before it still hears is not written down.
+        """A period begins; what the one before it still hears is not recorded.
 
-        still(): nobody else can own the partition yet.  targets: partitions that it may send to, where its route does
-        not keep the number.  topic: the czxid of the source's topic, where it is known.
+        single_target: all of the partition goes to one target partition; else it may go to all of targets.
+        owned(): no other member can own the partition yet.  topic: the czxid of the source's topic, where it is known.
         """
-        if source in self._following:
-            self._following[source].failed()
-        following = self._following[source] = OwnershipPeriod(source, position, still, self, topic)
+        if source in self._periods:
+            self._periods[source].failed()
+        period = self._periods[source] = OwnershipPeriod(source, position, owned, self, topic)
         for target in targets:
-            following._pair(target)
+            period._pair(target)
         self._silent.discard(source)
         self._reached[source] = position
-        self._write([Begun(source, position, at_ms, keeps, topic)])
-        return following
+        self._write([Begun(source, position, at_ms, single_target, topic)])
+        return period
 
     def shrank(self, target: TopicPartition, base: int) -> bool:
         """Whether a log that held more takes a request at base: what was known of it is of another one."""
@@ -188,46 +190,46 @@ class Checkpoints:
             self._ends[target] = end
 
     def consider(self, source: TopicPartition, target: TopicPartition, pair: _TargetOffsets) -> None:
-        """After an answer: an entry, if one is due."""
+        """After a response: an entry, if one is due."""
         if pair.written is None or pair.low is None or pair.low - pair.written.low >= self._every:
             entry = pair.entry(source, target)
             if entry is not None:
                 pair.written = entry
                 self._write([entry])
 
-    def settled(self) -> None:
-        """Write down all that is acknowledged: on a timer."""
+    def record_acknowledged(self) -> None:
+        """Record all that is acknowledged: on a timer."""
         records: list[Record] = []
-        for following in self._following.values():
-            records += following.settled(self._every, self._ends)
+        for period in self._periods.values():
+            records += period.entries(self._every, self._ends)
         if records:
             self._write(records)
 
     def committing(self, positions: Iterable[tuple[TopicPartition, int]], at_ms: int) -> None:
         """The same before a commit, and how far each partition is then."""
-        self.settled()
+        self.record_acknowledged()
         records: list[Record] = []
         for source, position in positions:
-            following = self._following.get(source)
-            if following is not None and following.holds() and position >= following.begun_at:
+            period = self._periods.get(source)
+            if period is not None and period.holds() and position >= period.begun_at:
                 if position > self._reached[source]:
                     self._reached[source] = position
                     records.append(Reached(source, position))
-            elif following is None and source not in self._silent:
+            elif period is None and source not in self._silent:
                 self._silent.add(source)
                 records.append(Begun(source, position, at_ms, None))
         if records:
             self._write(records)
 
     def restart(self, at_ms: int) -> None:
-        """What was written may be lost (the disk was full): every stint that goes on is begun anew, where it is."""
+        """What was written may be lost (the disk was full): every period that goes on begins again, where it is."""
         self._silent.clear()
         records: list[Record] = []
-        for source, following in self._following.items():
-            for pair in following.pairs.values():
+        for source, period in self._periods.items():
+            for pair in period.pairs.values():
                 pair.written = None
-            if following.holds():
-                following.begun_at = self._reached[source]
-                records.append(Begun(source, following.begun_at, at_ms, None, following.topic))
+            if period.holds():
+                period.begun_at = self._reached[source]
+                records.append(Begun(source, period.begun_at, at_ms, None, period.topic))
         if records:
             self._write(records)

@@ -1,9 +1,9 @@
-"""The file of an offset map while a mirror writes it: append, sync, and cut to a bound.
+"""An offset map that is kept in a file: append, sync, and cut to a bound.
 
     append   in the page cache at once: it survives kill -9 of this process
     sync     on the disk: on a timer and before each commit, so that no power cut leaves a commit without its map
-    cut      once larger than max_bytes, half the entries go, in steps that let others run; what is
-             appended meanwhile is copied over before the new file takes the old one's place
+    cut      once larger than max_bytes, half the entries go, in steps that let other tasks run; what is appended
+             meanwhile is copied over before the new file takes the old one's place
 
 One process writes a map (a lock, which the kernel takes back from the dead).
 
@@ -27,13 +27,25 @@ from zkconsumer.offsetmap.file import LINES_AT_ONCE, read_map
 from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Reached, Record, Stint
 from zkconsumer.offsetmap.text import Header, header_line, line_of
 
+SUFFIX = ".offsetmap"
+MAX_STINTS = 200  # of a source partition
+MIN_ENTRIES = 16  # of a stint and target partition: so few are not thinned out
+
+
+def file_of(folder: Path, source: str) -> Path:
+    """The map of a source."""
+    return folder / f"{source.replace('/', '_')}{SUFFIX}"
+
 
 class MapInUse(ConsumerError):
     """Another process writes this map, or it is of another flow."""
 
 
 class FileStorage:
-    """path's folder must exist.  OSError: the disk refused; what was appended since the last sync may be lost."""
+    """A map in a file.  path's folder must exist.
+
+    OSError: the disk refused; what was appended since the last sync may be lost.
+    """
 
     def __init__(self, path: Path, header: Header, max_bytes: int) -> None:
         self.path = path
@@ -91,7 +103,7 @@ class FileStorage:
             self._unsynced = False
 
     def mend(self) -> None:
-        """After the disk refused: cut off a line that was cut short, and see whether it takes more now."""
+        """After the disk refused: cut off a line that was cut short, and try whether it takes more now."""
         os.ftruncate(self._file, self.size)
         self._unsynced = True
         self.sync()
@@ -101,7 +113,7 @@ class FileStorage:
         return self.size > self._max_bytes and not self._cutting
 
     def cut(self, pause: Callable[[], object]) -> None:
-        """Thin the map out until it is half its bound.  pause() is called now and then, and may let others append."""
+        """Thin the map out until it is half its bound.  pause() is called between steps: other tasks may append."""
         self._cutting = True
         try:
             self._cut(pause)
@@ -119,7 +131,7 @@ class FileStorage:
                 size += _write_all(new, "".join(map(line_of, records[first : first + LINES_AT_ONCE])).encode())
                 pause()
             os.fdatasync(new)
-            since = os.pread(self._file, self.size - there.length, there.length)  # nothing waits from here on
+            since = os.pread(self._file, self.size - there.length, there.length)  # no other task runs from here on
             size += _write_all(new, since)
             os.fdatasync(new)
             os.replace(beside, self.path)
@@ -131,7 +143,7 @@ class FileStorage:
         _sync_folder(self.path.parent)
 
     def close(self) -> None:
-        """Sync and let go.  Raises OSError."""
+        """Sync and close.  Raises OSError."""
         try:
             self.sync()
         finally:
@@ -157,14 +169,10 @@ def _sync_folder(folder: Path) -> None:
         os.close(file)
 
 
-MOST_STINTS = 200  # of a source partition
-FEWEST = 16  # entries of a stint and target partition that are not thinned out
-
-
 def thinned(offsets: OffsetMap, share: float) -> list[Record]:
     """Records of a map that has at most about this share of the entries (0 to 1)."""
     kept = {
-        source: [(stint, dict(stint.entries)) for stint in stints[-MOST_STINTS:]]
+        source: [(stint, dict(stint.entries)) for stint in stints[-MAX_STINTS:]]
         for source, stints in offsets.stints.items()
     }
     total = sum(
@@ -185,7 +193,7 @@ def thinned(offsets: OffsetMap, share: float) -> list[Record]:
 
 
 def _halved(entries: Sequence[Entry]) -> list[Entry]:
-    if len(entries) <= FEWEST:
+    if len(entries) <= MIN_ENTRIES:
         return list(entries)
     middle = len(entries) // 2
     return [*entries[:middle:2], *entries[middle:]]

@@ -1,7 +1,7 @@
-"""The offset map of one source while it is mirrored: what is recorded goes to the file, in time.
+"""The offset map of one source while it is mirrored: checkpoints go to its storage, in time.
 
-A disk that refuses stops the map, not the mirror: that is told, tried again, and once it works every partition begins a
-new stint, so that nothing is claimed of what was not written.
+A disk that refuses stops the map, not the mirror: that is logged, tried again, and once it works every partition begins
+a new ownership period, so that nothing is claimed of what was not written.
 """
 
 from __future__ import annotations
@@ -9,21 +9,20 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from groundwork.tasks import sleep
 from kafkawire.model import MessageSet, TopicPartition
 from mirrormaker.offsetmap.checkpoints import Checkpoint, Checkpoints, LogEnds, OwnershipPeriod
+from mirrormaker.source import Share
+from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Record
 
 log = logging.getLogger(__name__)
-SUFFIX = ".offsetmap"
 
 
-def file_of(folder: Path, source: str) -> Path:
-    """The map of a source."""
-    return folder / f"{source.replace('/', '_')}{SUFFIX}"
+class MapRefused(ConsumerError):
+    """A map cannot be kept as it is asked for; a sentence."""
 
 
 class MapStorage(Protocol):
@@ -45,22 +44,22 @@ class MapStorage(Protocol):
 
 
 class MapRecorder:
-    """One source's map.  every: offsets between two entries.  ends: shared by the keepers of all sources."""
+    """Records the map of one source.  every: offsets between two entries.  ends: shared by all sources."""
 
-    def __init__(self, writer: MapStorage, every: int, ends: LogEnds) -> None:
-        self.path = writer.path
-        self._writer = writer
-        self._recording = Checkpoints(every, ends, self._write)
-        self._stints: dict[TopicPartition, tuple[object, OwnershipPeriod]] = {}
+    def __init__(self, storage: MapStorage, every: int, ends: LogEnds) -> None:
+        self.path = storage.path
+        self._storage = storage
+        self._checkpoints = Checkpoints(every, ends, self._write)
+        self._periods: dict[TopicPartition, tuple[object, OwnershipPeriod]] = {}
         self._failing = False
         self._topics = {
-            source: stints[-1].begun.topic for source, stints in self._writer.map.stints.items() if stints
-        }  # czxid of the topic of each source's newest stint
-        self._points = {(e.source, e.target): Checkpoint(e.position, e.low) for e in self._entries() if e.low == e.high}
+            source: stints[-1].begun.topic for source, stints in self._storage.map.stints.items() if stints
+        }  # czxid of the topic of each source partition's newest period
+        self._exact = {(e.source, e.target): Checkpoint(e.position, e.low) for e in self._entries() if e.low == e.high}
 
     def _entries(self) -> Iterator[Entry]:
         """Of the file as it was opened, oldest first."""
-        for stints in self._writer.map.stints.values():
+        for stints in self._storage.map.stints.values():
             for stint in stints:
                 for entries in stint.entries.values():
                     yield from entries
@@ -68,77 +67,81 @@ class MapRecorder:
     @property
     def map(self) -> OffsetMap:
         """What was in the file when it was opened."""
-        return self._writer.map
+        return self._storage.map
 
-    def follow(
-        self,
-        fetched: MessageSet,
-        stint: object,
-        still: Callable[[], bool],
-        keeps: bool,
-        targets: Sequence[TopicPartition] = (),
-        topic: int | None = None,
+    def period(
+        self, fetched: MessageSet, share: Share, single_target: bool, targets: Sequence[TopicPartition] = ()
     ) -> OwnershipPeriod:
-        """Whom to tell of the parts of a set; another stint object than before begins another stint.
+        """The ownership period that a set belongs to; another share.stint than before begins another one.
 
-        topic: the czxid of the source's topic, where it is known."""
-        known = self._stints.get(fetched.tp)
-        if known is None or known[0] is not stint:
-            following = self._recording.begin(fetched.tp, fetched.start, _ms(), keeps, still, targets, topic)
-            known = self._stints[fetched.tp] = (stint, following)
+        single_target: all of the partition goes to one target partition; else it may go to all of targets."""
+        known = self._periods.get(fetched.tp)
+        if known is None or known[0] is not share.stint:
+            period = self._checkpoints.begin(
+                fetched.tp,
+                fetched.start,
+                _ms(),
+                single_target=single_target,
+                owned=share.holding(),
+                targets=targets,
+                topic=share.topic,
+            )
+            known = self._periods[fetched.tp] = (share.stint, period)
         return known[1]
 
-    def point(self, source: TopicPartition, target: TopicPartition) -> Checkpoint | None:
-        """The newest entry that is exact, and written."""
-        return self._points.get((source, target))
+    def checkpoint(self, source: TopicPartition, target: TopicPartition) -> Checkpoint | None:
+        """The newest checkpoint that is exact, and written."""
+        return self._exact.get((source, target))
 
     def is_of_former_log(self, source: TopicPartition, topic: int | None, begins: bool) -> bool:
-        """Whether all that is written down of a source is of an earlier topic than this one (czxid); begins: its log is
-        begun now, which counts where no topic is written down (maps of earlier releases)."""
+        """Whether all that is recorded of a source partition is of an earlier topic than this one (czxid).
+
+        begins: its log is begun now, which counts where no topic is recorded (maps of earlier releases)."""
         last = self._topics.get(source)
         return topic is not None and (begins if last is None else last != topic)
 
-    def go_on(
+    def begin(
         self,
         source: TopicPartition,
-        stint: object,
-        still: Callable[[], bool],
-        position: int,
         target: TopicPartition,
+        *,
+        stint: object,
+        owned: Callable[[], bool],
+        offset: int,
         end: int | None,
         topic: int | None = None,
     ) -> None:
-        """A stint begins at position, all before it lies before `end` of the target: on the disk when this returns.
+        """A period begins at offset, all before it lies before `end` of the target: on the disk when this returns.
 
-        end None: position does not tell what is there; the point before stays the last.
+        end None: offset does not tell what is there; the checkpoint before stays the last.
         """
-        following = self._recording.begin(source, position, _ms(), True, still, topic=topic)
-        self._stints[source] = (stint, following)
+        period = self._checkpoints.begin(source, offset, _ms(), single_target=True, owned=owned, topic=topic)
+        self._periods[source] = (stint, period)
         if end is not None:
-            following.lies_behind(target, end)
+            period.lies_behind(target, end)
         self._sync()
 
     def before_commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """What a commit is about to say is on the disk when this returns, or the disk's refusal was told."""
-        self._recording.committing(positions.items(), _ms())
+        """What a commit is about to say is on the disk when this returns, or the disk's refusal was logged."""
+        self._checkpoints.committing(positions.items(), _ms())
         self._sync()
 
     def run(self, every_s: float) -> None:
-        """Write down what is acknowledged, now and then; in a greenlet of its own."""
+        """Record what is acknowledged, every every_s seconds; in a task of its own."""
         while True:
             sleep(every_s)
             if self._failing:
-                self._begin_anew()
-            self._recording.settled()
+                self._resume_writing()
+            self._checkpoints.record_acknowledged()
             self._sync()
-            if self._writer.too_large:
+            if self._storage.too_large:
                 self._cut()
 
     def close(self) -> None:
-        """All that is acknowledged is on the disk, or the disk's refusal was told."""
-        self._recording.settled()
+        """All that is acknowledged is on the disk, or the disk's refusal was logged."""
+        self._checkpoints.record_acknowledged()
         try:
-            self._writer.close()
+            self._storage.close()
         except OSError as why:
             self._refused(why)
 
@@ -146,7 +149,7 @@ class MapRecorder:
         if self._failing:
             return
         try:
-            self._writer.append(records)
+            self._storage.append(records)
         except OSError as why:
             self._refused(why)
             return
@@ -154,24 +157,24 @@ class MapRecorder:
             if isinstance(entry, Begun) and entry.topic is not None:
                 self._topics[entry.source] = entry.topic
             if isinstance(entry, Entry) and entry.low == entry.high:
-                self._points[entry.source, entry.target] = Checkpoint(entry.position, entry.low)
+                self._exact[entry.source, entry.target] = Checkpoint(entry.position, entry.low)
 
     def _sync(self) -> None:
         if self._failing:
             return
         try:
-            self._writer.sync()
+            self._storage.sync()
         except OSError as why:
             self._refused(why)
 
     def _cut(self) -> None:
-        before = self._writer.size
+        before = self._storage.size
         try:
-            self._writer.cut(lambda: sleep(0))
+            self._storage.cut(lambda: sleep(0))
         except OSError as why:
             self._refused(why)
         else:
-            log.info("offset map %s: cut from %d to %d bytes", self.path, before, self._writer.size)
+            log.info("offset map %s: cut from %d to %d bytes", self.path, before, self._storage.size)
 
     def _refused(self, why: OSError) -> None:
         if not self._failing:
@@ -179,16 +182,16 @@ class MapRecorder:
             log.error(sentence, self.path, why.strerror or why)
         self._failing = True
 
-    def _begin_anew(self) -> None:
-        """A line that was cut short by the refusal must not be followed by others: it is cut off first."""
+    def _resume_writing(self) -> None:
+        """After a refusal: a line that was cut short must not be followed by others, so it is cut off first."""
         self._failing = False
         try:
-            self._writer.mend()
+            self._storage.mend()
         except OSError as why:
             self._failing = True
             log.debug("offset map %s still cannot be written: %s", self.path, why)
             return
-        self._recording.restart(_ms())
+        self._checkpoints.restart(_ms())
         if not self._failing:
             log.info("offset map %s is written again", self.path)
 

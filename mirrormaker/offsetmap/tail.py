@@ -1,6 +1,6 @@
-"""What a target partition holds from an offset on, once nothing that was sent before can be stored any more.
+"""The tail of a target partition: its messages from an offset on, once nothing sent before can be stored any more.
 
-the log's end, as a replica sees it, is the same for a whole request time-out: no request is on its way
+the log end offset stays the same for a whole request time-out: no request is in flight
 then its messages from the offset on, up to that end (which consumers may see a moment later)
 """
 
@@ -26,8 +26,8 @@ A_CONSUMER = -1
 FETCH_BYTES = 1 << 20
 LARGEST_FETCH = 64 << 20
 LEADERLESS = 5  # the code that brokers have for it
-FRESH_S = 2.0  # a look at the leaders serves every partition for that long
-LOOK_S = 0.5
+FRESH_S = 2.0  # metadata serves every partition for that long
+POLL_S = 0.5
 LENGTH = Struct(">i")
 LONGEST_TAIL = 2_000_000  # messages: more than a map that was kept leaves
 
@@ -60,13 +60,13 @@ def digest(key: bytes | None, value: bytes | None) -> int:
 
 
 class TailReader:
-    """Asked by one greenlet at a time; others wait.  still_s: how long the end has to be the same."""
+    """Reads tails, for one task at a time; others wait.  quiet_s: how long the log end has to stay the same."""
 
-    def __init__(self, metadata: MetadataSource, dialect: Dialect, links: Links, still_s: float) -> None:
+    def __init__(self, metadata: MetadataSource, dialect: Dialect, links: Links, quiet_s: float) -> None:
         self._metadata = metadata
         self._dialect = dialect
         self._links = links
-        self._still_s = still_s
+        self._quiet_s = quiet_s
         self._lock = Lock()
         self._view = ClusterView()
         self._read_at: float | None = None
@@ -74,9 +74,9 @@ class TailReader:
     def read(self, tp: TopicPartition, begin: int | None, wanted: Callable[[], bool]) -> Tail | None:
         """The tail from begin on; None: from the end, to see whether the log is empty.
 
-        Returns None once wanted() is false.  Raises TailRefused, and WireError while nobody answers: try again.
+        Returns None once wanted() is false.  Raises TailRefused, and WireError while no broker answers: try again.
         """
-        end = self._settled(tp, wanted)
+        end = self._quiet_end(tp, wanted)
         if end is None:
             return None
         start = self._bound(tp, EARLIEST)
@@ -101,13 +101,13 @@ class TailReader:
                 digests.append(digest(message.key, message.value))
             if len(digests) > LONGEST_TAIL:
                 raise TailRefused(f"more than {LONGEST_TAIL} messages lie behind the last point of the map, {begin}")
-            sleep(0 if found.runs else LOOK_S)  # nothing: not replicated yet
+            sleep(0 if found.runs else POLL_S)  # nothing: not replicated yet
         return Tail(begin, end, tuple(digests), False)
 
-    def _settled(self, tp: TopicPartition, wanted: Callable[[], bool]) -> int | None:
+    def _quiet_end(self, tp: TopicPartition, wanted: Callable[[], bool]) -> int | None:
         end, since = self._bound(tp, LATEST), now()
-        while now() - since < self._still_s:
-            sleep(min(LOOK_S, self._still_s / 4))
+        while now() - since < self._quiet_s:
+            sleep(min(POLL_S, self._quiet_s / 4))
             if not wanted():
                 return None
             found = self._bound(tp, LATEST)

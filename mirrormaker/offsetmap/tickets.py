@@ -1,47 +1,58 @@
-"""A part's ticket that also tells the offset map where the part was stored."""
+"""Tickets that tell the offset map where their parts were stored: decorators of the tickets a flow uses by itself.
+
+MapTickets      each part's ticket reports the offsets of the broker's response to the recorder
+ResumeTickets   the same for resume: target-end, where a part must not be stored twice: parts are counted, and an
+                unknown outcome is reported instead of a retry
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
-from kafkawire.model import Part, Ticket, TopicPartition
+from kafkawire.dialects import Dialect
+from kafkawire.model import MessageSet, Part, Ticket, TopicPartition
 from mirrormaker.offsetmap.checkpoints import OwnershipPeriod
+from mirrormaker.offsetmap.recorder import MapRecorder
+from mirrormaker.routes import TopicRoute
+from mirrormaker.source import Share
+from producer.conversion import Step
 from producer.errors import UnknownOutcome
 
 
 class PartTicket:
     """One part of `ticket`, which may have others (kafkawire.model.Ticket, producer.outcomes.OffsetListener).
 
-    position: of the source, where the part ends; None: others for its partition lie before the same position.
-    counted: the part's count is exact.  doubtful(): it failed, since nobody knows whether it is stored; None: then it
-    is sent again.
+    position: of the source, where the part ends; None: other parts for its partition end at the same position.
+    counted: the part's count is exact.  unknown(): called after it failed with an unknown outcome; None: then it is
+    sent again.
     """
 
-    __slots__ = ("_base", "_counted", "_doubtful", "_end", "_following", "_lacking", "_position", "_target", "_ticket")
+    __slots__ = ("_base", "_counted", "_end", "_missing", "_period", "_position", "_target", "_ticket", "_unknown")
 
     def __init__(
         self,
         ticket: Ticket,
-        following: OwnershipPeriod,
-        target: TopicPartition,
+        period: OwnershipPeriod,
+        part: Part,
         position: int | None,
-        counted: bool,
-        doubtful: Callable[[], object] | None = None,
+        unknown: Callable[[], object] | None = None,
     ) -> None:
         self._ticket = ticket
-        self._following = following
-        self._target = target
+        self._period = period
+        self._target = part.tp
         self._position = position
-        self._counted = counted
-        self._doubtful = doubtful
+        self._counted = part.counted
+        self._unknown = unknown
         self._base: tuple[int, bool] | None = None
         self._end = (0, False)
-        self._lacking = False  # of a piece of it the broker did not say where it is
+        self._missing = False  # of a piece of it the broker did not say where it is
 
     @property
     def once(self) -> bool:
         """It must not be stored twice (producer.outcomes.AtMostOnce)."""
-        return self._doubtful is not None
+        return self._unknown is not None
 
     def may_send(self) -> bool:
         return self._ticket.may_send()
@@ -49,7 +60,7 @@ class PartTicket:
     def placed(self, count: int, offset: int | None, exact: bool) -> None:
         """The next piece of it is stored; usually it is one."""
         if offset is None:
-            self._lacking = True
+            self._missing = True
             return
         if self._base is None:
             self._base = (offset, exact)
@@ -59,36 +70,72 @@ class PartTicket:
         self._ticket.reached(resume_at)
 
     def done(self) -> None:
-        base = None if self._lacking else self._base
-        self._following.acknowledged(
+        base = None if self._missing else self._base
+        self._period.acknowledged(
             self._target, base, self._end, self._position
         )  # first: done() may let it be committed
         self._ticket.done()
 
     def failed(self, reason: Exception, resume_at: int | None) -> None:
-        self._following.failed()
+        self._period.failed()
         self._ticket.failed(reason, resume_at)
-        if self._doubtful is not None and isinstance(reason, UnknownOutcome):
-            self._doubtful()
+        if self._unknown is not None and isinstance(reason, UnknownOutcome):
+            self._unknown()
 
 
 def part_tickets(
-    parts: tuple[Part, ...],
+    parts: Sequence[Part],
     ticket: Ticket,
-    following: OwnershipPeriod,
+    period: OwnershipPeriod,
     resume_at: int,
-    doubtful: Callable[[], object] | None = None,
-) -> list[PartTicket]:
-    """A ticket for each part of a step that ends at resume_at; doubtful: see PartTicket."""
+    unknown: Callable[[], object] | None = None,
+) -> list[tuple[Part, PartTicket]]:
+    """The parts of a step that ends at resume_at, each with its ticket.  unknown: see PartTicket."""
     last = {part.tp: n for n, part in enumerate(parts)}
     return [
-        PartTicket(
-            ticket,
-            following,
-            part.tp,
-            resume_at if last[part.tp] == n else None,
-            part.counted,
-            doubtful,
-        )
+        (part, PartTicket(ticket, period, part, resume_at if last[part.tp] == n else None, unknown))
         for n, part in enumerate(parts)
     ]
+
+
+class MapTickets:
+    """For a flow (mirrormaker.flow.Tickets)."""
+
+    def __init__(self, recorder: MapRecorder) -> None:
+        self._recorder = recorder
+
+    def of_set(
+        self, fetched: MessageSet, share: Share, topic: TopicRoute
+    ) -> Callable[[Step], Sequence[tuple[Part, Ticket]]]:
+        return partial(self._of_step, share, self._period(fetched, share, topic))
+
+    def _period(self, fetched: MessageSet, share: Share, topic: TopicRoute) -> OwnershipPeriod:
+        single = topic.route.single_target
+        others = () if single else [TopicPartition(fetched.topic, partition) for partition in topic.partitions]
+        return self._recorder.period(fetched, share, single, others)
+
+    def _of_step(self, share: Share, period: OwnershipPeriod, step: Step) -> Sequence[tuple[Part, Ticket]]:
+        ticket = share.ticket(step.resume_at, len(step.parts))
+        return part_tickets(step.parts, ticket, period, step.resume_at)
+
+
+class ResumeTickets(MapTickets):
+    """unknown(source): nobody knows whether a part of that source partition is stored."""
+
+    def __init__(self, recorder: MapRecorder, dialect: Dialect, unknown: Callable[[TopicPartition], object]) -> None:
+        super().__init__(recorder)
+        self._dialect = dialect
+        self._unknown = unknown
+
+    def _of_step(self, share: Share, period: OwnershipPeriod, step: Step) -> Sequence[tuple[Part, Ticket]]:
+        parts = [counted(part, self._dialect) for part in step.parts]  # where each message lies has to be known exactly
+        ticket = share.ticket(step.resume_at, len(parts))
+        return part_tickets(parts, ticket, period, step.resume_at, partial(self._unknown, period.source))
+
+
+def counted(part: Part, dialect: Dialect) -> Part:
+    """The part with the number of messages in it; a wrapper has to be opened for that.  Raises CorruptMessage."""
+    if part.counted:
+        return part
+    found, _ = dialect.messages.message_set(part.tp.topic, part.tp.partition, 0, memoryview(part.entries), 0)
+    return replace(part, count=sum(1 for _ in found.messages(check_crcs=False)), counted=True)

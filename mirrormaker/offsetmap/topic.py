@@ -6,21 +6,32 @@ sync     all of it is acknowledged, within WAIT_S: else OSError, as a disk that 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
-from groundwork.tasks import Event
+from groundwork.tasks import Event, now, sleep
+from kafkawire.cluster import topics
+from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.zookeeper import read_brokers, read_partitions
 from kafkawire.dialects import Dialect
-from kafkawire.model import Part, Ticket, TopicPartition
+from kafkawire.errors import LocalError
+from kafkawire.model import Broker, Part, Ticket, TopicPartition
+from mirrormaker.offsetmap.recorder import MapRefused
+from mirrormaker.target import Target
 from zkconsumer.offsetmap.file import MapFile
 from zkconsumer.offsetmap.records import OffsetMap, Record
 from zkconsumer.offsetmap.text import Header, header_line
-from zkconsumer.offsetmap.topic import MAP_KEY, Slots, message_of
+from zkconsumer.offsetmap.topic import MAP_KEY, Slots, message_of, read_topic
+
+log = logging.getLogger(__name__)
 
 WAIT_S = 5.0  # a commit waits that long for the map
+LEADER_S = 15.0
+COMPACTED = {"cleanup.policy": "compact"}
 
 
 class TopicStorage:
-    """there: the topic as it was read, and slots behind it.  submit: a sender's."""
+    """A map in a topic.  found: the topic as it was read, and slots behind it.  submit: a sender's."""
 
     too_large = False  # compaction bounds it
 
@@ -28,38 +39,39 @@ class TopicStorage:
         self,
         topic: str,
         header: Header,
-        there: MapFile,
+        *,
+        found: MapFile,
         slots: Slots,
         dialect: Dialect,
         submit: Callable[[Part, Ticket], object],
     ) -> None:
         self.path = f"in topic {topic}"
-        self.map: OffsetMap = there.map
-        self.size = there.length
+        self.map: OffsetMap = found.map
+        self.size = found.length
         self._tp = TopicPartition(topic, 0)
         self._slots = slots
         self._dialect = dialect
         self._submit = submit
-        self._on_the_way = 0
-        self._settled = Event()
-        self._settled.set()
+        self._in_flight = 0
+        self._acknowledged = Event()  # all that was appended
+        self._acknowledged.set()
         self._failure: Exception | None = None
-        if there.header is None:
+        if found.header is None:
             self._send([(MAP_KEY, header_line(header).rstrip("\n").encode())])
 
     def append(self, records: Sequence[Record]) -> None:
-        """Have records stored.  Raises OSError when the topic took some no more."""
+        """Have records stored.  Raises OSError when the topic refused some."""
         self._raise()
         self._send([message_of(record, self._slots) for record in records])
 
     def sync(self) -> None:
         """All that was appended is acknowledged.  Raises OSError."""
-        if not self._settled.wait(WAIT_S):
-            raise TimeoutError(f"{self._on_the_way} requests are not acknowledged after {WAIT_S:g} s")
+        if not self._acknowledged.wait(WAIT_S):
+            raise TimeoutError(f"{self._in_flight} requests are not acknowledged after {WAIT_S:g} s")
         self._raise()
 
     def mend(self) -> None:
-        """After a refusal: see whether it takes more now."""
+        """After a refusal: try whether it takes more now."""
         self._failure = None
         self.sync()
 
@@ -67,34 +79,34 @@ class TopicStorage:
         """Nothing to do: too_large is never true."""
 
     def close(self) -> None:
-        """What is on its way at the end of the mirror went with its sender: it had been synced at the last commit."""
+        """What is in flight at the end of the mirror went with its sender: it had been synced at the last commit."""
 
     def _send(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
         rows = ((number, key, value, None) for number, (key, value) in enumerate(messages))
         entries = self._dialect.messages.encode(rows, codec=0, magic=self._dialect.magic)
-        self._on_the_way += 1
-        self._settled.clear()
-        self._submit(Part(self._tp, entries, self._dialect.magic, 0, len(messages)), _Told(self))
+        self._in_flight += 1
+        self._acknowledged.clear()
+        self._submit(Part(self._tp, entries, self._dialect.magic, 0, len(messages)), _RecordsTicket(self))
 
     def _raise(self) -> None:
         if self._failure is not None:
             raise OSError(str(self._failure))
 
-    def told(self, failure: Exception | None) -> None:
-        """A request came to its end."""
+    def completed(self, failure: Exception | None) -> None:
+        """A request was acknowledged, or failed."""
         self._failure = failure or self._failure
-        self._on_the_way -= 1
-        if not self._on_the_way:
-            self._settled.set()
+        self._in_flight -= 1
+        if not self._in_flight:
+            self._acknowledged.set()
 
 
-class _Told:
+class _RecordsTicket:
     """The ticket of some records (kafkawire.model.Ticket)."""
 
-    __slots__ = ("_writer",)
+    __slots__ = ("_storage",)
 
-    def __init__(self, writer: TopicStorage) -> None:
-        self._writer = writer
+    def __init__(self, storage: TopicStorage) -> None:
+        self._storage = storage
 
     def may_send(self) -> bool:
         return True
@@ -103,7 +115,62 @@ class _Told:
         """They are one piece."""
 
     def done(self) -> None:
-        self._writer.told(None)
+        self._storage.completed(None)
 
     def failed(self, reason: Exception, resume_at: int | None) -> None:
-        self._writer.told(reason)
+        self._storage.completed(reason)
+
+
+# ---- opened ---------------------------------------------------------------------------------------------------------
+
+
+def open_topic(name: str, header: Header, target: Target) -> TopicStorage:
+    """The map of a source, read from its topic.  Raises MapRefused; WireError while the target is out of reach."""
+    links = target.links()
+    try:
+        _create(name, target)
+        leader = _leader(name, target.metadata(links))
+        slots = Slots()
+        found = read_topic(links, target.dialect, leader, name, slots, lambda: sleep(0))
+    finally:
+        links.close()
+    if found.header is not None and found.header != header:
+        raise MapRefused(
+            f"topic {name} holds the offset map of source {found.header.source}, group {found.header.group}, not "
+            f"of {header.source}, {header.group}: set another offset.map.topic"
+        )
+    submit = target.sender.submit
+    return TopicStorage(name, header, found=found, slots=slots, dialect=target.dialect, submit=submit)
+
+
+def _leader(name: str, metadata: MetadataSource) -> Broker:
+    """The leader of the topic's only partition."""
+    deadline = now() + LEADER_S
+    while True:
+        view = metadata.read(None)
+        partitions = view.partitions(name)
+        leader = view.leader(TopicPartition(name, 0)) if partitions else None
+        if leader is not None and len(partitions) == 1:
+            return leader
+        if len(partitions) > 1:
+            raise MapRefused(f"topic {name} has {len(partitions)} partitions, and an offset map needs one: its order")
+        if now() > deadline:
+            what = "has no leader" if partitions else "does not exist, and target.zookeeper.connect is not given"
+            raise MapRefused(f"topic {name} for the offset map {what}: create it with one partition, compacted")
+        sleep(0.2)
+
+
+def _create(name: str, target: Target) -> None:
+    if target.zookeeper is None:
+        return
+    znodes = target.dialect.znodes
+    with target.zookeeper() as zk:
+        if read_partitions(zk, znodes, [name]).get(name):
+            return
+        brokers = sorted(read_brokers(zk, znodes))
+        replication = target.options.replication or min(3, len(brokers)) or 1
+        try:
+            topics.create(zk, name, topics.assign(brokers, 1, replication), COMPACTED)
+        except LocalError as why:
+            raise MapRefused(f"topic {name} for the offset map cannot be created: {why}") from why
+        log.info("topic %s created for the offset map: compacted, replication %d", name, replication)

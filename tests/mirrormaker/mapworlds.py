@@ -1,4 +1,4 @@
-"""A mirror without sockets: sources, target logs, a broker that answers, is silent or dies, and the real recording.
+"""A mirror without sockets: sources, target logs, a broker that answers, is silent or dies, and the real checkpoints.
 
 Messages are (source, number); their positions have gaps as those of a compacted log do, or are bytes with wrappers, as
 in 0.7: all messages of a wrapper but the last go on at its start.
@@ -75,19 +75,19 @@ class World:
         self.alive = [True]
         alive = self.alive
         self.ends: LogEnds = {}
-        self.recording = Checkpoints(EVERY, self.ends, self.records.extend)
+        self.checkpoints = Checkpoints(EVERY, self.ends, self.records.extend)
         self.queues: dict[TopicPartition, deque[Sent]] = {tp: deque() for tp in self.targets}
         self.flying: dict[TopicPartition, list[Sent]] = {}
         self.progress = [Progress(s.committed) for s in self.sources]
         self.at = [s.committed for s in self.sources]
-        self.following: list[OwnershipPeriod | None] = [None] * len(self.sources)
+        self.periods: list[OwnershipPeriod | None] = [None] * len(self.sources)
         self.still = lambda: alive[0]
 
     @property
     def began(self) -> bool:
-        """Every source that has something to be sent has begun its stint since the mirror was started."""
-        rows = zip(self.following, self.at, self.sources, strict=True)
-        return all(following is not None or at == source.end for following, at, source in rows)
+        """Every source that has something to be sent has begun its ownership period since the mirror was started."""
+        rows = zip(self.periods, self.at, self.sources, strict=True)
+        return all(period is not None or at == source.end for period, at, source in rows)
 
     def grow(self) -> None:
         for source in self.sources:
@@ -102,26 +102,27 @@ class World:
         if not ends:
             return
         end = ends[min(len(ends) - 1, self.rng.randrange(6))]
-        following = self.following[number]
-        if following is None:
+        period = self.periods[number]
+        if period is None:
             self.clock += 1
             others = self.targets if self.keys else ()
-            following = self.recording.begin(source.tp, at, self.clock, not self.keys, self.still, others)
-            self.following[number] = following
+            period = self.checkpoints.begin(
+                source.tp, at, self.clock, single_target=not self.keys, owned=self.still, targets=others
+            )
+            self.periods[number] = period
         mine: dict[TopicPartition, list[Mark]] = {}
         for n, start in enumerate(source.starts):
             if at <= start < end:
                 mine.setdefault(source.targets[n], []).append((source.tp, n))
-        self._submit(number, end, mine, following)
+        self._submit(number, end, mine, period)
         self.at[number] = end
 
-    def _submit(
-        self, number: int, end: int, mine: dict[TopicPartition, list[Mark]], following: OwnershipPeriod
-    ) -> None:
+    def _submit(self, number: int, end: int, mine: dict[TopicPartition, list[Mark]], period: OwnershipPeriod) -> None:
         pieces = [(tp, cut) for tp, marks in mine.items() for cut in self._cut(marks)]
         parts = tuple(self._part(tp, marks) for tp, marks in pieces)
         ticket = self.progress[number].ticket(end, len(parts))
-        for part, (tp, marks), own in zip(parts, pieces, part_tickets(parts, ticket, following, end), strict=True):
+        tickets = part_tickets(parts, ticket, period, end)
+        for (part, own), (tp, marks) in zip(tickets, pieces, strict=True):
             self.queues[tp].append(Sent(part, marks, own))
 
     def _cut(self, marks: list[Mark]) -> list[list[Mark]]:
@@ -166,7 +167,7 @@ class World:
     def commit(self) -> None:
         self.clock += 1
         positions = [(s.tp, p.committable) for s, p in zip(self.sources, self.progress, strict=True)]
-        self.recording.committing(positions, self.clock)
+        self.checkpoints.committing(positions, self.clock)
         for source, (_, position) in zip(self.sources, positions, strict=True):
             source.committed = position
 
@@ -183,7 +184,7 @@ class World:
         self.start()
 
     def tick(self) -> None:
-        self.recording.settled()
+        self.checkpoints.record_acknowledged()
         if self.late and self.rng.random() < 0.3:
             tp, marks = self.late.pop()
             self.logs[tp] += marks

@@ -143,7 +143,7 @@ def test_zookeeper_away_is_a_target_out_of_reach(brokers: list[Answering]) -> No
     zookeeper = Zookeeper(*brokers)
     zookeeper.away = True
     with pytest.raises(Unreachable, match="ZooKeeper at zk: gone"):
-        topics(zookeeper).look()
+        topics(zookeeper).view()
     with pytest.raises(ZookeeperAway):
         topics(zookeeper).prepare("orders", SOURCE)
 

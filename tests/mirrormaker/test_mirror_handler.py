@@ -4,7 +4,7 @@ import pytest
 
 from kafkawire.model import Message
 from mirrormaker.handler import DROP, Sent, handled
-from mirrormaker.routes import HandlerFailed
+from producer.conversion import MessageHandlerFailed
 
 
 def message(key: bytes | None = b"k", value: bytes | None = b"v") -> Message:
@@ -63,6 +63,6 @@ def boom(given: Message) -> object:
 )
 def test_a_failing_handler_names_the_message(handler: object, why: str) -> None:
     assert callable(handler)
-    with pytest.raises(HandlerFailed) as failed:
+    with pytest.raises(MessageHandlerFailed) as failed:
         handled(handler, message(), "a:b")
     assert str(failed.value).startswith(why)

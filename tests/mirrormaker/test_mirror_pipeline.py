@@ -1,8 +1,10 @@
-"""The forwarder: topics that are not ready wait beside the others, and a failure ends exactly before itself."""
+"""A flow: topics that are not ready wait beside the others, and a failure ends exactly before itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,9 +13,10 @@ from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
-from mirrormaker.flow import RETRY_MIN_S, Forwarder, Settings, carry
-from mirrormaker.handler import DROP
-from mirrormaker.topics import SourceTopic, TopicMissing
+from mirrormaker.flow import RETRY_MIN_S, Flow, carry
+from mirrormaker.handler import DROP, Handler, MessageHandler
+from mirrormaker.routes import RouteRules, SourceTopic
+from mirrormaker.topics import TopicMissing
 from zkconsumer.errors import Closed
 
 SPEAKS = dialect("0.8.2")
@@ -86,11 +89,24 @@ def tasks() -> Iterator[TaskGroup]:
     assert tasks.death is None
 
 
-def forwarder(
-    tasks: TaskGroup, targets: Targets, sends: Sends, settings: Settings | None = None, partitions: int = 2
-) -> Forwarder:
-    settings = settings or Settings(SPEAKS, 1000012)
-    return Forwarder("dc1", settings, targets, lambda name: SourceTopic(partitions, 1), sends, tasks)  # type: ignore[arg-type]
+def flow_of(
+    tasks: TaskGroup,
+    topics: Targets,
+    sends: Sends,
+    *,
+    handler: Handler | None = None,
+    source_topic: Callable[[str], SourceTopic] = lambda name: SourceTopic(2, 1),
+    **rules: Any,
+) -> Flow:
+    rules = {"source": SPEAKS, "target": SPEAKS, "message_max_bytes": 1000012, **rules}
+    given = MessageHandler(handler, "a:b", "dc1", SPEAKS) if handler is not None else None
+    return Flow(
+        SimpleNamespace(name="dc1", topic=source_topic),  # type: ignore[arg-type]
+        SimpleNamespace(topics=topics, sender=sends),  # type: ignore[arg-type]
+        RouteRules(handler="a:b" if handler is not None else "", **rules),
+        tasks,
+        handler=given,
+    )
 
 
 def until(condition: object) -> None:
@@ -104,24 +120,24 @@ def until(condition: object) -> None:
 
 def test_a_topic_that_is_not_ready_waits_and_its_neighbours_flow(tasks: TaskGroup) -> None:
     targets, sends = Targets(there=2), Sends()
-    forward = forwarder(tasks, targets, sends)
+    flow = flow_of(tasks, targets, sends)
     sets = [fetched("missing", 0, 0), fetched("there", 0, 0), fetched("missing", 0, 2), fetched("there", 1, 0)]
-    carry(((one, Share()) for one in sets), forward.take)
-    until(lambda: len(sends.parts) == 2 and forward.waiting)
+    carry(((one, Share()) for one in sets), flow.take)
+    until(lambda: len(sends.parts) == 2 and flow.waiting)
     assert {part.tp.topic for part in sends.parts} == {"there"}
-    assert forward.waiting == {"missing": "target topic missing does not exist"}
+    assert flow.waiting == {"missing": "target topic missing does not exist"}
     targets.counts["missing"] = 2
     until(lambda: len(sends.parts) == 4)
     assert [value for tp, value in sends.values() if tp.topic == "missing"] == [b"v-0", b"v-1", b"v-2", b"v-3"]
-    assert forward.waiting == {}
+    assert flow.waiting == {}
     assert RETRY_MIN_S < 5
 
 
 def test_what_comes_while_a_topic_is_made_ready_keeps_its_order(tasks: TaskGroup) -> None:
     sends = Sends()
-    forward = forwarder(tasks, Targets(t=2), sends)
+    flow = flow_of(tasks, Targets(t=2), sends)
     for start in range(0, 20, 2):
-        forward.take(fetched("t", 0, start), Share())
+        flow.take(fetched("t", 0, start), Share())
         sleep(0)
     until(lambda: len(sends.parts) == 10)
     assert [value for _, value in sends.values()] == [b"v-%d" % n for n in range(20)]
@@ -130,28 +146,21 @@ def test_what_comes_while_a_topic_is_made_ready_keeps_its_order(tasks: TaskGroup
 def test_a_new_source_partition_has_its_topic_looked_at_again(tasks: TaskGroup) -> None:
     targets, sends = Targets(t=2), Sends()
     grown = {"t": 2}
-    forward = Forwarder(
-        "dc1",
-        Settings(SPEAKS, 1000012),
-        targets,  # type: ignore[arg-type]
-        lambda name: SourceTopic(grown[name], 1),
-        sends,
-        tasks,
-    )
-    forward.take(fetched("t", 1, 0), Share())
+    flow = flow_of(tasks, targets, sends, source_topic=lambda name: SourceTopic(grown[name], 1))
+    flow.take(fetched("t", 1, 0), Share())
     until(lambda: sends.parts)
     grown["t"] = 3
-    forward.take(fetched("t", 2, 0), Share())
+    flow.take(fetched("t", 2, 0), Share())
     until(lambda: len(sends.parts) == 2)
-    assert forward.topics["t"].choice.partitioning == "key"
+    assert flow.topics["t"].route.partitioning == "key"
     assert targets.asked == ["t", "t"]
     assert sends.parts[1].tp.partition == 0  # no key: source partition 2 of 2 target partitions
 
 
 def test_a_partition_that_the_target_does_not_have_fails_with_the_cure(tasks: TaskGroup) -> None:
     share, sends = Share(), Sends()
-    forward = forwarder(tasks, Targets(t=1), sends, Settings(SPEAKS, 1000012, partitioning="identity"))
-    forward.take(fetched("t", 1, 7), share)
+    flow = flow_of(tasks, Targets(t=1), sends, partitioning="identity")
+    flow.take(fetched("t", 1, 7), share)
     until(lambda: share.told)
     [(what, reason, position)] = share.told
     assert (what, position) == ("failed", 7)
@@ -169,30 +178,27 @@ def test_a_failing_handler_ends_its_set_exactly_before_its_message(tasks: TaskGr
         return DROP if message.offset == 5 else message
 
     share, sends = Share(), Sends()
-    forward = forwarder(tasks, Targets(t=2), sends, Settings(SPEAKS, 1000012, handler=picky, handler_name="a:b"))
-    forward.take(fetched("t", 0, 5, count=6), share)
+    flow = flow_of(tasks, Targets(t=2), sends, handler=picky)
+    flow.take(fetched("t", 0, 5, count=6), share)
     until(lambda: share.told)
     assert [value for _, value in sends.values()] == [b"v-6", b"v-7"]
     assert share.tickets == [(8, 1), (11, 1)]
     assert share.told == [("failed", "t/0 at 8: message.handler a:b raised ValueError: no", 8)]
-    assert forward.dropped == 1
+    assert flow.dropped == 1
 
 
 def test_a_set_that_a_handler_drops_whole_is_done_at_once(tasks: TaskGroup) -> None:
     share, sends = Share(), Sends()
-    forward = forwarder(
-        tasks, Targets(t=2), sends, Settings(SPEAKS, 1000012, handler=lambda message: DROP, handler_name="a:b")
-    )
-    forward.take(fetched("t", 0, 5), share)
+    flow = flow_of(tasks, Targets(t=2), sends, handler=lambda message: DROP)
+    flow.take(fetched("t", 0, 5), share)
     until(lambda: share.told)
     assert (share.tickets, share.told, sends.parts) == ([(7, 1)], [("done",)], [])
 
 
 def test_a_handler_that_sends_to_a_topic_which_nobody_creates_fails(tasks: TaskGroup) -> None:
     share = Share()
-    settings = Settings(SPEAKS, 1000012, handler=lambda m: ("gone", m.key, m.value), handler_name="a:b")
-    forward = forwarder(tasks, Targets(t=2), Sends(), settings)
-    forward.take(fetched("t", 0, 5), share)
+    flow = flow_of(tasks, Targets(t=2), Sends(), handler=lambda m: ("gone", m.key, m.value))
+    flow.take(fetched("t", 0, 5), share)
     until(lambda: share.told)
     sentence = "message.handler sent a message of t to gone: target topic gone does not exist"
     assert share.told == [("failed", sentence, 5)]
@@ -200,10 +206,9 @@ def test_a_handler_that_sends_to_a_topic_which_nobody_creates_fails(tasks: TaskG
 
 def test_a_codec_is_asked_for_only_of_its_topics(tasks: TaskGroup) -> None:
     sends = Sends()
-    settings = Settings(SPEAKS, 1000012, codec="gzip", compressed_topics=("packed",))
-    forward = forwarder(tasks, Targets(packed=2, loose=2), sends, settings)
+    flow = flow_of(tasks, Targets(packed=2, loose=2), sends, codec="gzip", compressed_topics=("packed",))
     for topic in ("packed", "loose"):
-        forward.take(fetched(topic, 0, 0), Share())
+        flow.take(fetched(topic, 0, 0), Share())
     until(lambda: len(sends.parts) == 2)
     assert {part.tp.topic: part.codec for part in sends.parts} == {"packed": 1, "loose": 0}
     assert wait_any([tasks.dead], 0) == []
@@ -211,18 +216,18 @@ def test_a_codec_is_asked_for_only_of_its_topics(tasks: TaskGroup) -> None:
 
 def test_a_topic_that_is_forgotten_is_looked_at_again_unless_keys_choose_its_partitions(tasks: TaskGroup) -> None:
     targets, sends, share = Targets(t=1, k=1), Sends(), Share()
-    forward = forwarder(tasks, targets, sends, Settings(SPEAKS, 1000012, partitioning="identity"))
-    forward.take(fetched("t", 1, 7), share)
+    flow = flow_of(tasks, targets, sends, partitioning="identity")
+    flow.take(fetched("t", 1, 7), share)
     until(lambda: share.told)
     targets.counts["t"] = 2
-    forward.forget("t")
-    forward.take(fetched("t", 1, 7), Share())
+    flow.forget_route("t")
+    flow.take(fetched("t", 1, 7), Share())
     until(lambda: sends.parts)
     assert sends.parts[0].tp == TopicPartition("t", 1)
-    by_key = forwarder(tasks, targets, sends)
+    by_key = flow_of(tasks, targets, sends)
     by_key.take(fetched("k", 1, 0), Share())
     until(lambda: "k" in by_key.topics)
-    by_key.forget("k")
+    by_key.forget_route("k")
     assert "k" in by_key.topics
 
 
@@ -235,24 +240,24 @@ def test_a_stop_does_not_hide_why_a_topic_waits(tasks: TaskGroup) -> None:
             raise Closed("the connector was shut down")
         return SourceTopic(1, 1)
 
-    forward = Forwarder("dc1", Settings(SPEAKS, 1000), Targets(), source_topic, Sends(), tasks)
-    forward.take(fetched("brandnew", 0, 0), Share())
+    flow = flow_of(tasks, Targets(), Sends(), source_topic=source_topic)
+    flow.take(fetched("brandnew", 0, 0), Share())
     until(lambda: len(looks) == 2)
     sleep(0)
-    assert forward.waiting == {"brandnew": "target topic brandnew does not exist"}
+    assert flow.waiting == {"brandnew": "target topic brandnew does not exist"}
 
 
 # ---- a target topic that is deleted ----------------------------------------------------------------------------
 
 
 class Deleted(Targets):
-    """look() tells what is there; prepare() creates once it may."""
+    """view() says what is there; prepare() creates once it may."""
 
     def __init__(self, **counts: int) -> None:
         super().__init__(**counts)
         self.creates: dict[str, int] = {}
 
-    def look(self) -> ClusterView:
+    def view(self) -> ClusterView:
         return ClusterView({}, {topic: dict.fromkeys(range(n), PartitionView(0)) for topic, n in self.counts.items()})
 
     def prepare(self, topic: str, source: SourceTopic) -> range:
@@ -261,27 +266,27 @@ class Deleted(Targets):
         return super().prepare(topic, source)
 
 
-def flowing(tasks: TaskGroup, targets: Targets) -> Forwarder:
+def flowing(tasks: TaskGroup, targets: Targets) -> Flow:
     sends = Sends()
-    forward = forwarder(tasks, targets, sends)
-    carry([(fetched("t", 0, 0), Share())], forward.take)  # type: ignore[list-item]
+    flow = flow_of(tasks, targets, sends)
+    carry([(fetched("t", 0, 0), Share())], flow.take)  # type: ignore[list-item]
     until(lambda: sends.parts)
-    return forward
+    return flow
 
 
 def test_a_target_topic_that_is_gone_is_created_again_and_waits_meanwhile(
     tasks: TaskGroup, caplog: pytest.LogCaptureFixture
 ) -> None:
     targets = Deleted(t=2)
-    forward = flowing(tasks, targets)
-    assert not forward.target_is_gone("other")  # nothing is sent there from here
+    flow = flowing(tasks, targets)
+    assert not flow.target_is_gone("other")  # nothing is sent there from here
     del targets.counts["t"]
-    assert forward.target_is_gone("t")
-    assert forward.target_is_gone("t")  # it is seen to already
-    until(lambda: "does not exist" in forward.waiting.get("t", ""))
+    assert flow.target_is_gone("t")
+    assert flow.target_is_gone("t")  # it is seen to already
+    until(lambda: "does not exist" in flow.waiting.get("t", ""))
     targets.creates["t"] = 2
-    until(lambda: not forward.waiting)
-    assert list(forward.topics) == ["t"]
+    until(lambda: not flow.waiting)
+    assert list(flow.topics) == ["t"]
     assert sum("target topic t is gone" in record.getMessage() for record in caplog.records) == 1
 
 
@@ -289,21 +294,21 @@ def test_a_topic_that_a_broker_does_not_know_yet_is_not_gone(
     tasks: TaskGroup, caplog: pytest.LogCaptureFixture
 ) -> None:
     targets = Deleted(t=2)
-    forward = flowing(tasks, targets)
+    flow = flowing(tasks, targets)
     for _ in range(100):
-        assert forward.target_is_gone("t")  # a hundred partitions, and brokers that are told one after the other
+        assert flow.target_is_gone("t")  # a hundred partitions, and brokers that are told one after the other
     sleep(RETRY_MIN_S / 2)
-    assert forward.waiting == {}
+    assert flow.waiting == {}
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_a_topic_that_comes_back_with_other_partitions_gets_another_route(tasks: TaskGroup) -> None:
     targets = Deleted(t=2)
-    forward = flowing(tasks, targets)
+    flow = flowing(tasks, targets)
     del targets.counts["t"]
     targets.creates["t"] = 1
-    assert forward.target_is_gone("t")
-    until(lambda: "t" not in forward.topics)
-    carry([(fetched("t", 0, 2), Share())], forward.take)  # type: ignore[list-item]
-    until(lambda: "t" in forward.topics)
-    assert forward.topics["t"].choice.partitioning == "key"
+    assert flow.target_is_gone("t")
+    until(lambda: "t" not in flow.topics)
+    carry([(fetched("t", 0, 2), Share())], flow.take)  # type: ignore[list-item]
+    until(lambda: "t" in flow.topics)
+    assert flow.topics["t"].route.partitioning == "key"

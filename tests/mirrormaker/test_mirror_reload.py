@@ -60,7 +60,7 @@ def test_everything_else_is_named_without_its_value_and_left(configured):
     )
 
 
-class Origin(SimpleNamespace):
+class Source(SimpleNamespace):
     def switch_offsets(self, mode: Mode) -> bool:
         if mode == "kafka":
             raise ModeRefused("zookeeper -> kafka in one bounce is refused")
@@ -70,13 +70,13 @@ class Origin(SimpleNamespace):
 
 def test_a_step_that_is_refused_keeps_no_other_source_from_its_own(configured, caplog):
     caplog.set_level(logging.INFO)
-    origins = [Origin(name="a", mode="zookeeper"), Origin(name="b", mode="zookeeper")]
+    sources = [Source(name="a", mode="zookeeper"), Source(name="b", mode="zookeeper")]
     read = configured(
         ("name: a,", "name: a, offsets.storage: kafka, dual.commit.enabled: false,"),
         ("name: b,", "name: b, offsets.storage: kafka,"),
     )
-    reload_into(origins, configured(), lambda: read)
-    assert [origin.mode for origin in origins] == ["zookeeper", "dual"]
+    reload_into(sources, configured(), lambda: read)
+    assert [source.mode for source in sources] == ["zookeeper", "dual"]
     assert [r.getMessage() for r in caplog.records] == [
         "source a: zookeeper -> kafka in one bounce is refused",
         "configuration read again: 1 sources keep their offsets elsewhere now",
@@ -87,8 +87,8 @@ def test_a_file_that_is_wrong_changes_nothing(configured, caplog):
     def wrong() -> Configuration:
         raise ConfigError(["m.yaml: option 'offset.storage' is unknown"])
 
-    origins = [Origin(name="a", mode="dual")]
-    reload_into(origins, configured(), wrong)
-    assert origins[0].mode == "dual"
+    sources = [Source(name="a", mode="dual")]
+    reload_into(sources, configured(), wrong)
+    assert sources[0].mode == "dual"
     (line,) = caplog.records
     assert line.getMessage() == "the configuration is left as it is: m.yaml: option 'offset.storage' is unknown"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from kafkawire.model import TopicPartition
-from mirrormaker.retries import Retries
+from mirrormaker.flow import ParkedRetries
 from zkconsumer.engine.status import PartitionStatus
 
 ROW = PartitionStatus(
@@ -24,11 +24,16 @@ ROW = PartitionStatus(
 
 
 @dataclass
-class Origin:
+class Flow:
+    """A flow, and its source."""
+
     rows: list[PartitionStatus]
     ready: bool = True
-    name: str = "dc1"
     tried: list[TopicPartition] = field(default_factory=list)
+
+    @property
+    def source(self) -> Flow:
+        return self
 
     def partitions(self) -> list[PartitionStatus]:
         return self.rows
@@ -38,32 +43,32 @@ class Origin:
         return self.ready
 
 
-def looked(origin: Origin, *times: float) -> list[float]:
+def tried_at(flow: Flow, *times: float) -> list[float]:
     """At which of these times it was tried."""
-    retries, tried = Retries([origin], 60.0), []
+    retries, tried = ParkedRetries(flow, 60.0), []  # type: ignore[arg-type]
     for at in times:
-        before = len(origin.tried)
-        retries.look(at)
-        tried += [at] * (len(origin.tried) - before)
+        before = len(flow.tried)
+        retries.retry_due(at)
+        tried += [at] * (len(flow.tried) - before)
     return tried
 
 
 def test_a_parked_partition_is_tried_once_a_minute_and_not_at_once() -> None:
-    assert looked(Origin([ROW]), 0.0, 59.9, 60.0, 60.5, 119.9, 120.0) == [60.0, 120.0]
+    assert tried_at(Flow([ROW]), 0.0, 59.9, 60.0, 60.5, 119.9, 120.0) == [60.0, 120.0]
 
 
-def test_one_whose_earlier_messages_are_under_way_is_looked_at_again_soon() -> None:
-    assert looked(Origin([ROW], ready=False), 0.0, 60.0, 60.5) == [60.0, 60.5]
+def test_one_whose_earlier_messages_are_in_flight_is_tried_again_soon() -> None:
+    assert tried_at(Flow([ROW], ready=False), 0.0, 60.0, 60.5) == [60.0, 60.5]
 
 
-def test_one_that_flows_is_left_alone_and_waits_its_time_when_it_parks_anew() -> None:
-    origin = Origin([replace(ROW, parked=None)])
-    retries = Retries([origin], 60.0)
-    retries.look(0.0)
-    retries.look(100.0)
-    origin.rows = [ROW]
-    retries.look(100.5)
-    retries.look(160.0)
-    assert origin.tried == []
-    retries.look(160.5)
-    assert origin.tried == [TopicPartition("t", 0)]
+def test_one_that_flows_is_left_alone_and_waits_its_time_when_it_is_parked_again() -> None:
+    flow = Flow([replace(ROW, parked=None)])
+    retries = ParkedRetries(flow, 60.0)  # type: ignore[arg-type]
+    retries.retry_due(0.0)
+    retries.retry_due(100.0)
+    flow.rows = [ROW]
+    retries.retry_due(100.5)
+    retries.retry_due(160.0)
+    assert flow.tried == []
+    retries.retry_due(160.5)
+    assert flow.tried == [TopicPartition("t", 0)]

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from struct import pack
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,15 +17,9 @@ from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
-from mirrormaker.routes import (
-    HandlerFailed,
-    Output,
-    RouteFacts,
-    Step,
-    choose,
-    pass_through,
-    reencode,
-)
+from mirrormaker.partitioning import numbering
+from mirrormaker.routes import Route, RouteRules
+from producer.conversion import MessageHandlerFailed, Output, Step, pass_through, reencode
 
 LIMIT = 1000012
 OLD, NEW, NEWEST = dialect("0.8.2"), dialect("0.10.1"), dialect("2.8")
@@ -237,11 +232,11 @@ def collected(found: Iterator[Step], into: list[Step]) -> Iterator[Step]:
 def test_a_failing_handler_stops_exactly_before_its_message() -> None:
     def picky(message: Message) -> list[Output]:
         if message.value == b"c":
-            raise HandlerFailed("orders/3 at 102: message.handler raised ValueError: c")
+            raise MessageHandlerFailed("orders/3 at 102: message.handler raised ValueError: c")
         return by_key(message)
 
     steps: list[Step] = []
-    with pytest.raises(HandlerFailed, match="orders/3 at 102"):
+    with pytest.raises(MessageHandlerFailed, match="orders/3 at 102"):
         list(collected(reencode(fetched([gzip(b"a", b"b", b"c", b"d")]), picky, OLD, LIMIT), steps))
     assert arrived(steps) == [(None, b"a"), (None, b"b")]
     assert steps[-1].resume_at == 102
@@ -254,50 +249,74 @@ def test_what_a_handler_drops_still_moves_the_position_on() -> None:
     assert steps[-1].resume_at == message_set.resume_at
 
 
+SAME, BY_BROKER = {"source": OLD, "target": OLD}, {"source": dialect("0.7"), "target": OLD}
+
+
+def route(here: int, there: int, rules: dict[str, Any]) -> Route:
+    return RouteRules(message_max_bytes=LIMIT, **rules).choose("t", here, there)
+
+
 @pytest.mark.parametrize(
-    ("facts", "sentence", "partitioning"),
+    ("here", "there", "rules", "sentence", "partitioning"),
     [
-        (RouteFacts("t", 4, 4), "pass-through: same format, partition kept", "identity"),
-        (RouteFacts("t", 4, 8), "pass-through: same format, partition kept", "identity"),
+        (4, 4, SAME, "pass-through: same format, partition kept", "identity"),
+        (4, 8, SAME, "pass-through: same format, partition kept", "identity"),
+        (4, 2, SAME, "re-encode: partition chosen by key, as the target has 2 partitions, the source 4", "key"),
+        (4, 2, {**SAME, "partitioning": "identity"}, "pass-through: same format, partition kept", "identity"),
+        (4, 4, {**SAME, "partitioning": "key"}, "re-encode: partitioning key is asked for", "key"),
+        (4, 4, {**SAME, "handler": "a:b"}, "re-encode: message.handler a:b sees every message", "identity"),
+        (4, 4, {**SAME, "codec": "gzip"}, "re-encode: compression.codec gzip is asked for", "identity"),
         (
-            RouteFacts("t", 4, 2),
-            "re-encode: partition chosen by key, as the target has 2 partitions, the source 4",
-            "key",
-        ),
-        (RouteFacts("t", 4, 2, partitioning="identity"), "pass-through: same format, partition kept", "identity"),
-        (RouteFacts("t", 4, 4, partitioning="key"), "re-encode: partitioning key is asked for", "key"),
-        (RouteFacts("t", 4, 4, handler="a:b"), "re-encode: message.handler a:b sees every message", "identity"),
-        (RouteFacts("t", 4, 4, codec="gzip"), "re-encode: compression.codec gzip is asked for", "identity"),
-        (
-            RouteFacts("t", 4, 4, shared_format=False),
-            "re-encode: source and target do not share a message format",
+            4,
+            4,
+            {**SAME, "codec": "gzip", "compressed_topics": ("other",)},
+            "pass-through: same format, partition kept",
             "identity",
         ),
         (
-            RouteFacts("t", 4, 4, by_broker=True, shared_format=False),
+            4,
+            4,
+            BY_BROKER,
             "re-encode: source and target do not share a message format; all of a source partition goes to one "
             "partition, which follows from its name",
             "source",
         ),
         (
-            RouteFacts("t", 5, 5, by_broker=True, shared_format=False, numbering="0:2,1:3"),
+            5,
+            5,
+            {**BY_BROKER, "numbering": numbering("0:2,1:3")},
             "re-encode: source and target do not share a message format; partitions are numbered by "
             "broker.partitions 0:2,1:3",
             "identity",
         ),
         (
-            RouteFacts("t", 5, 5, by_broker=True, shared_format=False, handler="a:b", partitioning="key"),
+            5,
+            5,
+            {**BY_BROKER, "handler": "a:b", "partitioning": "key"},
             "re-encode: message.handler a:b sees every message; a key decides where message.handler makes one, else "
             "all of a source partition goes to one partition",
             "key",
         ),
         (
-            RouteFacts("t", 5, 9, by_broker=True),
+            5,
+            9,
+            {"source": dialect("0.7"), "target": dialect("0.7")},
             "pass-through: same format; all of a source partition goes to one partition, which follows from its name",
             "source",
         ),
     ],
 )
-def test_the_route_of_a_topic_and_why(facts: RouteFacts, sentence: str, partitioning: str) -> None:
-    choice = choose(facts)
-    assert (str(choice), choice.partitioning) == (sentence, partitioning)
+def test_the_route_of_a_topic_and_why(
+    here: int, there: int, rules: dict[str, Any], sentence: str, partitioning: str
+) -> None:
+    chosen = route(here, there, rules)
+    assert (str(chosen), chosen.partitioning) == (sentence, partitioning)
+
+
+def test_messages_are_looked_at_one_by_one_for_a_handler_or_a_key_only() -> None:
+    assert [route(4, there, {**SAME, **more}).by_message for there, more in ((4, {}), (4, {"codec": "gzip"}))] == [
+        False,
+        False,
+    ]
+    assert route(4, 2, SAME).by_message
+    assert route(4, 4, {**SAME, "handler": "a:b"}).by_message

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import BrokerPartition, Message, MessageSet, TopicPartition
-from mirrormaker.routes import HandlerFailed, Output, Step, pass_through, reencode
+from producer.conversion import MessageHandlerFailed, Output, Step, pass_through, reencode
 
 OLD, V070, V08, V010 = dialect("0.7"), dialect("0.7.0"), dialect("0.8.2"), dialect("0.10.1")
 SOURCE = TopicPartition("orders", BrokerPartition(3, 1))
@@ -88,10 +88,10 @@ def test_what_fails_inside_a_wrapper_leaves_the_whole_wrapper_for_later(bad: int
 
     def picky(message: Message) -> list[Output]:
         if message.value == b"%d" % bad:
-            raise HandlerFailed("no")
+            raise MessageHandlerFailed("no")
         return to_target(message)
 
-    with pytest.raises(HandlerFailed):
+    with pytest.raises(MessageHandlerFailed):
         kept(reencode(message_set, picky, V08, LIMIT), steps)
     assert read(steps, V08) == [b"p"]
     assert steps[-1].resume_at == message_set.runs[0].resume_at

@@ -1,4 +1,4 @@
-"""When systemd is told that all is well, and when it is not."""
+"""Status of a mirror: when systemd hears that all is well, and what a snapshot says."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 from kafkawire.model import TopicPartition
-from mirrormaker.source import total_done
-from mirrormaker.status import Blocked, StatusLine
-from mirrormaker.systemd import Systemd
-from mirrormaker.watch import STALL_S, Watch
+from mirrormaker.status import Blocked, StatusLine, StatusReporter, total_done
+from mirrormaker.systemd import STALL_S, Systemd, Watchdog
+from producer.sender import Sender
 from zkconsumer.engine.status import PartitionStatus
 
 ROW = PartitionStatus(
@@ -29,52 +28,64 @@ ROW = PartitionStatus(
 
 
 @dataclass
-class Origin:
+class Flow:
+    """A flow, and its source."""
+
     rows: list[PartitionStatus] = field(default_factory=lambda: [ROW])
     trouble: str = ""
     outage: str = ""
-    still: list[Blocked] = field(default_factory=list)
+    waiting: dict[str, str] = field(default_factory=dict)
     name: str = "dc1"
-    settled: bool = True
+    assigned: bool = True
     counts_bytes: bool = False
     has_handler: bool = False
     dropped: int = 0
 
+    @property
+    def source(self) -> Flow:
+        return self
+
     def partitions(self) -> list[PartitionStatus]:
         return self.rows
 
-    def waiting(self) -> list[Blocked]:
-        return self.still
+
+def sender(pending: int = 0, outage: str = "") -> Sender:
+    counters = SimpleNamespace(bytes=0, messages=7)
+    return SimpleNamespace(bytes_pending=pending, counters=counters, outage=outage)  # type: ignore[return-value]
 
 
-def watch(origin: Origin, pending: int = 0, outage: str = "") -> Watch:
-    sender = SimpleNamespace(bytes_pending=pending, counters=SimpleNamespace(bytes=0, messages=7), outage=outage)
-    made = Watch([origin], sender, StatusLine(io.StringIO()), Systemd({}, 1), 1.0)  # type: ignore[list-item,arg-type]
+def watchdog(flow: Flow, pending: int = 0) -> Watchdog:
+    made = Watchdog(Systemd({}, 1), [flow], sender(pending))  # type: ignore[list-item]
     assert made.stalled(0.0) is False
     return made
 
 
+def reporter(flow: Flow, pending: int = 0, outage: str = "") -> StatusReporter:
+    line, systemd = StatusLine(io.StringIO()), Systemd({}, 1)
+    return StatusReporter([flow], sender(pending, outage), line, systemd, 1.0)  # type: ignore[list-item]
+
+
 def test_a_partition_that_lags_and_does_not_move_is_a_stall() -> None:
-    watching = watch(Origin())
+    watching = watchdog(Flow())
     assert not watching.stalled(STALL_S - 1)
     assert watching.stalled(STALL_S + 1)
 
 
 def test_one_that_moves_is_none() -> None:
-    origin = Origin()
-    watching = watch(origin)
-    origin.rows = [replace(ROW, done=51)]
+    flow = Flow()
+    watching = watchdog(flow)
+    flow.rows = [replace(ROW, done=51)]
     assert not watching.stalled(STALL_S + 1)
     assert watching.stalled(2 * STALL_S + 2)
 
 
 def test_the_outside_is_never_our_stall() -> None:
-    assert not watch(Origin(), pending=10).stalled(STALL_S + 1)  # the target does not acknowledge
-    assert not watch(Origin(trouble="ZooKeeper is away")).stalled(STALL_S + 1)
-    assert not watch(Origin(still=[Blocked("t", "missing")])).stalled(STALL_S + 1)
+    assert not watchdog(Flow(), pending=10).stalled(STALL_S + 1)  # the target does not acknowledge
+    assert not watchdog(Flow(trouble="ZooKeeper is away")).stalled(STALL_S + 1)
+    assert not watchdog(Flow(waiting={"t": "missing"})).stalled(STALL_S + 1)
     for state in ("parked", "looking for leader", "leaving"):
-        assert not watch(Origin([replace(ROW, state=state)])).stalled(STALL_S + 1)
-    assert not watch(Origin([replace(ROW, lag=0)])).stalled(STALL_S + 1)
+        assert not watchdog(Flow([replace(ROW, state=state)])).stalled(STALL_S + 1)
+    assert not watchdog(Flow([replace(ROW, lag=0)])).stalled(STALL_S + 1)
 
 
 def test_what_is_done_is_counted_across_looks_and_for_new_partitions_since_their_last_commit() -> None:
@@ -86,41 +97,39 @@ def test_what_is_done_is_counted_across_looks_and_for_new_partitions_since_their
 
 
 def test_the_lag_of_a_source_whose_zookeeper_is_silent_is_unknown() -> None:
-    for origin in (Origin(trouble="source dc1: ZooKeeper silent for 8 s"), Origin([], "source dc1: …")):
-        assert watch(origin).snapshot().lag is None
-    assert watch(Origin([], settled=False)).snapshot().lag is None  # back, and nothing is ours again yet
-    assert watch(Origin([])).snapshot().lag == 0  # others own all there is
-    assert watch(Origin()).snapshot().lag == 150
+    for flow in (Flow(trouble="source dc1: ZooKeeper silent for 8 s"), Flow([], "source dc1: …")):
+        assert reporter(flow).snapshot().lag is None
+    assert reporter(Flow([], assigned=False)).snapshot().lag is None  # back, and nothing is ours again yet
+    assert reporter(Flow([])).snapshot().lag == 0  # others own all there is
+    assert reporter(Flow()).snapshot().lag == 150
 
 
 def test_what_is_out_of_reach_is_named_and_hides_no_lag_that_is_known() -> None:
-    line = watch(Origin(outage="source dc1: broker 0 is gone (for 8 s)"), outage="broker 3 hangs (for 9 s)").line()
+    line = reporter(Flow(outage="source dc1: broker 0 is gone (for 8 s)"), outage="broker 3 hangs (for 9 s)").line()
     assert "lag 150," in line
     assert line.endswith("; source dc1: broker 0 is gone (for 8 s); target: broker 3 hangs (for 9 s)")
 
 
 def test_with_a_handler_only_what_the_target_acknowledged_is_a_rate_and_drops_are_counted() -> None:
-    origin = Origin()
-    assert watch(origin).snapshot().messages == 10  # from committed 40 to done 50
-    origin = Origin(has_handler=True, dropped=3)
-    snapshot = watch(origin).snapshot()
+    flow = Flow()
+    assert reporter(flow).snapshot().messages == 10  # from committed 40 to done 50
+    flow = Flow(has_handler=True, dropped=3)
+    snapshot = reporter(flow).snapshot()
     assert (snapshot.messages, snapshot.dropped) == (7, 3)
 
 
-def test_the_snapshot_names_what_stands_still() -> None:
-    origin = Origin(
-        [replace(ROW, parked="corrupt"), replace(ROW, partition=1, lag=None)], still=[Blocked("n", "missing")]
-    )
-    snapshot = watch(origin, pending=7).snapshot()
+def test_the_snapshot_names_what_makes_no_progress() -> None:
+    flow = Flow([replace(ROW, parked="corrupt"), replace(ROW, partition=1, lag=None)], waiting={"n": "missing"})
+    snapshot = reporter(flow, pending=7).snapshot()
     assert snapshot.parked == (Blocked("t/0", "corrupt"),)
     assert snapshot.waiting == (Blocked("n", "missing"),)
     assert (snapshot.lag, snapshot.owned, snapshot.in_flight_bytes) == (None, 2, 7)
 
 
 def test_a_lag_in_bytes_is_told_as_such_and_messages_are_those_the_target_took() -> None:
-    in_bytes = Origin([replace(ROW, lag=3_100_000), replace(ROW, partition=1, lag=4)], counts_bytes=True)
-    snapshot = watch(in_bytes).snapshot()
+    in_bytes = Flow([replace(ROW, lag=3_100_000), replace(ROW, partition=1, lag=4)], counts_bytes=True)
+    snapshot = reporter(in_bytes).snapshot()
     assert (snapshot.lag, snapshot.lag_bytes, snapshot.messages) == (0, 3_100_004, 7)
-    assert watch(Origin()).snapshot().lag_bytes is None
+    assert reporter(Flow()).snapshot().lag_bytes is None
     in_bytes.rows.append(replace(ROW, partition=2, lag=None))
-    assert watch(in_bytes).snapshot().lag is None
+    assert reporter(in_bytes).snapshot().lag is None

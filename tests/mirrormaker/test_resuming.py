@@ -13,11 +13,12 @@ from kafkawire.errors import LinkLost
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Broker, MessageSet, Part, TopicPartition
 from mirrormaker.offsetmap.checkpoints import Checkpoint
-from mirrormaker.offsetmap.file import FileStorage
-from mirrormaker.offsetmap.recorder import MapRecorder, file_of
-from mirrormaker.offsetmap.resume import Resumer, but_the_first, counted
+from mirrormaker.offsetmap.file import FileStorage, file_of
+from mirrormaker.offsetmap.recorder import MapRecorder
+from mirrormaker.offsetmap.resume import Resumer
 from mirrormaker.offsetmap.tail import Tail, TailRefused, digest
-from mirrormaker.offsetmap.tickets import PartTicket
+from mirrormaker.offsetmap.tickets import PartTicket, counted
+from mirrormaker.routes import RouteRules, SourceTopic, TopicRoute, but_the_first
 from producer.batches import Batch, Batches, Limits
 from producer.conversion import Output, pass_through
 from producer.outcomes import Outcomes, Patience
@@ -25,6 +26,8 @@ from zkconsumer.offsetmap.text import Header
 
 TP = TopicPartition("t", 0)
 SPEAKS = dialect("0.8.2")
+RULES = RouteRules(source=SPEAKS, target=SPEAKS, message_max_bytes=1_000_000)
+ROUTE = TopicRoute("t", SourceTopic(1, 1), range(1), RULES)
 
 
 def fetched(start: int, count: int, codec: int = 0, high_watermark: int = 100) -> MessageSet:
@@ -88,16 +91,16 @@ class Flow:
     """A Resumer, and what it passed on: start of the set, and how many of its messages are not to be sent."""
 
     def __init__(self, folder: Path, tasks: TaskGroup, tails: Tails) -> None:
-        self.keeper = MapRecorder(FileStorage(file_of(folder, "dc1"), Header("dc1", "g"), 1 << 20), 100, {})
-        self.waiting: dict[str, str] = {}
-        self.resumer = Resumer("dc1", self.keeper, tails, tasks, self.waiting)
+        self.recorder = MapRecorder(FileStorage(file_of(folder, "dc1"), Header("dc1", "g"), 1 << 20), 100, {})
+        self.resumer = Resumer("dc1", self.recorder, tails, tasks, lambda tp: False)
+        self.waiting = self.resumer.waiting
         self.passed: list[tuple[int, int]] = []
 
-    def take(self, one: MessageSet, share: Share) -> None:
-        self.resumer.take(one, share, TP, lambda each, _, skipped: self.passed.append((each.start, skipped)))
+    def take(self, one: MessageSet, share: Share, topic: TopicRoute = ROUTE) -> None:
+        self.resumer.admit(one, share, topic, lambda _, each, share, skipped: self.passed.append((each.start, skipped)))
 
-    def point(self, position: int, offset: int) -> None:
-        self.keeper.go_on(TP, "before", lambda: True, position, TP, offset)
+    def checkpoint(self, offset: int, end: int, topic: int | None = None) -> None:
+        self.recorder.begin(TP, TP, stint="before", owned=lambda: True, offset=offset, end=end, topic=topic)
 
 
 @pytest.fixture
@@ -120,7 +123,7 @@ def test_sets_wait_for_the_tail_and_those_that_are_there_are_not_sent(tmp_path: 
     tails = Tails(Tail(50, 55, digests(10, 15), empty=False))
     tails.ready = False
     flow, share = Flow(tmp_path, tasks, tails), Share()
-    flow.point(10, 50)
+    flow.checkpoint(10, 50)
     for start in (8, 11, 14, 17):
         flow.take(fetched(start, 3), share)
     until(lambda: tails.asked == [50])
@@ -130,20 +133,20 @@ def test_sets_wait_for_the_tail_and_those_that_are_there_are_not_sent(tmp_path: 
     until(lambda: len(flow.passed) == 2)
     assert flow.passed == [(14, 1), (17, 0)]
     assert share.told == [("ticket", 11), ("done",), ("ticket", 14), ("done",)]
-    assert flow.keeper.point(TP, TP) == Checkpoint(15, 55)
+    assert flow.recorder.checkpoint(TP, TP) == Checkpoint(15, 55)
     flow.take(fetched(20, 3), share)
     assert flow.passed[-1] == (20, 0)
     assert flow.waiting == {}
 
 
-def test_an_empty_target_is_begun_and_the_point_is_on_the_disk_before_anything_is_sent(
+def test_an_empty_target_is_begun_and_the_checkpoint_is_on_the_disk_before_anything_is_sent(
     tmp_path: Path, tasks: TaskGroup
 ) -> None:
     flow = Flow(tmp_path, tasks, Tails(Tail(7, 7, (), empty=True)))
     flow.take(fetched(30, 3), Share())
     until(lambda: flow.passed)
     assert flow.passed == [(30, 0)]
-    assert flow.keeper.point(TP, TP) == Checkpoint(30, 7)
+    assert flow.recorder.checkpoint(TP, TP) == Checkpoint(30, 7)
 
 
 def test_a_target_that_does_not_answer_is_asked_again(tmp_path: Path, tasks: TaskGroup) -> None:
@@ -153,7 +156,9 @@ def test_a_target_that_does_not_answer_is_asked_again(tmp_path: Path, tasks: Tas
     until(lambda: flow.passed == [(0, 0)])
 
 
-def test_another_stint_looks_anew_and_what_the_old_one_held_is_forgotten(tmp_path: Path, tasks: TaskGroup) -> None:
+def test_another_period_reads_the_tail_again_and_what_the_old_one_held_is_forgotten(
+    tmp_path: Path, tasks: TaskGroup
+) -> None:
     tails = Tails(Tail(0, 0, (), empty=True), Tail(0, 0, (), empty=True))
     tails.ready = False
     flow, old, new = Flow(tmp_path, tasks, tails), Share("one"), Share("two")
@@ -171,16 +176,16 @@ def test_another_stint_looks_anew_and_what_the_old_one_held_is_forgotten(tmp_pat
 def test_of_a_topic_that_was_created_again_nothing_counts_as_being_there(
     tmp_path: Path, tasks: TaskGroup, known: bool
 ) -> None:
-    """The point of the map is at 10 of the former log: without a new stint the first 10 messages would be left out."""
+    """The checkpoint is at 10 of the former log: without a new period the first 10 messages would be left out."""
     flow, share = (
         Flow(tmp_path, tasks, Tails(Tail(60, 60, (), empty=False), Tail(60, 63, digests(0, 3), False))),
         Share(),
     )
-    flow.keeper.go_on(TP, "before", lambda: True, 10, TP, 50, 7 if known else None)
+    flow.checkpoint(10, 50, 7 if known else None)
     share.topic, share.begins_new_log = 9, not known
     flow.take(fetched(0, 20), share)
     until(lambda: flow.passed == [(0, 0)])
-    assert flow.keeper.point(TP, TP) == Checkpoint(0, 60)
+    assert flow.recorder.checkpoint(TP, TP) == Checkpoint(0, 60)
     again = Share("parked, and read again")
     again.topic, again.begins_new_log = share.topic, share.begins_new_log
     flow.take(fetched(0, 20), again)
@@ -196,13 +201,13 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("point", "tail", "sentence"), REFUSALS)
-def test_what_cannot_be_told_is_refused(
-    tmp_path: Path, tasks: TaskGroup, point: tuple[int, int] | None, tail: Tail | Exception, sentence: str
+@pytest.mark.parametrize(("checkpoint", "tail", "sentence"), REFUSALS)
+def test_what_is_not_known_is_refused(
+    tmp_path: Path, tasks: TaskGroup, checkpoint: tuple[int, int] | None, tail: Tail | Exception, sentence: str
 ) -> None:
     flow, share = Flow(tmp_path, tasks, Tails(tail)), Share()
-    if point is not None:
-        flow.point(*point)
+    if checkpoint is not None:
+        flow.checkpoint(*checkpoint)
     flow.take(fetched(10, 3), share)
     until(lambda: len(share.told) == 2)
     kind, reason, at = share.told[1]
@@ -231,7 +236,7 @@ def test_a_wrapper_is_opened_to_be_counted() -> None:
     assert counted(found, SPEAKS) is found
 
 
-class Following:
+class Period:
     """What a PartTicket tells."""
 
     def __init__(self) -> None:
@@ -241,22 +246,22 @@ class Following:
         self.over = True
 
 
-def doubtful_batch(once: bool) -> tuple[Outcomes, Batches, Batch, Share, list[str]]:
+def unknown_batch(once: bool) -> tuple[Outcomes, Batches, Batch, Share, list[str]]:
     """One batch in flight, with a ticket that must not be stored twice, or may."""
     said: list[str] = []
     share, batches = Share(), Batches(Limits())
     outcomes = Outcomes(batches, Patience(), v08, lambda level, event: said.append(event))
     again: list[str] = []
-    doubtful = (lambda: again.append("again")) if once else None
+    unknown = (lambda: again.append("again")) if once else None
     part = Part(TP, v08.encode([(0, None, b"v", None)]), 0, 0, 1)
-    batches.add(part, PartTicket(share, Following(), TP, 1, True, doubtful), 0.0)  # type: ignore[arg-type]
+    batches.add(part, PartTicket(share, Period(), part, 1, unknown), 0.0)  # type: ignore[arg-type]
     [batch] = batches.due(0.0, lambda tp: True)
     return outcomes, batches, batch, share, again
 
 
 @pytest.mark.parametrize("code", [None, 7, 20, -1])
 def test_what_may_be_stored_is_not_sent_again_but_looked_for(code: int | None) -> None:
-    outcomes, batches, batch, share, again = doubtful_batch(once=True)
+    outcomes, batches, batch, share, again = unknown_batch(once=True)
     if code is None:
         outcomes.lost(batch, LinkLost("broker 1 is gone"), 1.0)
     else:
@@ -270,10 +275,18 @@ def test_what_may_be_stored_is_not_sent_again_but_looked_for(code: int | None) -
 
 @pytest.mark.parametrize(("once", "code"), [(False, None), (False, 7), (True, 6), (True, 5)])
 def test_what_is_not_stored_or_may_be_twice_is_sent_again(once: bool, code: int | None) -> None:
-    outcomes, batches, batch, share, again = doubtful_batch(once)
+    outcomes, batches, batch, share, again = unknown_batch(once)
     if code is None:
         outcomes.lost(batch, LinkLost("broker 1 is gone"), 1.0)
     else:
         outcomes.answered(batch, code, -1, Broker(1, "h", 1), 1.0)
     assert (share.told, again) == ([], [])
     assert len(batches) == 1
+
+
+def test_a_route_that_does_not_keep_the_number_of_partitions_is_refused(tmp_path: Path, tasks: TaskGroup) -> None:
+    flow, share = Flow(tmp_path, tasks, Tails()), Share()
+    flow.take(fetched(0, 3), share, TopicRoute("t", SourceTopic(2, 1), range(1), RULES))
+    (_, (kind, reason, at)) = share.told
+    assert (kind, at) == ("failed", 0)
+    assert str(reason).startswith("topic t: resume is target-end, which needs partitions that keep their number")
