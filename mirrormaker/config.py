@@ -25,6 +25,7 @@ from groundwork.options import ERROR, OptionError, Options, given, load, warning
 from groundwork.yamltext import YamlRefused, yaml_values
 from kafkawire.dialects import dialect
 from mirrormaker.options import FileOptions, MirrorOptions, SourceOptions, TargetOptions
+from mirrormaker.routes import RouteRules
 
 # ---- files ----------------------------------------------------------------------------------------------------
 
@@ -341,6 +342,20 @@ def _target(target: TargetOptions, problems: list[str], notes: list[str], where:
             "of topics that are missing there"
         )
     return replace(target, retries=-1)
+
+
+def route_rules(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> RouteRules:
+    """What the options say about routes from a source into the target."""
+    return RouteRules(
+        source=dialect(source.version),
+        target=dialect(target.version),
+        message_max_bytes=target.message_max_bytes,
+        partitioning=mirror.partitioning,
+        numbering=source.broker_partitions,
+        codec="" if target.codec == "none" else target.codec,
+        compressed_topics=target.compressed_topics,
+        handler=mirror.handler,
+    )
 
 
 def loops(source: str, target: str) -> bool:

@@ -27,7 +27,7 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.errors import LocalError, WireError
 from kafkawire.model import Broker
 from mirrormaker import exits
-from mirrormaker.config import Configuration
+from mirrormaker.config import Configuration, route_rules
 from mirrormaker.flow import Flow, ParkedRetries
 from mirrormaker.formats import timestamps_lost
 from mirrormaker.handler import MessageHandler
@@ -45,7 +45,6 @@ from mirrormaker.probe import (
     target_brokers,
 )
 from mirrormaker.reload import reload_into
-from mirrormaker.routes import RouteRules
 from mirrormaker.signals import Signals
 from mirrormaker.source import Source
 from mirrormaker.status import StatusLine, StatusReporter
@@ -202,7 +201,7 @@ class Daemon:
         handler = None
         if self._handler is not None:
             handler = MessageHandler(self._handler, mirror.handler, source.name, target.dialect)
-        rules = RouteRules.of(source.options, target.options, mirror)
+        rules = route_rules(source.options, target.options, mirror)
         return Flow(source, target, rules, self._tasks, handler=handler, delivery=self._maps.delivery(source.name))
 
     def _warn_of_timestamps(self, sources: list[tuple[SourceOptions, list[Broker]]], target: list[Broker]) -> None:

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from kafkawire.compression import CODECS
-from kafkawire.dialects import Dialect, dialect
+from kafkawire.dialects import Dialect
 from kafkawire.model import Message, MessageSet, PartitionId
-from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.partitioning import UNNUMBERED, Numbering, Partitioner, Scheme
 from producer.conversion import Output, Step, pass_through, reencode, transcode
 
@@ -66,19 +65,6 @@ class RouteRules:
     codec: str = ""  # compression.codec asked for at the target; "": as the source has it
     compressed_topics: tuple[str, ...] = ()  # topics that the codec is for; none: all
     handler: str = ""  # message.handler as configured; "": none
-
-    @classmethod
-    def of(cls, source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> RouteRules:
-        return cls(
-            source=dialect(source.version),
-            target=dialect(target.version),
-            message_max_bytes=target.message_max_bytes,
-            partitioning=mirror.partitioning,
-            numbering=source.broker_partitions,
-            codec="" if target.codec == "none" else target.codec,
-            compressed_topics=target.compressed_topics,
-            handler=mirror.handler,
-        )
 
     def choose(self, topic: str, source_partitions: int, target_partitions: int) -> Route:
         """The route of a topic that has so many partitions on both sides."""

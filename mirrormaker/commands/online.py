@@ -17,7 +17,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
 from kafkawire.net.links import Links
 from mirrormaker import exits
-from mirrormaker.config import Configuration
+from mirrormaker.config import Configuration, route_rules
 from mirrormaker.formats import sample_topics, timestamps_lost
 from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.probe import (
@@ -132,7 +132,7 @@ def source_rows(
         raise SameCluster(f"source {source.name} and the target are one cluster ({same} is in both)")
     if not seen.topics:
         click.echo(f"warning: {no_topic_matches(source, mirror)}", err=True)
-    rules = RouteRules.of(source, target, mirror)
+    rules = route_rules(source, target, mirror)
     return seen, [
         _row(source, name, count, len(view.partitions(name)), rules, bool(target.zookeeper))
         for name, count in seen.topics.items()
