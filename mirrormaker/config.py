@@ -1,4 +1,4 @@
-"""What a mirror is told: sources, a target, and what goes on between them.  Reads files; connects to nothing.
+"""Configuration of a mirror: its sources, its target, and what is mirrored.  Reads files; connects to nothing.
 
     from_yaml     sections `sources` (a list), `target`, `mirror`
     from_flags    the original's way: --consumer.config (repeatable), --producer.config and flags
@@ -154,7 +154,7 @@ def _attempt(cls: type[O], path: Path, problems: list[str], forbidden: list[Path
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What to call the places where the parts of a configuration were given."""
+    """Names of the places where the parts of a configuration were given."""
 
     whole: str
     sources: tuple[str, ...]
@@ -164,7 +164,7 @@ class Names:
 def _checked(
     sources: tuple[SourceOptions, ...], target: TargetOptions, mirror: MirrorOptions, warnings: list[str], names: Names
 ) -> Configuration:
-    """The parts as they are run: names and the mirror's own settings filled in.  Raises ConfigError."""
+    """The parts as they run: names and the mirror's own settings filled in.  Raises ConfigError."""
     where = names.whole
     problems: list[str] = []
     notes: list[str] = []
@@ -210,7 +210,7 @@ def _not_resumable(sources: Sequence[SourceOptions], target: TargetOptions, mirr
 
 
 def _mismatched(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
-    """What cannot be mirrored, whatever the rest says: sentences."""
+    """Why source and target do not fit together: sentences."""
     here, there = dialect(source.version), dialect(target.version)
     if here.has_keys and not there.has_keys:
         yield (
@@ -255,7 +255,7 @@ def _place(number: int, sources: Sequence[SourceOptions]) -> str:
 
 
 def _overruled(source: SourceOptions) -> list[str]:
-    """What a source's file says and a mirror does its own way."""
+    """Options of a source that a mirror sets itself: sentences."""
     sentences = []
     if not source.auto_commit:
         sentences.append("option 'auto.commit.enable' has no effect here: a mirror always commits what is acknowledged")
@@ -271,7 +271,7 @@ def _as_run(source: SourceOptions, mirror: MirrorOptions) -> SourceOptions:
 
 
 def _unsafe(source: SourceOptions) -> list[str]:
-    """Settings of a source that are allowed and can cost messages, or their order of leaving: a sentence each."""
+    """Settings of a source that are allowed and can cost messages, or the order of a stop: a sentence each."""
     sentences = []
     if source.auto_offset_reset == "largest":
         skips = "messages written before the first start, or lost to retention, are skipped"
@@ -286,15 +286,15 @@ def _unsafe(source: SourceOptions) -> list[str]:
 
 # Options of a producer that a mirror does not have, and why.
 TARGET_OVERRULED = {
-    "message.send.max.retries": "a mirror tries for ever, and commits nothing meanwhile",
-    "delivery.timeout.ms": "a mirror tries for ever, and commits nothing meanwhile",
+    "message.send.max.retries": "a mirror retries for ever, and commits nothing meanwhile",
+    "delivery.timeout.ms": "a mirror retries for ever, and commits nothing meanwhile",
     "partitioner.class": "mirror.partitioning decides",
     "serializer.class": "keys and values travel as the bytes they are",
     "key.serializer.class": "keys and values travel as the bytes they are",
     "queue.buffering.max.messages": "memory is bounded by queued.max.bytes of the source",
     "queue.buffering.max.bytes": "memory is bounded by queued.max.bytes of the source",
     "queue.enqueue.timeout.ms": "what cannot be sent yet is not fetched either",
-    "metrics.enable": "the status line tells what the target takes; in `sources` it is an option",
+    "metrics.enable": "the status line shows what the target takes; in `sources` it is an option",
     "callback.handler": "message.handler of the mirror is the place for a program's own code",
     "event.handler": "message.handler of the mirror is the place for a program's own code",
     "producer.type": "sending is always asynchronous, and nothing is committed before it is acknowledged",
@@ -303,7 +303,7 @@ TARGET_OVERRULED = {
 }
 
 
-PARTITIONING = {  # mirror.partitioning, for who wanted a partitioner.class
+PARTITIONING = {  # mirror.partitioning, for a file that names a partitioner.class
     "auto": "auto: partitions keep their number where the target has enough, else keys are hashed as 0.8.2's "
     "ByteArrayPartitioner does",
     "identity": "identity: partitions keep their number",
@@ -321,7 +321,7 @@ def _without_effect(target: TargetOptions, mirror: MirrorOptions, at: str) -> It
 
 
 def _target(target: TargetOptions, problems: list[str], notes: list[str], where: str) -> TargetOptions:
-    """The target as it is run: tried for ever, acknowledged by all in-sync replicas unless told otherwise."""
+    """The target as it runs: retried for ever, acknowledged by all in-sync replicas unless the file says otherwise."""
     at = f"{where}: target"
     if not dialect(target.version).answers_produce:
         notes.append(
@@ -330,7 +330,7 @@ def _target(target: TargetOptions, problems: list[str], notes: list[str], where:
         )
     elif target.acks == 0:
         problems.append(
-            f"{at}: request.required.acks=0 is refused: what nobody acknowledges could never be committed; use -1"
+            f"{at}: request.required.acks=0 is refused: what is not acknowledged could never be committed; use -1"
         )
     elif target.acks != -1:
         notes.append(

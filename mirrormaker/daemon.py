@@ -110,7 +110,7 @@ class Daemon:
         self._systemd = systemd
         self._terminal = terminal
         self._tasks = TaskGroup()
-        self._stop = Event()  # a signal asked us to end
+        self._stop = Event()  # asked for by a signal
         self._started = Event()
         self._refused: StartRefused | None = None
         self._signals = Signals(self._tasks, self._on_term, {signal.SIGHUP: self._on_hup})
@@ -205,7 +205,7 @@ class Daemon:
         return Flow(source, target, rules, self._tasks, handler=handler, delivery=self._maps.delivery(source.name))
 
     def _warn_of_timestamps(self, sources: list[tuple[SourceOptions, list[Broker]]], target: list[Broker]) -> None:
-        """Beside the start, which waits for nobody who does not answer."""
+        """In a task of its own: the start does not wait for brokers that do not answer."""
         for sentence in timestamps_lost(sources, self._configuration.target, target):
             log.warning("%s", sentence, extra={"key": sentence})
 
@@ -232,7 +232,7 @@ class Daemon:
         return probe_source(source, self._configuration.mirror, timeout_s)
 
     def _within(self, deadline: float, who: str, attempt: Callable[[], T]) -> T:
-        """What attempt() gives, tried until the deadline while a cluster is out of reach.  Raises StartRefused."""
+        """What attempt() returns, retried until the deadline while a cluster is out of reach.  Raises StartRefused."""
         warned_at: float | None = None
         while True:
             try:
@@ -253,7 +253,7 @@ class Daemon:
             sleep(RETRY_S)
 
     def _gave_up(self, who: str, reason: Exception) -> StartRefused:
-        """Brokers that restart are unregistered, or told of at an old address, for a moment: that was waited for."""
+        """Brokers that restart are unregistered, or known by an old address, for a moment: that was waited for."""
         if isinstance(reason, OtherCluster):
             return StartRefused(exits.CONFIGURATION, f"{who}: {reason}")
         if isinstance(reason, NoBrokers):
@@ -264,7 +264,7 @@ class Daemon:
     # run and stop -------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until a signal, then in order to the end; or until something dies: TaskDied."""
+        """Until a signal, then in order to the end; or until a task dies: TaskDied."""
         wait_any([self._stop, self._tasks.dead])
         if self._tasks.death is not None and not self._stop.is_set():
             raise self._tasks.death
@@ -314,7 +314,7 @@ class Daemon:
         self._stop.set()
 
     def _on_hup(self) -> None:
-        """SIGHUP: read the configuration again: where offsets are kept may change, the rest is named and left.
+        """SIGHUP: read the configuration again: where offsets are kept may change, the rest is logged and left.
 
         A terminal that is closed sends SIGHUP, too: that is a stop like ctrl-C.
         """
@@ -325,5 +325,5 @@ class Daemon:
             reload_into(self._sources, self._configuration, self._read)
 
     def _target_topic_is_gone(self, topic: str) -> bool:
-        """One source that sends there is enough to have it created again."""
+        """One flow that sends there is enough to have it created again."""
         return any(flow.target_is_gone(topic) for flow in self._flows)

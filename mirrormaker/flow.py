@@ -1,6 +1,6 @@
 """A flow: one source into one target.  Sets of messages in, parts for target partitions out.
 
-    carry       one task a stream of the source: hands its sets to the flow
+    carry       one task a stream of the source: gives its sets to the flow
     Flow        gets each topic's target ready, turns sets into steps by the topic's route, submits their parts
     Delivery    what an offset map adds: tickets that know where a part was stored, and a gate before the route
     ParkedRetries   parked partitions are fetched again every parked.retry.ms
@@ -64,6 +64,7 @@ class ShareTickets:
 
 
 def admit_at_once(fetched: MessageSet, share: Share, topic: TopicRoute, forward: Forward) -> None:
+    """No gate: every set goes on along its route."""
     forward(topic, fetched, share, 0)
 
 
@@ -96,7 +97,10 @@ def carry(sets: Iterable[tuple[MessageSet, Share]], take: Callable[[MessageSet, 
 
 
 class Flow:
-    """One source into one target.  topics: routes of the topics that are ready, by name."""
+    """One source into one target.  topics: routes of the topics that are ready, by name.
+
+    rules: what its options say about routes.  handler: message.handler, where one is configured.
+    """
 
     def __init__(
         self,
@@ -212,7 +216,7 @@ class Flow:
     # topics of the target --------------------------------------------------------------------------------------------
 
     def _prepare(self, name: str) -> None:
-        """Get a topic's target ready, however long it takes, and let go what was held back for it."""
+        """Get a topic's target ready, however long it takes, and forward the sets that were held back for it."""
         topic = self._until_done(name, partial(self._prepared, name))
         log.info("source %s: topic %s: %s", self.name, name, topic.route)
         held = self._held[name]
@@ -265,7 +269,7 @@ class Flow:
         return True
 
     def _return(self, name: str, topic: TopicRoute) -> None:
-        """A topic that brokers only do not know of yet is none that is gone: one of them may be behind the others."""
+        """Create a topic again, unless its brokers only do not know it yet: one of them may be behind the others."""
         topics = self.target.topics
         if not self._until_done(name, topics.view).partitions(name):
             self._waits(name, f"target topic {name} is gone; it is looked for, and created again where that may be")
@@ -274,11 +278,11 @@ class Flow:
             if len(there) != len(topic.partitions):
                 self.topics.pop(name, None)  # its route is chosen again
                 self._others.pop(name, None)
-        sleep(RETRY_MIN_S)  # until every broker was told of it
+        sleep(RETRY_MIN_S)  # until every broker knows it
         self._returning.discard(name)
 
     def _until_done(self, name: str, attempt: Callable[[], T]) -> T:
-        """What attempt() gives, tried until it works; meanwhile the topic waits."""
+        """What attempt() returns, retried until it works; meanwhile the topic waits."""
         pause_s = RETRY_MIN_S
         while True:
             try:

@@ -1,13 +1,13 @@
-"""What a mirror loses where brokers are newer than it reads them: found before it starts, told by name.
+"""What a mirror loses where brokers are newer than it reads them: found before it starts, reported by name.
 
     timestamps     `version` or `target.version` names a release without them (before 0.10), and the brokers have them
     headers        of messages in sources from 0.11 on: record batches, which have them, are not read yet
     transactions   of such sources: messages of aborted and of open ones are read like any other
     refusals       of topics that a broker does not convert down (zstd, message.downconversion.enable=false), or does
-                   not give us at all
+                   not let us read
 
-The first is told by `run` and by `check --online`; the others by `check --online`, which looks at two places of some
-partitions of each topic, and by the consumer while it reads (zkconsumer.fetching.formatprobe).
+The first is reported by `run` and by `check --online`; the others by `check --online`, which samples some partitions of
+each topic at two offsets, and by the consumer while it reads (zkconsumer.fetching.formatprobe).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from zkconsumer.refusals import refusal
 log = logging.getLogger(__name__)
 
 PURPOSE = "formats"
-ASKED = 3  # brokers of a cluster, until one answers
+MAX_ASKED = 3  # brokers of a cluster, until one answers
 TIMEOUT_MS = 3000
 TIMESTAMPS_FROM = release_number("0.10.0")
-PARTITIONS = 4  # of a topic that are looked at
-MOST = 256  # partitions that are looked at, of all topics together
-BYTES = 16384  # asked of a partition
-TOGETHER = 64  # partitions in a request
+PARTITIONS = 4  # of a topic that are sampled
+MAX_PARTITIONS = 256  # that are sampled, of all topics together
+FETCH_BYTES = 16384  # of a partition
+PARTITIONS_PER_REQUEST = 64
 UNREAD = "record batches are not read yet"
 
 
@@ -52,7 +52,7 @@ UNREAD = "record batches are not read yet"
 
 def release_among(brokers: Iterable[Broker]) -> BrokerRelease | None:
     """The release of the first broker that answers; None: none does, or it is older than 0.10."""
-    for broker in sorted(brokers)[:ASKED]:
+    for broker in sorted(brokers)[:MAX_ASKED]:
         links = Links("mirrormaker", connect, TIMEOUT_MS)
 
         def ask(request: Request[Fields], broker: Broker = broker, links: Links = links) -> Fields:
@@ -86,18 +86,18 @@ def timestamps_lost(
     target_brokers: Collection[Broker],
 ) -> list[str]:
     """A sentence for each cluster whose configured release drops timestamps that its brokers have."""
-    told, timed = [], False
+    sentences, timed = [], False
     for source, brokers in sources:
         if not dialect(source.version).describes_itself:
             continue
         found = release_among(brokers)
         timed |= found is not None
         if (why := without_timestamps("version", source.version, found)) is not None:
-            told.append(f"source {source.name}: {why}")
+            sentences.append(f"source {source.name}: {why}")
     if timed and dialect(target.version).describes_itself:
         why = without_timestamps("target.version", target.version, release_among(target_brokers))
-        told += [f"target: {why}"] if why is not None else []
-    return told
+        sentences += [f"target: {why}"] if why is not None else []
+    return sentences
 
 
 # ---- topics ---------------------------------------------------------------------------------------------------------
@@ -105,10 +105,10 @@ def timestamps_lost(
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """warnings: a sentence each; looked_at of partitions: how many of those there are."""
+    """warnings: a sentence each.  read: number of partitions that were sampled, of all the topics have."""
 
     warnings: tuple[str, ...]
-    looked_at: int
+    read: int
     partitions: int
 
 
@@ -126,45 +126,45 @@ def sample_topics(source: SourceOptions, brokers: Collection[Broker], topics: Ma
         view = MetadataSource([(broker.host, broker.port) for broker in brokers], speaks, links).read(None)
         chosen = [TopicPartition(name, n) for name, count in topics.items() for n in range(min(count, PARTITIONS))]
         sampling = _Sampling(links, speaks, view, source.name)
-        sampling.look(chosen[:MOST])
-        return Sampled(sampling.told, len(chosen[:MOST]), total)
+        sampling.read(chosen[:MAX_PARTITIONS])
+        return Sampled(sampling.warnings, len(chosen[:MAX_PARTITIONS]), total)
     finally:
         links.close()
 
 
 class _Sampling:
-    """One look at some partitions, at the first and at the last batch of each: the last one of a topic with
-    transactions is most likely the end of one."""
+    """A sample of some partitions: the first and the last batch of each.  The last one of a topic with transactions is
+    most likely the end of one."""
 
     def __init__(self, links: Links, speaks: Dialect, view: ClusterView, source: str) -> None:
         self._links = links
         self._speaks = speaks
         self._view = view
         self._source = source
-        self._told: dict[tuple[str, object], str] = {}  # by topic and what is wrong, in the order in which it was found
+        self._found: dict[tuple[str, object], str] = {}  # by topic and what is wrong, in the order of finding
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """A sentence each."""
-        return tuple(self._told.values())
+        return tuple(self._found.values())
 
-    def look(self, tps: Sequence[TopicPartition]) -> None:
+    def read(self, tps: Sequence[TopicPartition]) -> None:
         earliest, latest = (self._bounds(tps, time) for time in (EARLIEST, LATEST))
         full = [tp for tp in tps if earliest.get(tp, 0) < latest.get(tp, 0)]
         for positions in ({tp: latest[tp] - 1 for tp in full}, {tp: earliest[tp] for tp in full}):
-            self._look_at(positions)
+            self._sample(positions)
 
-    def _look_at(self, positions: Mapping[TopicPartition, int]) -> None:
+    def _sample(self, positions: Mapping[TopicPartition, int]) -> None:
         for tp, held in self._asked(positions, self._batches).items():
             for what in sorted(features_of(held.batches)):
-                self._told[tp.topic, what] = f"source {self._source}: topic {tp.topic}: {WHAT[what]}; {UNREAD}"
+                self._found[tp.topic, what] = f"source {self._source}: topic {tp.topic}: {WHAT[what]}; {UNREAD}"
         for tp, row in self._asked(positions, self._fetched).items():
             if row.error and error_info(row.error).lasting:
                 refused = refusal(row.error, self._view.leader(tp), tp, positions[tp])
-                self._told.setdefault((tp.topic, row.error), f"source {self._source}: {refused}")
+                self._found.setdefault((tp.topic, row.error), f"source {self._source}: {refused}")
 
     def _batches(self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]) -> dict[TopicPartition, Held]:
-        return self._links.link(leader, PURPOSE).call(recordbatches.ask(wanted, TOGETHER * BYTES))
+        return self._links.link(leader, PURPOSE).call(recordbatches.ask(wanted, PARTITIONS_PER_REQUEST * FETCH_BYTES))
 
     def _fetched(
         self, leader: Broker, wanted: list[tuple[TopicPartition, int, int]]
@@ -179,8 +179,10 @@ class _Sampling:
     ) -> dict[TopicPartition, Any]:
         found: dict[TopicPartition, Any] = {}
         for leader, tps in self._led(positions).items():
-            for begin in range(0, len(tps), TOGETHER):
-                found |= ask(leader, [(tp, positions[tp], BYTES) for tp in tps[begin : begin + TOGETHER]])
+            for begin in range(0, len(tps), PARTITIONS_PER_REQUEST):
+                found |= ask(
+                    leader, [(tp, positions[tp], FETCH_BYTES) for tp in tps[begin : begin + PARTITIONS_PER_REQUEST]]
+                )
         return found
 
     def _bounds(self, tps: Iterable[TopicPartition], time: int) -> dict[TopicPartition, int]:

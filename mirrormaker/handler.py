@@ -32,12 +32,12 @@ class Drop(enum.Enum):
     DROP = "drop"
 
 
-DROP = Drop.DROP  # what a handler returns for a message that is not to be sent
+DROP = Drop.DROP  # what a handler returns for a message that must not be sent
 RETURNS = "the message, (key, value), (topic, key, value) or a list of these"
 
 
 class Sent(NamedTuple):
-    """What a handler gave back, in one form."""
+    """What a handler returned, in one form."""
 
     topic: str
     key: bytes | None
@@ -46,7 +46,7 @@ class Sent(NamedTuple):
 
 
 def handled(handler: Handler, message: Message, name: str) -> list[Sent]:
-    """What the handler wants sent for a message; nothing: it is dropped.  name: the handler's, as configured.
+    """What the handler wants sent for a message; empty: it is dropped.  name: the handler's, as configured.
 
     Raises MessageHandlerFailed, naming topic, partition, offset and handler; what the handler raised is its __cause__.
     """
@@ -103,8 +103,10 @@ class MessageHandler:
         self._raised: set[Hashable] = set()  # kinds of exceptions whose traceback is in the log
 
     def sent(self, message: Message) -> list[Sent]:
-        """What is to be sent for a message.  Raises MessageHandlerFailed; the traceback of its reason is logged the
-        first time."""
+        """What the handler wants sent for a message.  Raises MessageHandlerFailed.
+
+        The traceback of its reason is logged the first time.
+        """
         source_topic = message.topic  # a handler may change the message it was given
         try:
             found = handled(self._handler, message, self._name)

@@ -30,25 +30,25 @@ def no_partitions(raw: object) -> tuple[TopicPartition, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions(ConsumerConfig):
-    """A source cluster: the consumer's options, and what the mirror has to know besides."""
+    """A source cluster: the consumer's options, and those that only a mirror has."""
 
-    name: str = option("name", "", "what logs and the status call it; its place in the list when empty")
+    name: str = option("name", "", "name of the source in logs and status; when empty its place in the list")
     auto_offset_reset: str = option(
         "auto.offset.reset",
         "smallest",
-        "where to begin when no offset is stored or it lies outside the log: smallest, largest (skips) or fail (parks)",
+        "first offset where none is committed or it lies outside the log: smallest, largest (skips) or fail (parks)",
         old="autooffset.reset",
         choices=("smallest", "largest", "fail"),
         newer=NEWER_RESETS,
     )
     partitions: tuple[TopicPartition, ...] = option(
-        "partitions", (), "not for a mirror, nor the two that go with it: programs may read fixed ones",
+        "partitions", (), "refused, with the two options that go with it: only programs may read fixed partitions",
         kind=no_partitions,
     )  # fmt: skip
     corrupt_policy: str = option(
         "corrupt.message.policy",
         "park",
-        "a mirror leaves nothing out: a damaged message parks its partition, and is tried again (parked.retry.ms)",
+        "a mirror skips nothing: a damaged message parks its partition, and is fetched again (parked.retry.ms)",
         choices=("park",),
     )
     version: str = option(
@@ -56,14 +56,14 @@ class SourceOptions(ConsumerConfig):
     )
     broker_partitions: Numbering = option(  # noqa: RUF009  # a Numbering never changes
         "broker.partitions", Numbering(),
-        "of a source of 0.7: partitions by broker, 0:2,1:3; the target's are then numbered, one broker after the other",
+        "partitions by broker of a source of 0.7, 0:2,1:3: numbers for them, one broker after the other",
         kind=numbering,
     )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions(ProducerConfig):
-    """The target cluster: the producer's options, and what the mirror has to know besides."""
+    """The target cluster: the producer's options, and those that only a mirror has."""
 
     PREFIX: ClassVar = "target.zookeeper"
     NOT_LOADED: ClassVar = frozenset(
@@ -71,13 +71,13 @@ class TargetOptions(ProducerConfig):
     )
 
     brokers: tuple[tuple[str, int], ...] = option(
-        "metadata.broker.list", (), "brokers that are asked for all others: host:port,…; not for 0.7: they do not tell",
+        "metadata.broker.list", (), "bootstrap brokers, host:port,…; not for 0.7: its brokers know no others",
         old="broker.list", kind=brokers, required=True, instead="target.zookeeper.connect",
     )  # fmt: skip
     zookeeper: str = option(
         "target.zookeeper.connect",
         "",
-        "host:port,host:port/chroot; missing topics are created through it (0.8, 0.9); for 0.7 it tells all there is",
+        "host:port,host:port/chroot; missing topics are created through it (0.8, 0.9); 0.7 is found by it alone",
     )
     # No target.zookeeper.set.acl: the brokers must be able to write below a topic that the mirror creates.
     version: str = option(
@@ -86,16 +86,16 @@ class TargetOptions(ProducerConfig):
     message_max_bytes: int = option(
         "target.message.max.bytes",
         1000012,
-        "the brokers' message.max.bytes: sets are cut to it",
+        "the brokers' message.max.bytes: larger sets are split",
         "bytes",
         old="max.message.size",
         least=1024,
     )
     retries: int = option(
-        "message.send.max.retries", -1, "a mirror always tries for ever; other values are a warning", old="num.retries"
+        "message.send.max.retries", -1, "a mirror retries for ever; other values are a warning", old="num.retries"
     )
     replication: int = option(
-        "target.replication.factor", 0, "of topics the mirror creates; 0: the source's, at most one per broker",
+        "target.replication.factor", 0, "replicas of topics the mirror creates; 0: the source's, at most one a broker",
         kind=replication,
     )  # fmt: skip
 
@@ -107,12 +107,12 @@ class TargetOptions(ProducerConfig):
         yield from ProducerConfig.problems(self)
         spoken = dialect(self.version)
         if spoken.describes_itself and not self.brokers:
-            yield "option 'metadata.broker.list' is missing: brokers that are asked for all others: host:port,…"
+            yield "option 'metadata.broker.list' is missing: bootstrap brokers, host:port,…"
         if not spoken.describes_itself and not self.zookeeper:
-            yield f"'target.zookeeper.connect' is missing: nobody else tells the partitions of Kafka {self.version}"
+            yield f"'target.zookeeper.connect' is missing: only ZooKeeper knows the partitions of Kafka {self.version}"
         if not spoken.describes_itself and self.brokers:
             yield (
-                f"'metadata.broker.list': brokers of Kafka {self.version} do not tell of each other; give "
+                f"'metadata.broker.list': brokers of Kafka {self.version} do not describe the cluster; give "
                 "'target.zookeeper.connect' alone"
             )
         if self.zookeeper_connect:
@@ -124,26 +124,31 @@ class TargetOptions(ProducerConfig):
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions(Options):
-    """What goes on between sources and target."""
+    """What is mirrored from sources to target, and how."""
 
     whitelist: str = option(
         "whitelist", "", "topics to mirror: a Java regex, commas mean 'or'", old="mirror.topics.whitelist"
     )
-    blacklist: str = option("blacklist", "", "topics not to mirror; all others are", old="mirror.topics.blacklist")
+    blacklist: str = option(
+        "blacklist",
+        "",
+        "topics not to mirror: a Java regex, commas mean 'or'; all others are",
+        old="mirror.topics.blacklist",
+    )
     num_streams: int = option(
         "num.streams",
         1,
-        "streams of each source: threads in its registration",
+        "number of streams of each source: threads in its registration",
         old="mirror.consumer.numthreads",
         least=1,
     )
     commit_interval_ms: int = option(
-        "offset.commit.interval.ms", 5000, "time between two commits of what the target acknowledged", "ms", least=100
+        "offset.commit.interval.ms", 5000, "interval between commits of what the target acknowledged", "ms", least=100
     )
     handler: str = option(
         "message.handler",
         "",
-        "package.module:function, called with each message; it returns what is sent, or mirrormaker.handler.DROP; None"
+        "package.module:function, called with each message: it returns what is sent, or mirrormaker.handler.DROP; None"
         " parks the partition",
     )
     partitioning: str = option(
@@ -153,37 +158,41 @@ class MirrorOptions(Options):
         choices=("auto", "identity", "key"),
     )
     start_timeout_ms: int = option(
-        "start.timeout.ms", 30000, "how long clusters may be out of reach at start before exit 69", "ms", least=0
+        "start.timeout.ms", 30000, "time clusters may be out of reach at start before exit 69", "ms", least=0
     )
     parked_retry_ms: int = option(
-        "parked.retry.ms", 60000, "time after which a parked partition is tried again; 0: at the next start only", "ms",
+        "parked.retry.ms", 60000, "interval between retries of a parked partition; 0: at the next start only", "ms",
         least=0,
     )  # fmt: skip
-    status_interval_ms: int = option("status.interval.ms", 10000, "time between two status lines", "ms", least=100)
+    status_interval_ms: int = option("status.interval.ms", 10000, "interval between status lines", "ms", least=100)
     resume: str = option(
         "resume",
         "committed",
-        "committed: from what was committed, at least once; target-end: behind what the target has, once",
+        "where a start goes on: committed, at least once; target-end: behind what the target has, once",
         choices=("committed", "target-end"),
     )
     map_folder: str = option(
         "offset.map.folder",
         "",
-        "folder of the offset maps, a file a source; without: the state folder that systemd gives, else none is kept",
+        "folder of the offset maps, a file for each source; default: systemd's state folder, else none is kept",
     )
     map_topic: str = option(
         "offset.map.topic",
         "",
-        "compacted topic of the target that holds the map instead, of one partition; created through its ZooKeeper",
+        "compacted topic of the target for the map instead, with one partition; created through its ZooKeeper",
     )
     map_every_messages: int = option(
-        "offset.map.every.messages", 1000, "offsets of a target partition between two entries of its map", least=1
+        "offset.map.every.messages", 1000, "offsets of a target partition between two entries of the map", least=1
     )
     map_every_ms: int = option(
-        "offset.map.every.ms", 10000, "time until what was acknowledged is written down and synced", "ms", least=100
+        "offset.map.every.ms",
+        10000,
+        "interval after which what was acknowledged is written and synced",
+        "ms",
+        least=100,
     )
     map_max_bytes: int = option(
-        "offset.map.max.bytes", 16 << 20, "a larger map loses half its older entries, and precision for old positions",
+        "offset.map.max.bytes", 16 << 20, "size above which older entries are halved: old offsets lose precision",
         "bytes", least=1 << 16,
     )  # fmt: skip
 
@@ -212,6 +221,6 @@ class MirrorOptions(Options):
 class FileOptions(Options):
     """A configuration file."""
 
-    sources: tuple[SourceOptions, ...] = option("sources", (), "source clusters, a connector each", required=True)
+    sources: tuple[SourceOptions, ...] = option("sources", (), "source clusters, each with its consumer", required=True)
     target: TargetOptions = option("target", None, "the target cluster", required=True)  # noqa: RUF009
     mirror: MirrorOptions = option("mirror", None, "what is mirrored, and how", required=True)  # noqa: RUF009

@@ -46,7 +46,10 @@ class SourceView(NamedTuple):
 
 
 def probe_source(source: SourceOptions, mirror: MirrorOptions, timeout_s: float) -> SourceView:
-    """A source that is not joined.  Raises Unreachable, ChrootMissing, NoBrokers, WrongVersion, ConsumerError."""
+    """The brokers and the matching topics of a source; nothing is joined.
+
+    Raises Unreachable, ChrootMissing, NoBrokers, WrongVersion, ConsumerError.
+    """
     znodes = dialect(source.version).znodes
     with zookeeper_session("zookeeper.connect", source.zookeeper_connect, timeout_s, source.security) as zk:
         brokers = read_brokers(zk, znodes)
@@ -63,7 +66,7 @@ def probe_source(source: SourceOptions, mirror: MirrorOptions, timeout_s: float)
 
 
 def require_generation(zk: Any, option: str, version: str) -> None:
-    """Whether brokers are of the generation that an option names.  Raises WrongVersion."""
+    """Brokers must be of the generation that an option names.  Raises WrongVersion."""
     try:
         refuse_other_generation(zk, dialect(version).znodes)
     except OtherGeneration as other:
@@ -71,7 +74,7 @@ def require_generation(zk: Any, option: str, version: str) -> None:
 
 
 def require_plain_listener(zk: Any, version: str) -> None:
-    """Whether a broker has a listener without TLS and SASL, where any is registered.  Raises WrongVersion."""
+    """A broker must have a listener without TLS and SASL, where any is registered.  Raises WrongVersion."""
     try:
         refuse_secured(zk, dialect(version).znodes)
     except NoPlainListener as secured:
@@ -79,9 +82,9 @@ def require_plain_listener(zk: Any, version: str) -> None:
 
 
 def require_release(brokers: Iterable[Broker], option: str, version: str) -> None:
-    """Whether brokers of 0.8 and later take the requests of the release that the file names.  Raises WrongVersion.
+    """Brokers of 0.8 and later must take the requests of the release that the file names.  Raises WrongVersion.
 
-    It is asked on connections of its own; a broker that is out of reach says nothing.
+    They are asked on connections of its own; a broker that is out of reach is no reason.
     """
     why = why_never(brokers, dialect(version), option, connect)
     if why is not None:
@@ -112,10 +115,10 @@ def _registered_otherwise(target: TargetOptions) -> None:
 
 
 def probe_target_zookeeper(target: TargetOptions, answered: Mapping[int, Broker], timeout_s: float) -> None:
-    """Whether it is the ZooKeeper of the brokers that metadata.broker.list answered with.
+    """target.zookeeper.connect must be the ZooKeeper of the brokers that metadata.broker.list answered with.
 
-    A cluster that never had a topic answers with no broker at all: then nothing can be compared, but that there must be
-    some brokers.
+    A cluster that never had a topic answers with no broker at all: then nothing can be compared, but some brokers must
+    be registered.
     Raises Unreachable, ChrootMissing, OtherCluster, ConsumerError.
     """
     with zookeeper_session("target.zookeeper.connect", target.zookeeper, timeout_s, target.security) as zk:

@@ -1,7 +1,7 @@
-"""What of a configuration that was read again may take effect while the mirror runs, and what waits.
+"""Reload: which changes of a configuration take effect while the mirror runs, and which wait for a restart.
 
 Only where offsets are kept may change: offsets.storage and dual.commit.enabled of a source, one step at a time.
-Everything else is named and left as it is.  Values are not shown: some are secret.
+Everything else is logged by name and left as it is.  Values are not shown: some are secret.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ AT_RUNTIME = frozenset({"offsets.storage", "dual.commit.enabled"})
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """modes: what each source that runs is to be in, by name.  left: a sentence for each change that waits."""
+    """modes: the offset mode wanted of each source that runs, by name.  left: a sentence for each change that waits."""
 
     modes: dict[str, Mode]
     left: tuple[str, ...]
 
 
 def reload(running: Configuration, read: Configuration) -> Reload:
-    """What to do about a file that was read again; running is what the mirror was started with."""
+    """What a configuration that was read again changes; running is what the mirror was started with."""
     before = {source.name: source for source in running.sources}
     after = {source.name: source for source in read.sources}
     left = [f"source {name} is new; it is mirrored" for name in after.keys() - before.keys()]
@@ -45,18 +45,18 @@ def reload(running: Configuration, read: Configuration) -> Reload:
 
 
 def reload_into(sources: Sequence[Source], running: Configuration, read: Callable[[], Configuration]) -> None:
-    """Read it, and do what may be done; each thing that was done, left or refused is a line of the log."""
+    """Read it and apply what may change; each change that was made, left or refused is a line of the log."""
     try:
-        todo = reload(running, read())
+        changes = reload(running, read())
     except ConfigError as e:
         for problem in e.problems:
             log.error("the configuration is left as it is: %s", problem, extra={"always": True})
         return
-    for sentence in todo.left:
+    for sentence in changes.left:
         log.warning("%s", sentence, extra={"always": True})
     switched = 0
     for source in sources:
-        mode = todo.modes.get(source.name)
+        mode = changes.modes.get(source.name)
         if mode is None:
             continue
         try:

@@ -122,7 +122,7 @@ class TopicRoute:
         self._message_max_bytes = rules.message_max_bytes
 
     def steps(self, fetched: MessageSet, outputs: Outputs, aligned: bool, skipped: int = 0) -> Iterator[Step]:
-        """What a set becomes on its way to the target.
+        """The steps that a set becomes.
 
         outputs: of each message, where the route looks at them one by one.  aligned: the set begins where another set
         of its partition ended.  skipped: so many of its first messages are in the target already.

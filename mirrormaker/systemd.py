@@ -1,4 +1,4 @@
-"""Telling systemd how the daemon is: one datagram to the socket it names.  No library, nothing outside systemd.
+"""Notification of systemd (sd_notify): one datagram to the socket it names.  No library, nothing outside systemd.
 
 READY=1     once the sessions stand, the first assignment is made and the target answered metadata
 STATUS=     one line for `systemctl status`
@@ -25,33 +25,33 @@ PINGS_PER_LIMIT = 4
 
 
 class Systemd:
-    """What systemd started us with, and how to tell it.  Without $NOTIFY_SOCKET every call does nothing."""
+    """The manager that started us.  Without $NOTIFY_SOCKET every call does nothing."""
 
     def __init__(self, environ: Mapping[str, str], pid: int) -> None:
         self._address = address(environ.get("NOTIFY_SOCKET", ""))
         self.watchdog_s = watchdog_s(environ, pid)
 
     def ready(self, status: str) -> None:
-        self._tell("READY=1", f"STATUS={one_line(status)}")
+        self._notify("READY=1", f"STATUS={one_line(status)}")
 
     def status(self, status: str) -> None:
-        self._tell(f"STATUS={one_line(status)}")
+        self._notify(f"STATUS={one_line(status)}")
 
     def stopping(self, extend_s: float) -> None:
         """The drain has begun and may take this long."""
-        self._tell("STOPPING=1", "STATUS=draining", f"EXTEND_TIMEOUT_USEC={int(extend_s * 1_000_000)}")
+        self._notify("STOPPING=1", "STATUS=draining", f"EXTEND_TIMEOUT_USEC={int(extend_s * 1_000_000)}")
 
     def alive(self) -> None:
-        self._tell("WATCHDOG=1")
+        self._notify("WATCHDOG=1")
 
-    def _tell(self, *lines: str) -> None:
+    def _notify(self, *lines: str) -> None:
         if self._address is None:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
                 sock.sendto("\n".join(lines).encode(), self._address)
         except OSError:
-            pass  # no descriptor left, or nobody listens: that must not stop a mirror; the next line tries again
+            pass  # no descriptor left, or no listener: that must not stop a mirror; the next line tries again
 
 
 def address(named: str) -> str | None:
@@ -62,7 +62,7 @@ def address(named: str) -> str | None:
 
 
 def watchdog_s(environ: Mapping[str, str], pid: int) -> float | None:
-    """Seconds within which systemd wants a sign of life, or None; $WATCHDOG_PID says whom it means."""
+    """Seconds within which systemd wants a sign of life, or None; $WATCHDOG_PID says which process it means."""
     usec = environ.get("WATCHDOG_USEC", "")
     meant = environ.get("WATCHDOG_PID", str(pid))
     return int(usec) / 1_000_000 if usec.isdigit() and int(usec) > 0 and meant == str(pid) else None

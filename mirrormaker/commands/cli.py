@@ -62,13 +62,13 @@ def outcome(args: Sequence[str]) -> int:
 
 
 def configured(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What run and check are given: a YAML file, or the original's flags."""
+    """Arguments of run and check: a YAML file, or the original's flags."""
     command = click.option(
         "--unknown-options",
         type=click.Choice([ERROR, WARN]),
         default=ERROR,
         show_default=True,
-        help="What an option is that does not exist here: an error, or a warning as for the JVM.",
+        help="Treat an unknown option as an error, or as a warning like the JVM.",
     )(original_flags(command))
     return click.argument("file", required=False, type=click.Path(path_type=Path))(command)
 
@@ -126,7 +126,9 @@ def run(
 
 
 @cli.command()
-@click.option("--online", is_flag=True, help="Connect too: brokers, topics, partition counts on both sides.")
+@click.option(
+    "--online", is_flag=True, help="Connect to the clusters too: print topics, partition counts on both sides, routes."
+)
 @configured
 def check(
     file: Path | None,
@@ -136,7 +138,7 @@ def check(
     online: bool,
     **flags: str | None,
 ) -> int:
-    """Say what is wrong with a configuration, and what is unsafe; start nothing."""
+    """Check a configuration: print what is wrong and what is unsafe; start nothing."""
     configured = configuration(file, consumer_config, producer_config, unknown_options, flags)
     for warning in configured.warnings:
         click.echo(f"warning: {warning}", err=True)

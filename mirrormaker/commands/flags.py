@@ -1,4 +1,4 @@
-"""The command line of the original MirrorMaker (0.7.1 to 0.10): what is taken, and what is refused by name.
+"""The command line of the original MirrorMaker (0.7.1 to 0.10): flags that are taken, and flags refused by name.
 
 taken      --consumer.config (repeatable: one connector a source)  --producer.config  --whitelist | --blacklist
            --num.streams  --offset.commit.interval.ms  --message.handler
@@ -85,6 +85,6 @@ _TAKEN = (
     _once("--whitelist", "whitelist", "Topics to mirror: a Java regex, commas mean 'or'."),
     _once("--blacklist", "blacklist", "Topics not to mirror; all others are."),
     _once("--num.streams", "num_streams", "Streams of each source (threads in its registration)."),
-    _once("--offset.commit.interval.ms", "offset_commit_interval_ms", "Time between two commits."),
+    _once("--offset.commit.interval.ms", "offset_commit_interval_ms", "Interval between commits, in ms."),
     _once("--message.handler", "message_handler", "package.module:function, called with each message."),
 )

@@ -69,23 +69,23 @@ def check_online(configuration: Configuration) -> int:
 
 
 def warn_of_formats(seen: Sequence[tuple[SourceOptions, SourceView]], target: TargetOptions, view: ClusterView) -> None:
-    """Say on stderr what of the messages will be lost, by cluster and by topic."""
+    """Say on stderr which parts of messages will be lost, by cluster and by topic."""
     brokers = [(source, list(found.brokers.values())) for source, found in seen]
-    told = timestamps_lost(brokers, target, list(target_brokers(target, view.brokers).values()))
+    warnings = timestamps_lost(brokers, target, list(target_brokers(target, view.brokers).values()))
     for source, found in seen:
         try:
             sampled = sample_topics(source, list(found.brokers.values()), found.topics)
         except (Unreachable, LinkLost) as problem:
-            told.append(f"source {source.name}: what its topics hold could not be looked at: {problem}")
+            warnings.append(f"source {source.name}: what its topics hold could not be read: {problem}")
             continue
-        told += sampled.warnings
-        if 0 < sampled.looked_at < sampled.partitions:
+        warnings += sampled.warnings
+        if 0 < sampled.read < sampled.partitions:
             click.echo(
-                f"source {source.name}: {sampled.looked_at} of {sampled.partitions} partitions were looked at for "
+                f"source {source.name}: {sampled.read} of {sampled.partitions} partitions were sampled for "
                 "headers, transactions and what brokers do not convert",
                 err=True,
             )
-    for sentence in told:
+    for sentence in warnings:
         click.echo(f"warning: {sentence}", err=True)
 
 

@@ -18,7 +18,7 @@ an error that names the nearest; `--unknown-options warn` (of `run` and `check`)
 `mirrormaker check FILE` says what is wrong, `--online` also connects.  Examples: `conf/`.
 
 A mirror sets some options itself: it commits (`auto.commit.enable`) every `offset.commit.interval.ms`, waits for ever
-(`consumer.timeout.ms`), tries for ever (`message.send.max.retries`), and refuses `request.required.acks` 0.
+(`consumer.timeout.ms`), retries for ever (`message.send.max.retries`), and refuses `request.required.acks` 0.
 
 The original's `.properties` files are read as they are (`--consumer.config`, `--producer.config`).  They may also hold
 the options below that the JVM does not know, such as `version` and `target.zookeeper.connect`.  Keys of the JVM's newer

@@ -141,7 +141,7 @@ class OwnershipPeriod:
 
 
 class Checkpoints:
-    """The ownership periods of one source.  write(records) gets what is to be recorded, in order."""
+    """The ownership periods of one source.  write(records) gets the records, in order."""
 
     def __init__(self, every: int, ends: LogEnds, write: Callable[[Sequence[Record]], object]) -> None:
         self._every = every

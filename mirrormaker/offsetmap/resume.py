@@ -5,8 +5,8 @@
     open       everything flows; the checkpoint where it does is in the map before the first of it is sent
     refused    the tail is not what this mirror sent: the partition is parked with the reason
 
-A source topic that was deleted and created again has a log of which the target holds nothing: the checkpoint is of the
-former log, and the partition is resumed behind all that the target has.
+A source topic that was deleted and created again has another log, and the target holds nothing from it: the checkpoint
+is of the former log, and the partition is resumed behind all that the target has.
 
 Each ownership period begins like that: after a restart, after a rebalance, after a parked partition is retried.  A
 request with an unknown outcome (its connection broke) is not sent again: its partition begins another period.

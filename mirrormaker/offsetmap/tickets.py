@@ -120,7 +120,7 @@ class MapTickets:
 
 
 class ResumeTickets(MapTickets):
-    """unknown(source): nobody knows whether a part of that source partition is stored."""
+    """unknown(source): called when it is not known whether a part of that source partition is stored."""
 
     def __init__(self, recorder: MapRecorder, dialect: Dialect, unknown: Callable[[TopicPartition], object]) -> None:
         super().__init__(recorder)

@@ -116,7 +116,7 @@ def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and
             SOURCE + "target: {metadata.broker.list: 'k:9092', request.required.acks: 0}\n" + MIRROR,
             [
                 "m.yaml: target: request.required.acks=0 is refused: "
-                "what nobody acknowledges could never be committed; use -1"
+                "what is not acknowledged could never be committed; use -1"
             ],
         ),
         (
@@ -241,7 +241,7 @@ def test_what_a_mirror_does_its_own_way_is_a_warning(tmp_path: Path) -> None:
         "c.properties: source source: option 'consumer.timeout.ms' has no effect here: "
         "a mirror waits for messages for ever",
         "p.properties: target: option 'message.send.max.retries' has no effect here: "
-        "a mirror tries for ever, and commits nothing meanwhile",
+        "a mirror retries for ever, and commits nothing meanwhile",
     )
     assert configuration.target.retries == -1
 

@@ -85,11 +85,11 @@ def test_a_target_of_0_7_is_found_through_its_zookeeper_alone(tmp_path: Path) ->
     )
     for target, sentence in {
         "target.version: 0.7.2, target.zookeeper.connect: 'zk1:2181/dst', broker.list: '0:k:9092'": "target: "
-        "'metadata.broker.list': brokers of Kafka 0.7.2 do not tell of each other; give 'target.zookeeper.connect'",
+        "'metadata.broker.list': brokers of Kafka 0.7.2 do not describe the cluster; give 'target.zookeeper.connect'",
         "target.version: 0.7.2, metadata.broker.list: 'k:9092'": "target: 'target.zookeeper.connect' is missing: "
-        "nobody else tells the partitions of Kafka 0.7.2",
-        "target.zookeeper.connect: 'zk1:2181/dst'": "target: option 'metadata.broker.list' is missing: brokers "
-        "that are asked for all others: host:port,…",
+        "only ZooKeeper knows the partitions of Kafka 0.7.2",
+        "target.zookeeper.connect: 'zk1:2181/dst'": "target: option 'metadata.broker.list' is missing: "
+        "bootstrap brokers, host:port,…",
     }.items():
         path = tmp_path / "t.yaml"
         path.write_text(
