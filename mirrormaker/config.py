@@ -96,7 +96,7 @@ def from_yaml(path: Path, unknown: str = ERROR) -> Configuration:
     except OptionError as exc:
         raise ConfigError(exc.problems) from exc
     names = Names(where, tuple(where for _ in file.sources), where)
-    return _checked(file.sources, file.target, file.mirror, warnings_of(file), names)
+    return _checked(Configuration(file.sources, file.target, file.mirror, tuple(warnings_of(file))), names)
 
 
 def from_flags(
@@ -106,8 +106,8 @@ def from_flags(
 
     unknown: as of groundwork.options.load, for the files.
     """
-    problems: list[str] = []
-    forbidden: list[Path] = []
+    files = _PropertiesFiles(unknown)
+    problems = files.problems
     if not consumers:
         problems.append("--consumer.config is missing: a source's .properties, one for each source")
     if producer is None:
@@ -118,35 +118,43 @@ def from_flags(
     for n, path in enumerate(consumers):
         if path.resolve() in [earlier.resolve() for earlier in consumers[:n]]:
             problems.append(f"--consumer.config {path} is given twice: each of its messages would be read twice")
-        else:
-            sources += _attempt(SourceOptions, path, problems, forbidden, unknown)
+        elif (source := files.options(SourceOptions, path)) is not None:
+            sources.append(source)
     if producer is not None:
-        target = next(iter(_attempt(TargetOptions, producer, problems, forbidden, unknown)), None)
+        target = files.options(TargetOptions, producer)
     try:
         mirror = load(MirrorOptions, flags, FLAGS, jvm=True)
     except OptionError as exc:
         problems += exc.problems
     if problems or target is None or mirror is None or producer is None:
-        raise ConfigError(problems, bool(forbidden))
+        raise ConfigError(problems, files.forbidden)
     loaded: list[Options] = [*sources, target, mirror]
-    warnings = [warning for options in loaded for warning in warnings_of(options)]
+    warnings = tuple(warning for options in loaded for warning in warnings_of(options))
     names = Names(FLAGS, tuple(path.name for path in consumers), producer.name)
-    return _checked(tuple(sources), target, mirror, warnings, names)
+    return _checked(Configuration(tuple(sources), target, mirror, warnings), names)
 
 
-def _attempt(cls: type[O], path: Path, problems: list[str], forbidden: list[Path], unknown: str) -> list[O]:
-    try:
-        values = read_properties(read_bytes(path))  # bytes are ISO-8859-1, as for Java
-        return [load(cls, values, path.name, jvm=True, unknown=unknown)]
-    except ConfigError as exc:
-        problems += exc.problems
-        if exc.forbidden:
-            forbidden.append(path)
-    except OptionError as exc:
-        problems += exc.problems
-    except ValueError as exc:
-        problems.append(f"{path.name}: {exc}")
-    return []
+class _PropertiesFiles:
+    """The JVM's .properties files.  problems: a sentence each.  forbidden: one of them may not be read."""
+
+    def __init__(self, unknown: str) -> None:
+        self.problems: list[str] = []
+        self.forbidden = False
+        self._unknown = unknown
+
+    def options(self, cls: type[O], path: Path) -> O | None:
+        """The options in a file; None: it has problems."""
+        try:
+            values = read_properties(read_bytes(path))  # bytes are ISO-8859-1, as for Java
+            return load(cls, values, path.name, jvm=True, unknown=self._unknown)
+        except ConfigError as exc:
+            self.problems += exc.problems
+            self.forbidden |= exc.forbidden
+        except OptionError as exc:
+            self.problems += exc.problems
+        except ValueError as exc:
+            self.problems.append(f"{path.name}: {exc}")
+        return None
 
 
 # ---- what holds between the parts -----------------------------------------------------------------------------
@@ -161,13 +169,12 @@ class Names:
     target: str
 
 
-def _checked(
-    sources: tuple[SourceOptions, ...], target: TargetOptions, mirror: MirrorOptions, warnings: list[str], names: Names
-) -> Configuration:
+def _checked(loaded: Configuration, names: Names) -> Configuration:
     """The parts as they run: names and the mirror's own settings filled in.  Raises ConfigError."""
+    sources, target, mirror = loaded.sources, loaded.target, loaded.mirror
     where = names.whole
     problems: list[str] = []
-    notes: list[str] = []
+    warnings, notes = list(loaded.warnings), list(loaded.notes)
     named = [_named(s, s.name or _place(n, sources)) for n, s in enumerate(sources, 1)]
     if not sources:
         problems.append(f"{where}: sources is empty: a mirror needs at least one")
@@ -191,7 +198,7 @@ def _checked(
     if problems:
         raise ConfigError(problems)
     ready = tuple(_as_run(source, mirror) for source in named)
-    return Configuration(ready, target, mirror, tuple(warnings), tuple(notes))
+    return Configuration(ready, target, mirror, warnings=tuple(warnings), notes=tuple(notes))
 
 
 def _not_resumable(sources: Sequence[SourceOptions], target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:

@@ -125,7 +125,11 @@ class Daemon:
         self._maps = OffsetMaps(self._target, mirror, self._tasks, state_folder)
         self._lag = HubLag("the mirror", min(source.session_timeout_ms for source in configuration.sources) / 4)
         self._status = StatusReporter(
-            self._flows, self._target.sender, terminal, systemd, mirror.status_interval_ms / 1000
+            self._flows,
+            self._target.sender,
+            terminal=terminal,
+            systemd=systemd,
+            interval_s=mirror.status_interval_ms / 1000,
         )
 
     # start --------------------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ class RouteRules:
             counts = f"the target has {target_partitions} partitions, the source {source_partitions}"
             reason = f"partition chosen by key, as {counts}"
         codec, by_message = CODECS[asked] if asked else None, bool(self.handler) or scheme == "key"
-        return Route("re-encode", scheme, f"{reason}{self._unnumbered(scheme)}", codec, by_message)
+        return Route("re-encode", scheme, f"{reason}{self._unnumbered(scheme)}", codec=codec, by_message=by_message)
 
     def _why_not_as_it_is(self, codec: str) -> str:
         if self.handler:

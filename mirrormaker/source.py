@@ -51,11 +51,11 @@ class Source:
         """Join the group; its streams.  Raises Unreachable (try again), ChrootMissing, ConsumerError."""
         self._connector = ConsumerConnector(
             self.options,
-            "caller",
-            self.options.version,
-            self._log,
-            self._on_fence,
-            self._tasks.died,
+            hub="caller",
+            release=self.options.version,
+            on_event=self._log,
+            on_fence=self._on_fence,
+            on_death=self._tasks.died,
             before_commit=before_commit,
         )
         return self._connector.create_message_streams_by_filter(topics, streams)

@@ -128,7 +128,7 @@ class StatusReporter:
     """Reads flows and sender; changes nothing.  flows: those that run, more may be added."""
 
     def __init__(
-        self, flows: Sequence[Flow], sender: Sender, terminal: StatusLine, systemd: Systemd, interval_s: float
+        self, flows: Sequence[Flow], sender: Sender, *, terminal: StatusLine, systemd: Systemd, interval_s: float
     ) -> None:
         self._flows = flows
         self._sender = sender

@@ -75,10 +75,11 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def configuration(
     file: Path | None,
+    *,
     consumer_config: Sequence[str],
     producer_config: str | None,
     unknown_options: str,
-    flags: dict[str, str | None],
+    **flags: str | None,
 ) -> Configuration:
     """The configuration a command line names.  Raises ConfigError, and click.UsageError for what contradicts itself."""
     given = {FLAGS[name]: text for name, text in flags.items() if text is not None}
@@ -107,22 +108,16 @@ def cli() -> None:
 
 @cli.command()
 @configured
-def run(
-    file: Path | None,
-    consumer_config: Sequence[str],
-    producer_config: str | None,
-    unknown_options: str,
-    **flags: str | None,
-) -> int:
+def run(file: Path | None, **flags: Any) -> int:
     """Mirror until SIGTERM or ctrl-C: drain, commit, leave the group, exit 0 in 10 s.  A second one stops at once.
 
     Exit code 75: something was not acknowledged in time, and is sent again after the next start.
     """
-    read = partial(configuration, file, consumer_config, producer_config, unknown_options, flags)
-    configured = read()
+    read = partial(configuration, file, **flags)
+    found = read()
     from mirrormaker.daemon import run_daemon  # after the configuration is known to be right
 
-    return run_daemon(configured, read)
+    return run_daemon(found, read)
 
 
 @cli.command()
@@ -130,26 +125,19 @@ def run(
     "--online", is_flag=True, help="Connect to the clusters too: print topics, partition counts on both sides, routes."
 )
 @configured
-def check(
-    file: Path | None,
-    consumer_config: Sequence[str],
-    producer_config: str | None,
-    unknown_options: str,
-    online: bool,
-    **flags: str | None,
-) -> int:
+def check(file: Path | None, *, online: bool, **flags: Any) -> int:
     """Check a configuration: print what is wrong and what is unsafe; start nothing."""
-    configured = configuration(file, consumer_config, producer_config, unknown_options, flags)
-    for warning in configured.warnings:
+    found = configuration(file, **flags)
+    for warning in found.warnings:
         click.echo(f"warning: {warning}", err=True)
-    for note in configured.notes:
+    for note in found.notes:
         click.echo(f"unsafe: {note}", err=True)
     if online:
         from mirrormaker.commands.online import check_online
 
-        set_up_logging("error")  # the ZooKeeper client would tell each failed connect; our one sentence says it
-        return check_online(configured)
-    click.echo(f"ok: {counted(len(configured.sources), 'source')}, {topics(configured.mirror)}")
+        set_up_logging("error")  # the ZooKeeper client would tell each failed connect; our sentence says it
+        return check_online(found)
+    click.echo(f"ok: {counted(len(found.sources), 'source')}, {topics(found.mirror)}")
     return exits.CLEAN
 
 

@@ -134,12 +134,14 @@ def source_rows(
         click.echo(f"warning: {no_topic_matches(source, mirror)}", err=True)
     rules = route_rules(source, target, mirror)
     return seen, [
-        _row(source, name, count, len(view.partitions(name)), rules, bool(target.zookeeper))
+        _row(source, name, count, len(view.partitions(name)), rules=rules, creates=bool(target.zookeeper))
         for name, count in seen.topics.items()
     ]
 
 
-def _row(source: SourceOptions, topic: str, here: int, there: int, rules: RouteRules, creates: bool) -> dict[str, Any]:
+def _row(
+    source: SourceOptions, topic: str, here: int, there: int, *, rules: RouteRules, creates: bool
+) -> dict[str, Any]:
     wanted = source.broker_partitions.total or here
     shown: object = there
     if not there and not rules.target.describes_itself:

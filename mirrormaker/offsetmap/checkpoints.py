@@ -59,8 +59,9 @@ class OwnershipPeriod:
         self,
         source: TopicPartition,
         position: int,
-        owned: Callable[[], bool],
         checkpoints: Checkpoints,
+        *,
+        owned: Callable[[], bool],
         topic: int | None = None,
     ) -> None:
         self.source = source
@@ -169,7 +170,7 @@ class Checkpoints:
         """
         if source in self._periods:
             self._periods[source].failed()
-        period = self._periods[source] = OwnershipPeriod(source, position, owned, self, topic)
+        period = self._periods[source] = OwnershipPeriod(source, position, self, owned=owned, topic=topic)
         for target in targets:
             period._pair(target)
         self._silent.discard(source)

@@ -72,7 +72,7 @@ class OffsetMaps:
             return Delivery(tickets=MapTickets(recorder), before_commit=recorder.before_commit)
         links, quiet_s = target.links(), target.options.request_timeout_ms / 1000
         tails = TailReader(target.metadata(links), target.dialect, links, quiet_s)
-        resumer = Resumer(source.name, recorder, tails, self._tasks, source.unpark)
+        resumer = Resumer(source.name, self._tasks, recorder=recorder, tails=tails, unpark=source.unpark)
         return Delivery(
             tickets=ResumeTickets(recorder, target.dialect, resumer.unknown),
             admit=resumer.admit,

@@ -138,7 +138,13 @@ class Resumer:
     """
 
     def __init__(
-        self, name: str, recorder: MapRecorder, tails: Tails, tasks: TaskGroup, unpark: Callable[[TopicPartition], bool]
+        self,
+        name: str,
+        tasks: TaskGroup,
+        *,
+        recorder: MapRecorder,
+        tails: Tails,
+        unpark: Callable[[TopicPartition], bool],
     ) -> None:
         self.waiting: dict[str, str] = {}
         self._name = name
@@ -174,9 +180,9 @@ class Resumer:
             gate = self._gates[fetched.tp] = ResumeGate(
                 fetched.tp,
                 target,
-                share.stint,
-                share.holding(),
-                pass_on,
+                stint=share.stint,
+                owned=share.holding(),
+                pass_on=pass_on,
                 topic=share.topic,
                 new_log=self._recorder.is_of_former_log(fetched.tp, share.topic, share.begins_new_log),
             )

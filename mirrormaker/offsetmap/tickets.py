@@ -36,6 +36,7 @@ class PartTicket:
         ticket: Ticket,
         period: OwnershipPeriod,
         part: Part,
+        *,
         position: int | None,
         unknown: Callable[[], object] | None = None,
     ) -> None:
@@ -88,12 +89,13 @@ def part_tickets(
     ticket: Ticket,
     period: OwnershipPeriod,
     resume_at: int,
+    *,
     unknown: Callable[[], object] | None = None,
 ) -> list[tuple[Part, PartTicket]]:
     """The parts of a step that ends at resume_at, each with its ticket.  unknown: see PartTicket."""
     last = {part.tp: n for n, part in enumerate(parts)}
     return [
-        (part, PartTicket(ticket, period, part, resume_at if last[part.tp] == n else None, unknown))
+        (part, PartTicket(ticket, period, part, position=resume_at if last[part.tp] == n else None, unknown=unknown))
         for n, part in enumerate(parts)
     ]
 
@@ -130,7 +132,7 @@ class ResumeTickets(MapTickets):
     def _of_step(self, share: Share, period: OwnershipPeriod, step: Step) -> Sequence[tuple[Part, Ticket]]:
         parts = [counted(part, self._dialect) for part in step.parts]  # where each message lies has to be known exactly
         ticket = share.ticket(step.resume_at, len(parts))
-        return part_tickets(parts, ticket, period, step.resume_at, partial(self._unknown, period.source))
+        return part_tickets(parts, ticket, period, step.resume_at, unknown=partial(self._unknown, period.source))
 
 
 def counted(part: Part, dialect: Dialect) -> Part:

@@ -62,7 +62,7 @@ def watchdog(flow: Flow, pending: int = 0) -> Watchdog:
 
 def reporter(flow: Flow, pending: int = 0, outage: str = "") -> StatusReporter:
     line, systemd = StatusLine(io.StringIO()), Systemd({}, 1)
-    return StatusReporter([flow], sender(pending, outage), line, systemd, 1.0)  # type: ignore[list-item]
+    return StatusReporter([flow], sender(pending, outage), terminal=line, systemd=systemd, interval_s=1.0)  # type: ignore[list-item]
 
 
 def test_a_partition_that_lags_and_does_not_move_is_a_stall() -> None:

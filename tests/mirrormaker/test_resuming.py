@@ -92,7 +92,7 @@ class Flow:
 
     def __init__(self, folder: Path, tasks: TaskGroup, tails: Tails) -> None:
         self.recorder = MapRecorder(FileStorage(file_of(folder, "dc1"), Header("dc1", "g"), 1 << 20), 100, {})
-        self.resumer = Resumer("dc1", self.recorder, tails, tasks, lambda tp: False)
+        self.resumer = Resumer("dc1", tasks, recorder=self.recorder, tails=tails, unpark=lambda tp: False)
         self.waiting = self.resumer.waiting
         self.passed: list[tuple[int, int]] = []
 
@@ -254,7 +254,7 @@ def unknown_batch(once: bool) -> tuple[Outcomes, Batches, Batch, Share, list[str
     again: list[str] = []
     unknown = (lambda: again.append("again")) if once else None
     part = Part(TP, v08.encode([(0, None, b"v", None)]), 0, 0, 1)
-    batches.add(part, PartTicket(share, Period(), part, 1, unknown), 0.0)  # type: ignore[arg-type]
+    batches.add(part, PartTicket(share, Period(), part, position=1, unknown=unknown), 0.0)  # type: ignore[arg-type]
     [batch] = batches.due(0.0, lambda tp: True)
     return outcomes, batches, batch, share, again
 
