@@ -1,7 +1,7 @@
 """Configuration of a mirror: its sources, its target, and what is mirrored.  Reads files; connects to nothing.
 
     from_yaml     sections `sources` (a list), `target`, `mirror`
-    from_flags    the original's way: --consumer.config (repeatable), --producer.config and flags
+    from_flags    the original's flags: --consumer.config (repeatable), --producer.config and flags
 
 Everything that is wrong is found before ConfigError is raised.  What is allowed and unsafe is in Configuration.notes, a
 sentence each.  A mirror starts at the smallest offset and waits for all in-sync replicas, unless a file says otherwise
@@ -58,7 +58,7 @@ def read_utf8(path: Path) -> str:
 
 
 def read_yaml(path: Path) -> object:
-    """The values of a YAML file; a key that stands twice in one mapping is a ConfigError."""
+    """The values of a YAML file; a key that is given twice in one mapping is a ConfigError."""
     text = read_utf8(path)
     try:
         return yaml_values(text)

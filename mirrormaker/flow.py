@@ -163,7 +163,10 @@ class Flow:
         topic = self.topics.get(fetched.topic)
         if topic is not None and self._grew(fetched, topic):
             log.info(
-                "source %s: topic %s has partition %s now; looking again", self.name, fetched.topic, fetched.partition
+                "source %s: topic %s has partition %s now; its route is chosen again",
+                self.name,
+                fetched.topic,
+                fetched.partition,
             )
             del self.topics[fetched.topic]
             topic = None

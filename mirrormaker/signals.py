@@ -108,7 +108,7 @@ class Signals:
         return lambda *_: self._tasks.signalled(name(number), does)
 
     def _asked_to_stop(self, number: int, frame: FrameType | None) -> None:
-        """Counts here and not in a greenlet: a second signal has to end also a mirror whose event loop stands."""
+        """Counts here and not in a greenlet: a second signal has to end also a mirror whose event loop is blocked."""
         self._asked += 1
         if self._code is not None:
             os._exit(self._code)
@@ -134,7 +134,7 @@ def _nothing(named: str) -> None:
 
 
 def _dump(number: int, frame: FrameType | None) -> None:
-    """Written by the handler itself: what keeps the event loop from turning is what the operator looks for."""
+    """Written by the handler itself: what blocks the event loop is what the operator wants to see."""
     from groundwork.tasks import stacks  # loads gevent, which the start of the program may not
 
     write_now(__name__, logging.WARNING, "SIGQUIT: where each greenlet and thread stands", stacks())

@@ -88,11 +88,9 @@ class Watchdog:
             sleep(limit_s / PINGS_PER_LIMIT)
             late_ms = lag.take()
             if late_ms > limit_s * 1000 / 2:
-                log.error("the program could not run for %.0f ms; systemd is not told that all is well", late_ms)
+                log.error("the program could not run for %.0f ms; systemd gets no watchdog ping", late_ms)
             elif self.stalled(now()):
-                log.error(
-                    "partitions lag and nothing has moved for %.0f s; systemd is not told that all is well", STALL_S
-                )
+                log.error("partitions lag and nothing has moved for %.0f s; systemd gets no watchdog ping", STALL_S)
             else:
                 self._systemd.alive()
 

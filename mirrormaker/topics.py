@@ -37,7 +37,7 @@ from zkconsumer.errors import ConsumerError
 log = logging.getLogger(__name__)
 
 BEING_CREATED = 5  # LeaderNotAvailable: what a 0.8 broker answers while it creates the topic that was named
-UNKNOWN = 3  # what KRaft answers then; and every release, for good, where nobody creates it
+UNKNOWN = 3  # what KRaft answers then; and every release, for good, where it is not created
 UNKNOWN_S = 3.0  # so long may 3 mean that the topic is being created; measured: half a second
 DELETED = "/admin/delete_topics"
 FRESH_S = 1.0  # metadata of all topics serves every topic that is asked for within that time

@@ -135,7 +135,7 @@ def check(file: Path | None, *, online: bool, **flags: Any) -> int:
     if online:
         from mirrormaker.commands.online import check_online
 
-        set_up_logging("error")  # the ZooKeeper client would tell each failed connect; our sentence says it
+        set_up_logging("error")  # the ZooKeeper client would log each failed connect; one sentence is enough
         return check_online(found)
     click.echo(f"ok: {counted(len(found.sources), 'source')}, {topics(found.mirror)}")
     return exits.CLEAN

@@ -163,7 +163,7 @@ class Checkpoints:
         targets: Iterable[TopicPartition] = (),
         topic: int | None = None,
     ) -> OwnershipPeriod:
-        """A period begins; what the one before it still hears is not recorded.
+        """A period begins; what is acknowledged for the one before is not recorded any more.
 
         single_target: all of the partition goes to one target partition; else it may go to all of targets.
         owned(): no other member can own the partition yet.  topic: the czxid of the source's topic, where it is known.

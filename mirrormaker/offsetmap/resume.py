@@ -40,7 +40,7 @@ from zkconsumer.errors import ConsumerError
 log = logging.getLogger(__name__)
 RETRY_S = 1.0  # backoff while the target does not answer
 UNPARK_S = 0.5  # between tries to fetch a parked partition again
-HELP = "; what the map says and what the target holds do not fit together: look at both, or set resume: committed once"
+HELP = "; what the map says and what the target holds do not fit together: compare both, or set resume: committed once"
 
 
 class Mismatch(Exception):

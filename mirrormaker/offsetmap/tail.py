@@ -93,7 +93,7 @@ class TailReader:
             found = self._fetched(tp, begin + len(digests))
             for message in found.messages():
                 if message.offset >= end:
-                    raise TailRefused(f"it grew beyond {end} while it was read: somebody else writes to it")
+                    raise TailRefused(f"it grew beyond {end} while it was read: another program writes to it")
                 if message.offset != begin + len(digests):
                     raise TailRefused(
                         f"offset {begin + len(digests)} is missing in its log: a compacted topic cannot be compared"
@@ -138,7 +138,7 @@ class TailReader:
                 tp.topic, tp.partition, position, row.buffer, row.high_watermark
             )
             if scan.left_out:
-                raise TailRefused(f"a transaction ends at {position} in its log: somebody else writes to it")
+                raise TailRefused(f"a transaction ends at {position} in its log: another program writes to it")
             larger = (
                 row.high_watermark or 0
             ) > position and size < LARGEST_FETCH  # 3.x sends nothing of a larger batch

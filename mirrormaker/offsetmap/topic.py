@@ -1,7 +1,9 @@
-"""An offset map that is kept in a compacted topic of the target, beside MapWriter's file: the same calls.
+"""An offset map that is kept in a compacted topic of the target: the same calls as FileStorage.
 
-append   on its way, in order; the sender tries until it is stored
-sync     all of it is acknowledged, within WAIT_S: else OSError, as a disk that refuses
+    append   sent in order; the sender retries until it is stored
+    sync     all of it is acknowledged, within WAIT_S: else OSError, as a disk that refuses
+
+The topic has one partition; it is created where it is missing and target.zookeeper.connect is given.
 """
 
 from __future__ import annotations
