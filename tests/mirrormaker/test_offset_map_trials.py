@@ -11,17 +11,17 @@ import pytest
 
 from groupadmin.translation import Facts, Safe, translated
 from kafkawire.model import TopicPartition
-from tests.mirrormaker.mapworlds import EVERY, World
+from tests.mirrormaker.mapsimulation import EVERY, MapSimulation
 
 
-def lived(rng: random.Random, world: World, kills: bool, late: bool, fair: bool = False) -> None:
+def lived(rng: random.Random, simulation: MapSimulation, kills: bool, late: bool, fair: bool = False) -> None:
     """A random history; what it ends in may be anything."""
-    acts = [world.read] * 6 + [world.send] * 6 + [partial(world.answer, fair)] * 6
-    acts += [world.grow, world.commit, world.tick]
+    acts = [simulation.read] * 6 + [simulation.send] * 6 + [partial(simulation.answer, fair)] * 6
+    acts += [simulation.grow, simulation.commit, simulation.tick]
     for _ in range(rng.randint(30, 250)):
         rng.choice(acts)()
         if kills and rng.random() < 0.02:
-            world.kill(late)
+            simulation.kill(late)
 
 
 def test_the_bound_is_one_interval_and_one_request() -> None:
@@ -29,57 +29,62 @@ def test_the_bound_is_one_interval_and_one_request() -> None:
     count = 0
     for seed in range(40):
         rng = random.Random(seed)
-        world = World(rng, 2, 0, counted=True)
+        simulation = MapSimulation(rng, 2, 0, counted=True)
         for _ in range(20):
-            world.grow()
-            lived(rng, world, kills=False, late=False, fair=True)
-        world.drain()
-        world.commit()
-        read = {s.tp: rng.choice(s.borders) for s in world.sources}
-        logs = {tp: (0, len(log)) for tp, log in world.logs.items()}
+            simulation.grow()
+            lived(rng, simulation, kills=False, late=False, fair=True)
+        simulation.drain()
+        simulation.commit()
+        read = {s.tp: rng.choice(s.borders) for s in simulation.sources}
+        logs = {tp: (0, len(log)) for tp, log in simulation.logs.items()}
         found = translated(
-            world.map, Facts(logs, {s.tp: (0, s.end) for s in world.sources}, read), {"t": world.targets}
+            simulation.map, Facts(logs, {s.tp: (0, s.end) for s in simulation.sources}, read), {"t": simulation.targets}
         )
-        for source in world.sources:
+        for source in simulation.sources:
             row = found[source.tp]
             assert isinstance(row, Safe)
-            assert row.repeats <= EVERY + world.largest
+            assert row.repeats <= EVERY + simulation.largest
             count += bool(row.repeats)
     assert count > 20
 
 
 def translations(seed: int, kills: bool = True, late: bool = False) -> Counter[str]:
     rng = random.Random(seed)
-    world = World(rng, rng.randint(1, 3), rng.choice((0, 0, 2, 4)), rng.random() < 0.7)
-    world.grow()
-    lived(rng, world, kills, late)
+    simulation = MapSimulation(rng, rng.randint(1, 3), rng.choice((0, 0, 2, 4)), rng.random() < 0.7)
+    simulation.grow()
+    lived(rng, simulation, kills, late)
     if rng.random() < 0.5:
-        world.drain()
-        world.commit()
-    began = world.began  # a mirror that was just started may send again what was read, and nothing tells of it yet
-    read = {s.tp: rng.choice([b for b in s.borders if rng.random() < 0.3] or [s.end]) for s in world.sources}
+        simulation.drain()
+        simulation.commit()
+    began = simulation.began  # a mirror that was just started may send again what was read, and nothing tells of it yet
+    read = {s.tp: rng.choice([b for b in s.borders if rng.random() < 0.3] or [s.end]) for s in simulation.sources}
     facts = Facts(
-        {tp: (0, len(log)) for tp, log in world.logs.items()}, {s.tp: (0, s.end) for s in world.sources}, read
+        {tp: (0, len(log)) for tp, log in simulation.logs.items()}, {s.tp: (0, s.end) for s in simulation.sources}, read
     )
-    found = translated(world.map, facts, {"t": world.targets})
+    found = translated(simulation.map, facts, {"t": simulation.targets})
     for _ in range(rng.randrange(3)):
-        world.grow()  # what comes after the translation is not read either
-    world.drain()
+        simulation.grow()  # what comes after the translation is not read either
+    simulation.drain()
     said: Counter[str] = Counter()
     for target, row in found.items():
         said[type(row).__name__] += 1
         if isinstance(row, Safe):
-            check(world, read, target, row, seed, bounded=began and not late)
+            check(simulation, read, target, row, seed, bounded=began and not late)
     return said
 
 
 def check(
-    world: World, read: dict[TopicPartition, int], target: TopicPartition, row: Safe, seed: int, bounded: bool
+    simulation: MapSimulation,
+    read: dict[TopicPartition, int],
+    target: TopicPartition,
+    row: Safe,
+    seed: int,
+    bounded: bool,
 ) -> None:
-    log = world.logs[target]
+    log = simulation.logs[target]
     there = set(log[row.position :])
     repeats = 0
-    for source in world.sources:
+    for source in simulation.sources:
         unread = set(source.unread(read[source.tp]))
         wanted = {(source.tp, n) for n in unread if source.targets[n] == target}
         assert wanted <= there, f"seed {seed}: {target} from {row.position} lacks {sorted(wanted - there)[:3]}"

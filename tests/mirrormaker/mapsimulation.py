@@ -54,7 +54,7 @@ class Sent:
     ticket: PartTicket
 
 
-class World:
+class MapSimulation:
     """counted: parts say how many messages they hold; else each is a wrapper that counts as one."""
 
     def __init__(self, rng: random.Random, partitions: int, keys: int, counted: bool) -> None:
