@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 
 
 class MapRefused(ConsumerError):
-    """A map cannot be kept as it is asked for; a sentence."""
+    """A map cannot be kept as the options say; a sentence."""
 
 
 class MapStorage(Protocol):
-    """MapWriter or TopicWriter.  What refuses raises OSError."""
+    """Where a map is kept: FileStorage or TopicStorage.  What refuses raises OSError."""
 
     @property
     def path(self) -> object: ...
@@ -58,23 +58,19 @@ class MapRecorder:
         self._exact = {(e.source, e.target): Checkpoint(e.position, e.low) for e in self._entries() if e.low == e.high}
 
     def _entries(self) -> Iterator[Entry]:
-        """Of the file as it was opened, oldest first."""
+        """Entries that were stored before, oldest first."""
         for stints in self._storage.map.stints.values():
             for stint in stints:
                 for entries in stint.entries.values():
                     yield from entries
-
-    @property
-    def map(self) -> OffsetMap:
-        """What was in the file when it was opened."""
-        return self._storage.map
 
     def period(
         self, fetched: MessageSet, share: Share, single_target: bool, targets: Sequence[TopicPartition] = ()
     ) -> OwnershipPeriod:
         """The ownership period that a set belongs to; another share.stint than before begins another one.
 
-        single_target: all of the partition goes to one target partition; else it may go to all of targets."""
+        single_target: all of the partition goes to one target partition; else it may go to all of targets.
+        """
         known = self._periods.get(fetched.tp)
         if known is None or known[0] is not share.stint:
             period = self._checkpoints.begin(

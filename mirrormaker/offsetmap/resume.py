@@ -243,10 +243,10 @@ class Resumer:
         start = gate.held[0][0].start
         if gate.checkpoint is None and not tail.empty and not gate.new_log:
             whose = f"its log, which ends at {tail.end}, holds messages: whose they are is not known"
-            self._refuse(gate, f"the map has no point for it, and {whose}")
+            self._refuse(gate, f"the map has no checkpoint for it, and {whose}")
             return
         if gate.checkpoint is not None and gate.checkpoint.position < start and tail.digests:
-            behind = f"{len(tail.digests)} messages lie behind the last point of the map"
+            behind = f"{len(tail.digests)} messages lie behind the last checkpoint of the map"
             where = f"{gate.checkpoint.position} at the source, and the group is at {start} already"
             self._refuse(gate, f"{behind}, which is {where}")
             return

@@ -85,7 +85,7 @@ class TailReader:
         if begin > end:
             raise TailRefused(f"its log ends at {end}, and the map says that it held {begin}: the target lost messages")
         if begin < start:
-            raise TailRefused(f"its log begins at {start} (retention), behind {begin}, the last point of the map")
+            raise TailRefused(f"its log begins at {start} (retention), behind {begin}, the last checkpoint of the map")
         digests: list[int] = []
         while begin + len(digests) < end:
             if not wanted():
@@ -100,7 +100,9 @@ class TailReader:
                     )
                 digests.append(digest(message.key, message.value))
             if len(digests) > LONGEST_TAIL:
-                raise TailRefused(f"more than {LONGEST_TAIL} messages lie behind the last point of the map, {begin}")
+                raise TailRefused(
+                    f"more than {LONGEST_TAIL} messages lie behind the last checkpoint of the map, {begin}"
+                )
             sleep(0 if found.runs else POLL_S)  # nothing: not replicated yet
         return Tail(begin, end, tuple(digests), False)
 
