@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kafkawire.cluster.listoffsets import LATEST, ask_offsets
 from kafkawire.dialects import Dialect, dialect
-from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.model import TopicPartition
 from kafkawire.net.links import Links
 from localkafka.client import ClusterClient
@@ -35,15 +35,8 @@ def _end(cluster: ClusterClient, tp: TopicPartition, speaks: Dialect, links: Lin
         leader = cluster.registry().view(tp.topic).leader(tp)
         if leader is None:
             return None
-        try:
-            body = links.link(leader, "log end").call(speaks.requests.list_offsets(speaks, {tp: -1}))
-        except LinkLost as lost:
-            said = str(lost)
-            return None
-        row = body["topics"][0]["partitions"][0]
-        if row["error"]:  # a leader just elected may not know it yet
-            said = str(BrokerError(row["error"], f"{tp} on {leader}"))
-            return None
-        return (row["offset"] if "offset" in row else row["offsets"][0],)
+        found = ask_offsets(links, speaks, {leader: [tp]}, {tp: LATEST}, purpose="log end")[tp]
+        said = str(found.error)  # a leader just elected may not know it yet
+        return None if found.offset is None else (found.offset,)
 
     return wait_until(answered, timeout_s, lambda: f"the log end of {tp}; {said}")[0]

@@ -19,6 +19,7 @@ from typing import Any
 
 from groundwork.tasks import connect
 from kafkawire.cluster import recordbatches
+from kafkawire.cluster.listoffsets import EARLIEST, LATEST, ask_offsets
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.recordbatches import Held
 from kafkawire.cluster.release import BrokerRelease, asked_ranges, release_of
@@ -31,7 +32,6 @@ from kafkawire.net.links import Links
 from kafkawire.protocol.request import FetchedPartition, Request
 from mirrormaker.options import SourceOptions, TargetOptions
 from zkconsumer.fetching.formatprobe import WHAT, features_of
-from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
 from zkconsumer.refusals import refusal
 
 log = logging.getLogger(__name__)
@@ -185,13 +185,12 @@ class _Sampling:
                 )
         return found
 
-    def _bounds(self, tps: Iterable[TopicPartition], time: int) -> dict[TopicPartition, int]:
-        found: dict[TopicPartition, int] = {}
-        for leader, led in self._led(tps).items():
-            request = self._speaks.requests.list_offsets(self._speaks, dict.fromkeys(led, time))
-            rows = offset_rows(self._links.link(leader, PURPOSE).call(request))
-            found |= {tp: offset for tp, (error, offset) in rows.items() if not error and offset is not None}
-        return found
+    def _bounds(self, tps: Sequence[TopicPartition], time: int) -> dict[TopicPartition, int]:
+        led = self._led(tps)
+        found = ask_offsets(self._links, self._speaks, led, dict.fromkeys(tps, time), purpose=PURPOSE)
+        if lost := next((one.error for one in found.values() if isinstance(one.error, LinkLost)), None):
+            raise lost
+        return {tp: one.offset for tp, one in found.items() if one.offset is not None}
 
     def _led(self, tps: Iterable[TopicPartition]) -> dict[Broker, list[TopicPartition]]:
         led: dict[Broker, list[TopicPartition]] = {}

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST, ask_offsets
 from kafkawire.cluster.metadata import read_reply
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Store, dialect
@@ -33,8 +34,6 @@ from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.store import Committed
 from zkconsumer.refusals import Damaged, MessageTooLarge, refusal
 
-DEBUGGING = -2  # replica id: any replica answers, not only the leader
-EARLIEST, LATEST = -2, -1
 FETCH_BYTES = 1024 * 1024
 LEAST_BYTES = 4  # of a fetch: the size of a message; 0.7 answers less with nothing, for ever
 INSIDE = "a position inside a message looks like this too: earliest() and latest() are no such"
@@ -161,20 +160,22 @@ class SimpleConsumer:
         Up to 0.10.0: first offsets of log segments written before that time, by the files' modification times, at most
         max_offsets; often none.  From 0.10.1 on: the one message that has this timestamp or a later one, if any.
         """
-        asked = self._own(tp)
-        request = self._dialect.requests.list_offsets(self._dialect, {asked: time_ms}, max_offsets, self._replica_id)
-        try:
-            reply = self._call(request, "offsets by time")
-        except LinkLost as lost:
-            if not self._dialect.refuses_by_closing:
-                raise
+        self._check()
+        own = self._own(tp)
+        found = ask_offsets(
+            self._links, self._dialect, {self.broker: [own]}, {own: time_ms},
+            purpose="offsets by time", max_offsets=max_offsets, replica_id=self._replica_id,
+        )[own]  # fmt: skip
+        if found.code is not None:
+            raise refusal(found.code, self.broker, tp)
+        if isinstance(found.error, LinkLost) and self._dialect.refuses_by_closing:
             hint = "a broker of this release closes the connection when it has no such partition"
-            raise LinkLost(f"{tp}: {lost}; {hint}") from lost
-        for topic in reply["topics"]:
-            for row in topic["partitions"]:
-                if TopicPartition(topic["topic"], row["partition"]) == asked:
-                    return self._offsets(tp, row)
-        raise self._left_out(tp)
+            raise LinkLost(f"{tp}: {found.error}; {hint}") from found.error
+        if isinstance(found.error, LinkLost):
+            raise found.error
+        if found.error is not None:
+            raise self._left_out(tp)
+        return list(found.offsets)
 
     def get_offsets_before(self, topic: str, partition: PartitionId, time_ms: int, max_offsets: int = 1) -> list[int]:
         """offsets_before by its name of 0.7 (getOffsetsBefore)."""
@@ -193,12 +194,6 @@ class SimpleConsumer:
         if not offsets:
             raise RemoteError(f"{tp} on {self.broker}: the broker tells no offset for an end of its log")
         return offsets[0]
-
-    def _offsets(self, tp: TopicPartition, row: Mapping[str, Any]) -> list[int]:
-        if row["error"]:
-            raise refusal(row["error"], self.broker, tp)
-        offsets = row["offsets"] if "offsets" in row else [row["offset"]]
-        return [offset for offset in offsets if offset >= 0]
 
     # ---- cluster -----------------------------------------------------------------------------------------------
 

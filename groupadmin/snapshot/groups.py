@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.leaders import LeaderSource, MetadataLeaders
+from kafkawire.cluster.listoffsets import LATEST, problems
+from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.topics import NAME
-from kafkawire.cluster.zookeeper import TOPICS
+from kafkawire.cluster.zookeeper import TOPICS, ZookeeperLeaders
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, RegistrationError
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.znodes.group import CONSUMERS, Registration
 from zkconsumer.errors import NoSuchGroup
-from zkconsumer.fetching.logends import log_ends, log_ends_by
 from zkconsumer.filters import streams_by_topic
 from zkconsumer.group.assignor import java_order
 from zkconsumer.group.topicnodes import no_brokers, read_topic_nodes
@@ -192,19 +194,20 @@ def describe(
     """
     tps = {nodes.group: _in_order(dialect, nodes) for nodes in groups}
     everything = sorted({tp for each in tps.values() for tp in each}, key=lambda tp: (tp.topic, str(tp.partition)))
+    source: LeaderSource = ZookeeperLeaders(session.ask, dialect.znodes)
     if brokers:
-        view = MetadataSource(brokers, dialect, links).read(None)
-        led = {tp: view.leader(tp) for tp in everything}
-        leaders = {tp: broker.id if broker is not None else None for tp, broker in led.items()}
-        ends = log_ends_by(links, dialect, view.brokers, leaders, tell=tell)
-    else:
-        ends = log_ends(session, links, dialect, everything, tell=tell)
+        source = MetadataLeaders(MetadataSource(brokers, dialect, links))
+    ends = KafkaClient(source, links, dialect).list_offsets(dict.fromkeys(everything, LATEST))
+    if nobody := next((end.error for end in ends.values() if isinstance(end.error, Unreachable)), None):
+        raise nobody
+    for sentence in problems(ends):
+        tell(sentence)
     found = {}
     for nodes in groups:
         paths = {tp: dialect.znodes.offset(nodes.group, tp) for tp in tps[nodes.group]}
         offsets = session.read(paths.values())
         found[nodes.group] = [
-            GroupRow(tp.topic, tp.partition, nodes.owners.get(tp), position(path, offsets[path]), ends.get(tp))
+            GroupRow(tp.topic, tp.partition, nodes.owners.get(tp), position(path, offsets[path]), ends[tp].offset)
             for tp, path in paths.items()
         ]
     return found

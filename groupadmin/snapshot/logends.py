@@ -7,17 +7,15 @@ with an entry whose checksum is right.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from groundwork.plural import counted
 from groupadmin.plan.changes import Change, OutOfRangePolicy
 from groupadmin.plan.wanted import TimeAnswer
 from groupadmin.snapshot.cluster import AdminClient, Cluster, client_of
-from kafkawire.cluster.listoffsets import EARLIEST, LATEST, LogOffset
-from kafkawire.errors import BrokerError, LinkLost
+from kafkawire.cluster.listoffsets import EARLIEST, LATEST, LogOffset, problems
+from kafkawire.errors import BrokerError, LinkLost, WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.exchange import exchange
 from kafkawire.protocol import apis
@@ -40,7 +38,7 @@ def at_time(
     """What the leaders say to a look-up by time (ms since 1970); left out where none answers."""
     kind: Literal["message", "segment"] = "message" if admin.dialect.speaks(apis.LIST_OFFSETS.key) >= 1 else "segment"
     said = client_of(admin, cluster).list_offsets(dict.fromkeys(tps, time_ms))
-    _tell_lost(admin, said)
+    _tell(admin, said, LinkLost)
     return {
         tp: TimeAnswer(one.offset, kind, one.code or 0)
         for tp, one in said.items()
@@ -48,20 +46,16 @@ def at_time(
     }
 
 
-def _known(admin: AdminClient, said: Mapping[TopicPartition, LogOffset]) -> dict[TopicPartition, int]:
-    """The offsets.  What a broker refused and whose link was lost is told; that there is no leader shows elsewhere."""
-    _tell_lost(admin, said)
-    for tp, one in said.items():
-        if one.code is not None:
-            admin.tell(f"where its log begins and ends is refused: {BrokerError(one.code, str(tp))}")
-    return {tp: one.offset for tp, one in said.items() if one.offset is not None}
+def _known(admin: AdminClient, found: Mapping[TopicPartition, LogOffset]) -> dict[TopicPartition, int]:
+    """The offsets; what else brokers said, or did not, is told."""
+    _tell(admin, found, BrokerError, LinkLost)
+    return {tp: one.offset for tp, one in found.items() if one.offset is not None}
 
 
-def _tell_lost(admin: AdminClient, said: Mapping[TopicPartition, LogOffset]) -> None:
-    """Once for each broker that did not respond."""
-    lost = Counter((one.broker, str(one.error)) for one in said.values() if isinstance(one.error, LinkLost))
-    for (broker, why), count in lost.items():
-        admin.tell(f"{counted(count, 'partition')} led by {broker}: {why}")
+def _tell(admin: AdminClient, found: Mapping[TopicPartition, LogOffset], *kinds: type[WireError]) -> None:
+    """Only these: that a partition has no leader, or that nobody answers, shows elsewhere."""
+    for sentence in problems({tp: one for tp, one in found.items() if isinstance(one.error, kinds)}):
+        admin.tell(sentence)
 
 
 PURPOSE = "groups"

@@ -7,10 +7,12 @@ timestamp or a later one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from groundwork.plural import counted
 from kafkawire.cluster.leaders import NoLeader
 from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError, LinkLost, RemoteError, WireError
@@ -131,6 +133,20 @@ def read_offsets(
     """What a ListOffsets response, of any version, says of these partitions."""
     rows = {TopicPartition(t["topic"], row["partition"]): row for t in response["topics"] for row in t["partitions"]}
     return {tp: _read(broker, tp, rows.get(tp)) for tp in tps}
+
+
+def problems(found: Mapping[TopicPartition, LogOffset]) -> list[str]:
+    """A sentence for each broker that did not respond, and for each other partition whose offset is not known."""
+    lost = Counter((one.broker, str(one.error)) for one in found.values() if isinstance(one.error, LinkLost))
+    sentences = [f"{counted(count, 'partition')} led by {broker}: {why}" for (broker, why), count in lost.items()]
+    for tp, one in found.items():
+        if isinstance(one.error, NoLeader):
+            sentences.append(f"{tp}: {one.error}")
+        elif isinstance(one.error, BrokerError):
+            sentences.append(f"where its log begins and ends is refused: {one.error}")
+        elif one.error is not None and not isinstance(one.error, LinkLost):
+            sentences.append(str(one.error))
+    return list(dict.fromkeys(sentences))
 
 
 def _read(broker: Broker, tp: TopicPartition, row: Mapping[str, Any] | None) -> LogOffset:

@@ -12,16 +12,15 @@ from struct import Struct
 from zlib import crc32
 
 from groundwork.tasks import Lock, now, sleep
+from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST, ask_offsets
 from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError, LocalError
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
-from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
 
 PURPOSE = "resume"
-A_REPLICA = -2  # a debugging replica id: offsets are those of the leader's own log, not what is replicated
 A_CONSUMER = -1
 FETCH_BYTES = 1 << 20
 LARGEST_FETCH = 64 << 20
@@ -119,13 +118,11 @@ class TailReader:
 
     def _bound(self, tp: TopicPartition, time: int) -> int:
         broker = self._leader(tp)
-        request = self._dialect.requests.list_offsets(self._dialect, {tp: time}, 1, A_REPLICA)
         with self._lock:
-            reply = self._links.link(broker, PURPOSE).call(request)
-        error, offset = offset_rows(reply)[tp]
-        if error or offset is None:
-            raise BrokerError(error, f"{tp} on {broker}")
-        return offset
+            found = ask_offsets(
+                self._links, self._dialect, {broker: [tp]}, {tp: time}, purpose=PURPOSE, replica_id=DEBUGGING
+            )
+        return found[tp].known()
 
     def _fetched(self, tp: TopicPartition, position: int) -> MessageSet:
         broker = self._leader(tp)

@@ -21,7 +21,7 @@ from localkafka.waiting import wait_until
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetching.leaders import MetadataLeaders
+from zkconsumer.fetching.leaders import RefreshedLeaders
 from zkconsumer.streams.stream import Stream
 
 pytestmark = pytest.mark.real
@@ -169,7 +169,7 @@ def known(connector: ConsumerConnector) -> list[str]:
 def test_a_leader_that_dies_and_one_that_came_back_at_another_port_are_found_by_metadata(
     own_cluster: Callable[..., ClusterClient], unique, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(MetadataLeaders, "refresh_s", 0.5)
+    monkeypatch.setattr(RefreshedLeaders, "refresh_s", 0.5)
     cluster = own_cluster(brokers=2)
     topic, file = unique.topic(), tmp_path / "offsets.json"
     cluster.create_topic(topic, 2, replication=2)

@@ -15,7 +15,7 @@ from kafkawire.net.links import Links
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.fetchers import Fetchers
-from zkconsumer.fetching.leaders import MetadataLeaders, NoLeader
+from zkconsumer.fetching.leaders import NoLeader, RefreshedLeaders
 
 ONE, TWO = Broker(1, "h1", 9092), Broker(2, "h2", 9092)
 T0 = TopicPartition("t", 0)
@@ -39,8 +39,8 @@ class Answers:
         return self.views.pop(0) if len(self.views) > 1 else self.views[0]
 
 
-def leaders(*views: ClusterView) -> MetadataLeaders:
-    return MetadataLeaders(Answers(*views))
+def leaders(*views: ClusterView) -> RefreshedLeaders:
+    return RefreshedLeaders(Answers(*views))
 
 
 @pytest.mark.parametrize(
@@ -56,25 +56,27 @@ def leaders(*views: ClusterView) -> MetadataLeaders:
 )
 def test_what_a_reply_says_of_a_partition(seen, says):
     source = leaders(seen)
-    assert source.leader(source.look([T0]), T0) == says
+    assert source.leader(source.read([T0]), T0) == says
 
 
 def test_a_partition_beyond_the_last_is_not_about_to_appear():
     source = leaders(view(ONE, t=[1, 1]))
-    said = source.leader(source.look([]), TopicPartition("t", 7))
+    said = source.leader(source.read([]), TopicPartition("t", 7))
     assert said == NoLeader("there is no such partition: topic t has 0, 1", lasting=True)
 
 
 def test_a_broker_that_is_left_out_is_not_gone_and_one_that_moved_has_its_new_place():
     source = leaders(view(ONE, TWO, t=[1]), view(), view(Broker(2, "h2", 9999), t=[1]))
-    assert source.look([]).brokers == {1: ONE, 2: TWO}
-    assert source.look([]).brokers == {1: ONE, 2: TWO}
-    assert source.look([]).brokers == {1: ONE, 2: Broker(2, "h2", 9999)}
-    assert source._source.asked == [None] * 3
+    assert source.read([]).brokers == {1: ONE, 2: TWO}
+    assert source.read([]).brokers == {1: ONE, 2: TWO}
+    assert source.read([]).brokers == {1: ONE, 2: Broker(2, "h2", 9999)}
+    assert source._metadata.asked == [None] * 3
 
 
 class Source:
-    """A LeaderSource of what the test says."""
+    """A CurrentLeaders of what the test says."""
+
+    reads_all = True
 
     def __init__(self, seen: ClusterView, refresh_s: float | None) -> None:
         self.seen: ClusterView | Exception = seen
@@ -85,7 +87,7 @@ class Source:
     def watch(self, changed: Callable[[], None]) -> None:
         self.changed = changed
 
-    def look(self, tps: Collection[TopicPartition], afresh: bool = False) -> ClusterView:
+    def read(self, tps: Collection[TopicPartition], afresh: bool = False) -> ClusterView:
         self.looks.append((list(tps), afresh))
         if isinstance(self.seen, Exception):
             raise self.seen

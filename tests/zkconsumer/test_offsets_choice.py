@@ -26,7 +26,9 @@ class Leaders:
         self.brokers = brokers
         self.away = False
 
-    def look(self, tps: object, afresh: bool = False) -> ClusterView:
+    reads_all = True
+
+    def read(self, tps: object, afresh: bool = False) -> ClusterView:
         if self.away:
             raise ZooKeeperAway("the session is suspended")
         return ClusterView({broker.id: broker for broker in self.brokers}, {})

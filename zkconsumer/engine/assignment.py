@@ -23,7 +23,7 @@ from zkconsumer.events import OnEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.fetchers import Fetchers
-from zkconsumer.fetching.leaders import LeaderSource
+from zkconsumer.fetching.leaders import CurrentLeaders
 from zkconsumer.listeners import ListenerCalls
 from zkconsumer.offsets.commits import BeforeCommit, CommitRetries, Commits, StillOurs
 from zkconsumer.offsets.group import OffsetsStatus
@@ -56,7 +56,7 @@ class EngineContext:
     on_event: OnEvent
     before_commit: BeforeCommit = lambda positions: None
 
-    def fetchers(self, source: LeaderSource) -> Fetchers:
+    def fetchers(self, source: CurrentLeaders) -> Fetchers:
         return Fetchers(
             source=source,
             tasks=self.tasks,
@@ -86,7 +86,7 @@ class AssignmentSource(Protocol):
 
     fetchers: Fetchers
     commits: Commits
-    leaders: LeaderSource
+    leaders: CurrentLeaders
 
     def connect(self) -> None:
         """Connect to ZooKeeper, or to a broker.  Raises Unreachable, ChrootMissing, NoBrokers, ConsumerError."""

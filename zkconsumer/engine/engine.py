@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from groundwork.hub import Hub, HubStopped
 from groundwork.tasks import Lock, TaskGroup, connect, now, sleep
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.listoffsets import EARLIEST, LATEST
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage, WireError
 from kafkawire.model import Broker, MessageSet, TopicPartition
@@ -27,9 +29,6 @@ from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.formatprobe import FormatWarnings
-from zkconsumer.fetching.leaders import NoLeader
-from zkconsumer.fetching.listoffsets import EARLIEST, LATEST
-from zkconsumer.fetching.logends import log_ends_by
 from zkconsumer.listeners import ConsumerListener, ListenerCalls, ListenerFailed
 from zkconsumer.offsets.commits import BeforeCommit
 from zkconsumer.offsets.store import OffsetStore
@@ -121,7 +120,7 @@ class Engine:
         )
         self._commits = self.assignment.commits
         self._fetchers = self.assignment.fetchers
-        self._ends_lock = Lock()  # one request at a time on a link
+        self._client = KafkaClient(self.assignment.leaders, self._links, self._dialect, lock=Lock())
         self.controls = Controls(
             cursors=self._cursors,
             commits=self._commits,
@@ -291,20 +290,11 @@ class Engine:
 
     def _end_of(self, tp: TopicPartition, end: str) -> int:
         """Where the log of tp begins (smallest) or ends, asked of its leader.  Raises ConsumerError."""
-        why: list[str] = []
-        with self._ends_lock:
-            try:
-                view = self.assignment.leaders.look([tp])
-            except WireError as e:
-                raise ConsumerError(f"{tp}: the {end} position is not known: {e}; try again") from e
-            leader = self.assignment.leaders.leader(view, tp)
-            if isinstance(leader, NoLeader):
-                raise ConsumerError(f"{tp}: the {end} position is not known: {leader.why}; try again")
-            time = LATEST if end == "largest" else EARLIEST
-            found = log_ends_by(self._links, self._dialect, view.brokers, {tp: leader.id}, time, why.append)
-        if tp not in found:
-            raise ConsumerError(f"{tp}: the {end} position is not known: {'; '.join(why)}; try again")
-        return found[tp]
+        time = LATEST if end == "largest" else EARLIEST
+        try:
+            return self._client.list_offsets({tp: time}, refresh=True)[tp].known()
+        except WireError as e:
+            raise ConsumerError(f"{tp}: the {end} position is not known: {e}; try again") from e
 
     def _listener_failed(self, error: ListenerFailed) -> None:
         self._streams.raise_next(error)

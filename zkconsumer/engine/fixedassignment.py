@@ -28,7 +28,7 @@ from zkconsumer.errors import Closed, ConsumerError, Unreachable
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.cursor import Cursor, Seek
 from zkconsumer.fetching.drain import DRAIN_AT_END_S, drain
-from zkconsumer.fetching.leaders import LeaderSource, ListedLeaders, MetadataLeaders
+from zkconsumer.fetching.leaders import ConstantLeaders, CurrentLeaders, RefreshedLeaders
 from zkconsumer.group.assignor import assign_range, java_order
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed, FormerOffset, OffsetStore, Unknown
@@ -64,16 +64,16 @@ class FixedAssignment:
         self.commits = context.commits(self._store, self._still_ours)
         self._threads = _threads_of(context)
 
-    def _leaders(self, context: EngineContext) -> LeaderSource:
+    def _leaders(self, context: EngineContext) -> CurrentLeaders:
         if not context.dialect.describes_itself:
-            return ListedLeaders(context.config.broker_list)
-        return MetadataLeaders(MetadataSource(context.config.brokers, context.dialect, self._links))
+            return ConstantLeaders(context.config.broker_list)
+        return RefreshedLeaders(MetadataSource(context.config.brokers, context.dialect, self._links))
 
     # start and end ------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
         try:
-            self.leaders.look(())
+            self.leaders.read(())
         except NoBroker as e:
             why = self._why_never()
             if why is not None:

@@ -26,7 +26,7 @@ from zkconsumer.engine.offsetstores import store_of_group
 from zkconsumer.errors import ConsumerError, NoBrokers
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.fetching.leaders import LeaderSource, ZookeeperLeaders
+from zkconsumer.fetching.leaders import CurrentLeaders, WatchedLeaders
 from zkconsumer.group.claims import Claims
 from zkconsumer.group.executor import RebalanceExecutor
 from zkconsumer.group.groupreader import GroupReader
@@ -73,7 +73,7 @@ class GroupAssignment:
             on_fence=self._fence,
             access=config.security,
         )
-        self.leaders: LeaderSource = ZookeeperLeaders(self.session, dialect.znodes, context.on_event)
+        self.leaders: CurrentLeaders = WatchedLeaders(self.session, dialect.znodes, context.on_event)
         self._away_since: float | None = None  # ZooKeeper is out of reach
         self._mode_changed = Event()  # there is something to publish in our mode node
         self._beside = ThreadExecutor(context.hub)

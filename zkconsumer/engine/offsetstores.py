@@ -8,14 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from groundwork.executor import ThreadExecutor
 from groundwork.options import OptionError
 from groundwork.tasks import Lock, connect, now, sleep
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.leaders import LeaderSource
+from kafkawire.cluster.listoffsets import EARLIEST, LATEST, problems
 from kafkawire.dialects import Dialect
 from kafkawire.errors import WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.leaders import LeaderSource
-from zkconsumer.fetching.logends import EARLIEST, LATEST, log_ends_by
 from zkconsumer.group.topicnodes import read_creations
 from zkconsumer.offsetlog import last_commit_times
 from zkconsumer.offsets.coordinator import Coordinator
@@ -168,17 +169,15 @@ class _Channel:
 
     def __init__(self, leaders: LeaderSource, links: Links, dialect: Dialect, on_event: OnEvent) -> None:
         self._leaders = leaders
-        self._links = links
-        self._dialect = dialect
+        self._client = KafkaClient(leaders, links, dialect, lock=Lock())  # one question at a time on a link
         self._on_event = on_event
         self._brokers: list[Broker] = []
         self._reported = ""
-        self._lock = Lock()  # one question at a time on a link
 
     def brokers(self) -> list[Broker]:
         """The registered brokers; while they cannot be read, those of the last time."""
         try:
-            self._brokers = list(self._leaders.look(()).brokers.values())
+            self._brokers = list(self._leaders.read(()).brokers.values())
         except (ConsumerError, WireError) as why:
             log.info("brokers as they were seen last: %s", why)
         return self._brokers
@@ -194,21 +193,17 @@ class _Channel:
 
     def bounds(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """First offset and end of the logs whose leaders answer."""
-        with self._lock:
-            try:
-                view = self._leaders.look(list(tps))
-            except (ConsumerError, WireError) as why:
-                log.info("the bounds of %s are not known: %s", ", ".join(map(str, tps)), why)
-                return {}
-            found = {tp: self._leaders.leader(view, tp) for tp in tps}
-            led: dict[TopicPartition, int | None] = {
-                tp: leader.id for tp, leader in found.items() if isinstance(leader, Broker)
-            }
-            first, end = (
-                log_ends_by(self._links, self._dialect, view.brokers, led, time, log.info)
-                for time in (EARLIEST, LATEST)
-            )
-        return {tp: (first[tp], end[tp]) for tp in led if tp in first and tp in end}
+        wanted = list(tps)
+        try:
+            first = self._client.list_offsets(dict.fromkeys(wanted, EARLIEST), refresh=True)
+            end = self._client.list_offsets(dict.fromkeys(wanted, LATEST))
+        except (ConsumerError, WireError) as why:
+            log.info("the bounds of %s are not known: %s", ", ".join(map(str, wanted)), why)
+            return {}
+        for sentence in (*problems(first), *problems(end)):
+            log.info(sentence)
+        bounds = {tp: (first[tp].offset, end[tp].offset) for tp in wanted}
+        return {tp: (begin, until) for tp, (begin, until) in bounds.items() if begin is not None and until is not None}
 
 
 def store_of_fixed(config: ConsumerConfig, own: OffsetStore | None, executor: ThreadExecutor) -> OffsetStore:

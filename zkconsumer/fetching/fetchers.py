@@ -1,7 +1,7 @@
 """Fetchers of a connector: one for each source broker, and the leader finder that assigns partitions to them.
 
 A cursor belongs to one fetcher, or is unassigned: just owned, refused by its broker, its link lost, its broker at
-another address.  Leaders are looked up by a LeaderSource (leaders.py), which may tell when brokers change: a broker
+another address.  Leaders are looked up by leaders.py, which may tell when brokers change: a broker
 that vanished, or came back at another port, loses its cursors at once.
 """
 
@@ -18,7 +18,7 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetcher import Fetcher
-from zkconsumer.fetching.leaders import LeaderSource, NoLeader
+from zkconsumer.fetching.leaders import CurrentLeaders, NoLeader
 from zkconsumer.fetching.outages import Outages
 from zkconsumer.fetching.positions import BESIDE
 
@@ -44,7 +44,7 @@ class Fetchers:
     def __init__(
         self,
         *,
-        source: LeaderSource,
+        source: CurrentLeaders,
         tasks: TaskGroup,
         links: Links,
         backoff_s: float,
@@ -175,7 +175,7 @@ class Fetchers:
         if due or refresh:
             self._stale = False  # first: a change after the read sets it again
             try:
-                view = self._source.look(list(due), refresh)
+                view = self._source.read(list(due), refresh)
             except BaseException:
                 self._stale = refresh or self._stale
                 raise

@@ -18,12 +18,3 @@ def offset_rows(reply: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, int
             offset = next(iter(row["offsets"]), None) if "offsets" in row else row["offset"]
             rows[TopicPartition(topic["topic"], row["partition"])] = (row["error"], offset)
     return rows
-
-
-def every_offset(reply: Mapping[str, Any]) -> dict[TopicPartition, list[int]]:
-    """All offsets by partition, of a reply that may have several of one (v0); none where there is an error."""
-    return {
-        TopicPartition(topic["topic"], row["partition"]): list(row["offsets"]) if not row["error"] else []
-        for topic in reply["topics"]
-        for row in topic["partitions"]
-    }

@@ -5,16 +5,15 @@
     look_at_old_ends   the same for what was not fetched for a while, on a link of its own
     land           behind damage that only the next segment of the log ends, see bytesearch.py
 
-A broker of 0.7 does not refuse what it has not: it closes the connection.  Then each is asked for alone, so that the
-others do not suffer for it.
+A broker of 0.7 does not refuse what it has not: it closes the connection (kafkawire.cluster.listoffsets).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from groundwork.tasks import deadline, now
+from kafkawire.cluster.listoffsets import EARLIEST, LATEST, LogOffset, ask_offsets
 from kafkawire.dialects import Dialect
 from kafkawire.errors import ERRORS, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
@@ -23,7 +22,6 @@ from zkconsumer.errors import FetchRefused
 from zkconsumer.events import OnEvent
 from zkconsumer.fetching.cursor import Cursor, Seek
 from zkconsumer.fetching.damage import Damage
-from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, every_offset, offset_rows
 from zkconsumer.fetching.resets import apply_reset, out_of_range
 from zkconsumer.listeners import ListenerCalls
 from zkconsumer.refusals import refusal
@@ -31,8 +29,8 @@ from zkconsumer.refusals import refusal
 ENDS_S = 5.0  # between two looks at the ends of logs: what a lag may be wrong by
 ANSWER_S = 4.0  # a broker that is silent for so long is out of reach; less than END_OLD_S - ENDS_S
 MOST_ENDS = 1000  # of one request
-BESIDE = "ends"  # the purpose of the link beside the fetches
-MOST_SEGMENTS = 100_000  # of a log: more than any broker has files open
+FETCH, BESIDE = "fetch", "ends"  # purposes of links: that of the fetches, and one beside it
+MAX_SEGMENTS = 100_000  # of a log: more than any broker has files open
 
 
 class Positions:
@@ -156,62 +154,56 @@ class Positions:
         return None
 
     def _ask_beside(self, cursors: Mapping[TopicPartition, Cursor]) -> None:
-        link = self._links.link(self._broker, BESIDE)
-        link.open()
-        try:
-            request = self._dialect.requests.list_offsets(self._dialect, dict.fromkeys(cursors, LATEST), 1)
-            found = offset_rows(link.call(request))
-        except LinkLost:
-            if self._dialect.refuses_by_closing:
-                return
-            raise
-        for tp, (error, end) in found.items():
-            if tp in cursors and not error and end is not None:
-                cursors[tp].set_log_end(end, now())
+        self._links.link(self._broker, BESIDE).open()
+        found = ask_offsets(
+            self._links, self._dialect, {self._broker: list(cursors)}, dict.fromkeys(cursors, LATEST), purpose=BESIDE
+        )
+        for tp, end in found.items():
+            if isinstance(end.error, LinkLost) and not self._dialect.refuses_by_closing:
+                raise end.error
+            if end.offset is not None:
+                cursors[tp].set_log_end(end.offset, now())
 
     def land(self) -> None:
         """Go on at the next segment where nothing before it can be read.  Raises LinkLost."""
         for tp in self._damage.without_segments():
-            starts = every_offset(self._ask({tp: LATEST}, MOST_SEGMENTS)).get(tp, [])
+            starts = self._ask({tp: LATEST}, MAX_SEGMENTS)[tp]
+            if isinstance(starts.error, LinkLost):
+                raise starts.error
             if tp in self._cursors:
-                self._damage.segments(self._cursors[tp], starts)
+                self._damage.segments(self._cursors[tp], starts.offsets)
 
     # asking -------------------------------------------------------------------------------------------------------
 
     def _offsets(self, time: int, cursors: list[Cursor]) -> dict[TopicPartition, int]:
-        """One end of each log; a partition whose broker refuses is handed back to the leader finder."""
-        if not cursors:
-            return {}
-        try:
-            return self._answered(time, cursors)
-        except LinkLost:
-            if not self._dialect.refuses_by_closing:
-                raise
-        found: dict[TopicPartition, int] = {}
-        for cursor in cursors:
-            self._links.link(self._broker, "fetch").open()  # raises LinkLost where the broker is gone altogether
-            try:
-                found |= self._answered(time, [cursor])
-            except LinkLost as e:
-                self._give_up([cursor], f"{cursor.tp}: asked where its log begins and ends, {e}")
-        return found
+        """One end of each log; a partition whose broker refuses is handed back to the leader finder.
 
-    def _answered(self, time: int, cursors: list[Cursor]) -> dict[TopicPartition, int]:
+        Raises LinkLost; not where the broker closed the connection for some partitions, as 0.7 refuses, and takes
+        another one: these are handed back, too.
+        """
         by_tp = {cursor.tp: cursor for cursor in cursors}
-        found: dict[TopicPartition, int] = {}
-        for tp, (error, offset) in offset_rows(self._ask(dict.fromkeys(by_tp, time))).items():
-            if tp in by_tp and error == 0 and offset is not None:
-                found[tp] = offset
-            elif tp in by_tp and error_info(error).lasting:
-                by_tp[tp].park(FetchRefused(tp, None, refusal(error, self._broker, tp)))
-            elif tp in by_tp:
-                name = ERRORS[error].name if error in ERRORS else str(error)
-                self._give_up([by_tp[tp]], f"{tp}: {self._broker} does not say where its log begins: {name} ({error})")
-        return found
+        found = self._ask(dict.fromkeys(by_tp, time))
+        if lost := next((one.error for one in found.values() if isinstance(one.error, LinkLost)), None):
+            if not self._dialect.refuses_by_closing:
+                raise lost
+            self._links.link(self._broker, FETCH).open()
+        for tp, one in found.items():
+            if one.code is not None and error_info(one.code).lasting:
+                by_tp[tp].park(FetchRefused(tp, None, refusal(one.code, self._broker, tp)))
+            elif one.offset is None:
+                self._give_up([by_tp[tp]], self._why_unknown(tp, one))
+        return {tp: one.offset for tp, one in found.items() if one.offset is not None}
 
-    def _ask(self, times: dict[TopicPartition, int], most: int = 1) -> Any:
-        request = self._dialect.requests.list_offsets(self._dialect, times, most)
-        return self._links.link(self._broker, "fetch").call(request)
+    def _why_unknown(self, tp: TopicPartition, one: LogOffset) -> str:
+        if isinstance(one.error, LinkLost):
+            return f"{tp}: asked where its log begins and ends, {one.error}"
+        name = ERRORS[one.code].name if one.code in ERRORS else str(one.code)
+        why = f"{name} ({one.code})" if one.code is not None else str(one.error or "no offset")
+        return f"{tp}: {self._broker} does not say where its log begins: {why}"
+
+    def _ask(self, times: dict[TopicPartition, int], max_offsets: int = 1) -> dict[TopicPartition, LogOffset]:
+        led = {self._broker: list(times)}
+        return ask_offsets(self._links, self._dialect, led, times, purpose=FETCH, max_offsets=max_offsets)
 
 
 def _is_lost(cursor: Cursor) -> bool:

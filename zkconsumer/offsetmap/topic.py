@@ -14,12 +14,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from kafkawire.cluster.listoffsets import EARLIEST, LATEST, ask_offsets
 from kafkawire.dialects import Dialect
 from kafkawire.errors import BrokerError
 from kafkawire.model import Broker, Message, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.errors import ConsumerError
-from zkconsumer.fetching.listoffsets import EARLIEST, LATEST, offset_rows
 from zkconsumer.offsetmap.file import MapFile
 from zkconsumer.offsetmap.records import Begun, Entry, Record
 from zkconsumer.offsetmap.text import Header, MapDamaged, line_of, read_header, read_line
@@ -106,11 +106,7 @@ def _messages(
 
 
 def _bound(links: Links, dialect: Dialect, leader: Broker, tp: TopicPartition, time: int) -> int:
-    reply = links.link(leader, PURPOSE).call(dialect.requests.list_offsets(dialect, {tp: time}))
-    error, offset = offset_rows(reply)[tp]
-    if error or offset is None:
-        raise BrokerError(error, f"{tp} on {leader}")
-    return offset
+    return ask_offsets(links, dialect, {leader: [tp]}, {tp: time}, purpose=PURPOSE)[tp].known()
 
 
 def _key(parts: list[object]) -> bytes:

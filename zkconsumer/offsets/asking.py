@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from kafkawire.cluster.retry import Attempt, Backoff, RetryPolicy
 from kafkawire.dialects import Dialect, Store
 from kafkawire.errors import LinkLost, RemoteError, WireError
 from kafkawire.model import Broker, TopicPartition
@@ -90,9 +91,8 @@ class Asking:
         self._brokers = brokers
         self._links = links
         self._dialect = dialect
-        self._retries = retries
-        self._backoff_s = backoff_ms / 1000
-        self._timeout_s = timeout_ms / 1000
+        backoff = Backoff(backoff_ms / 1000, backoff_ms / 1000)
+        self._retry = RetryPolicy(retries=retries, backoff=backoff, timeout_s=timeout_ms / 1000)
         self._sleep = sleep
         self._now = now
         self._lock = lock if lock is not None else nullcontext()
@@ -106,7 +106,7 @@ class Asking:
         """Who coordinates a group, asked anew.  Raises CoordinatorAway, LinkLost, LocalError (older than 0.8.2)."""
         self._known.pop(group, None)
         began = self._now()
-        for tries, last in self._tries():
+        for tries, last in self._attempts():
             try:
                 return self._look_up(group)
             except CoordinatorAway as away:
@@ -124,7 +124,7 @@ class Asking:
         answers: dict[TopicPartition, Answer] = {}
         left = list(tps)
         began = self._now()
-        for tries, last in self._tries() if left else ():
+        for tries, last in self._attempts() if left else ():
             for first in range(0, len(left), PARTITIONS_PER_REQUEST):
                 answers |= self._once(group, store, left[first : first + PARTITIONS_PER_REQUEST], wanted)
             left = [tp for tp in left if answers[tp].again]
@@ -143,15 +143,8 @@ class Asking:
         broker = self.find(group)
         return broker, self._call(broker, request)
 
-    def _tries(self) -> Iterator[tuple[int, bool]]:
-        """The number of each try, from 1 on, and whether it is the last, with the back-off between them."""
-        deadline = self._now() + self._timeout_s
-        for number in range(1, self._retries + 2):
-            last = number > self._retries or self._now() + self._backoff_s >= deadline
-            yield number, last
-            if last:
-                return
-            self._sleep(self._backoff_s)
+    def _attempts(self) -> Iterator[Attempt]:
+        return self._retry.attempts(self._sleep, self._now)
 
     def _once(
         self, group: str, store: Store, tps: Sequence[TopicPartition], wanted: Wanted
