@@ -2,14 +2,8 @@
 
 A fetch in an older format is converted down by such a broker, and does not show everything: headers and the ends of
 transactions are left out, messages of aborted transactions are not, and of a batch that is larger than the fetch
-nothing comes.  Only the heads of record batches are read here, and of their records as much as tells whether any has
-headers; until consumers read this format themselves, that is all we know of it.
-
-    batch    base_offset:int64 size:int32 leader_epoch:int32 magic:int8 crc:uint32 attributes:int16
-             last_offset_delta:int32 first_timestamp:int64 max_timestamp:int64 producer_id:int64 producer_epoch:int16
-             base_sequence:int32 count:int32 records
-             attributes: bits 0-2 codec (4: zstd), bit 4 transactional, bit 5 control
-    record   length attributes:int8 timestamp_delta offset_delta key value count headers; numbers are zigzag varints
+nothing comes.  Of record batches (kafkawire.formats.v2) the heads are read, and of their records as much as tells
+whether any has headers; until consumers read this format themselves, that is all they know of it.
 """
 
 from __future__ import annotations
@@ -19,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafkawire import compression
 from kafkawire.errors import RemoteError, WireError
+from kafkawire.formats.v2.layout import CODEC, LOG_OVERHEAD, MAGIC_AT, Batch, batch_at, varint
+from kafkawire.formats.v2.read import opened
 from kafkawire.model import TopicPartition
 from kafkawire.primitives import Bytes
 from kafkawire.protocol import requests08 as requests
@@ -63,7 +58,6 @@ FETCH = Api(
     ),
 )
 ZSTD = 4
-_HEAD = struct.Struct(">qi4xB4xhi30xi")  # base offset, size, magic, attributes, last offset delta, count
 _SIZE = struct.Struct(">qi")
 _OPEN_LIMIT = 16 << 20  # bytes of records that are opened to look for headers
 
@@ -78,9 +72,9 @@ class RecordBatch:
     magic: int
     codec: int
     count: int
-    transactional: bool
-    control: bool
     headers: bool | None
+    transactional: bool = False
+    control: bool = False
 
     @property
     def empty(self) -> bool:
@@ -152,9 +146,9 @@ def batches(data: Bytes) -> list[RecordBatch]:
     Raises RemoteError for what is none.
     """
     found, at, view = [], 0, memoryview(data)
-    while len(view) - at >= _SIZE.size + 5:
+    while len(view) - at > MAGIC_AT:
         base, size = _SIZE.unpack_from(view, at)
-        end = at + _SIZE.size + size
+        end = at + LOG_OVERHEAD + size
         if size <= 0:
             raise RemoteError(f"a record batch at offset {base} says that it has {size} bytes")
         if end > len(view):
@@ -165,47 +159,42 @@ def batches(data: Bytes) -> list[RecordBatch]:
 
 
 def _batch(view: memoryview) -> RecordBatch:
-    magic = view[16]
+    magic = view[MAGIC_AT]
     if magic < 2:
-        (offset,) = struct.unpack_from(">q", view)
-        codec = view[17] & 7
-        return RecordBatch(offset, offset, len(view), magic, codec, 1, False, False, False)
-    if len(view) < _HEAD.size:
-        raise RemoteError(f"a record batch of {len(view)} bytes: its head has {_HEAD.size}")
-    base, _, _, attributes, delta, count = _HEAD.unpack_from(view)
-    transactional, control = bool(attributes & 0x10), bool(attributes & 0x20)
-    headers = None if control else _any_headers(view[_HEAD.size :], attributes & 7, count)
-    return RecordBatch(base, base + delta, len(view), magic, attributes & 7, count, transactional, control, headers)
+        offset, _ = _SIZE.unpack_from(view)
+        codec = view[MAGIC_AT + 1] & CODEC
+        return RecordBatch(offset, offset, nbytes=len(view), magic=magic, codec=codec, count=1, headers=False)
+    head = batch_at(view, 0)
+    assert head is not None, "a complete batch was cut"
+    return RecordBatch(
+        head.base_offset,
+        head.last_offset,
+        nbytes=len(view),
+        magic=magic,
+        codec=head.codec,
+        count=head.count,
+        transactional=head.transactional,
+        control=head.control,
+        headers=None if head.control else _any_headers(view, head),
+    )
 
 
-def _any_headers(records: memoryview, codec: int, count: int) -> bool | None:
-    """Whether any of a batch's records has headers; None where they cannot be opened (zstd)."""
+def _any_headers(view: memoryview, head: Batch) -> bool | None:
+    """Whether any of a batch's records has headers; None where they cannot be opened."""
     try:
-        data = bytes(records) if codec == 0 else compression.decompress(codec, records, _OPEN_LIMIT)
-        at = 0
-        for _ in range(count):
-            length, at = _varint(data, at)
+        data, at = opened(view, head, _OPEN_LIMIT), 0
+        for _ in range(head.count):
+            length, at = varint(data, at)
             end = at + length
             at += 1
             for _ in range(2):  # timestamp and offset
-                _, at = _varint(data, at)
+                _, at = varint(data, at)
             for _ in range(2):  # key and value
-                size, at = _varint(data, at)
+                size, at = varint(data, at)
                 at += max(0, size)
-            if _varint(data, at)[0] > 0:
+            if varint(data, at)[0] > 0:
                 return True
             at = end
-    except (WireError, IndexError):  # a codec that we cannot open, or bytes that are no records
+    except (WireError, IndexError, ValueError):  # a codec that we cannot open, or bytes that are no records
         return None
     return False
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag number, and where the next field begins."""
-    number = shift = 0
-    while True:
-        byte = data[at]
-        number |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
