@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.client import KafkaClient
 from kafkawire.dialects import dialect
 from kafkawire.errors import WireError
 from kafkawire.net.links import Links
@@ -82,8 +82,8 @@ class KraftBroker(ServerProcess):
             return "Kafka Server started" in self.log.read_text(errors="replace")
         links = Links("localkafka", timeout_ms=2000)
         try:
-            asked = MetadataSource([(ports.HOST, self.port)], dialect("0.10.0"), links)
-            return bool(asked.read(None).brokers)
+            client = KafkaClient.of_brokers([(ports.HOST, self.port)], links, dialect("0.10.0"))
+            return bool(client.view().brokers)
         except WireError:
             return False
         finally:

@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from kafkawire.cluster.metadata import MetadataSource
-from kafkawire.cluster.view import ClusterView
+from kafkawire.cluster.client import KafkaClient
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import WireError
 from kafkawire.formats.v01 import messages as codec
@@ -47,10 +46,10 @@ class Load:
         self._acks = acks
         self._links = Links("load")
         bootstrap = [(host, int(port)) for host, port in (b.split(":") for b in brokers.split(","))]
-        self._metadata = MetadataSource(bootstrap, self._dialect, self._links)
+        self._client = KafkaClient.of_brokers(bootstrap, self._links, self._dialect)
         self._random = random.Random(seed)
         self._next: dict[TopicPartition, int] = {}
-        self._view: ClusterView | None = None
+        self._refused = False  # by the leader that is believed
         self.sent = 0
 
     def produce(self, topic: str, partitions: int, count: int, mixture: Mixture, batch: int = 200) -> None:
@@ -65,13 +64,9 @@ class Load:
         request = requests.produce(self._dialect, self._acks, 10_000, {tp: [entries]})
 
         def stored() -> bool:
-            if self._view is None:
-                self._view = self._metadata.read(None)
-            leader = self._view.leader(tp)
-            if leader is not None and self._accepted(leader, tp, request):
-                return True
-            self._view = None
-            return False
+            leader = self._client.leader(tp, refresh=self._refused)
+            self._refused = not (isinstance(leader, Broker) and self._accepted(leader, tp, request))
+            return not self._refused
 
         wait_until(stored, 30, f"{tp} to take {count} messages")
         self.sent += count

@@ -10,12 +10,12 @@ metadata.broker.list    metadata from the brokers of the list; from 0.7's, which
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from groundwork.tasks import Event, now, sleep
-from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.metadata import MetadataSource, ViewSource
+from kafkawire.cluster.retry import Backoff, RefreshPace
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import Dialect
 from kafkawire.errors import WireError
@@ -29,13 +29,11 @@ NEW_PARTITION_S = 30.0  # how long a new partition may lack a leader: its state 
 QUIET_S = 3.0  # after so long without a refresh, the next one is made at once
 
 
-class Metadata(Protocol):
-    """kafkawire.cluster.metadata.MetadataSource, or producer.zookeeper.ZookeeperSource."""
+class Metadata(ViewSource, Protocol):
+    """Where a sender's metadata comes from, and the release it is spoken to as."""
 
     @property
     def dialect(self) -> Dialect: ...
-
-    def read(self, topics: Sequence[str] | None) -> ClusterView: ...
 
 
 class Leaders:
@@ -47,7 +45,7 @@ class Leaders:
 
     def __init__(
         self,
-        metadata: Metadata,
+        metadata: ViewSource,
         *,
         by_name: bool,
         refresh_ms: int,
@@ -62,7 +60,7 @@ class Leaders:
         self._metadata = metadata
         self._names: set[str] | None = set() if by_name else None
         self._refresh_s = refresh_ms / 1000 if refresh_ms >= 0 else None
-        self._first_s = backoff_ms / 1000
+        self._pace = RefreshPace(Backoff(backoff_ms / 1000, MAX_BACKOFF_S), QUIET_S)
         self._after_refresh = after_refresh
         self._outages = outages
         self._requested = Event()
@@ -70,7 +68,6 @@ class Leaders:
         self._new: dict[TopicPartition, float] = {}  # new, without a leader; until when one is waited for
         self._closed = False
         self._idle = idle
-        self._rng = random.Random()
 
     def refresh(self) -> None:
         """Request a refresh; many requests make one."""
@@ -94,18 +91,16 @@ class Leaders:
 
     def run(self) -> None:
         """The greenlet: until close()."""
-        pause_s, last = 0.0, float("-inf")
         while not self._closed:
             self._requested.wait(self._refresh_s)
             if self._closed:
                 return
-            pause_s = 0.0 if now() - last > QUIET_S else min(MAX_BACKOFF_S, max(self._first_s, 2 * pause_s))
-            sleep(pause_s * self._rng.uniform(0.8, 1.2))
+            sleep(self._pace.wait_s(now()))
             self._requested.clear()
             if self._closed:
                 return
             self._read()
-            last = now()
+            self._pace.made(now())
 
     def _read(self) -> None:
         names = None if self._names is None else sorted(self._names)

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkawire.cluster.client import KafkaClient
-from kafkawire.cluster.leaders import LeaderSource, MetadataLeaders
 from kafkawire.cluster.listoffsets import LATEST, problems
-from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.topics import NAME
 from kafkawire.cluster.zookeeper import TOPICS, ZookeeperLeaders
 from kafkawire.dialects import Dialect
@@ -194,10 +193,11 @@ def describe(
     """
     tps = {nodes.group: _in_order(dialect, nodes) for nodes in groups}
     everything = sorted({tp for each in tps.values() for tp in each}, key=lambda tp: (tp.topic, str(tp.partition)))
-    source: LeaderSource = ZookeeperLeaders(session.ask, dialect.znodes)
     if brokers:
-        source = MetadataLeaders(MetadataSource(brokers, dialect, links))
-    ends = KafkaClient(source, links, dialect).list_offsets(dict.fromkeys(everything, LATEST))
+        client = KafkaClient.of_brokers(brokers, links, dialect)
+    else:
+        client = KafkaClient(ZookeeperLeaders(session.ask, dialect.znodes), links, dialect)
+    ends = client.list_offsets(dict.fromkeys(everything, LATEST))
     if nobody := next((end.error for end in ends.values() if isinstance(end.error, Unreachable)), None):
         raise nobody
     for sentence in problems(ends):

@@ -1,7 +1,7 @@
 """One client of a cluster: its view, leaders with refresh, ListOffsets in bulk, retries.
 
     links = Links("tool", connect, timeout_ms)
-    client = KafkaClient(MetadataLeaders(MetadataSource(bootstrap, d, links)), links, d, retry=LEADERS_AGAIN)
+    client = KafkaClient.of_brokers([("broker1", 9092)], links, dialect("0.8.2"), retry=LEADERS_AGAIN)
     ends = client.list_offsets(dict.fromkeys(tps, LATEST))
 
 Plain blocking calls; knows no greenlet and no thread: the links have the connect function and whatever lets them in
@@ -11,14 +11,14 @@ Plain blocking calls; knows no greenlet and no thread: the links have the connec
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from kafkawire.cluster.leaders import LeaderSource, NoLeader
+from kafkawire.cluster.leaders import LeaderSource, MetadataLeaders, NoLeader
 from kafkawire.cluster.listoffsets import LogOffset, Times, ask_offsets
-from kafkawire.cluster.metadata import Unreachable
+from kafkawire.cluster.metadata import MetadataSource, Unreachable
 from kafkawire.cluster.retry import ONCE, RetryPolicy
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect
@@ -63,6 +63,21 @@ class KafkaClient:
         self._sleep = sleep
         self._now = now
         self._lock = lock if lock is not None else nullcontext()
+
+    @classmethod
+    def of_brokers(
+        cls,
+        bootstrap: Sequence[tuple[str, int]],
+        links: Links,
+        dialect: Dialect,
+        *,
+        retry: RetryPolicy = ONCE,
+        purpose: str = PURPOSE,
+        lock: AbstractContextManager[Any] | None = None,
+    ) -> KafkaClient:
+        """A client of brokers that describe themselves (0.8 and later): any one of these tells of all."""
+        source = MetadataLeaders(MetadataSource(bootstrap, dialect, links))
+        return cls(source, links, dialect, retry=retry, purpose=purpose, lock=lock)
 
     # ---- view and leaders --------------------------------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ import click
 from groundwork.output import EXIT, fail, write
 from groundwork.tasks import connect
 from groundwork.zksecurity import ZooKeeper
-from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.release import why_never
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.cluster.zookeeper import read_secured, read_topics, read_view
@@ -101,7 +102,7 @@ def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_
             return view
     with link_pool() as links:
         try:
-            return MetadataSource(brokers, dialect(kafka_version), links).read(None)
+            return KafkaClient.of_brokers(brokers, links, dialect(kafka_version)).view()
         except Unreachable as away:
             asked = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(brokers)]
             why = why_never(asked, dialect(kafka_version), "--kafka-version", connect)

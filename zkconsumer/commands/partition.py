@@ -1,6 +1,6 @@
 """`zkconsumer consume --partition`: one partition read at its leader, without a group; nothing is written anywhere.
 
-When the leader moves or dies the next one is looked for among all brokers we know, for at most LOOK_S.
+When the leader moves or dies the next one is looked for among all brokers we know, for a while.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import BinaryIO, TypeVar
 import click
 
 from groundwork.plural import counted
-from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.metadata import Unreachable
+from kafkawire.cluster.retry import Backoff, RetryPolicy
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost
@@ -26,8 +28,7 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.refusals import MessageTooLarge, NotLeader, OffsetOutOfRange, UnknownPartition
 from zkconsumer.simple import SimpleConsumer
 
-LOOK_S = 30.0  # how long a partition may be without a leader
-PAUSE_S = 0.5  # between two looks
+LEADER_AGAIN = RetryPolicy(retries=None, timeout_s=30.0, backoff=Backoff(0.5, factor=1.0))
 WAIT_MS = 250  # of a fetch that finds nothing: how late a closed pipe is noticed
 FETCH_BYTES, MOST_BYTES = 1 << 20, 1 << 28
 SMALLEST, LARGEST = "smallest", "largest"
@@ -66,8 +67,8 @@ class OnePartition:
         self._timeout_ms = timeout_ms
         self._met = False  # the partition was there once: when it is not, it is on its way back
         self._links = Links("zkconsumer", timeout_ms=timeout_ms)
-        cluster = MetadataSource(brokers, dialect(release), self._links)
-        self._look: Callable[[], ClusterView] = look or (lambda: cluster.read(None))
+        cluster = KafkaClient.of_brokers(brokers, self._links, dialect(release))
+        self._look: Callable[[], ClusterView] = look or (lambda: cluster.view(refresh=True))
         self._consumer: SimpleConsumer | None = None
         self._max_bytes = FETCH_BYTES
         self._blank: int | None = None  # where the last fetch brought nothing, though the log goes on
@@ -149,21 +150,20 @@ class OnePartition:
     # the leader ---------------------------------------------------------------------------------------------------
 
     def _ask(self, question: Callable[[SimpleConsumer], T]) -> T:
-        """question(the leader), asked again of the next leader while leaders change, for at most LOOK_S."""
-        until = time.monotonic() + LOOK_S
-        while True:
+        """question(the leader), asked again of the next leader while leaders change, for a while (LEADER_AGAIN)."""
+        for attempt in LEADER_AGAIN.attempts(time.sleep, time.monotonic):
             try:
                 consumer = self._consumer = self._consumer or self._lead()
                 answer = question(consumer)
             except (LinkLost, NotLeader, UnknownPartition, Unreachable, _NoLeader) as e:
-                if time.monotonic() >= until or (isinstance(e, Unreachable) and not self._met):
+                if attempt.last or (isinstance(e, Unreachable) and not self._met):
                     raise
                 click.echo(f"{e}; looking for the leader again", err=True)
                 self._leave()
-                time.sleep(PAUSE_S)
             else:
                 self._met = True
                 return answer
+        raise AssertionError("the last try returns or raises")
 
     def _lead(self) -> SimpleConsumer:
         leader = self._leader()
