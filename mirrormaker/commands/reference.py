@@ -8,7 +8,7 @@ from groundwork.options import reference
 from mirrormaker.config import TARGET_OVERRULED
 from mirrormaker.options import FileOptions, SourceOptions, TargetOptions
 from producer.config import ProducerConfig
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.options.config import ConsumerConfig
 
 MIRROR = """\
 # Options of mirror, consumer and producer
@@ -17,7 +17,7 @@ Made by `python -m mirrormaker.commands.reference`; do not edit it by hand (a te
 
 | program | its options |
 |---|---|
-| `mirrormaker run`, `check` | [of the mirror](#options-of-the-mirror): a YAML file, or the original's `.properties` files |
+| `mirrormaker run`, `check` | [of the mirror](#options-of-the-mirror): YAML, or the original's `.properties` |
 | `ConsumerConnector`, `zkconsumer consume --consumer-property` | [of the consumer](#options-of-the-consumer) |
 | `Producer`, `zkproducer --property` | [of the producer](#options-of-the-producer) |
 | Spark's format `kafka08` | [spark](spark.md#options-of-reading) |
@@ -35,26 +35,26 @@ A mirror sets some options itself: it commits (`auto.commit.enable`) every `offs
 (`consumer.timeout.ms`), retries for ever (`message.send.max.retries`), and refuses `request.required.acks` 0.
 
 The original's `.properties` files are read as they are (`--consumer.config`, `--producer.config`).  They may also hold
-the options below that the JVM does not know, such as `version` and `target.zookeeper.connect`.  A key of the JVM's newer
-client beside the key to give is a warning: the clients of 0.8.2 ignore them, too.  Classes that a mirror has no use for
-(`partitioner.class`, serializers) are a warning, whatever they name.
+the options below that the JVM does not know, such as `version` and `target.zookeeper.connect`.  A key of the JVM's
+newer client beside the key to give is a warning: the clients of 0.8.2 ignore them, too.  Classes that a mirror has no
+use for (`partitioner.class`, serializers) are a warning, whatever they name.
 
 """
 
 CONSUMER = """
 # Options of the consumer
 
-A mapping of these names, or a `ConsumerConfig`, is what `ConsumerConnector` takes ([the consumer](consumer.md)).  Values
-may be text, as in a `.properties` file.  Different from a source of a mirror: `auto.offset.reset` is required, the release is
-`kafka.version`, `corrupt.message.policy` has three choices, and `partitions` reads fixed ones.
+A mapping of these names, or a `ConsumerConfig`, is what `ConsumerConnector` takes ([the consumer](consumer.md)).
+Values may be text, as in a `.properties` file.  Different from a source of a mirror: `auto.offset.reset` is required,
+the release is `kafka.version`, `corrupt.message.policy` has three choices, and `partitions` reads fixed ones.
 
 """
 
 PRODUCER = """
 # Options of the producer
 
-A mapping of these names, or a `ProducerConfig`, is what `Producer` takes ([the producer](producer.md)).  Different from the
-target of a mirror: retries are bounded by default, and no name begins with `target.`.
+A mapping of these names, or a `ProducerConfig`, is what `Producer` takes ([the producer](producer.md)).  Different from
+the target of a mirror: retries are bounded by default, and no name begins with `target.`.
 
 """
 
