@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from groundwork.options import OptionError
+from kafkawire.dialects import DIALECTS
 from localkafka.load import Load, Mixture
 from producer.producer import Producer
 from tests.fakes.broker import FakeCluster
@@ -62,6 +63,18 @@ def test_every_command_of_the_readme_exists_with_its_flags(
     else:
         code = code_of_help(words)
     assert code == 0, capfd.readouterr().err
+
+
+def test_the_releases_of_the_support_matrix_are_those_of_the_code():
+    first, *_, last = DIALECTS
+    assert (first, last) == ("0.7.0", "3.9")
+    assert f"| brokers | {first} – " in README
+    assert f" – {last} with ZooKeeper |" in README
+    tested = re.findall(
+        r"\d+\.\d+[.\d]*", README.partition("Tested against real brokers")[2].partition("Releases between")[0]
+    )
+    there = {path.stem for path in (ROOT / "localkafka" / "poms").glob("[0-9]*.xml")}
+    assert {"0.7.2", *there} == {release.rstrip(".") for release in tested}
 
 
 def test_the_producer_example_runs():
