@@ -39,6 +39,18 @@ def test_every_file_of_a_mirror_passes_its_check(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
+def test_the_originals_files_pass_the_check(tmp_path: Path) -> None:
+    consumer, producer = blocks("properties")
+    (tmp_path / "consumer.properties").write_text(consumer)
+    (tmp_path / "producer.properties").write_text(producer)
+    [command] = [one for one in commands() if one.startswith("mirrormaker check --consumer.config")]
+    argv = [str(COMMAND), *shlex.split(command)[1:]]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "option 'mirror.topics.whitelist' has no effect here" in done.stderr
+    assert "option 'producer.type' has no effect here" in done.stderr
+
+
 def test_every_python_example_compiles_and_the_one_without_zookeeper_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

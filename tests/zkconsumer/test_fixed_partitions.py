@@ -244,12 +244,11 @@ def test_a_pause_a_commit_of_chosen_positions_and_a_park_work_as_in_a_group(worl
     assert world.kept() == {"0": 2}
 
 
-def test_the_example_of_the_guide_runs(world, cluster, monkeypatch, capsys):
-    guide = (Path(__file__).parents[2] / "docs/guide.md").read_text(encoding="utf-8")
-    (example,) = (block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "offsets.file" in block)
-    cluster.create("orders", 4)
-    cluster.create("payments", 2)
-    cluster.append("orders", 3, entry(b"paid"))
+def test_the_example_of_the_page_runs(world, cluster, monkeypatch, capsys):
+    page = (Path(__file__).parents[2] / "docs/consumer.md").read_text(encoding="utf-8")
+    (example,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "offsets.file" in block)
+    cluster.create("orders", 2)
+    cluster.append("orders", 1, entry(b"paid"))
     brokers = ",".join(f"{host}:{port}" for host, port in cluster.bootstrap)
     for old, new in (
         ("broker1:9092,broker2:9092", brokers),
@@ -259,9 +258,9 @@ def test_the_example_of_the_guide_runs(world, cluster, monkeypatch, capsys):
         assert old in example
         example = example.replace(old, new)
     with pytest.raises(ConsumerTimeout):
-        exec(compile(example, "guide.md", "exec"), {})
-    assert capsys.readouterr().out == "3 0 b'paid'\n"
-    assert json.loads(world.file.read_text())["offsets"] == {"orders": {"0": 0, "3": 1}}
+        exec(compile(example, "consumer.md", "exec"), {})
+    assert capsys.readouterr().out == "1 0 b'paid'\n"
+    assert json.loads(world.file.read_text())["offsets"] == {"orders": {"0": 0, "1": 1}}
 
 
 def test_metrics_show_no_session_where_there_is_none(world):
