@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zkconsumer.concurrent.handlers import Retry, process
+    from zkconsumer.concurrent.handlers import Outcome, Retry, process
     from zkconsumer.connector import ConsumerConnector
-    from zkconsumer.errors import ConsumerError, ConsumerTimeout
+    from zkconsumer.errors import ConsumerError, ConsumerTimeout, DecodeFailed
     from zkconsumer.filters import Blacklist, Whitelist
     from zkconsumer.listeners import ConsumerListener
     from zkconsumer.options.config import ConsumerConfig
@@ -27,6 +27,8 @@ __all__ = [
     "ConsumerError",
     "ConsumerListener",
     "ConsumerTimeout",
+    "DecodeFailed",
+    "Outcome",
     "Retry",
     "SimpleConsumer",
     "Whitelist",
@@ -40,6 +42,8 @@ _MODULES = {
     "ConsumerError": "errors",
     "ConsumerListener": "listeners",
     "ConsumerTimeout": "errors",
+    "DecodeFailed": "errors",
+    "Outcome": "concurrent.handlers",
     "Retry": "concurrent.handlers",
     "SimpleConsumer": "simple",
     "Whitelist": "filters",
