@@ -84,7 +84,7 @@ def test_a_wrong_configuration_is_exit_78_with_a_sentence_a_problem(
     assert capsys.readouterr() == (
         "",
         "error: m.yaml: sources[0]: option 'grup.id' is unknown; did you mean 'group.id'?\n"
-        "error: m.yaml: sources[0]: option 'group.id' is missing: the consumer group\n",
+        "error: m.yaml: sources[0]: option 'group.id' is missing: consumer group\n",
     )
 
 

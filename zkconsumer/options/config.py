@@ -89,11 +89,11 @@ class ConsumerConfig(ZkSecurityOptions):
     NEWER: ClassVar[Mapping[str, str]] = NEWER
 
     # the cluster: which one, as whom, from where
-    group_id: str = option("group.id", "", "the consumer group", old="groupid", kind=kinds.name, required=True)
+    group_id: str = option("group.id", "", "consumer group", old="groupid", kind=kinds.name, required=True)
     zookeeper_connect: str = option(
         "zookeeper.connect",
         "",
-        "ZooKeeper of the cluster that is read: host:port,host:port/chroot",
+        "ZooKeeper of the cluster to read: host:port,host:port/chroot",
         old="zk.connect",
         kind=kinds.text,
         required=True,
@@ -103,34 +103,34 @@ class ConsumerConfig(ZkSecurityOptions):
     partitions: tuple[TopicPartition, ...] = option(
         "partitions",
         (),
-        "read just these, without a group and without ZooKeeper: {orders: [0, 3], payments: [1]}, or as text"
-        " orders:0,3;payments:1; of 0.7 broker-index: orders:0-0,0-1,1-0",
+        "fixed partitions, read without a group and without ZooKeeper: {orders: [0, 3], payments: [1]}, "
+        "or as text orders:0,3;payments:1; in 0.7 broker-index: orders:0-0,0-1,1-0",
         kind=kinds.partitions,
     )
     brokers: tuple[tuple[str, int], ...] = option(
         "metadata.broker.list",
         (),
-        "with partitions: brokers that are asked for the leaders of all topics, host:port,…",
+        "bootstrap brokers of fixed partitions: host:port,…",
         kind=kinds.brokers,
     )
     broker_list: tuple[Broker, ...] = option(
         "broker.list",
         (),
-        "with partitions of 0.7, whose brokers tell nothing of each other: the brokers of these partitions,"
-        " id:host:port,…",
+        "brokers of fixed partitions of 0.7, which do not know each other: id:host:port,…",
         kind=kinds.numbered_brokers,
     )
     offsets_file: str | None = option(
         "offsets.file",
         None,
-        "with partitions: the file that keeps their positions, under the name of the group; its folder must exist",
+        "file that keeps the offsets of fixed partitions, by group; its folder must exist",
         kind=kinds.text,
     )
     auto_offset_reset: str = option(
         "auto.offset.reset",
         "",
-        "where to begin when no offset is stored or it lies outside the log: smallest, largest, or fail, which parks"
-        " the partition when its offset lies outside (and begins at the smallest when none is stored)",
+        "first offset where none is committed or it lies outside the log: smallest, largest, or fail, "
+        "which parks a partition whose offset lies outside (and begins at the smallest where none is "
+        "committed)",
         old="autooffset.reset",
         choices=("smallest", "largest", "fail"),
         required=True,
@@ -139,17 +139,17 @@ class ConsumerConfig(ZkSecurityOptions):
     consumer_id: str | None = option(
         "consumer.id",
         None,
-        "fixed part of the member's id instead of host, time and a random number; only for tests: a restart within the"
-        " session time-out meets its own old nodes",
+        "fixed part of the member id, in place of host, time and a random number; for tests only: a "
+        "restart within the session timeout meets its own old nodes",
         old="consumerid",
         kind=kinds.name,
     )
-    client_id: str | None = option("client.id", None, "how brokers' logs name us; the group when empty")
+    client_id: str | None = option("client.id", None, "client name in the brokers' logs (default: the group)")
 
     session_timeout_ms: int = option(
         "zookeeper.session.timeout.ms",
         6000,
-        "silence after which ZooKeeper drops our nodes and others take our partitions",
+        "session timeout: silence after which ZooKeeper deletes our nodes and other members take our partitions",
         "ms",
         old="zk.sessiontimeout.ms",
         least=100,
@@ -157,7 +157,7 @@ class ConsumerConfig(ZkSecurityOptions):
     connection_timeout_ms: int | None = option(
         "zookeeper.connection.timeout.ms",
         None,
-        "how long ZooKeeper may take to answer at start; the session time-out when empty",
+        "timeout of the first connection to ZooKeeper (default: the session timeout)",
         "ms",
         old="zk.connectiontimeout.ms",
         kind=kinds.ms,
@@ -165,7 +165,8 @@ class ConsumerConfig(ZkSecurityOptions):
     zookeeper_set_acl: bool = option(
         "zookeeper.set.acl",
         False,
-        "nodes we create are written by that identity only, and read by all; for groups all of whose members have it",
+        "nodes we create are writable with these credentials only, and readable by all; for groups whose "
+        "members all have them",
         behind="zookeeper.connect",
     )
 
@@ -176,29 +177,29 @@ class ConsumerConfig(ZkSecurityOptions):
     rebalance_max_retries: int = option(
         "rebalance.max.retries",
         4,
-        "rounds without our full share after which the alarm is raised; we go on trying",
+        "failed rebalances in a row after which an alarm is raised; retries go on",
         old="rebalance.retries.max",
         least=1,
     )
     rebalance_backoff_ms: int | None = option(
         "rebalance.backoff.ms",
         None,
-        "longest wait before the next round, ended sooner when the partition is let go; zookeeper.sync.time.ms when"
-        " empty",
+        "longest backoff before a rebalance is retried; ends sooner when the partition is released "
+        "(default: zookeeper.sync.time.ms)",
         "ms",
         kind=kinds.ms,
     )
     rebalance_drain_ms: int = option(
         "rebalance.drain.ms",
         3000,
-        "how long what was handed out of a leaving partition may take to be done; JVM members wait about 6 s for it",
+        "how long delivered messages of a revoked partition may take to be done; JVM members wait about 6 s for it",
         "ms",
         least=0,
     )
     assignment_strategy: str = option(
         "partition.assignment.strategy",
         "range",
-        "how partitions are divided; the same at all members of the group",
+        "partition assignment strategy; the same at all members of the group",
         choices=("range", "roundrobin"),
     )
     exclude_internal_topics: bool = option(
@@ -206,77 +207,92 @@ class ConsumerConfig(ZkSecurityOptions):
     )
 
     socket_timeout_ms: int = option(
-        "socket.timeout.ms", 30000, "silence of a broker after which its connection is given up", "ms", least=1
+        "socket.timeout.ms", 30000, "silence of a broker after which its connection is closed", "ms", least=1
     )
     receive_buffer_bytes: int = option(
         "socket.receive.buffer.bytes",
         0,
-        "receive buffer of a broker's connection; 0 leaves it to the operating system, which is faster on long links",
+        "receive buffer of a broker connection; 0: the operating system's choice, which is faster on long links",
         "bytes",
         old="socket.buffersize",
         least=0,
     )
     fetch_message_max_bytes: int = option(
-        "fetch.message.max.bytes", 1048576, "asked of one partition in a fetch", "bytes", old="fetch.size", least=1024
+        "fetch.message.max.bytes",
+        1048576,
+        "bytes asked of one partition in a fetch",
+        "bytes",
+        old="fetch.size",
+        least=1024,
     )
     fetch_growth_max_bytes: int = option(
         "fetch.growth.max.bytes",
         33554432,
-        "how far a fetch may grow for one larger message; a partition with a larger one is parked",
+        "largest fetch for one large message; a partition with a larger one is parked",
         "bytes",
         least=1024,
     )
     queued_max_bytes: int = option(
-        "queued.max.bytes", 67108864, "fetched and not yet done, of all partitions together", "bytes", least=65536
+        "queued.max.bytes", 67108864, "bytes fetched and not yet done, of all partitions together", "bytes", least=65536
     )
     queued_max_chunks: int = option(
         "queued.max.message.chunks",
         2,
-        "fetches of one partition that may wait to be read; it is not fetched while it holds more bytes than that",
+        "fetches of one partition that may wait to be read; while it holds more bytes than that it is not fetched",
         old="queuedchunks.max",
         least=1,
     )
     fetch_min_bytes: int = option(
-        "fetch.min.bytes", 1, "a broker that has less waits with its answer", "bytes", least=0
+        "fetch.min.bytes", 1, "bytes that a broker waits for before it responds", "bytes", least=0
     )
-    fetch_wait_max_ms: int = option("fetch.wait.max.ms", 100, "how long it waits at most", "ms", least=0)
+    fetch_wait_max_ms: int = option(
+        "fetch.wait.max.ms", 100, "longest wait of a broker for fetch.min.bytes", "ms", least=0
+    )
     fetcher_backoff_ms: int = option(
         "fetcher.backoff.ms",
         1000,
-        "0.7, whose brokers answer at once: the pause after a fetch that brought nothing new",
+        "backoff after an empty fetch from 0.7, whose brokers respond at once",
         "ms",
         old="backoff.increment.ms",
         least=1,
     )
     refresh_leader_backoff_ms: int = option(
-        "refresh.leader.backoff.ms", 200, "between two looks for the leader of a partition that has none", "ms", least=1
+        "refresh.leader.backoff.ms",
+        200,
+        "backoff between two requests for the leader of a partition without one",
+        "ms",
+        least=1,
     )
 
-    check_crcs: bool = option("check.crcs", True, "compute the checksum of each message that is handed out")
+    check_crcs: bool = option("check.crcs", True, "compute the checksum of each message that is delivered")
     corrupt_policy: str = option(
         "corrupt.message.policy",
         "park",
-        "what follows when a damaged message stays damaged after three more fetches: park its partition, skip it and"
-        " count it, or fail: the stream raises CorruptMessage",
+        "policy for a message that stays damaged after three more fetches: park its partition, skip and "
+        "count it, or fail: the stream raises DamagedMessage",
         choices=("park", "skip", "fail"),
     )
 
     delivery: str = option(
         "delivery",
         "at-least-once",
-        "when a message counts as done: at-least-once, when its reader asks for the next one (or acknowledges it);"
-        " on-ack, only when it is acknowledged; at-most-once, before it is handed out, and lost if the reader dies",
+        "when a message is done: at-least-once, when its reader asks for the next one (or acknowledges "
+        "it); on-ack, only when it is acknowledged; at-most-once, before it is delivered, and lost if "
+        "the reader dies",
         choices=("at-least-once", "on-ack", "at-most-once"),
     )
     listener_timeout_ms: int = option(
         "listener.timeout.ms",
         3000,
-        "how long a listener of the program may take before we go on without it",
+        "how long a rebalance listener is waited for",
         "ms",
         least=1,
     )
     auto_commit: bool = option(
-        "auto.commit.enable", True, "commit what is done on a timer, at release and at stop", old="autocommit.enable"
+        "auto.commit.enable",
+        True,
+        "commit what is done on a timer, when partitions are revoked and at the stop",
+        old="autocommit.enable",
     )
     auto_commit_interval_ms: int = option(
         "auto.commit.interval.ms", 60000, "time between two commits", "ms", old="autocommit.interval.ms", least=1
@@ -284,52 +300,54 @@ class ConsumerConfig(ZkSecurityOptions):
     offsets_storage: str = option(
         "offsets.storage",
         "zookeeper",
-        "where offsets are kept; a running group goes from one to the other through dual.commit.enabled, one member"
-        " after the other",
+        "offset store; a running group changes it through dual.commit.enabled, one member after the other",
         choices=("zookeeper", "kafka"),
     )
     dual_commit: bool | None = option(
         "dual.commit.enabled",
         None,
-        "with kafka: offsets are kept in both, and the larger is where to begin; true when empty, as in the JVM.  With"
-        " zookeeper it has no effect",
+        "with kafka: commit to both stores and begin at the larger offset (default: true, as in the "
+        "JVM); no effect with zookeeper",
     )
     offsets_channel_backoff_ms: int = option(
-        "offsets.channel.backoff.ms", 1000, "before a group's coordinator is asked, or looked for, again", "ms", least=1
+        "offsets.channel.backoff.ms",
+        1000,
+        "backoff before the group's coordinator is asked, or looked up, again",
+        "ms",
+        least=1,
     )
     offsets_channel_timeout_ms: int = option(
         "offsets.channel.socket.timeout.ms",
         10000,
-        "silence of the coordinator after which its connection is given up",
+        "silence of the coordinator after which its connection is closed",
         "ms",
         least=100,
     )
     offsets_commit_retries: int = option(
         "offsets.commit.max.retries",
         5,
-        "how often a commit to Kafka is tried again before partitions are given up, and at a stop; on the timer it is"
-        " tried again each second",
+        "retries of a commit to Kafka when partitions are revoked and at the stop; on the timer it is "
+        "retried each second",
         least=0,
     )
     offsets_retention_ms: int = option(
         "offsets.retention.ms",
         -1,
-        "how long Kafka is to keep an offset that is not committed again; -1: as long as the brokers say, a day by"
-        " default",
+        "offset retention time in Kafka; -1: the brokers', a day by default",
         "ms",
         least=-1,
     )
     offsets_migrate: str = option(
         "offsets.migrate.on.start",
         "refuse",
-        "with offsets in Kafka alone, where ZooKeeper has some that Kafka has not: refuse to start, or copy them to"
-        " Kafka and go on from there",
+        "with offsets in Kafka alone, where ZooKeeper has some that Kafka has not: refuse to start, or "
+        "copy them to Kafka",
         choices=("refuse", "copy"),
     )
     metrics_enable: bool = option(
         "metrics.enable",
         False,
-        "show counts, lag, buffers and the session of this consumer through prometheus-client's default registry",
+        "export metrics of this consumer through prometheus-client's default registry",
     )
     consumer_timeout_ms: int = option(
         "consumer.timeout.ms", -1, "how long an iterator waits before it raises ConsumerTimeout; -1: for ever", "ms"
