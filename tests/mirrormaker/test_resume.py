@@ -195,7 +195,7 @@ def test_of_a_topic_that_was_created_again_nothing_counts_as_being_there(
 REFUSALS = [
     ((10, 50), Tail(50, 52, (1, 2), False), "what it holds at 50 is not what the source has next"),
     ((10, 50), Tail(50, 53, (*digests(10, 12), 9), False), "what it holds at 52 is not what the source has next"),
-    ((5, 50), Tail(50, 52, digests(5, 7), False), "2 messages lie behind the last checkpoint of the map, which is 5 at the"),
+    ((5, 50), Tail(50, 52, digests(5, 7), False), "2 messages lie behind the last checkpoint of the map, which is 5"),
     (None, Tail(9, 9, (), False), "the map has no checkpoint for it, and its log, which ends at 9, holds messages"),
     ((10, 50), TailRefused("offset 50 is missing in its log"), "offset 50 is missing in its log"),
 ]

@@ -29,8 +29,8 @@ def access(cluster: FakeCluster) -> ClusterAccess:
 def task(source: FakeCluster, target: FakeCluster, start: int, until: int, target_start: int | None = 0,
          **changed: Any) -> ChunkTask:  # fmt: skip
     read = ReadOptions(max_wait_ms=50, patience_ms=2000)
-    made = ChunkTask(OffsetRange("t", 0, start, until), access(source), access(target), CONFIG, read, target_start, True,
-                None, 1, None)  # fmt: skip
+    rng = OffsetRange("t", 0, start, until)
+    made = ChunkTask(rng, access(source), access(target), CONFIG, read, target_start, True, None, 1, None)
     return replace(made, **changed)
 
 
