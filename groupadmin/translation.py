@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from groupadmin.plan.wanted import Bounds, Problem
 from groupadmin.snapshot.model import in_order
 from kafkawire.model import TopicPartition
-from zkconsumer.offsetmap.records import OffsetMap, Stint
+from zkconsumer.offsetmap.records import OffsetMap, Period
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def translated(
     topics: the partitions that each topic of the target cluster has.
     """
     asked = {tp.topic for tp in facts.read}
-    mapped = [source for source in offsets.stints if source.topic in asked]
+    mapped = [source for source in offsets.periods if source.topic in asked]
     feeds = _feeds(offsets, mapped, topics)
     unmapped = _unmapped(offsets, facts, asked)
     found: dict[TopicPartition, Safe | Problem] = {}
@@ -112,9 +112,9 @@ def _feeds(
     """Which source partitions may send to each target partition: those that did, and with keys those that could."""
     found: dict[TopicPartition, list[TopicPartition]] = {}
     for source in sorted(sources, key=in_order):
-        stints = offsets.stints[source]
-        sent = {target for stint in stints for target in stint.entries}
-        routes = [stint.begun.keeps for stint in stints if stint.begun.keeps is not None]
+        periods = offsets.periods[source]
+        sent = {target for period in periods for target in period.entries}
+        routes = [period.begun.keeps for period in periods if period.begun.keeps is not None]
         names = {target.topic for target in sent} or {source.topic}
         every = {target for name in names for target in topics.get(name, ())}
         to_one = bool(routes and routes[-1])
@@ -129,7 +129,7 @@ def _unmapped(offsets: OffsetMap, facts: Facts, asked: Iterable[str]) -> dict[st
     found = {}
     for topic in sorted(asked):
         for tp in sorted((tp for tp in facts.read if tp.topic == topic), key=in_order):
-            if tp not in offsets.stints and not _empty(facts, tp):
+            if tp not in offsets.periods and not _empty(facts, tp):
                 found[topic] = (
                     f"source partition {tp} is not in the map; was it mirrored by another daemon (give its map, too), "
                     "or before the map was kept?"
@@ -152,7 +152,7 @@ def _safe(offsets: OffsetMap, facts: Facts, target: TopicPartition, sources: Seq
     spans = []
     for source in sources:
         if source in facts.read:
-            spans.append(_span(offsets.stints[source], facts, source, target, bounds[1]))
+            spans.append(_span(offsets.periods[source], facts, source, target, bounds[1]))
         elif not _empty(facts, source):
             raise _Refused(
                 f"the group has no position of source partition {source}, which feeds it; give it one on the source "
@@ -170,19 +170,19 @@ def _safe(offsets: OffsetMap, facts: Facts, target: TopicPartition, sources: Seq
     return Safe(begin, until - begin, max(span.begin for span in spans) - begin)
 
 
-def _span(stints: Sequence[Stint], facts: Facts, source: TopicPartition, target: TopicPartition, end: int) -> _Span:
+def _span(periods: Sequence[Period], facts: Facts, source: TopicPartition, target: TopicPartition, end: int) -> _Span:
     at = facts.read[source]
     log = facts.source.get(source)
     if log is not None and at > log[1]:
         raise _Refused(
             f"the group is at {at} of source partition {source}, and its log ends at {log[1]}: was the topic made anew?"
         )
-    stint = _stint_of(stints, source, at, None if log is None else log[1])
+    period = _period_of(periods, source, at, None if log is None else log[1])
     all_read = log is not None and at >= log[1]
-    begin, number = _begin(stints, target, at)
+    begin, number = _begin(periods, target, at)
     if begin is None:
-        copied = log is not None and stint.reached >= log[1]
-        if all_read or (copied and not any(target in each.entries for each in stints)):
+        copied = log is not None and period.reached >= log[1]
+        if all_read or (copied and not any(target in each.entries for each in periods)):
             return _Span(end, end)  # nothing of it is in there that was not read, and what comes is sent later
         raise _Refused(
             f"of source partition {source} the group has not read all, and where what it has not read lies in this one "
@@ -192,37 +192,37 @@ def _span(stints: Sequence[Stint], facts: Facts, source: TopicPartition, target:
         return _Span(end, end)
     highs = [
         entry.high
-        for each in stints[number:]
+        for each in periods[number:]
         for entry in each.entries.get(target, ())
         if entry.position >= at and entry.low >= begin and entry.high is not None
     ]
     return _Span(begin, min(highs, default=end))
 
 
-def _begin(stints: Sequence[Stint], target: TopicPartition, at: int) -> tuple[int | None, int]:
-    """The largest low that is true for the position, and the newest stint that says so: it repeated, before that
+def _begin(periods: Sequence[Period], target: TopicPartition, at: int) -> tuple[int | None, int]:
+    """The largest low that is true for the position, and the newest period that says so: it repeated, before that
     offset or from it on, what earlier ones had sent."""
     best, number = None, 0
-    for n, stint in enumerate(stints):
-        for entry in stint.entries.get(target, ()):
+    for n, period in enumerate(periods):
+        for entry in period.entries.get(target, ()):
             if entry.position <= at and (best is None or entry.low >= best):
                 best, number = entry.low, n
     return best, number
 
 
-def _stint_of(stints: Sequence[Stint], source: TopicPartition, at: int, end: int | None) -> Stint:
-    """The newest stint that sent what lies before the position.  Raises _Refused where the map does not reach it."""
-    number = max((n for n, stint in enumerate(stints) if stint.begun.position <= at), default=None)
+def _period_of(periods: Sequence[Period], source: TopicPartition, at: int, end: int | None) -> Period:
+    """The newest period that sent what lies before the position.  Raises _Refused where the map does not reach it."""
+    number = max((n for n, period in enumerate(periods) if period.begun.position <= at), default=None)
     if number is None:
         raise _Refused(
-            f"the group is at {at} of source partition {source}, and the map begins at {stints[0].begun.position}: "
+            f"the group is at {at} of source partition {source}, and the map begins at {periods[0].begun.position}: "
             "what was mirrored before is not in it"
         )
-    stint = stints[number]
-    if at > stint.reached and number == len(stints) - 1:
+    period = periods[number]
+    if at > period.reached and number == len(periods) - 1:
         log = "" if end is None else f" (its log ends at {end})"
         raise _Refused(
-            f"the group is at {at} of source partition {source}{log}, and the map is written up to {stint.reached}: "
+            f"the group is at {at} of source partition {source}{log}, and the map is written up to {period.reached}: "
             "let the mirror run until it has copied that, then try again"
         )
-    return stint
+    return period

@@ -206,7 +206,7 @@ def _translated(
 ) -> Rows:
     """A row for each partition of the target topics that the group's partitions feed."""
     there = {topic: [TopicPartition(topic, p) for p in ps] for topic, ps in cluster.partitions.items()}
-    fed = {tp.topic for _, tp in offsets.pairs()} | {tp.topic for tp in offsets.stints}
+    fed = {tp.topic for _, tp in offsets.pairs()} | {tp.topic for tp in offsets.periods}
     ends = log_bounds(target, cluster, [tp for topic in fed for tp in there.get(topic, ())])
     read, logs = _read(origin, group, offsets, source, force)
     rows = translated(offsets, Facts(ends, logs, read), there)
@@ -221,7 +221,7 @@ def _read(
 ) -> tuple[dict[TopicPartition, int], Mapping[TopicPartition, Bounds]]:
     """The group's positions on the source of topics that the map knows, and the bounds of those logs."""
     cluster = read_cluster(origin)
-    mapped = {tp.topic for tp in offsets.stints}
+    mapped = {tp.topic for tp in offsets.periods}
     wanted = [TopicPartition(topic, p) for topic in mapped for p in cluster.partitions.get(topic, ())]
     found = read_snapshots(origin, [group], cluster, also={group: wanted})[group]
     tell_odd([found])

@@ -4,10 +4,10 @@
                                        entries are at most n and one request apart
     record_acknowledged()              whatever was acknowledged since: on a timer, and before every commit
 
-An ownership period of a source partition (zkconsumer.offsetmap.records calls it a stint) begins with its first set, and
-its first response from each target partition is an entry: where there is none, nothing of it went there.  Nothing is
-recorded but what a response said while no other member could own the partition: a later response could be of a request
-that the next owner has overtaken.
+An ownership period of a source partition (zkconsumer.offsetmap.records) begins with its first set, and its first
+response from each target partition is an entry: where there is none, nothing of it went there.  Nothing is recorded but
+what a response said while no other member could own the partition: a later response could be of a request that the next
+owner has overtaken.
 """
 
 from __future__ import annotations

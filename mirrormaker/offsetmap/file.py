@@ -7,11 +7,11 @@
 
 One process writes a map (a lock, which the kernel takes back from the dead).
 
-Which entries go (thinned; pure): of each stint and target partition the newest half stays as it is and every second of
-the older half goes, again and again until it is small enough.  So positions of today keep their precision, and old ones
-lose half of theirs each time: the bound that is printed for them grows, they stay safe.  The first and the last entry
-of a stint always stay.  Stints go, oldest first, where there are too many of them; positions before the first one that
-is left are refused then.
+Which entries go (thinned; pure): of each ownership period and target partition the newest half stays as it is and every
+second of the older half goes, again and again until it is small enough.  So offsets of today keep their precision, and
+old ones lose half of theirs each time: the bound that is printed for them grows, they stay safe.  The first and the
+last entry of a period always stay.  Periods go, oldest first, where there are too many of them; offsets before the
+first one that is left are refused then.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pathlib import Path
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.file import LINES_AT_ONCE, read_map
-from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Reached, Record, Stint
+from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Period, Reached, Record
 from zkconsumer.offsetmap.text import Header, header_line, line_of
 
 SUFFIX = ".offsetmap"
-MAX_STINTS = 200  # of a source partition
-MIN_ENTRIES = 16  # of a stint and target partition: so few are not thinned out
+MAX_PERIODS = 200  # of a source partition
+MIN_ENTRIES = 16  # of a period and target partition: so few are not thinned out
 
 
 def file_of(folder: Path, source: str) -> Path:
@@ -172,24 +172,29 @@ def _sync_folder(folder: Path) -> None:
 def thinned(offsets: OffsetMap, share: float) -> list[Record]:
     """Records of a map that has at most about this share of the entries (0 to 1)."""
     kept = {
-        source: [(stint, dict(stint.entries)) for stint in stints[-MAX_STINTS:]]
-        for source, stints in offsets.stints.items()
+        source: [(period, dict(period.entries)) for period in periods[-MAX_PERIODS:]]
+        for source, periods in offsets.periods.items()
     }
     total = sum(
-        len(entries) for stints in offsets.stints.values() for stint in stints for entries in stint.entries.values()
+        len(entries)
+        for periods in offsets.periods.values()
+        for period in periods
+        for entries in period.entries.values()
     )
     while True:
-        left = sum(len(entries) for stints in kept.values() for _, pairs in stints for entries in pairs.values())
+        left = sum(len(entries) for periods in kept.values() for _, pairs in periods for entries in pairs.values())
         if left <= total * share:
             break
         before = left
-        for stints in kept.values():
-            for _, pairs in stints:
+        for periods in kept.values():
+            for _, pairs in periods:
                 for target, entries in pairs.items():
                     pairs[target] = _halved(entries)
-        if before == sum(len(entries) for stints in kept.values() for _, pairs in stints for entries in pairs.values()):
+        if before == sum(
+            len(entries) for periods in kept.values() for _, pairs in periods for entries in pairs.values()
+        ):
             break  # nothing can go any more
-    return [record for stints in kept.values() for stint, pairs in stints for record in _records(stint, pairs)]
+    return [record for periods in kept.values() for period, pairs in periods for record in _records(period, pairs)]
 
 
 def _halved(entries: Sequence[Entry]) -> list[Entry]:
@@ -199,10 +204,10 @@ def _halved(entries: Sequence[Entry]) -> list[Entry]:
     return [*entries[:middle:2], *entries[middle:]]
 
 
-def _records(stint: Stint, pairs: Mapping[TopicPartition, Sequence[Entry]]) -> Iterator[Record]:
-    begun: Begun = stint.begun
+def _records(period: Period, pairs: Mapping[TopicPartition, Sequence[Entry]]) -> Iterator[Record]:
+    begun: Begun = period.begun
     yield begun
     for entries in pairs.values():
         yield from entries
-    if stint.reached > begun.position:
-        yield Reached(begun.source, stint.reached)
+    if period.reached > begun.position:
+        yield Reached(begun.source, period.reached)

@@ -53,27 +53,27 @@ class MapRecorder:
         self._periods: dict[TopicPartition, tuple[object, OwnershipPeriod]] = {}
         self._failing = False
         self._topics = {
-            source: stints[-1].begun.topic for source, stints in self._storage.map.stints.items() if stints
+            source: periods[-1].begun.topic for source, periods in self._storage.map.periods.items() if periods
         }  # czxid of the topic of each source partition's newest period
         self._exact = {(e.source, e.target): Checkpoint(e.position, e.low) for e in self._entries() if e.low == e.high}
 
     def _entries(self) -> Iterator[Entry]:
         """Entries that were stored before, oldest first."""
-        for stints in self._storage.map.stints.values():
-            for stint in stints:
-                for entries in stint.entries.values():
+        for periods in self._storage.map.periods.values():
+            for period in periods:
+                for entries in period.entries.values():
                     yield from entries
 
     def period(
         self, fetched: MessageSet, share: Share, single_target: bool, targets: Sequence[TopicPartition] = ()
     ) -> OwnershipPeriod:
-        """The ownership period that a set belongs to; another share.stint than before begins another one.
+        """The ownership period that a set belongs to; another share.period than before begins another one.
 
         single_target: all of the partition goes to one target partition; else it may go to all of targets.
         """
         known = self._periods.get(fetched.tp)
-        if known is None or known[0] is not share.stint:
-            period = self._checkpoints.begin(
+        if known is None or known[0] is not share.period:
+            began = self._checkpoints.begin(
                 fetched.tp,
                 fetched.start,
                 _ms(),
@@ -82,7 +82,7 @@ class MapRecorder:
                 targets=targets,
                 topic=share.topic,
             )
-            known = self._periods[fetched.tp] = (share.stint, period)
+            known = self._periods[fetched.tp] = (share.period, began)
         return known[1]
 
     def checkpoint(self, source: TopicPartition, target: TopicPartition) -> Checkpoint | None:
@@ -101,7 +101,7 @@ class MapRecorder:
         source: TopicPartition,
         target: TopicPartition,
         *,
-        stint: object,
+        period: object,
         owned: Callable[[], bool],
         offset: int,
         end: int | None,
@@ -111,10 +111,10 @@ class MapRecorder:
 
         end None: offset does not tell what is there; the checkpoint before stays the last.
         """
-        period = self._checkpoints.begin(source, offset, _ms(), single_target=True, owned=owned, topic=topic)
-        self._periods[source] = (stint, period)
+        began = self._checkpoints.begin(source, offset, _ms(), single_target=True, owned=owned, topic=topic)
+        self._periods[source] = (period, began)
         if end is not None:
-            period.lies_behind(target, end)
+            began.lies_behind(target, end)
         self._sync()
 
     def before_commit(self, positions: Mapping[TopicPartition, int]) -> None:

@@ -116,7 +116,7 @@ class ResumeGate:
 
     source: TopicPartition
     target: TopicPartition
-    stint: object  # of the consumer's shares: another one is another period
+    period: object  # of the consumer's shares: another one is another period
     owned: Callable[[], bool]
     pass_on: Callable[[MessageSet, Share, int], object]  # the last: how many of its first messages are not to be sent
     topic: int | None = None
@@ -176,11 +176,11 @@ class Resumer:
         pass_on: Callable[[MessageSet, Share, int], object],
     ) -> None:
         gate = self._gates.get(fetched.tp)
-        if gate is None or gate.stint is not share.stint:
+        if gate is None or gate.period is not share.period:
             gate = self._gates[fetched.tp] = ResumeGate(
                 fetched.tp,
                 target,
-                stint=share.stint,
+                period=share.period,
                 owned=share.holding(),
                 pass_on=pass_on,
                 topic=share.topic,
@@ -301,7 +301,7 @@ class Resumer:
         assert gate.tail is not None
         end = gate.tail.end if at_border else None
         self._recorder.begin(
-            gate.source, gate.target, stint=gate.stint, owned=gate.owned, offset=at, end=end, topic=gate.topic
+            gate.source, gate.target, period=gate.period, owned=gate.owned, offset=at, end=end, topic=gate.topic
         )
         gate.open = True
         twice = f"; {match.repeated} of them twice" if match.repeated else ""

@@ -59,17 +59,17 @@ def test_of_a_source_that_was_created_again_only_its_new_log_counts() -> None:
     old = [Begun(S0, 100, 1, True, 5), Entry(S0, T0, 100, 1000, 1000), Reached(S0, 450)]
     new = [Begun(S0, 0, 2, True, 9), Entry(S0, T0, 0, 1500, 1500), Reached(S0, 300)]
     for offsets in (gathered([*old, *new]), merged([gathered(new), gathered(old)])):
-        assert [stint.begun.topic for stint in offsets.stints[S0]] == [9]
+        assert [period.begun.topic for period in offsets.periods[S0]] == [9]
         assert translated(offsets, facts({S0: 150}, {S0: 900}), ONE) == {T0: Safe(1500, 500)}
         assert isinstance(translated(offsets, facts({S0: 400}, {S0: 900}), ONE)[T0], Problem)
     earlier_release = [Begun(S0, 100, 1, True), *old[1:], Begun(S0, 450, 2, True, 9), Entry(S0, T0, 450, 1450, 1450)]
-    assert len(gathered(earlier_release).stints[S0]) == 2
+    assert len(gathered(earlier_release).periods[S0]) == 2
 
 
 def test_of_a_target_that_was_made_anew_only_what_came_since_counts() -> None:
     anew = [Entry(S0, T0, 450, 3, 3), Reached(S0, 500)]
     offsets = identity(*anew)
-    assert offsets.stints[S0][0].entries == {T0: [anew[0]]}
+    assert offsets.periods[S0][0].entries == {T0: [anew[0]]}
     assert translated(offsets, facts({S0: 460}, {S0: 600}), ONE) == {T0: Safe(3, 1997)}
     row = translated(offsets, facts({S0: 440}, {S0: 600}), ONE)[T0]
     assert isinstance(row, Problem)

@@ -36,7 +36,7 @@ def recorder(folder: Path, every: int = 100) -> MapRecorder:
 class Share:
     """One ownership period."""
 
-    stint = "stint"
+    period = "period"
     topic = None
     begins_new_log = False
 
@@ -103,7 +103,7 @@ def test_it_is_cut_to_half_its_bound_and_loses_nothing_that_came_meanwhile(tmp_p
     storage.sync()
     there = read_map(tmp_path / "m")
     assert there.length == storage.size == (tmp_path / "m").stat().st_size < 22_000
-    positions = [entry.position for entry in there.map.stints[S][0].entries[T]]
+    positions = [entry.position for entry in there.map.periods[S][0].entries[T]]
     came = next(late).position
     assert positions[0] == 0
     assert positions[-1] == came - 1
@@ -118,8 +118,8 @@ def test_it_is_cut_to_half_its_bound_and_loses_nothing_that_came_meanwhile(tmp_p
 
 def test_what_is_thinned_out_keeps_the_ends_of_each_stint() -> None:
     records = [Begun(S, 0, 1, True), *entries(0, 400), Reached(S, 500), Begun(S, 300, 2, True), *entries(300, 310, 500)]
-    left = gathered(thinned(gathered(records), 0.2)).stints[S]
-    assert [stint.begun.position for stint in left] == [0, 300]
+    left = gathered(thinned(gathered(records), 0.2)).periods[S]
+    assert [period.begun.position for period in left] == [0, 300]
     first = [entry.position for entry in left[0].entries[T]]
     assert (first[0], first[-1], left[0].reached) == (0, 399, 500)
     assert len(first) <= 82
@@ -148,15 +148,15 @@ def test_a_full_disk_stops_the_map_and_not_the_mirror(
     sent(period, 40, 1030)
     kept.before_commit({S: 40})
     kept.close()
-    stints = read_map(tmp_path / "m").map.stints[S]
-    assert [(stint.begun.position, stint.reached) for stint in stints] == [(0, 10), (10, 40)]
-    assert stints[1].entries[T][-1] == Entry(S, T, 40, 1040, 1040)
+    periods = read_map(tmp_path / "m").map.periods[S]
+    assert [(period.begun.position, period.reached) for period in periods] == [(0, 10), (10, 40)]
+    assert periods[1].entries[T][-1] == Entry(S, T, 40, 1040, 1040)
 
 
 def test_its_newest_exact_entry_is_the_checkpoint_to_resume_from(tmp_path: Path) -> None:
     kept = recorder(tmp_path)
     assert kept.checkpoint(S, T) is None
-    kept.begin(S, T, stint="stint", owned=lambda: True, offset=7, end=1000)
+    kept.begin(S, T, period="period", owned=lambda: True, offset=7, end=1000)
     assert kept.checkpoint(S, T) == Checkpoint(7, 1000)
     period = kept.period(_set(7), Share(), True)
     sent(period, 17, 1000)
@@ -178,7 +178,7 @@ def test_a_target_that_was_made_anew_forgets_what_was_known_of_it(tmp_path: Path
     kept.close()
     there = read_map(tmp_path / "m")
     assert Entry(S, T, 10, 5010, 5010) in there.records
-    assert there.map.stints[S][0].entries[T] == [Entry(S, T, 10, 0, 0), Entry(S, T, 20, 10, 10)]
+    assert there.map.periods[S][0].entries[T] == [Entry(S, T, 10, 0, 0), Entry(S, T, 20, 10, 10)]
 
 
 def _set(start: int) -> Any:

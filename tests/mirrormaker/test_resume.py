@@ -40,13 +40,13 @@ def digests(first: int, last: int) -> tuple[int, ...]:
 
 
 class Share:
-    """Tickets of one stint, and what each was told."""
+    """Tickets of one period, and what each was told."""
 
     topic: int | None = None
     begins_new_log = False
 
-    def __init__(self, stint: object = "one") -> None:
-        self.stint = stint
+    def __init__(self, period: object = "one") -> None:
+        self.period = period
         self.told: list[tuple[object, ...]] = []
         self.owned = True
 
@@ -100,7 +100,7 @@ class Flow:
         self.resumer.admit(one, share, topic, lambda _, each, share, skipped: self.passed.append((each.start, skipped)))
 
     def checkpoint(self, offset: int, end: int, topic: int | None = None) -> None:
-        self.recorder.begin(TP, TP, stint="before", owned=lambda: True, offset=offset, end=end, topic=topic)
+        self.recorder.begin(TP, TP, period="before", owned=lambda: True, offset=offset, end=end, topic=topic)
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ class DeliveredSet:
         return self.cursor.may_deliver(self)
 
     @property
-    def stint(self) -> object:
+    def period(self) -> object:
         """The same object for all sets of a partition from one reset to the next: a different one says that reading
         started again, most likely at another position."""
         return self._progress

@@ -3,7 +3,7 @@
     key    a JSON array: ["map"], ["begin", SOURCE, SLOT], ["at", SOURCE, TARGET, SLOT], ["reached", SOURCE]
     value  a line of the map's text (text.py)
 
-Compaction keeps the last message of each key.  Slots are used in turn, so a source partition keeps its last stints and
+Compaction keeps the last message of each key.  Slots are used in turn, so a source partition keeps its last periods and
 a pair its last entries, and the topic stays bounded.  It has one partition: the order of its messages is that of the
 map.  All mirrors of a group write to one topic.
 """

@@ -33,9 +33,9 @@ def test_what_compaction_leaves_is_the_newest_part_of_the_map() -> None:
     assert len(left) == ENTRIES + 3
     found = understood(messages(left), "m", Slots())
     assert found.header == Header("dc1", "g")
-    [stint] = found.map.stints[S]
-    assert stint.reached == 3000
-    assert [entry.position for entry in stint.entries[T]] == list(range(3000 - ENTRIES, 3000))
+    [period] = found.map.periods[S]
+    assert period.reached == 3000
+    assert [entry.position for entry in period.entries[T]] == list(range(3000 - ENTRIES, 3000))
 
 
 def test_after_a_restart_slots_go_on_behind_the_newest() -> None:
