@@ -84,7 +84,7 @@ class Delivery:
     before_commit: Callable[[Mapping[TopicPartition, int]], object] = lambda offsets: None
 
 
-PLAIN = Delivery()
+PLAIN_DELIVERY = Delivery()
 
 
 def carry(sets: Iterable[tuple[MessageSet, Share]], take: Callable[[MessageSet, Share], None]) -> None:
@@ -110,7 +110,7 @@ class Flow:
         tasks: TaskGroup,
         *,
         handler: MessageHandler | None = None,
-        delivery: Delivery = PLAIN,
+        delivery: Delivery = PLAIN_DELIVERY,
     ) -> None:
         self.source = source
         self.target = target

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from groundwork.tasks import TaskGroup
-from mirrormaker.flow import PLAIN, Delivery
+from mirrormaker.flow import PLAIN_DELIVERY, Delivery
 from mirrormaker.offsetmap.checkpoints import LogEnds
 from mirrormaker.offsetmap.file import FileStorage, file_of
 from mirrormaker.offsetmap.recorder import MapRecorder, MapRefused, MapStorage
@@ -56,7 +56,7 @@ class OffsetMaps:
 
     def delivery(self, source: str) -> Delivery:
         """What the map of a source adds to its flow."""
-        return self._deliveries.get(source, PLAIN)
+        return self._deliveries.get(source, PLAIN_DELIVERY)
 
     def close(self) -> None:
         for recorder in self._recorders:

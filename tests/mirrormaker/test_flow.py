@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +14,16 @@ from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import dialect
 from kafkawire.formats.v01 import messages as v08
 from kafkawire.model import Message, MessageSet, Part, TopicPartition
-from mirrormaker.flow import RETRY_MIN_S, Flow, carry
+from mirrormaker.flow import PLAIN_DELIVERY, RETRY_MIN_S, Delivery, Flow, carry
 from mirrormaker.handler import DROP, Handler, MessageHandler
+from mirrormaker.offsetmap.checkpoints import Checkpoint
+from mirrormaker.offsetmap.file import FileStorage
+from mirrormaker.offsetmap.recorder import MapRecorder
+from mirrormaker.offsetmap.tickets import MapTickets
 from mirrormaker.routes import RouteRules, SourceTopic
 from mirrormaker.topics import TopicMissing
 from zkconsumer.errors import Closed
+from zkconsumer.offsetmap.text import Header
 
 SPEAKS = dialect("0.8.2")
 
@@ -30,9 +36,16 @@ def fetched(topic: str, partition: int, start: int, count: int = 2, value: bytes
 class Share:
     """Tickets as a cursor gives them: (resume_at, parts), and what each was told."""
 
+    period = "one"
+    topic: int | None = None
+    begins_new_log = False
+
     def __init__(self) -> None:
         self.tickets: list[tuple[int, int]] = []
         self.told: list[tuple[object, ...]] = []
+
+    def holding(self) -> Callable[[], bool]:
+        return lambda: True
 
     def ticket(self, resume_at: int, parts: int = 1) -> Share:
         self.tickets.append((resume_at, parts))
@@ -54,9 +67,11 @@ class Share:
 class Sends:
     def __init__(self) -> None:
         self.parts: list[Part] = []
+        self.tickets: list[Any] = []
 
     def submit(self, part: Part, ticket: object) -> None:
         self.parts.append(part)
+        self.tickets.append(ticket)
 
     def values(self) -> list[tuple[TopicPartition, bytes | None]]:
         found = []
@@ -96,16 +111,19 @@ def flow_of(
     *,
     handler: Handler | None = None,
     source_topic: Callable[[str], SourceTopic] = lambda name: SourceTopic(2, 1),
+    delivery: Delivery = PLAIN_DELIVERY,
+    name: str = "dc1",
     **rules: Any,
 ) -> Flow:
     rules = {"source": SPEAKS, "target": SPEAKS, "message_max_bytes": 1000012, **rules}
     given = MessageHandler(handler, "a:b", "dc1", SPEAKS) if handler is not None else None
     return Flow(
-        SimpleNamespace(name="dc1", topic=source_topic),  # type: ignore[arg-type]
+        SimpleNamespace(name=name, topic=source_topic),  # type: ignore[arg-type]
         SimpleNamespace(topics=topics, sender=sends),  # type: ignore[arg-type]
         RouteRules(handler="a:b" if handler is not None else "", **rules),
         tasks,
         handler=given,
+        delivery=delivery,
     )
 
 
@@ -245,6 +263,50 @@ def test_a_stop_does_not_hide_why_a_topic_waits(tasks: TaskGroup) -> None:
     until(lambda: len(looks) == 2)
     sleep(0)
     assert flow.waiting == {"brandnew": "target topic brandnew does not exist"}
+
+
+# ---- what a flow is given --------------------------------------------------------------------------------------
+
+
+def test_the_tickets_of_an_offset_map_record_where_parts_were_stored(tmp_path: Path, tasks: TaskGroup) -> None:
+    recorder = MapRecorder(FileStorage(tmp_path / "m", Header("dc1", "g"), 1 << 20), 1, {})
+    sends, share, tp = Sends(), Share(), TopicPartition("t", 1)
+    flow = flow_of(tasks, Targets(t=2), sends, delivery=Delivery(tickets=MapTickets(recorder)))
+    flow.take(fetched("t", 1, 7), share)
+    until(lambda: sends.tickets)
+    [ticket] = sends.tickets
+    ticket.placed(2, 500, True)
+    ticket.done()
+    recorder.before_commit({tp: 9})
+    recorder.close()
+    assert share.told == [("done",)]
+    assert recorder.checkpoint(tp, tp) == Checkpoint(9, 502)
+
+
+def test_a_gate_decides_when_a_set_goes_on_and_its_reasons_are_shown(tasks: TaskGroup) -> None:
+    held: list[Callable[[], object]] = []
+    delivery = Delivery(
+        admit=lambda fetched, share, topic, forward: held.append(lambda: forward(topic, fetched, share, 1)),
+        waiting={"t/0": "resume: not read yet"},
+    )
+    sends = Sends()
+    flow = flow_of(tasks, Targets(t=2), sends, delivery=delivery)
+    flow.take(fetched("t", 0, 0), Share())
+    until(lambda: held)
+    assert (flow.waiting, sends.parts) == ({"t/0": "resume: not read yet"}, [])
+    held.pop()()
+    assert sends.values() == [(TopicPartition("t", 0), b"v-1")]  # the first one was in the target
+
+
+def test_flows_of_two_sources_share_a_target_and_wait_by_themselves(tasks: TaskGroup) -> None:
+    targets, sends = Targets(t=2), Sends()
+    near, far = (flow_of(tasks, targets, sends, name=name) for name in ("near", "far"))
+    far.take(fetched("missing", 0, 0), Share())
+    near.take(fetched("t", 0, 0, value=b"near"), Share())
+    far.take(fetched("t", 0, 0, value=b"far"), Share())
+    until(lambda: len(sends.parts) == 2 and far.waiting)
+    assert sorted(value for _, value in sends.values()) == [b"far-0", b"far-1", b"near-0", b"near-1"]
+    assert (near.waiting, list(far.waiting)) == ({}, ["missing"])
 
 
 # ---- a target topic that is deleted ----------------------------------------------------------------------------

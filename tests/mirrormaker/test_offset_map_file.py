@@ -116,7 +116,7 @@ def test_it_is_cut_to_half_its_bound_and_loses_nothing_that_came_meanwhile(tmp_p
     assert read_map(tmp_path / "m").records[-1] == Reached(S, 7000)
 
 
-def test_what_is_thinned_out_keeps_the_ends_of_each_stint() -> None:
+def test_what_is_thinned_out_keeps_the_ends_of_each_period() -> None:
     records = [Begun(S, 0, 1, True), *entries(0, 400), Reached(S, 500), Begun(S, 300, 2, True), *entries(300, 310, 500)]
     left = gathered(thinned(gathered(records), 0.2)).periods[S]
     assert [period.begun.position for period in left] == [0, 300]
