@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C while nothing is held that would have to be given back: one sentence, and the end."""
+    """Ctrl-C before any resource is held: one sentence, and the end."""
     os.write(2, b"mirrormaker: interrupted\n")
     os._exit(INTERRUPTED)
 
