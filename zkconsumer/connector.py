@@ -1,14 +1,14 @@
-"""The high-level consumer: a member of a ZooKeeper consumer group, sharing it with JVM members.
+"""ConsumerConnector: the high-level consumer, a member of a ZooKeeper consumer group beside JVM members.
 
     options = {"zookeeper.connect": "zk1:2181", "group.id": "billing", "auto.offset.reset": "smallest"}
     with ConsumerConnector(options) as connector:
         (stream,) = connector.create_message_streams({"orders": 1})["orders"]
         for message in stream: ...
 
-Constructing does nothing outside the process.  create_message_streams (or its sister for filters) connects, registers
-and takes part in a first round of the group; it can be called once.  Everything lives in one hub (groundwork.hub): the
-caller's own when the program is a gevent program, else one in a thread of its own; each method may be called from any
-thread.
+Constructing does nothing outside the process.  create_message_streams (or create_message_streams_by_filter) connects,
+registers and takes part in a first rebalance; it can be called once.  A connector lives in one event loop
+(groundwork.hub): the caller's own when the program is a gevent program, else one in a thread of its own; each method
+may be called from any thread.
 """
 
 from __future__ import annotations
@@ -55,25 +55,26 @@ class ConsumerConnector:
     config                   a ConsumerConfig, or a mapping of option names to values: {"group.id": "billing", ...};
                              OptionError names what is wrong with it
     release                  of the brokers; option kafka.version where none is given
-    on_event(ConsumerEvent)  what an operator should read; logged when none is given.  In the hub; must not wait
-    on_fence()               the lease on the session is over: whoever sends what we read must stop now.  In the hub
-    on_death(name, error)    something of ours died; every stream raises the same error
-    listener                 has a word in when partitions leave and begin (zkconsumer.listeners).  What it raises is
+    on_event(ConsumerEvent)  events for an operator; logged when none is given.  In the event loop; must not wait
+    on_fence()               the lease on the session is over: what sends the messages must stop now.  In the event loop
+    on_death(name, error)    a greenlet of the connector died; every stream raises the same error
+    listener                 called when partitions are revoked and assigned (zkconsumer.listeners).  What it raises is
                              raised as ListenerFailed by each stream, or by the next call here that does something
     offset_store             keeps the positions of fixed partitions, instead of the file of offsets.file: an
-                             OffsetStore (zkconsumer.offsets.store).  Called in one plain thread of its own, also while
-                             it is made ready and at the end; it may wait
-    before_commit(positions) called with what is about to be committed, before each write of positions.  In the hub;
+                             OffsetStore (zkconsumer.offsets.store).  Called in one plain thread of its own, also at
+                             start and at the end; it may wait
+    before_commit(positions) called before each write of positions, with what will be committed.  In the event loop;
                              must not raise, and while it runs nothing is committed
 
-    With option partitions nothing is shared: just these are read, and no ZooKeeper is needed.  What is said of groups
-    and of ZooKeeper does not apply then, and who reads what twice is for the programs to settle.
+    With option partitions there is no group: just these are read, and no ZooKeeper is needed.  What is said of groups
+    and of ZooKeeper does not apply then; programs that read the same partitions both read everything.
     """
 
     def __init__(
         self,
         config: ConsumerConfig | Mapping[str, object],
         hub: Which = "auto",
+        *,
         release: str | None = None,
         on_event: OnEvent = log_event,
         on_fence: Callable[[], object] = lambda: None,
@@ -104,7 +105,7 @@ class ConsumerConnector:
         self._ending = False
 
     def listen(self, listener: ConsumerListener) -> ConsumerListener:
-        """Use this listener from now on; returns the one before it, so that calls can be passed on to that.
+        """Use this listener from now on; returns the one before it, so that calls can be passed on to it.
 
         Raises ConsumerError once there are streams: it would have missed the first of its calls.
         """
@@ -118,7 +119,7 @@ class ConsumerConnector:
     def create_message_streams(
         self, topics: Mapping[str, int], key_decoder: Decoder | None = None, value_decoder: Decoder | None = None
     ) -> dict[str, list[Stream]]:
-        """Subscribe to topics, so many streams each.  A topic need not exist yet, and is not created by this.
+        """Subscribe to topics, with a number of streams each.  A topic need not exist yet, and is not created.
 
         A decoder is called with (topic, bytes) for each message that is iterated; what it returns takes their place.
 
@@ -138,7 +139,7 @@ class ConsumerConnector:
         key_decoder: Decoder | None = None,
         value_decoder: Decoder | None = None,
     ) -> list[Stream]:
-        """Subscribe to what a Whitelist or Blacklist lets through, new topics included; all share the streams."""
+        """Subscribe to the topics that a Whitelist or Blacklist selects, also to new ones; all use the same streams."""
         if streams < 1:
             raise ValueError(f"{streams} streams: at least 1")
         if self.config.partitions:
@@ -193,34 +194,34 @@ class ConsumerConnector:
         self._hub.before_exit(self._engine.shutdown)
         return self._engine
 
-    # calls of the program, each from any thread; Closed before there are streams, and after the end -----------------
+    # owned partitions; any thread may call; Closed before there are streams, and after the end ----------------------
 
     @property
     def hub(self) -> Hub:
-        """Where it lives."""
+        """The event loop that the connector lives in."""
         return self._hub
 
     @property
     def closed(self) -> bool:
-        """It was shut down, to the end."""
+        """Whether it was shut down, to the end."""
         return self._closed
 
     def commit_offsets(
         self, positions: Mapping[TopicPartition, int] | None = None
     ) -> dict[TopicPartition, Exception | None]:
-        """Commit what is done of every owned partition; per partition None, or why it was not (known to be) written.
+        """Commit what is done of every owned partition; per partition None, or why it is not known to be written.
 
         positions: commit just these instead, the next position to read of each; for owned partitions only.  One behind
         the end of the log is refused (BeyondEnd in the result), a negative one is a ValueError.  With
-        auto.commit.enable the timer goes on committing what is done: a program that gives positions switches it off.
+        auto.commit.enable the timer still commits what is done: a program that gives positions switches it off.
         """
         return self._hub.call(self._acting().controls.commit, positions)
 
     def pause(self, *what: str | TopicPartition) -> None:
-        """Fetch and hand out nothing of these partitions, or of all partitions of these topics, until resume().
+        """Fetch and deliver nothing of these partitions, or of all partitions of these topics, until resume().
 
-        They need not be owned: it holds for as long as the connector lives, through every rebalance.  Other partitions
-        of the same stream go on; what is in the program's hands may still be done.
+        They need not be owned: a pause lasts as long as the connector, through every rebalance.  Other partitions of
+        the same stream are not paused; what is delivered may still be done.
         """
         self._hub.call(self._acting().controls.pause, what)
 
@@ -229,10 +230,11 @@ class ConsumerConnector:
         self._hub.call(self._acting().controls.resume, what)
 
     def seek(self, tp: TopicPartition, position: int | str) -> None:
-        """Hand out the message at position next, of an owned partition; "smallest" and "largest" are its log's ends.
+        """Deliver the message at position next, of an owned partition; "smallest" and "largest" are the ends of its
+        log.
 
-        What is in the program's hands does not count any more.  A position outside the log is found out when it is
-        fetched, and treated as auto.offset.reset says.  Raises ConsumerError when it is not owned, or when its leader
+        What is delivered does not count any more.  A position outside the log is noticed when it is fetched, and
+        treated as auto.offset.reset says.  Raises ConsumerError when it is not owned, or when its leader
         cannot be asked for an end.
         """
         self._hub.call(self._acting().controls.seek, tp, position)
@@ -243,20 +245,21 @@ class ConsumerConnector:
 
     @property
     def settled(self) -> bool:
-        """The member reads all of its share, as far as it knows."""
+        """Whether the member reads all that is assigned to it, as far as it knows."""
         return self._engine is not None and self._engine.settled
 
     @property
     def silent_s(self) -> float:
-        """Seconds since ZooKeeper gave its last sign of life; 0 before the first and while all is well.
+        """Seconds since ZooKeeper last answered; 0 before the first answer and while all is well.
 
-        A beat is sent each twelfth of the session's time-out; a third of it is no news.
+        A heartbeat is sent each twelfth of the session's time-out; up to a third of it counts as 0.
         """
         return 0.0 if self._engine is None or self._closed else self._engine.silent_s
 
     @property
     def outage(self) -> str:
-        """The brokers and leaders that are out of reach, since when, and how many partitions that hits; "": none."""
+        """The brokers and leaders that cannot be reached, since when, and how many partitions that affects; "":
+        none."""
         return "" if self._engine is None or self._closed else self._engine.outage
 
     def ask(self, what: str, question: Callable[..., T], *args: object) -> T:
@@ -272,18 +275,18 @@ class ConsumerConnector:
         self._hub.call(self._acting().controls.park, tp, reason)
 
     def unpark(self, tp: TopicPartition) -> bool:
-        """Read a parked partition once more, from what is done.  False: it is not parked (or not ours any more), or
-        what came before it is still under way: try later.
+        """Retry a parked partition, from what is done.  False: it is not parked (or not ours any more), or what was
+        delivered before it is not done yet: try later.
 
-        Parked again for the same reason, it is not told again; once it got past the place, an event says so.  One that
-        is parked because its offset store did not tell its position: the store is asked again (ConsumerError: in vain).
+        Parked again for the same reason, it is not reported again; once it got past the place, an event says so.  For
+        one that is parked because its offset could not be read, the store is read again (ConsumerError: in vain).
         """
         return self._hub.call(self._acting().controls.unpark, tp)
 
     def switch_offsets(self, mode: Mode) -> None:
-        """Keep offsets in "zookeeper", in both ("dual") or in "kafka" from now on; the same one again changes nothing.
+        """Keep offsets in "zookeeper", in both ("dual") or in "kafka" from now on; the current mode changes nothing.
 
-        One step at a time: zookeeper <-> dual <-> kafka.  Everything is committed in the new mode before it comes back;
+        One step at a time: zookeeper <-> dual <-> kafka.  Everything is committed in the new mode before this returns;
         what cannot be is NotSwitched (zkconsumer.offsets.modeswitch), and a step that is not allowed, or not beside the
         other members, ModeRefused; both are ConsumerError, and then nothing has changed.  A restart begins as its
         options say.
@@ -294,7 +297,7 @@ class ConsumerConnector:
 
     @property
     def offsets(self) -> OffsetsStatus | None:
-        """Where offsets are kept now, and what became of them; None before there are streams, and without a group."""
+        """The offset mode now, and the counters of the stores; None before there are streams, and without a group."""
         return None if self._engine is None or self._closed else self._engine.assignment.offsets
 
     def _running(self) -> Engine:
@@ -303,7 +306,7 @@ class ConsumerConnector:
         return self._engine
 
     def _acting(self) -> Engine:
-        """For calls that do something: the first of them hears of a listener that failed."""
+        """The engine, for calls that do something: the first of them raises the failure of a listener."""
         engine = self._running()
         engine.listener.raise_failure()
         return engine
@@ -311,10 +314,10 @@ class ConsumerConnector:
     # the end ----------------------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """Stop fetching, let what was handed out be done (rebalance.drain.ms), commit, release, leave the group.
+        """Stop fetching, wait until what is delivered is done (rebalance.drain.ms), commit, release, leave the group.
 
-        Takes at most 10 s, with ZooKeeper away too.  A second call changes nothing.  Raises ListenerFailed at its end
-        when the listener failed and no call said so yet.
+        Takes at most 10 s, also while ZooKeeper is away.  A second call changes nothing.  Raises ListenerFailed at its
+        end when the listener failed and no call has raised that yet.
         """
         self._shut_down()
         if self._engine is not None:
@@ -335,7 +338,7 @@ class ConsumerConnector:
         self._hub.stop()
 
     def _snapshot(self) -> MetricsSnapshot | None:
-        """For a scrape, from any thread; one that comes during the end sees nothing."""
+        """For a scrape, from any thread; None during shutdown."""
         if self._engine is None or self._ending:
             return None
         try:
@@ -352,14 +355,14 @@ class ConsumerConnector:
         if error is None:
             self.shutdown()
         else:
-            self._shut_down()  # the error under way is told, not the listener's
+            self._shut_down()  # the current error is raised, not the listener's
 
     def __repr__(self) -> str:
         return f"<ConsumerConnector {self.consumer_id}>"
 
 
 def _dialect(config: ConsumerConfig, release: str | None) -> Dialect:
-    """That of the release; one that the options did not know of has to go with them.  Raises OptionError."""
+    """The dialect of the release, which has to fit the options.  Raises OptionError."""
     found = dialect(config.version if release is None else release)
     problems = list(unfit(config, found))
     if problems:

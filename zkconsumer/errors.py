@@ -1,24 +1,24 @@
-"""What can go wrong in a consumer beside the wire (kafkawire.errors).
+"""Errors of a consumer, beside those of the protocol (kafkawire.errors).
 
 ConsumerError         the root; each message is one sentence for an operator
     Unreachable       ZooKeeper did not answer within zookeeper.connection.timeout.ms, or no broker did
     ChrootMissing     it answers, but the path at the end of zookeeper.connect is not there
     NoBrokers         the path is there, and no broker registers below it: mostly the chroot is left out
     OtherCluster      the brokers named are not those of the ZooKeeper named
-    ZooKeeperAway     the session is suspended or over, now or while we waited: what was asked may have happened
-    ForeignWrite      somebody else wrote an offset node since we last saw it
-    BeyondEnd         a position that was to be committed lies behind the end of the log
+    ZooKeeperAway     the session is suspended or over, now or while we waited: the outcome of a write is unknown
+    ForeignWrite      another writer changed an offset node since we last read or wrote it
+    BeyondEnd         a position that should be committed lies behind the end of the log
     TopicGone         the topic whose log a position belongs to was deleted
     Undeliverable     why a partition is parked
         MessageTooLarge   larger than fetch.growth.max.bytes
         OutOfRange        the position lies outside the log, and the policy is fail
         FormerLog         the position is of an earlier topic of that name, and the policy is fail
         DamagedMessage    also a CorruptMessage; what a stream raises by corrupt.message.policy=fail
-        FetchRefused      the broker refuses it, and will until somebody changes something
+        FetchRefused      the broker refuses the fetch, and will until its configuration changes
     Closed            the connector was shut down
-    ListenerFailed    a method of the program's ConsumerListener raised; told at its next call
+    ListenerFailed    a method of the program's ConsumerListener raised; raised at its next call
     DecodeFailed      a decoder raised; the iterator goes on with the next message
-    FilterUnknown     which topics another member's filter chooses cannot be told here; we left the group
+    FilterUnknown     which topics another member's filter selects cannot be computed here; we left the group
 ConsumerTimeout       no message within consumer.timeout.ms; the iterator stays usable
 """
 
@@ -29,7 +29,7 @@ from kafkawire.model import Message, TopicPartition
 
 
 class ConsumerError(Exception):
-    """The root of what zkconsumer raises on purpose."""
+    """Root of the errors that zkconsumer raises on purpose."""
 
 
 class Unreachable(ConsumerError):
@@ -49,15 +49,13 @@ class OtherCluster(ConsumerError):
 
 
 class ZooKeeperAway(ConsumerError):
-    """No session to ask, or it went while we waited.  Nothing of ours is queued: a queued call would run on the next
-    one.
+    """There is no session, or it was lost while we waited.  Calls are never queued: a queued call would run on the next
+    session.
     """
 
 
 class ForeignWrite(ConsumerError):
-    """An offset node holds what somebody else wrote after we last read or wrote it; .theirs is the position, if
-    readable.
-    """
+    """Another writer changed an offset node after we last read or wrote it; .theirs is the position, if readable."""
 
     def __init__(self, group: str, tp: TopicPartition, theirs: object, ours: int) -> None:
         super().__init__(
@@ -69,7 +67,7 @@ class ForeignWrite(ConsumerError):
 
 
 class BeyondEnd(ConsumerError):
-    """A position that was to be committed lies behind the end of the log: .tp, .position, .end."""
+    """A position that should be committed lies behind the end of the log: .tp, .position, .end."""
 
     def __init__(self, tp: TopicPartition, position: int, end: int) -> None:
         super().__init__(f"{tp}: {position} lies behind the end of the log, which is {end}, so it is not committed")
@@ -79,7 +77,7 @@ class BeyondEnd(ConsumerError):
 
 
 class TopicGone(ConsumerError):
-    """A position that was to be committed belongs to the log of a topic that was deleted."""
+    """A position that should be committed belongs to the log of a deleted topic."""
 
     def __init__(self, tp: TopicPartition, position: int) -> None:
         super().__init__(f"{tp}: topic {tp.topic} was deleted, so {position} of its log is not committed any more")
@@ -91,10 +89,10 @@ class Undeliverable(ConsumerError):
 
 
 class MessageTooLarge(Undeliverable):
-    """A message is larger than a fetch may grow.  needed: bytes that would be enough; 0 where that is not known."""
+    """A message is larger than a fetch may grow.  needed: bytes that would be enough; 0: not known."""
 
     def __init__(self, tp: TopicPartition, offset: int, needed: int, most: int, asked: int, helps: str = "") -> None:
-        """helps: what else may be done."""
+        """helps: what else may help."""
         entry = f"an entry of {needed} bytes" if needed else f"an entry of more than {asked} bytes"
         what = f"{tp} at {offset}: {entry} is larger than the largest fetch, {most} bytes"
         super().__init__(f"{what}; raise fetch.growth.max.bytes" + (f"; {helps}" if helps else ""))
@@ -130,20 +128,20 @@ class FormerLog(Undeliverable):
 
 
 class DamagedMessage(Undeliverable, CorruptMessage):
-    """An entry stays damaged however often it is fetched: a kafkawire.errors.CorruptMessage that also says where.
+    """An entry is damaged each time it is fetched: a kafkawire.errors.CorruptMessage with its partition and offset.
 
     .tp and .offset; .position is a byte of the fetched set, .why what is wrong.
     """
 
     def __init__(self, tp: TopicPartition, offset: int, found: str, error: CorruptMessage, helps: str = "") -> None:
-        """helps: what may be done."""
+        """helps: what may help."""
         CorruptMessage.__init__(self, error.why, error.position, offset)
         self.args = (f"{tp} at {offset}: {found}: {error}" + (f"; {helps}" if helps else ""),)
         self.tp = tp
 
 
 class FetchRefused(Undeliverable):
-    """A broker refuses a fetch by a code that does not pass by itself: .code of kafkawire.errors.ERRORS."""
+    """A broker refuses a fetch with a lasting error: .code of kafkawire.errors.ERRORS."""
 
     def __init__(self, tp: TopicPartition, offset: int | None, refusal: BrokerError) -> None:
         super().__init__(str(refusal))
@@ -159,8 +157,8 @@ class Closed(ConsumerError):
 class DecodeFailed(ConsumerError):
     """A decoder refused a message; its error is __cause__.
 
-    .message has key and value as they were stored.  It counts as handed out: done when the next one is asked for, or
-    at .message.ack().
+    .message has key and value as they were stored.  It counts as delivered: done when the next one is asked for, or at
+    .message.ack().
     """
 
     def __init__(self, tp: TopicPartition, offset: int, message: Message, error: BaseException) -> None:
@@ -171,7 +169,7 @@ class DecodeFailed(ConsumerError):
 
 
 class ListenerFailed(ConsumerError):
-    """A method of the program's listener raised, or returned what makes no sense; the reason is __cause__."""
+    """A method of the program's listener raised, or returned an invalid value; the reason is __cause__."""
 
     def __init__(self, name: str, reason: BaseException) -> None:
         super().__init__(f"listener {name} failed: {type(reason).__name__}: {reason}")
@@ -180,13 +178,13 @@ class ListenerFailed(ConsumerError):
 
 
 class ConsumerTimeout(Exception):
-    """No message within consumer.timeout.ms.  The iterator stays usable: ask again."""
+    """No message within consumer.timeout.ms.  The iterator stays usable."""
 
 
 class FilterUnknown(ConsumerError):
-    """A member of the group subscribes by an expression that Java and we may read differently (or neither of us can).
+    """A member of the group subscribes by an expression that Java and Python may match differently (or not at all).
 
-    To guess would be to divide the topics otherwise than the others do, so we leave the group: .member, .pattern.
+    A guess could give another assignment than the other members compute, so we leave the group: .member, .pattern.
     """
 
     def __init__(self, member: str, pattern: str, why: str) -> None:

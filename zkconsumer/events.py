@@ -1,4 +1,4 @@
-"""What a connector tells its program beside messages: one line each, with its facts beside the words."""
+"""Events of a connector for an operator: one line each, with partition and count as values."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ class ConsumerEvent:
     """kind is one of
 
     session     the ZooKeeper session changed state
-    fence       the lease ended: all partitions were let go
-    rebalance   a rebalance began, ended, or has to be tried again
-    start       where an owned partition begins
-    gap         count messages are gone: the position had to jump over them
-    reset       the position jumped back
-    parked      a partition delivers nothing more until somebody acts
-    flows       a parked partition was tried again, and got past the place
-    offset      a foreign or unreadable committed offset, a commit that failed, or members that keep offsets elsewhere
-    mode        offsets are kept elsewhere from now on (switch_offsets)
-    outage      a broker, a leader or ZooKeeper is out of reach: once when that begins, however many partitions it hits
+    fence       the lease ended: all partitions were dropped
+    rebalance   a rebalance began, ended, or has to be retried
+    start       where an owned partition starts
+    gap         count messages are missing: the position had to skip them
+    reset       the position moved back
+    parked      a partition delivers nothing more until an operator acts
+    flows       a parked partition was retried, and got past the place
+    offset      a foreign or unreadable committed offset, a commit that failed, or members with another offset mode
+    mode        the offset mode was switched (switch_offsets)
+    outage      a broker, a leader or ZooKeeper cannot be reached: once when that begins, however many partitions it
+                hits
     over        the end of an outage, with its duration
     leader      a partition has no leader, or its broker does not answer; of one partition, while an outage lasts
     claim       an owner node of ours was taken away, or an orphan of ours was found
     listener    a method of the program's listener failed, or took longer than listener.timeout.ms
-    idle        a topic has more threads than partitions: some of them read nothing, and what would serve all; or nobody
-                reads a topic of `partitions`
+    idle        a topic has more threads than partitions: some of them read nothing; or no stream reads a topic of
+                `partitions`
     late        a call kept the interpreter for much of the session, so that no heartbeat could be sent
     release     brokers have timestamps and are read as a release without them
-    format      a topic holds what is not read from it as it is: headers, transactions; told once a topic
+    format      a topic holds what is not read: headers, transactions; once a topic
     missing     a topic or partition that was asked for does not exist, or no broker is registered: most likely a name
                 is wrong
     """
@@ -67,16 +68,16 @@ LOUD = frozenset(
         "outage",
     }
 )
-ALWAYS = frozenset({"fence", "parked"})  # each needs a person or tells of a queue: none is held back as a repetition
+ALWAYS = frozenset({"fence", "parked"})  # each needs an operator: none is suppressed as a repetition
 
 
 def log_event(event: ConsumerEvent) -> None:
-    """The listener of those who name none.  Held back is what repeats a kind about a partition, or a whole text."""
+    """Log an event: the default on_event.  An event that repeats a kind of a partition, or a text, is suppressed."""
     _log(event, "")
 
 
 def logger_of(who: str) -> OnEvent:
-    """The same for a program with several connectors: each line begins with whose event it is."""
+    """The same for a program with several connectors: each line begins with the name of its connector."""
     return lambda event: _log(event, f"{who}: ")
 
 

@@ -1,8 +1,8 @@
-"""Topic filters: which topics a member that subscribes by regular expression reads.  Pure.
+"""Topic filters: the topics of a member that subscribes by regular expression.  Pure.
 
-Every member evaluates its own filter and everybody else's, so all must agree: the text rules (blanks go, a comma means
-`|`, quotes around it go) and the regular expression are Java's, and the whole name of a topic has to match.  Internal
-topics (`__consumer_offsets`) are left out by the reader's own setting (TopicFilter of 0.8.2.2).
+Every member evaluates its own filter and those of all others, so all must agree: the text rules (blanks are removed, a
+comma means `|`, quotes around it are removed) and the regular expression are Java's, and the whole name of a topic has
+to match.  Internal topics (`__consumer_offsets`) are left out by the member's own option (TopicFilter of 0.8.2.2).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
 
 
 class _Expression:
-    """text is what the user wrote, regex what a registration holds."""
+    """text: as the user wrote it; regex: as a registration holds it."""
 
     pattern: str
     _named: bool  # topics that match are the ones to read
@@ -29,13 +29,13 @@ class _Expression:
         self._compiled = topic_filter(text)
 
     def matches(self, topic: str, exclude_internal: bool = True) -> bool:
-        """Whether the topic is read; exclude_internal is the option exclude.internal.topics."""
+        """Whether the topic is read; exclude_internal: the option exclude.internal.topics."""
         if exclude_internal and topic in INTERNAL_TOPICS:
             return False
         return (self._compiled.fullmatch(topic) is not None) is self._named
 
     def registration(self, streams: int) -> Registration:
-        """What a member with so many streams registers."""
+        """The registration of a member with so many streams."""
         return Registration(self.pattern, {self.regex: streams})
 
     def __repr__(self) -> str:
@@ -50,16 +50,16 @@ class Blacklist(_Expression):
 
 
 class Whitelist(_Expression):
-    """Topics whose whole name matches.  Raises PatternRefused (a ValueError) where Java and we would not agree."""
+    """Topics whose whole name matches.  Raises PatternRefused (a ValueError) where Java and Python may differ."""
 
     pattern = WHITE_LIST
     _named = True
 
     def without(self, black: Blacklist) -> Whitelist:
-        """Topics that this list names and the other does not, as one Java pattern: a registration holds only one.
+        """Topics that this list selects and the other does not, as one Java pattern: a registration holds only one.
 
-        Raises PatternRefused where the two cannot stand in one pattern: \\1 counts groups from its beginning, and a
-        name of a group may stand once.
+        Raises PatternRefused where the two cannot be combined in one pattern: \\1 counts groups from its beginning, and
+        a name of a group may stand once.
         """
         if re.search(BACK_REFERENCE, self.regex) and "(" in black.regex:
             raise PatternRefused(
@@ -70,7 +70,7 @@ class Whitelist(_Expression):
 
 
 def _closed(regex: str) -> str:
-    """A quotation that runs to the end (\\Q without \\E) would quote what we write behind it."""
+    """Close a quotation that runs to the end (\\Q without \\E): it would quote what is written behind it."""
     return regex + "\\E" if regex.rfind("\\Q") > regex.rfind("\\E") else regex
 
 
@@ -80,9 +80,9 @@ TopicFilter = Whitelist | Blacklist
 def streams_by_topic(
     registration: Registration, topics: Iterable[str], exclude_internal: bool = True
 ) -> dict[str, int]:
-    """How many streams a member has for each topic it reads, of the topics there are; a static one names its own.
+    """Streams of a member for each topic it reads, of the existing topics; a static registration names its own.
 
-    Raises PatternRefused when it cannot be told here which topics its expression chooses in the JVM.
+    Raises PatternRefused where it is not certain which topics its expression selects in the JVM.
     """
     if registration.pattern not in (WHITE_LIST, BLACK_LIST):
         return dict(registration.subscription)

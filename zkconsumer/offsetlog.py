@@ -1,14 +1,14 @@
-"""What __consumer_offsets holds, read as a log: the only way to find the groups of 0.8.2, which has no ListGroups.
+"""Offset log: the topic __consumer_offsets read as a log, the only way to find the groups of 0.8.2 (no ListGroups).
 
     log = read_offset_log([("broker1", 9092)])
     log.groups()                    every group that has offsets in Kafka
     log.offsets["billing"]          {TopicPartition: StoredOffset(offset, metadata, commit_ms, ...)}
 
-The records of all partitions are read from their first to the end they had when it began, and the last one of each key
-counts; a tombstone takes it away.  Nothing is written, no coordinator is asked, and a topic that is not there is not
-created.  What a broker would expire at its next check (each ten minutes) is still there.
+The records of all partitions are read, up to the end that they had at the start, and the last one of each key counts; a
+tombstone removes it.  Nothing is written, no coordinator is asked, and a missing topic is not created.  Offsets that a
+broker would expire at its next check (each ten minutes) are still there.
 
-Whatever could not be read is in .missing, a sentence each: a result with one is partial.
+What could not be read is in .missing, a sentence each: a result with one is partial.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from zkconsumer.simple import SimpleConsumer
 
 FETCH_BYTES = 1024 * 1024
 TAIL_RECORDS = 20_000  # first, from the end; then four times as many, and so on
-MOST_BYTES = 64 * 1024 * 1024  # for one record: a group's members are one
+MAX_BYTES = 64 * 1024 * 1024  # for one record: a group's members are one
 
 
 @dataclass(slots=True)
 class OffsetLog:
-    """Filled while it is read."""
+    """The offsets of all groups, filled while the log is read."""
 
     offsets: dict[str, dict[TopicPartition, StoredOffset]] = field(default_factory=dict)
     coordinated: dict[str, StoredGroup] = field(
         default_factory=dict
     )  # groups of the new consumer protocol, from 0.9 on
     records: int = 0
-    unknown: int = 0  # records nobody here can read, such as those of later releases
+    unknown: int = 0  # records of unknown types, such as those of later releases
     first_unknown: str = ""
     missing: list[str] = field(default_factory=list)
 
     def groups(self) -> list[str]:
-        """Those that have offsets, sorted."""
+        """Groups that have offsets, sorted."""
         return sorted(self.offsets)
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
@@ -88,7 +88,7 @@ def read_offset_log(
     progress: Callable[[int], object] = lambda records: None,
     now: Callable[[], float] = time.monotonic,
 ) -> OffsetLog:
-    """Read it all, or only the partition of one group (whose neighbours are left out).
+    """Read all of it, or only the offsets of one group, which are in one partition.
 
     addresses: brokers, of which one must answer.  progress(records so far) is called after each fetch.  Reading ends
     after timeout_s, with what was not read in .missing.  Raises LinkLost when no broker answers.
@@ -125,7 +125,7 @@ def last_commit_times(
     """When the group's offsets of these partitions were last committed, in ms since 1970.
 
     The group's partition of __consumer_offsets is read from its end backwards, more records each time, until all are
-    found or the time is over: what is left out was committed before, or never.  A group that is at work commits all its
+    found or the time is over: what is left out was committed before, or never.  A running group commits all its
     partitions again and again, so the end of the log is enough for it.  Raises LinkLost, LocalError, and RemoteError
     where the log cannot be read.
     """
@@ -158,14 +158,14 @@ def _commit_times(
     until: float,
     now: Callable[[], float],
 ) -> dict[TopicPartition, int]:
-    """Of the records start <= offset < end; nothing where there was no time to read all of them, for a later one may
-    say otherwise."""
+    """Commit times in the records start <= offset < end; empty where there was no time to read all of them, since a
+    later record may have another."""
     log, at, size = OffsetLog(), start, FETCH_BYTES
     while at < end:
         if now() >= until:
             return {}
         got = consumer.fetch_many({tp: at}, size, max_wait_ms=0)[tp]
-        if isinstance(got, MessageTooLarge) and size <= MOST_BYTES:
+        if isinstance(got, MessageTooLarge) and size <= MAX_BYTES:
             size = max(size * 4, got.needed)
             continue
         if isinstance(got, WireError):
@@ -182,7 +182,7 @@ def _commit_times(
 
 
 def _cluster(addresses: Sequence[tuple[str, int]], release: str) -> ClusterView:
-    """The cluster as the first broker sees it that answers: all topics are asked for, so that none is created."""
+    """The cluster by the first broker that answers: all topics are asked for, so that none is created."""
     lost: LinkLost | None = None
     for host, port in addresses:
         try:
@@ -213,7 +213,7 @@ def _read(
     progress: Callable[[int], object],
     now: Callable[[], float],
 ) -> None:
-    """The partitions one broker leads, side by side.  Raises LinkLost."""
+    """Read the partitions that one broker leads, in common fetches.  Raises LinkLost."""
     spans = _spans(consumer, tps, log.missing)
     at = {tp: first for tp, (first, end) in spans.items() if first < end}
     size = FETCH_BYTES
@@ -223,7 +223,7 @@ def _read(
         for tp, got in found.items():
             if isinstance(got, MessageSet):
                 at[tp] = _take(tp, got, log)
-            elif not isinstance(got, MessageTooLarge) or size > MOST_BYTES:
+            elif not isinstance(got, MessageTooLarge) or size > MAX_BYTES:
                 log.missing.append(f"{tp} from {at[tp]} on: {got}")
                 at[tp] = spans[tp][1]
         at = {tp: position for tp, position in at.items() if position < spans[tp][1]}
@@ -247,13 +247,13 @@ def _spans(
 
 
 def _next_size(size: int, found: Mapping[TopicPartition, MessageSet | WireError]) -> int:
-    """Bytes a partition to ask for next: more where a record did not fit, and then again as before."""
+    """Bytes a partition of the next fetch: more where a record did not fit, and then the usual size again."""
     needed = [got.needed for got in found.values() if isinstance(got, MessageTooLarge)]
     return max(size * 4, *needed) if needed else FETCH_BYTES
 
 
 def _take(tp: TopicPartition, got: MessageSet, log: OffsetLog) -> int:
-    """Add a set's records; where to go on: after a damaged one, which is told."""
+    """Add the records of a set; returns where to read on: after a damaged one, which is reported."""
     try:
         for message in got.messages():
             log.add(message.key, message.value)

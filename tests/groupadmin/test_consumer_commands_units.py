@@ -13,7 +13,7 @@ from groupadmin.snapshot.groups import GroupRow, host_of
 from kafkawire.errors import LocalError
 from kafkawire.model import Message
 from kafkawire.offsets import MESSAGE_OFFSETS
-from zkconsumer.commands.printing import Printing
+from zkconsumer.commands.messageformat import MessageFormat
 from zkconsumer.offsets.store import NONE, Unknown
 
 BINARY = b"\xff\x00"
@@ -24,15 +24,15 @@ def message(key: bytes | None, value: bytes | None) -> Message:
 
 
 def test_a_line_of_text_is_the_bytes_themselves():
-    assert Printing().line(message(b"k", BINARY)) == BINARY + b"\n"
-    assert Printing(key=True, offset=True).line(message(None, None)) == b"orders/3 7\t\t\n"
+    assert MessageFormat().line(message(b"k", BINARY)) == BINARY + b"\n"
+    assert MessageFormat(key=True, offset=True).line(message(None, None)) == b"orders/3 7\t\t\n"
 
 
 @pytest.mark.parametrize(
     ("value", "shown"), [(None, None), (b"", ""), ("ä\n".encode(), "ä\n"), (BINARY, {"base64": "/wA="})]
 )
 def test_json_tells_null_text_and_bytes_apart_on_one_line(value: bytes | None, shown: object):
-    line = Printing(form="json").line(message(b"k", value))
+    line = MessageFormat(form="json").line(message(b"k", value))
     assert line.count(b"\n") == 1
     row = json.loads(line)
     assert row == {

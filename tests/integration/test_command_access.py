@@ -19,7 +19,7 @@ from localkafka.client import started_client
 from mirrormaker.options import TargetOptions
 from mirrormaker.probe import probe_target_zookeeper
 from zkconsumer.commands.options import AUTH_VARIABLE
-from zkconsumer.commands.throwaway import removed_after, throwaway_name
+from zkconsumer.commands.temporarygroup import removed_after, throwaway_name
 from zkconsumer.errors import ConsumerError
 
 pytestmark = pytest.mark.real

@@ -10,8 +10,8 @@ import pytest
 from kafkawire.cluster.metadata import Unreachable
 from localkafka.waiting import wait_until
 from tests.fakes.broker import FakeCluster, entry
+from zkconsumer.commands.messageformat import MessageFormat
 from zkconsumer.commands.partition import LARGEST, SMALLEST, NoSuchPartition, OnePartition
-from zkconsumer.commands.printing import Printing
 from zkconsumer.errors import ConsumerError
 
 
@@ -22,7 +22,9 @@ def fill(cluster: FakeCluster, first: int, last: int) -> None:
 
 def read(cluster: FakeCluster, start: int | str, most: int | None, timeout_ms: int | None = 200, p: int = 0) -> bytes:
     out = io.BytesIO()
-    OnePartition(cluster.bootstrap, "t", p, start, "0.8.2", 2000).run(Printing(), most, timeout_ms, out)
+    OnePartition(cluster.bootstrap, "t", p, start=start, release="0.8.2", timeout_ms=2000).run(
+        MessageFormat(), most, timeout_ms, out
+    )
     return out.getvalue()
 
 
@@ -43,12 +45,12 @@ def test_a_leader_that_moves_costs_no_message_and_repeats_none(capsys: pytest.Ca
     with FakeCluster({"t": 1}, brokers=2) as cluster:
         fill(cluster, 0, 2)
         out = io.BytesIO()
-        reader = OnePartition(cluster.bootstrap, "t", 0, SMALLEST, "0.8.2", 2000)
+        reader = OnePartition(cluster.bootstrap, "t", 0, start=SMALLEST, release="0.8.2", timeout_ms=2000)
         raised: list[BaseException] = []
 
         def run() -> None:
             try:
-                reader.print_all(Printing(), 4, None, out)  # run() takes signals, which belong to the main thread
+                reader.print_all(MessageFormat(), 4, None, out)  # run() takes signals, which belong to the main thread
             except BaseException as e:
                 raised.append(e)
             finally:
@@ -76,13 +78,13 @@ def test_what_is_not_there_is_said_and_not_created():
     with FakeCluster({"t": 1}) as cluster:
         with pytest.raises(NoSuchPartition, match="t/1: the topic has 1 partition, "):
             read(cluster, 0, None, p=1)
-        absent = OnePartition(cluster.bootstrap, "absent", 0, 0, "0.8.2", 2000)
+        absent = OnePartition(cluster.bootstrap, "absent", 0, start=0, release="0.8.2", timeout_ms=2000)
         for _ in range(2):
             with pytest.raises(NoSuchPartition, match="topic absent does not exist"):
-                absent.run(Printing(), None, 200, io.BytesIO())
+                absent.run(MessageFormat(), None, 200, io.BytesIO())
 
 
 def test_a_cluster_out_of_reach_at_the_start_is_said_at_once():
-    reader = OnePartition([("127.0.0.1", 9)], "t", 0, 0, "0.8.2", 2000)
+    reader = OnePartition([("127.0.0.1", 9)], "t", 0, start=0, release="0.8.2", timeout_ms=2000)
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
-        reader.run(Printing(), None, 200, io.BytesIO())
+        reader.run(MessageFormat(), None, 200, io.BytesIO())

@@ -1,1 +1,6 @@
-"""The commands that read topics and show the cluster: consume, topics, brokers; what all commands stand on."""
+"""Commands of the consumer: consume, topics, brokers; and what all commands of `zkconsumer` share.
+
+options, zkconfig, common      shared options, --zk-config, connections and exit codes
+consume, console, partition    `zkconsumer consume`: in a group, or of one partition
+cluster                        `zkconsumer topics` and `zkconsumer brokers`
+"""

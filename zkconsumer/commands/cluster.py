@@ -1,10 +1,10 @@
-"""`zkconsumer topics` and `zkconsumer brokers`: what a cluster consists of, by ZooKeeper or by any one of its brokers.
+"""`zkconsumer topics` and `zkconsumer brokers`: the cluster by ZooKeeper, or by any of its brokers.
 
     topics    a row for each partition: leader, replicas, in-sync replicas, error
-    brokers   a row for each broker: address, how many partitions it leads, has replicas of, is in sync with
+    brokers   a row for each broker: address, number of partitions that it leads, has replicas of, is in sync with
 
 Brokers are asked for all topics at once and never by name: naming a topic would create it.  ZooKeeper has no error
-codes; there, and here, a partition without a leader, or whose leader is not registered, says so.
+codes: a partition without a registered leader gets one here.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def topics(
         and (not unavailable or view.leader(tp) is None)
     ]
     rows = [_partition_row(tp, partition, view.leader(tp) is not None, output) for tp, partition in chosen]
-    if not under_replicated:  # of a topic without partitions nobody can say that
+    if not under_replicated:  # not known of a topic without partitions
         rows += [_topic_row(name, view.errors[name]) for name in sorted(view.errors) if not names or name in names]
     write(rows, TOPIC_COLUMNS, output)
 
@@ -76,9 +76,9 @@ def topics(
 @kafka_version_option
 @output_option()
 def brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version: str, output: str) -> None:
-    """Print address and share of work of each broker; one that has replicas and does not live has an error.
+    """Print address and partition counts of each broker; one that has replicas and is not registered has an error.
 
-    Asked of brokers up to 0.8.1, one without any partition is not told.
+    With -b and brokers up to 0.8.1, a broker without any partition is not listed.
     """
     write(broker_rows(read_cluster(zookeeper, brokers, kafka_version)), BROKER_COLUMNS, output)
 
@@ -117,7 +117,7 @@ def partitions_of(view: ClusterView) -> Iterator[Partition]:
 
 
 def broker_rows(view: ClusterView) -> list[tuple[object, ...]]:
-    """A row (BROKER_COLUMNS) for each broker that lives, and each that is named as a replica and does not."""
+    """A row (BROKER_COLUMNS) for each registered broker, and each replica that is not registered."""
     partitions = [partition for _, partition in partitions_of(view)]
     named = {broker for partition in partitions for broker in (*partition.replicas, *partition.isr)}
     rows: list[tuple[object, ...]] = []

@@ -1,9 +1,9 @@
-"""What the commands of zkconsumer stand on: a way to the cluster, and their end (options: commands.options).
+"""What all commands of zkconsumer share: connections to the cluster, and exit codes (options: commands.options).
 
     with reaching(zookeeper, kafka_version) as reach: ...    a ZooKeeper session and links to brokers, closed after it
     with link_pool() as links: ...                            brokers alone, for -b
     must_tell(brokers, kafka_version)                         -b is refused for 0.7
-    with clear_errors(): ...                                  what we raise on purpose: one sentence and its exit code
+    with clear_errors(): ...                                  errors raised on purpose: one sentence and its exit code
     tell(text)                                                to stderr
 
 Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT; groundwork.output.fail(text,
@@ -36,7 +36,7 @@ from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import ZkSession
 
 INTERRUPTED = 130
-TIMEOUT_MS = 6000  # a session of a command that looks; also how long a broker may be silent
+TIMEOUT_MS = 6000  # session time-out of a command that reads; also how long a broker may be silent
 CODES: dict[type[Exception], int] = {
     NoSuchGroup: EXIT["not found"],
     OptionError: EXIT["usage"],
@@ -51,7 +51,7 @@ CODES: dict[type[Exception], int] = {
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a command looks with; everything is called in its own (main) thread."""
+    """The connections of a command; everything is called in its own (main) thread."""
 
     session: ZkSession
     links: Links
@@ -69,7 +69,7 @@ def must_tell(brokers: Sequence[tuple[str, int]], kafka_version: str) -> None:
 
 @contextmanager
 def reaching(zookeeper: ZooKeeper, kafka_version: str = "0.8.2") -> Iterator[Reach]:
-    """A session with ZooKeeper and links to brokers.  What fails in the block, too, ends the command in a sentence."""
+    """A session with ZooKeeper and links to brokers.  An error, also in the block, ends the command with a sentence."""
     with link_pool() as links:
         tasks = TaskGroup()
         session = ZkSession(
@@ -92,10 +92,10 @@ def reaching(zookeeper: ZooKeeper, kafka_version: str = "0.8.2") -> Iterator[Rea
 def at_interrupt(
     said: str = "interrupted", code: Callable[[], int] = lambda: INTERRUPTED, also: Sequence[signal.Signals] = ()
 ) -> Iterator[None]:
-    """Ctrl-C in the block ends the process at once: for blocks that hold nothing which would have to be given back.
+    """Ctrl-C in the block ends the process at once: for blocks that hold nothing to be released.
 
-    (A KeyboardInterrupt would be raised in whatever greenlet runs, and told with a traceback by the hub.)  also: other
-    signals that do the same; without, SIGTERM ends the process as it does any.
+    (A KeyboardInterrupt would be raised in whatever greenlet runs, and logged with a traceback by the hub.)  also:
+    other signals that do the same; SIGTERM else ends the process as usual.
     """
 
     def end(number: int, frame: object) -> None:
@@ -116,7 +116,7 @@ def at_interrupt(
 
 @contextmanager
 def link_pool() -> Iterator[Links]:
-    """Links to brokers without ZooKeeper.  What fails in the block, too, ends the command in a sentence."""
+    """Links to brokers without ZooKeeper.  An error, also in the block, ends the command with a sentence."""
     quiet()
     links = Links("zkconsumer", connect, TIMEOUT_MS)
     with at_interrupt(), clear_errors():
@@ -127,22 +127,22 @@ def link_pool() -> Iterator[Links]:
 
 
 def clear_errors() -> AbstractContextManager[None]:
-    """End the command with the sentence and the exit code of what we raise on purpose."""
+    """End the command with the sentence and the exit code of an error that is raised on purpose."""
     return failing(CODES)
 
 
 def quiet(level: str = "error") -> None:
-    """Log to stderr from this level on; what kazoo has to say we say in one sentence."""
+    """Log to stderr from this level on; kazoo's errors are one sentence of ours."""
     set_up_logging(level)
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
 def tell(text: str) -> None:
-    """Beside the data: on stderr."""
+    """Print to stderr, beside the data."""
     click.echo(text, err=True)
 
 
 def tell_unit(dialect: Dialect) -> None:
-    """What positions and lags that were just printed count, where it is not messages."""
+    """Print the unit of the positions and lags above, where it is not messages."""
     if not dialect.offsets.count_messages:
         tell("positions, ends and lag are bytes of the logs (0.7 counts no messages)")

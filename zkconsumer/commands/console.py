@@ -1,4 +1,4 @@
-"""The console consumer: a thread per stream prints, the main thread waits for the end."""
+"""Console consumer: a thread per stream prints, the main thread waits for the end."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from groundwork.tasks import now
 from kafkawire.model import TopicPartition
 from zkconsumer.commands import pipes
 from zkconsumer.commands.common import INTERRUPTED
-from zkconsumer.commands.printing import Printing
+from zkconsumer.commands.messageformat import MessageFormat
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerError, ConsumerTimeout
 from zkconsumer.filters import TopicFilter
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.streams.stream import Stream
 
-LOOK_S = 0.2  # how often it is seen that nobody reads what we print any more
-SWITCH_S = 0.0005  # printing is a tight loop: the hub's thread must get its turns (runtime.md, section 1)
+POLL_S = 0.2  # how soon it is noticed that the pipe has no reader any more
+SWITCH_S = 0.0005  # message_format is a tight loop: the hub's thread must get its turns
 
 
 STOPS = (signal.SIGTERM, signal.SIGHUP)  # a terminal that is closed sends SIGHUP
@@ -37,7 +37,7 @@ class _Enough(Exception):
 
 
 class Console:
-    """Reads a topic, or what a filter lets through, and prints it.  What was printed counts as done."""
+    """Prints the messages of a topic, or of a filter's topics.  What was printed counts as done."""
 
     def __init__(self, config: ConsumerConfig, wanted: str | TopicFilter, num_streams: int, release: str) -> None:
         self._config = config
@@ -47,13 +47,17 @@ class Console:
         self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._turn = threading.Lock()
         self._left: int | None = None
-        self.parked: dict[TopicPartition, str] = {}  # at the end: partitions that could not be read on, and why
+        self.parked: dict[TopicPartition, str] = {}  # at the end: the parked partitions, and why
         self._stopping = False
 
     def run(
-        self, printing: Printing, max_messages: int | None, timeout_ms: int | None, out: BinaryIO | None = None
+        self,
+        message_format: MessageFormat,
+        max_messages: int | None,
+        timeout_ms: int | None,
+        out: BinaryIO | None = None,
     ) -> None:
-        """Until so many were printed, none came for so long, ctrl-C, or a stream's error, which is raised.
+        """Print until max_messages, timeout_ms without a message, ctrl-C, or an error of a stream, which is raised.
 
         KeyboardInterrupt when ctrl-C or SIGTERM came before there were streams.
         """
@@ -61,13 +65,13 @@ class Console:
         to = sys.stdout.buffer if out is None else out
         self._left = max_messages
         threads: list[tuple[threading.Thread, Stream]] = []
-        with ConsumerConnector(self._config, "own", self._release) as connector, _interrupts():
+        with ConsumerConnector(self._config, "own", release=self._release) as connector, _interrupts():
             for number in STOPS:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays what it is
                     signal.signal(number, _stop)
             try:
                 for stream in self._streams(connector):
-                    thread = threading.Thread(target=self._read, args=(stream, printing, to), daemon=True)
+                    thread = threading.Thread(target=self._read, args=(stream, message_format, to), daemon=True)
                     threads.append((thread, stream))
                     thread.start()
                 self._wait(timeout_ms, to)
@@ -76,7 +80,7 @@ class Console:
                     raise KeyboardInterrupt from None
             finally:
                 for number in STOPS:
-                    signal.signal(number, signal.SIG_IGN)  # we are leaving already
+                    signal.signal(number, signal.SIG_IGN)  # the shutdown has begun
                 self._note_parked(connector)
                 self._stopping = True
                 self._give_up(threads)
@@ -88,7 +92,7 @@ class Console:
         try:
             self.parked = {row.tp: row.parked for row in connector.status() if row.parked is not None}
         except (HubStopped, ConsumerError) as gone:  # it ends by an error of its own
-            logging.getLogger(__name__).debug("nobody knows what is parked: %s", gone)
+            logging.getLogger(__name__).debug("what is parked is not known: %s", gone)
 
     def _streams(self, connector: ConsumerConnector) -> list[Stream]:
         if isinstance(self._wanted, str):
@@ -96,32 +100,32 @@ class Console:
         return connector.create_message_streams_by_filter(self._wanted, self._num_streams)
 
     def _give_up(self, threads: list[tuple[threading.Thread, Stream]]) -> None:
-        """Nobody shall wait for what the threads have in their hands: one of them may hang in a full pipe."""
-        idle = self._turn.acquire(timeout=LOOK_S)  # else what is just being printed is printed again another time
+        """Do not wait for the messages that the threads have: one of them may hang in a full pipe."""
+        idle = self._turn.acquire(timeout=POLL_S)  # else a later run prints the current message again
         for thread, stream in threads:
             stream.give_up(thread.ident or 0)
         if idle:
             self._turn.release()
 
     def _wait(self, timeout_ms: int | None, to: BinaryIO) -> None:
-        """The streams say None for each message, and an error, or _Enough, at their end."""
+        """Streams put None for each message, and an error, or _Enough, at their end."""
         most_s = math.inf if timeout_ms is None else timeout_ms / 1000
         until = now() + most_s
         while True:
             try:
-                said = self._ended.get(timeout=max(0.0, min(LOOK_S, until - now())))
+                said = self._ended.get(timeout=max(0.0, min(POLL_S, until - now())))
             except queue.Empty:
-                if now() >= until or pipes.nobody_reads(to):
+                if now() >= until or pipes.has_no_reader(to):
                     return
                 continue
             if said is not None:
                 raise said
             until = now() + most_s
 
-    def _read(self, stream: Stream, printing: Printing, to: BinaryIO) -> None:
+    def _read(self, stream: Stream, message_format: MessageFormat, to: BinaryIO) -> None:
         try:
             for message in stream:
-                if not self._print(stream, printing.line(message), to):
+                if not self._print(stream, message_format.line(message), to):
                     return
             self._ended.put(_Enough())
         except (ConsumerTimeout, BrokenPipeError):
@@ -129,10 +133,10 @@ class Console:
         except BaseException as error:
             self._ended.put(error)
         finally:
-            stream.give_up(threading.get_ident())  # what is in our hands was not printed
+            stream.give_up(threading.get_ident())  # the last message was not printed
 
     def _print(self, stream: Stream, line: bytes, to: BinaryIO) -> bool:
-        """Print the stream's message, which is done then.  False: enough was printed; this one was not."""
+        """Print a message of the stream, which is done then.  False: enough was printed; this one was not."""
         with self._turn:
             if self._stopping or self._left == 0:
                 return False
@@ -147,10 +151,10 @@ class Console:
 
 @contextmanager
 def _interrupts() -> Iterator[None]:
-    """The first ctrl-C ends us in order; a second one, when that takes too long, at once."""
+    """The first ctrl-C shuts down in order; a second one, when that takes too long, ends the process."""
 
     def first(number: int, frame: object) -> None:
-        logging.getLogger("groundwork.hub").setLevel(logging.CRITICAL)  # nobody waits for a start that goes on there
+        logging.getLogger("groundwork.hub").setLevel(logging.CRITICAL)  # a start that still runs there is ignored
         signal.signal(signal.SIGINT, second)
         raise KeyboardInterrupt
 
@@ -163,7 +167,7 @@ def _interrupts() -> Iterator[None]:
         yield
     finally:
         if signal.getsignal(signal.SIGINT) is first:
-            signal.signal(signal.SIGINT, before)  # else we are leaving: `second` stays until the process ends
+            signal.signal(signal.SIGINT, before)  # else the process is ending: `second` stays
 
 
 def _stop(number: int, frame: object) -> None:

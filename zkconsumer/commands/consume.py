@@ -21,6 +21,7 @@ from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.commands.cluster import read_cluster
 from zkconsumer.commands.common import CODES, TIMEOUT_MS, clear_errors, must_tell, quiet, reaching, tell
 from zkconsumer.commands.console import Console
+from zkconsumer.commands.messageformat import JSON, TEXT, MessageFormat
 from zkconsumer.commands.options import (
     brokers_option,
     group_option,
@@ -29,8 +30,7 @@ from zkconsumer.commands.options import (
     zookeeper_option,
 )
 from zkconsumer.commands.partition import LARGEST, SMALLEST, NoSuchPartition, OnePartition
-from zkconsumer.commands.printing import JSON, TEXT, Printing
-from zkconsumer.commands.throwaway import removed_after, throwaway_name
+from zkconsumer.commands.temporarygroup import removed_after, temporary_name
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 from zkconsumer.group.topicnodes import no_brokers
@@ -103,7 +103,7 @@ def consume(
     up, and removed from ZooKeeper at the end.  json prints an object a message; what is not UTF-8 is {"base64": "…"}.
     Ends with 4 where a partition could not be read on.
     """
-    printing = Printing(print_key, print_offset, output)
+    message_format = MessageFormat(print_key, print_offset, output)
     if partition is not None:
         _only_with_groups(group, whitelist, blacklist, properties, num_streams)
         if topic is None:
@@ -112,7 +112,7 @@ def consume(
         must_tell(brokers, kafka_version)
         with failing({NoSuchPartition: EXIT["not found"], **CODES}):
             reader = _one_partition(zookeeper, brokers, topic, partition, start, kafka_version)
-            reader.run(printing, max_messages, timeout_ms)
+            reader.run(message_format, max_messages, timeout_ms)
         return
     if offset is not None:
         raise click.UsageError("--offset needs --partition: in a group the committed offsets say where to begin")
@@ -129,7 +129,7 @@ def consume(
     }
     group = group or given.get("group.id") or given.get("groupid")
     with clear_errors(), _member(values, group, wanted, num_streams) as console:
-        console.run(printing, max_messages, timeout_ms)
+        console.run(message_format, max_messages, timeout_ms)
     if console.parked:
         for why in console.parked.values():
             tell(f"parked: {why}")
@@ -145,32 +145,40 @@ def _one_partition(
     start: int | str,
     kafka_version: str,
 ) -> OnePartition:
-    """Who reads it without a group, once the brokers are known."""
+    """The reader of one partition without a group, once the brokers are known."""
     spoken = dialect(kafka_version)
     spoken.znode(partition)  # LocalError where it is no partition of such a release
     found = _brokers(zookeeper, brokers, kafka_version)
-    tells = zookeeper is None or spoken.describes_itself
-    look = None if zookeeper is None or tells else partial(_look_at, zookeeper, kafka_version)
+    described = zookeeper is None or spoken.describes_itself
+    look_up = None if zookeeper is None or described else partial(_view, zookeeper, kafka_version)
     quiet("warning")
-    return OnePartition(found, topic, partition, start, kafka_version, TIMEOUT_MS, look)
+    return OnePartition(
+        found,
+        topic,
+        partition,
+        start=start,
+        release=kafka_version,
+        timeout_ms=TIMEOUT_MS,
+        look_up=look_up,
+    )
 
 
 @contextmanager
 def _member(
     values: Mapping[str, object], group: str | None, wanted: str | TopicFilter, num_streams: int
 ) -> Iterator[Console]:
-    """A member of the group; without one, of a group that is made up, and removed at the end."""
-    own = None if group else throwaway_name()
+    """A member of the group; without one, of a temporary group, which is removed at the end."""
+    own = None if group else temporary_name()
     config = load_consumer(ConsumerConfig, {**values, "group.id": group or own}, "command line", jvm=True)
     at = ZooKeeper(config.zookeeper_connect, config.security)
-    there = _look(at, wanted, config.version)
-    quiet("warning")  # from here on what is wrong with the cluster passes, or not
+    there = _check(at, wanted, config.version)
+    quiet("warning")  # from here on errors of the cluster are retried
     with removed_after(at, own, there) if own else nullcontext():
         yield Console(config, wanted, num_streams, config.version)
 
 
-def _look(zookeeper: ZooKeeper, wanted: str | TopicFilter, kafka_version: str) -> bool:
-    """Whether there is a folder of groups.  Ends the command where no brokers are: a group would be made nowhere."""
+def _check(zookeeper: ZooKeeper, wanted: str | TopicFilter, kafka_version: str) -> bool:
+    """Whether there is a folder of groups.  Ends the command where there are no brokers: no group belongs there."""
     with reaching(zookeeper, kafka_version) as reach:
         if hint := no_brokers(reach.session, reach.dialect):
             fail(hint, EXIT["runtime"])
@@ -225,8 +233,8 @@ def _brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version:
     return [(broker.host, broker.port) for broker in found.values()]
 
 
-def _look_at(zookeeper: ZooKeeper, kafka_version: str) -> ClusterView:
-    """Who has which partition, as ZooKeeper says now: a short session a look, for one who reads without a hub."""
+def _view(zookeeper: ZooKeeper, kafka_version: str) -> ClusterView:
+    """The partitions and their leaders in ZooKeeper now: a short session each time, for a reader without a hub."""
     return read_cluster(zookeeper, (), kafka_version)
 
 

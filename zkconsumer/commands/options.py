@@ -1,4 +1,4 @@
-"""Options that are the same at every command of zkconsumer, and what each hands to the command.  Loads nothing heavy.
+"""Options that are the same at every command of zkconsumer, and the argument that each gives.  Loads nothing heavy.
 
     @zookeeper_option()       -z, --zk-config, --zk-auth, --zk-tls, --zk-tls-ca    zookeeper: ZooKeeper, or None
     @brokers_option()         -b                                                   brokers: list of (host, port)
@@ -9,7 +9,7 @@
 
     plan is shown;  if go_ahead(execute, "write 12 offsets of group billing"): ...
 
-What is wrong on a command line is a click.UsageError, exit code 2.  All codes: groundwork.output.EXIT.
+A wrong command line is a click.UsageError, exit code 2.  All codes: groundwork.output.EXIT.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from groundwork.zksecurity import ZooKeeper
 
 AUTH_VARIABLE = "ZKCONSUMER_ZK_AUTH"
-LOOK_S = 0.05  # how soon an answer at the terminal is noticed
+POLL_S = 0.05  # how soon an answer at the terminal is noticed
 F = TypeVar("F", bound=Callable[..., Any])
 _NO_NODE = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -171,9 +171,9 @@ def _addresses(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 
 
 def group_name(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
-    """The callback of every option and argument that names a group: what can be no node of ZooKeeper is refused.
+    """The callback of every option and argument that names a group: refuses what cannot be a node of ZooKeeper.
 
-    Names of other clients' groups may hold more than the JVM's letters, digits, '.', '_' and '-'.
+    Names of other clients' groups may have more than the JVM's letters, digits, '.', '_' and '-'.
     """
     if text is not None and (not text.strip() or text in (".", "..") or _NO_NODE.search(text)):
         by = param.opts[0] if isinstance(param, click.Option) else "GROUP"
@@ -196,7 +196,7 @@ def _release(ctx: click.Context, param: click.Parameter, text: str) -> str:
 
 
 def execute_option(command: F) -> F:
-    """--execute, as execute: bool: for commands that write, which show their plan first and then ask go_ahead()."""
+    """--execute, as execute: bool: for commands that write, which show their plan first and then call go_ahead()."""
     option: Callable[[F], F] = click.option(
         "--execute", is_flag=True, help="Write; without it the plan is shown, and on a terminal you are asked."
     )
@@ -204,10 +204,10 @@ def execute_option(command: F) -> F:
 
 
 def go_ahead(execute: bool, what: str) -> bool:
-    """Whether to do what the plan showed; when not, that is told on stderr.  what: `write 12 offsets of group billing`.
+    """Whether to apply the plan; if not, a line on stderr says so.  what: `write 12 offsets of group billing`.
 
     With --execute: yes.  On a terminal: as the user answers.  Else no.  While the user thinks, ZooKeeper sessions are
-    kept alive; what was looked at may have changed all the same.
+    kept alive; what the plan was made from may have changed all the same.
     """
     if execute:
         return True
@@ -223,9 +223,9 @@ def go_ahead(execute: bool, what: str) -> bool:
 
 
 def _answer() -> str:
-    """A line of the terminal.  input() would stand in the way of the greenlets that keep our sessions."""
+    """A line from the terminal.  input() would block the greenlets that keep the sessions alive."""
     from groundwork.tasks import sleep
 
     while not select.select([sys.stdin], [], [], 0)[0]:
-        sleep(LOOK_S)
+        sleep(POLL_S)
     return sys.stdin.readline()

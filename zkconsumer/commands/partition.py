@@ -1,6 +1,6 @@
-"""`zkconsumer consume --partition`: one partition read at its leader, without a group; nothing is written anywhere.
+"""`zkconsumer consume --partition`: one partition read at its leader, without a group; no offset is committed.
 
-When the leader moves or dies the next one is looked for among all brokers we know, for a while.
+When the leader moves or dies the next one is looked up among all known brokers, for LEADER_RETRIES at most.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.commands import pipes
-from zkconsumer.commands.printing import Printing
+from zkconsumer.commands.messageformat import MessageFormat
 from zkconsumer.errors import ConsumerError
 from zkconsumer.refusals import MessageTooLarge, NotLeader, OffsetOutOfRange, UnknownPartition
 from zkconsumer.simple import SimpleConsumer
 
-LEADER_AGAIN = RetryPolicy(retries=None, timeout_s=30.0, backoff=Backoff(0.5, factor=1.0))
+LEADER_RETRIES = RetryPolicy(retries=None, timeout_s=30.0, backoff=Backoff(0.5, factor=1.0))
 WAIT_MS = 250  # of a fetch that finds nothing: how late a closed pipe is noticed
-FETCH_BYTES, MOST_BYTES = 1 << 20, 1 << 28
+FETCH_BYTES, MAX_BYTES = 1 << 20, 1 << 28
 SMALLEST, LARGEST = "smallest", "largest"
 
 T = TypeVar("T")
@@ -41,13 +41,13 @@ class NoSuchPartition(ConsumerError):
 
 
 class Stop(Exception):
-    """SIGTERM, or nobody reads what we print."""
+    """SIGTERM, or the output pipe has no reader."""
 
 
 class OnePartition:
     """Reads a partition from `start`: a position, smallest or largest.
 
-    brokers: any of the cluster, who are asked who leads it.  look: says so in their place, where brokers do not know.
+    brokers: any of the cluster, which are asked for the leader.  look_up: used instead, where brokers do not know.
     """
 
     def __init__(
@@ -55,35 +55,40 @@ class OnePartition:
         brokers: Sequence[tuple[str, int]],
         topic: str,
         partition: PartitionId,
+        *,
         start: int | str,
         release: str,
         timeout_ms: int,
-        look: Callable[[], ClusterView] | None = None,
+        look_up: Callable[[], ClusterView] | None = None,
     ) -> None:
         self._tp = TopicPartition(topic, partition)
         self._start = start
         self._release = release
         self._waits = dialect(release).waits_for_data
         self._timeout_ms = timeout_ms
-        self._met = False  # the partition was there once: when it is not, it is on its way back
+        self._found = False  # the partition was found once: a missing one is expected back
         self._links = Links("zkconsumer", timeout_ms=timeout_ms)
         cluster = KafkaClient.of_brokers(brokers, self._links, dialect(release))
-        self._look: Callable[[], ClusterView] = look or (lambda: cluster.view(refresh=True))
+        self._look_up: Callable[[], ClusterView] = look_up or (lambda: cluster.view(refresh=True))
         self._consumer: SimpleConsumer | None = None
         self._max_bytes = FETCH_BYTES
         self._blank: int | None = None  # where the last fetch brought nothing, though the log goes on
 
     def run(
-        self, printing: Printing, max_messages: int | None, timeout_ms: int | None, out: BinaryIO | None = None
+        self,
+        message_format: MessageFormat,
+        max_messages: int | None,
+        timeout_ms: int | None,
+        out: BinaryIO | None = None,
     ) -> None:
-        """Until so many were printed, none came for so long, ctrl-C, SIGTERM, or nobody reads.
+        """Print until max_messages, timeout_ms without a message, ctrl-C, SIGTERM, or a closed pipe.
 
         Raises NoSuchPartition, other ConsumerErrors, WireError.
         """
         to = sys.stdout.buffer if out is None else out
         before = signal.signal(signal.SIGTERM, _stop)
         try:
-            self.print_all(printing, max_messages, timeout_ms, to)
+            self.print_all(message_format, max_messages, timeout_ms, to)
             pipes.close(to)
         except (Stop, KeyboardInterrupt):
             pipes.leave(to)
@@ -98,16 +103,18 @@ class OnePartition:
         self._leave()
         self._links.close()
 
-    def print_all(self, printing: Printing, max_messages: int | None, timeout_ms: int | None, to: BinaryIO) -> None:
-        """The reading itself, which ends by itself only."""
+    def print_all(
+        self, message_format: MessageFormat, max_messages: int | None, timeout_ms: int | None, to: BinaryIO
+    ) -> None:
+        """Read and print, without handling of signals and pipes."""
         position = self._begin()
         printed, since = 0, time.monotonic()
         while True:
-            if pipes.nobody_reads(to):
+            if pipes.has_no_reader(to):
                 raise Stop
             fetched = self._fetch(position)
             for message in fetched.messages():
-                to.write(printing.line(message))
+                to.write(message_format.line(message))
                 printed, since = printed + 1, time.monotonic()
                 if printed == max_messages:
                     return
@@ -120,11 +127,12 @@ class OnePartition:
                 time.sleep(WAIT_MS / 1000)
 
     def _see_large_batch(self, fetched: MessageSet) -> None:
-        """Twice nothing though the log goes on: Kafka 3.x answers so for a batch that is larger than the fetch."""
+        """Fetch more after two empty fetches before the end of the log: Kafka 3.x sends them for a batch larger than
+        the fetch."""
         end = fetched.high_watermark
         blank = fetched.resume_at if not fetched.runs and end is not None and end > fetched.resume_at else None
         if blank is not None and blank == self._blank:
-            self._max_bytes = min(MOST_BYTES, 2 * self._max_bytes)
+            self._max_bytes = min(MAX_BYTES, 2 * self._max_bytes)
         self._blank = blank
 
     def _begin(self) -> int:
@@ -137,9 +145,9 @@ class OnePartition:
             try:
                 return self._ask(lambda at: at.fetch(*self._tp, position, self._max_bytes, WAIT_MS))
             except MessageTooLarge as e:
-                if self._max_bytes >= MOST_BYTES:
+                if self._max_bytes >= MAX_BYTES:
                     raise
-                self._max_bytes = min(MOST_BYTES, max(e.needed, 2 * self._max_bytes))
+                self._max_bytes = min(MAX_BYTES, max(e.needed, 2 * self._max_bytes))
             except OffsetOutOfRange:
                 low, high = self._ask(lambda at: (at.earliest(self._tp), at.latest(self._tp)))
                 raise ConsumerError(
@@ -150,18 +158,18 @@ class OnePartition:
     # the leader ---------------------------------------------------------------------------------------------------
 
     def _ask(self, question: Callable[[SimpleConsumer], T]) -> T:
-        """question(the leader), asked again of the next leader while leaders change, for a while (LEADER_AGAIN)."""
-        for attempt in LEADER_AGAIN.attempts(time.sleep, time.monotonic):
+        """question(the leader), retried at the next leader while leaders change (LEADER_RETRIES)."""
+        for attempt in LEADER_RETRIES.attempts(time.sleep, time.monotonic):
             try:
                 consumer = self._consumer = self._consumer or self._lead()
                 answer = question(consumer)
             except (LinkLost, NotLeader, UnknownPartition, Unreachable, _NoLeader) as e:
-                if attempt.last or (isinstance(e, Unreachable) and not self._met):
+                if attempt.last or (isinstance(e, Unreachable) and not self._found):
                     raise
                 click.echo(f"{e}; looking for the leader again", err=True)
                 self._leave()
             else:
-                self._met = True
+                self._found = True
                 return answer
         raise AssertionError("the last try returns or raises")
 
@@ -171,12 +179,12 @@ class OnePartition:
         return SimpleConsumer(host, port, self._release, "zkconsumer", self._timeout_ms, broker_id=leader.id)
 
     def _leader(self) -> Broker:
-        """All topics are asked for: asking by name may create the topic."""
-        view = self._look()
+        """The leader, of the metadata of all topics: asking by name may create the topic."""
+        view = self._look_up()
         partitions = view.topics.get(self._tp.topic)
-        if partitions is None and self._tp.topic not in view.errors and not self._met:
+        if partitions is None and self._tp.topic not in view.errors and not self._found:
             raise NoSuchPartition(f"topic {self._tp.topic} does not exist; zkconsumer topics lists those there are")
-        if partitions is not None and self._tp.partition not in partitions and not self._met:
+        if partitions is not None and self._tp.partition not in partitions and not self._found:
             there = ", ".join(map(str, view.partitions(self._tp.topic)))
             raise NoSuchPartition(
                 f"{self._tp}: the topic has {counted(len(partitions), 'partition')}, {there or 'none now'}"

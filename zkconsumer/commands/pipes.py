@@ -1,4 +1,4 @@
-"""The end of what commands write to: a pipe that nobody reads any more, or that is full."""
+"""Output pipes of commands: a pipe without a reader, or one that is full, or a disk that is full."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def printing(run: Callable[[], int]) -> int:
-    """Its exit code, once all it printed is written.  A disk that takes no more of that is one sentence."""
+    """The exit code of run, once all its output is written.  A full disk is one sentence."""
     try:
         code = run()
         close(sys.stdout)  # else the interpreter's exit would complain
@@ -31,8 +31,9 @@ def printing(run: Callable[[], int]) -> int:
         return EXIT["runtime"]
 
 
-def nobody_reads(to: BinaryIO) -> bool:
-    """The other end of our pipe is closed; a write would tell, but there may be nothing to write for hours."""
+def has_no_reader(to: BinaryIO) -> bool:
+    """Whether the other end of our pipe is closed; a write would show it, but there may be nothing to write for
+    hours."""
     try:
         poll = select.poll()
         poll.register(to.fileno(), 0)
@@ -42,7 +43,7 @@ def nobody_reads(to: BinaryIO) -> bool:
 
 
 def close(to: IO[Any]) -> None:
-    """What nobody took is not written again at the interpreter's exit, which would complain."""
+    """Flush; what cannot be written is not written again at the interpreter's exit, which would complain."""
     try:
         to.flush()
     except BrokenPipeError:
@@ -50,7 +51,7 @@ def close(to: IO[Any]) -> None:
 
 
 def leave(to: IO[Any]) -> None:
-    """We were told to end: a file gets its last whole line, a pipe, which may be full, is not waited for."""
+    """End after a signal: a file gets its last whole line, a pipe, which may be full, is not waited for."""
     try:
         if stat.S_ISREG(os.fstat(to.fileno()).st_mode):
             to.flush()
@@ -60,7 +61,7 @@ def leave(to: IO[Any]) -> None:
 
 
 def discard(to: IO[Any]) -> None:
-    """Whatever is still buffered goes nowhere: its reader is gone, or does not read and must not be waited for."""
+    """Drop what is still buffered: the reader is gone, or does not read and must not be waited for."""
     try:
         number = to.fileno()
     except (OSError, ValueError):

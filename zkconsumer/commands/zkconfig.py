@@ -1,4 +1,5 @@
-"""--zk-config: how a ZooKeeper is reached, out of a consumer's own configuration, so that a password stands once.
+"""--zk-config: address and credentials of ZooKeeper from the configuration of a consumer, so that a password exists
+once.
 
 The file may be the whole configuration of a consumer or its zookeeper.* options alone; it is checked as a consumer's.
 """
@@ -17,7 +18,7 @@ from groundwork.zksecurity import ZooKeeper
 from zkconsumer.options.config import ConsumerConfig, load_consumer
 
 CONNECT = ("zookeeper.connect", "zk.connect")
-OF_NO_CONCERN = frozenset(  # what a consumer has to choose, and a look at a cluster does not have
+IGNORED = frozenset(  # required of a consumer, and not used by other commands
     (
         "group.id",
         "groupid",
@@ -56,7 +57,7 @@ def zookeeper_of(connect: str | None, values: Mapping[str, object], where: str, 
 
     where: the file's name, first in every sentence.
     """
-    left = {key: value for key, value in values.items() if key not in OF_NO_CONCERN}
+    left = {key: value for key, value in values.items() if key not in IGNORED}
     if connect is not None:
         left = {key: value for key, value in left.items() if key not in CONNECT}
         left[CONNECT[0]] = connect

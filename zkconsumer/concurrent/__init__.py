@@ -1,1 +1,6 @@
-"""Handlers called in parallel: process(), its workers, and which message a worker takes next."""
+"""Handlers called in parallel.
+
+handlers     process(), Outcome, Retry
+workerpool   its threads or greenlets, and how they wait for each other
+workqueue    which message a free worker takes next: pure
+"""

@@ -1,19 +1,19 @@
-"""At least once with many workers: a handler called in parallel, and only what it finished is committed.
+"""Handlers called in parallel, at least once: only what the handler finished is committed.
 
     def handle(message): ...                        # ordinary blocking code; None or Outcome.DONE: done
     process(connector, handle, {"orders": 1}, workers=8)
 
 Each message has a ticket of its own (delivery on-ack), so the offset that is committed is always the newest one with
 everything before it done, in whichever order the workers finish.  Partitions take turns, and at most
-max_unfinished messages of one are given out from its oldest unfinished one on: a message that is stuck pauses its
-partition, no other, and a restart repeats no more than that (workplan).  When partitions leave, what nobody has begun
-of them is forgotten at once, for their next owner, and what is under way is waited for, listener.timeout.ms and then
-rebalance.drain.ms at most.  Workers are threads or greenlets (workforce).
+max_unfinished messages of one are queued from its oldest unfinished one on: a message that does not finish pauses its
+partition, no other, and a restart repeats no more than that (workqueue).  When partitions are revoked, messages that no
+worker has are dropped at once, for their next owner, and the others are waited for, listener.timeout.ms and then
+rebalance.drain.ms at most.  Workers are threads or greenlets (workerpool).
 
-What a handler answers: DONE (or None); Retry(after_ms); PARK, deliver nothing more of this partition, from this message
-on; STOP, end all of it, this message not done.  A handler that raises is tried again, each time later, up to
-LONGEST_RETRY_S: a message is neither lost nor passed over because of it.  The log has the first traceback of a kind,
-and then counts (groundwork.failures).
+Outcomes of a handler: DONE (or None); Retry(after_ms); PARK, deliver nothing more of this partition, from this message
+on; STOP, end process(), this message not done.  A handler that raises is retried, with a backoff of up to
+MAX_RETRY_S: no message is lost or skipped because of it.  The log has the first traceback of a kind, and then counts
+(groundwork.failures).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from groundwork.failures import Failures
 from groundwork.hub import OwnThread
 from groundwork.tasks import GreenletExit
 from kafkawire.model import Message, TopicPartition
-from zkconsumer.concurrent.workerpool import WorkerKind, Workforce
-from zkconsumer.concurrent.workqueue import Job, Workplan
+from zkconsumer.concurrent.workerpool import WorkerKind, WorkerPool
+from zkconsumer.concurrent.workqueue import Job, WorkQueue
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import Closed, ConsumerError, ConsumerTimeout, DecodeFailed
 from zkconsumer.fetching.progress import DeliveryTicket
@@ -42,9 +42,9 @@ from zkconsumer.streams.stream import ON_ACK, Stream
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 0.1
-LONGEST_RETRY_S = 30.0
+MAX_RETRY_S = 30.0
 SHUTDOWN_S = 12.0  # a connector's takes 10 at most
-LOOK_S = 0.5  # ctrl-C and a stop are answered within that
+POLL_S = 0.5  # ctrl-C and a stop are noticed within that
 
 
 class Outcome(enum.Enum):
@@ -64,7 +64,7 @@ Handler = Callable[[Message], Outcome | Retry | None]
 
 
 class HandlerParked(ConsumerError):
-    """Why a partition is parked: its handler said so."""
+    """Why a partition is parked: its handler returned PARK."""
 
 
 def process(
@@ -85,21 +85,30 @@ def process(
                      filter.  Its hub may be its own or the caller's
     max_unfinished   messages of one partition from its oldest unfinished one on, at most
     order_by_key     messages of one partition with the same key one after another
-    stop_s           how long handlers may take to end at a stop; a greenlet's ends then where it waits, a thread's is
-                     left behind
+    stop_s           how long handlers may take to end at a stop; then a greenlet ends where it waits, a thread is
+                     abandoned
     worker_kind      threads: handlers may block and compute.  greenlets, of the caller's hub: many, that wait as gevent
-                     does; one that blocks holds up the others, and the session unless the connector's hub is its own
+                     does; one that blocks delays the others, and the session unless the connector's hub is its own
 
-    Raises what ended the streams, and ConsumerError when the connector does not fit.
+    Raises what ended the streams, and ConsumerError when the connector has another delivery, or streams already.
     """
-    Processing(connector, handler, workers, max_unfinished, order_by_key, stop_s, worker_kind).run(topics, streams)
+    _Run(
+        connector=connector,
+        handler=handler,
+        workers=workers,
+        max_unfinished=max_unfinished,
+        order_by_key=order_by_key,
+        stop_s=stop_s,
+        worker_kind=worker_kind,
+    ).run(topics, streams)
 
 
-class Processing(ConsumerListener):
-    """One run of process."""
+class _Run(ConsumerListener):
+    """One call of process()."""
 
     def __init__(
         self,
+        *,
         connector: ConsumerConnector,
         handler: Handler,
         workers: int,
@@ -119,11 +128,11 @@ class Processing(ConsumerListener):
         self._workers = workers
         self._failures = Failures(log, "the handler", FAILURES_EVERY_S)
         self._stop_s = stop_s
-        self._plan: Workplan[TopicPartition, Message] = Workplan(max_unfinished, order_by_key)
-        self._force = Workforce(worker_kind, isinstance(connector.hub, OwnThread))
-        self._lock = threading.Lock()  # guards the plan and what follows; never held over a wait
-        self._jobs = self._force.bell(self._lock)  # there may be something to take
-        self._ends = self._force.bell(self._lock)  # something was finished, or has ended
+        self._queue: WorkQueue[TopicPartition, Message] = WorkQueue(max_unfinished, order_by_key)
+        self._pool = WorkerPool(worker_kind, isinstance(connector.hub, OwnThread))
+        self._lock = threading.Lock()  # guards the queue and what follows; never held over a wait
+        self._jobs = self._pool.signal(self._lock)  # there may be a job to take
+        self._ends = self._pool.signal(self._lock)  # a job was finished, or a reader has ended
         self._stopping = False
         self._error: BaseException | None = None
         self._full: set[TopicPartition] = set()
@@ -132,16 +141,16 @@ class Processing(ConsumerListener):
         try:
             made = self._streams(topics, streams)
         except BaseException:
-            self._force.disband(0)
+            self._pool.close(0)
             raise
         try:
             for stream in made:
-                self._force.read(stream.name, self._read, stream)
+                self._pool.read(stream.name, self._read, stream)
             for n in range(self._workers):
-                self._force.work(str(n), self._work)
-            while not self._stopping and self._force.reading:
+                self._pool.work(str(n), self._work)
+            while not self._stopping and self._pool.reading:
                 with self._lock:
-                    self._ends.wait(LOOK_S)
+                    self._ends.wait(POLL_S)
                 self._failures.tell()
         finally:
             self._end()
@@ -157,25 +166,25 @@ class Processing(ConsumerListener):
         return [stream for each in self._connector.create_message_streams(topics).values() for stream in each]
 
     def _end(self) -> None:
-        """Let handlers end, forget what nobody began, and leave the group: what is done is committed there."""
+        """Let handlers end, drop the other messages, and leave the group: what is done is committed there."""
         self._stop(None)
-        self._force.join_workers(self._stop_s)
-        self._forget(self._plan.partitions())
+        self._pool.join_workers(self._stop_s)
+        self._drop(self._queue.partitions())
         self._connector.shutdown()
         until = time.monotonic() + SHUTDOWN_S
         with self._lock:
             while not self._connector.closed and time.monotonic() < until:
-                self._ends.wait(LOOK_S / 10)  # somebody else began to shut it down, perhaps in our own hub
-        self._force.disband(LOOK_S)
+                self._ends.wait(POLL_S / 10)  # another greenlet or thread began to shut it down, perhaps in our own hub
+        self._pool.close(POLL_S)
 
     def _stop(self, error: BaseException | None) -> None:
         with self._lock:
             if isinstance(error, GreenletExit):
-                error = None if self._stopping else ConsumerError("somebody else killed a greenlet of process()")
+                error = None if self._stopping else ConsumerError("a greenlet of process() was killed from outside")
             self._stopping = True
             self._error = self._error or error
-            self._jobs.ring_all()
-            self._ends.ring_all()
+            self._jobs.notify_all()
+            self._ends.notify_all()
 
     # readers ------------------------------------------------------------------------------------------------------
 
@@ -184,8 +193,8 @@ class Processing(ConsumerListener):
             while not self._stopping:
                 try:
                     for message in stream:
-                        self._admit(message)
-                        self._force.breathe()
+                        self._add(message)
+                        self._pool.yield_turn()
                     break  # the connector was shut down
                 except ConsumerTimeout:
                     continue
@@ -195,20 +204,20 @@ class Processing(ConsumerListener):
         except BaseException as e:
             self._stop(e)
         with self._lock:
-            self._ends.ring_all()
+            self._ends.notify_all()
 
-    def _admit(self, message: Message) -> None:
+    def _add(self, message: Message) -> None:
         tp = TopicPartition(message.topic, message.partition)
         with self._lock:
-            full = self._plan.add(tp, message, message.key)
+            full = self._queue.add(tp, message, message.key)
             if full:
                 self._full.add(tp)
-            self._jobs.ring()
+            self._jobs.notify()
         if full:
-            self._force.one_by_one(self._let_in, tp)
+            self._pool.serialized(self._pause_or_resume, tp)
 
-    def _let_in(self, tp: TopicPartition) -> None:
-        """Pause or resume a partition by what is true now: two workers may have seen it change."""
+    def _pause_or_resume(self, tp: TopicPartition) -> None:
+        """Pause or resume a partition by its state now: two workers may have seen it change."""
         if self._stopping:
             return
         try:
@@ -217,15 +226,15 @@ class Processing(ConsumerListener):
             else:
                 self._connector.resume(tp)
         except Closed:
-            pass  # shut down by somebody else meanwhile: the streams end, and so do we
+            pass  # shut down from outside meanwhile: the streams end, and so do we
 
     # workers ------------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         try:
             while (job := self._take()) is not None:
-                self._settle(job, self._outcome(job))
-                self._force.breathe()
+                self._finish(job, self._outcome(job))
+                self._pool.yield_turn()
         except BaseException as e:
             self._stop(e)
 
@@ -233,35 +242,35 @@ class Processing(ConsumerListener):
         with self._lock:
             while not self._stopping:
                 now = time.monotonic()
-                job = self._plan.take(now)
+                job = self._queue.take(now)
                 if job is not None:
                     return job
-                due = self._plan.wake_at(now)
-                self._jobs.wait(LOOK_S if due is None else min(LOOK_S, due - now))
+                due = self._queue.wake_at(now)
+                self._jobs.wait(POLL_S if due is None else min(POLL_S, due - now))
         return None
 
     def _outcome(self, job: Job[TopicPartition, Message]) -> Outcome | Retry | None:
-        """What the handler says; None for a message that is not ours any more: nobody asks the handler then."""
+        """The outcome of the handler; None for a message that is not ours any more: the handler is not called."""
         if not _ticket(job.item).may_send():
             self._failures.dropped(job)
             return None
         try:
-            said = self._handler(job.item)
+            outcome = self._handler(job.item)
             self._failures.worked(job)
         except Exception as e:
-            after_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(job.tries - 1, 16))
+            after_s = min(MAX_RETRY_S, FIRST_RETRY_S * 2 ** min(job.tries - 1, 16))
             self._failures.raised(e, f"{job.partition} at {job.item.offset}", job, f"; again in {after_s:g} s")
             return Retry(int(after_s * 1000))
-        if said is not None and not isinstance(said, Outcome | Retry):
-            raise ConsumerError(f"the handler returned {said!r}: an Outcome, a Retry or None is wanted")
-        return Outcome.DONE if said is None else said
+        if outcome is not None and not isinstance(outcome, Outcome | Retry):
+            raise ConsumerError(f"the handler returned {outcome!r}: an Outcome, a Retry or None is wanted")
+        return Outcome.DONE if outcome is None else outcome
 
-    def _settle(self, job: Job[TopicPartition, Message], outcome: Outcome | Retry | None) -> None:
+    def _finish(self, job: Job[TopicPartition, Message], outcome: Outcome | Retry | None) -> None:
         ticket = _ticket(job.item)
         if isinstance(outcome, Retry):
             with self._lock:
-                self._plan.again(job, time.monotonic() + outcome.after_ms / 1000)
-                self._jobs.ring()
+                self._queue.retry(job, time.monotonic() + outcome.after_ms / 1000)
+                self._jobs.notify()
             return
         if outcome is Outcome.DONE:
             job.item.ack()
@@ -272,28 +281,28 @@ class Processing(ConsumerListener):
             ticket.drop()
             self._stop(None)
         with self._lock:
-            open_again = self._plan.done(job)
-            if open_again:
+            resumes = self._queue.done(job)
+            if resumes:
                 self._full.discard(job.partition)
-            if not self._plan.unfinished(job.partition):
-                self._ends.ring_all()
-        if open_again:
-            self._force.one_by_one(self._let_in, job.partition)
+            if not self._queue.unfinished(job.partition):
+                self._ends.notify_all()
+        if resumes:
+            self._pool.serialized(self._pause_or_resume, job.partition)
 
-    # partitions that leave ----------------------------------------------------------------------------------------
+    # revoked partitions --------------------------------------------------------------------------------------------
 
     def before_release(self, partitions: Sequence[TopicPartition]) -> None:
-        """What nobody began is the next owner's; what is under way is waited for as long as a listener may."""
-        self._forget(partitions)
+        """Drop what no worker has, for the next owner; wait for the others as long as a listener may."""
+        self._drop(partitions)
         with self._lock:
-            while not self._stopping and any(self._plan.unfinished(tp) for tp in partitions):
-                self._ends.wait(LOOK_S)
+            while not self._stopping and any(self._queue.unfinished(tp) for tp in partitions):
+                self._ends.wait(POLL_S)
         for tp in partitions:
-            self._force.one_by_one(self._let_in, tp)  # should it come back
+            self._pool.serialized(self._pause_or_resume, tp)  # it may be assigned again
 
-    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
-            dropped = self._plan.drop(partitions)
+            dropped = self._queue.drop(partitions)
             self._full.difference_update(partitions)
         for job in dropped:
             self._failures.dropped(job)

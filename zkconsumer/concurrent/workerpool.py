@@ -1,11 +1,11 @@
-"""Who runs the readers and the workers of process(), and how they wait for each other.
+"""Worker pool of process(): threads or greenlets that read streams and call the handler, and how they wait.
 
     the connector's hub   readers                    workers, as asked for
     in its own thread     threads                    threads, or greenlets of the hub of process()'s caller
     the caller's          greenlets of that hub      the same
 
-So there may be threads on one side and greenlets on the other.  What both touch is guarded by a plain lock that nobody
-holds over a wait; who waits does so at a Bell, which lets other greenlets run where it is waited for in their hub.
+So there may be threads on one side and greenlets on the other.  A plain lock guards what both touch, and is never held
+over a wait; waiting is done at a Signal, which lets the other greenlets of a hub run.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from zkconsumer.errors import ConsumerError
 WorkerKind = Literal["threads", "greenlets"]
 THREADS, GREENLETS = "threads", "greenlets"
 TURN_S = 0.02  # a greenlet that never waits lets the others run after that long
-A_TURN_S = 0.0001  # a timer: after a sleep of 0 the hub may run dozens of such loops again before it looks at sockets
+YIELD_S = 0.0001  # a timer: after a sleep of 0 the hub may run dozens of such loops again before it polls sockets
 
 
-class _Home:
+class _CallersLoop:
     """The hub of process()'s caller."""
 
     def __init__(self) -> None:
         self.hub = CallersHub()
-        self._thread = threading.get_native_id()  # get_ident tells greenlets apart in a program patched by gevent
+        self._thread = threading.get_native_id()  # get_ident differs between greenlets in a program patched by gevent
 
     def here(self) -> bool:
         return threading.get_native_id() == self._thread
 
     def run(self, fn: Callable[..., object], *args: object) -> None:
-        """At once when called in the hub, else soon."""
+        """Run fn: at once when called in the hub, else soon."""
         if self.here():
             fn(*args)
             return
         try:
             self.hub.post(fn, *args)
         except HubStopped:
-            pass  # process() is over, and a thread it left behind has something to say
+            pass  # process() is over, and an abandoned thread still reports
 
 
-class Bell:
-    """Something to wait for and to ring, both with its lock held; from any thread, and any greenlet of the home's."""
+class Signal:
+    """A condition variable for threads and for greenlets of the caller's hub; used with its lock held."""
 
-    def __init__(self, lock: threading.Lock, home: _Home | None) -> None:
+    def __init__(self, lock: threading.Lock, loop: _CallersLoop | None) -> None:
         self._lock = lock
-        self._home = home
+        self._loop = loop
         self._waiting: deque[tuple[Any, bool]] = deque()  # an event, and whether it belongs to the hub
 
     def wait(self, timeout_s: float) -> None:
-        """Until it is rung, at most that long; the lock is given up meanwhile.  Look again at what was waited for."""
-        in_hub = self._home is not None and self._home.here()
+        """Wait for a notify, at most that long; the lock is released meanwhile.  Check again what was waited for."""
+        in_hub = self._loop is not None and self._loop.here()
         mine = (Event() if in_hub else threading.Event(), in_hub)
         self._waiting.append(mine)
         self._lock.release()
@@ -67,24 +67,25 @@ class Bell:
             if mine in self._waiting:
                 self._waiting.remove(mine)
 
-    def ring(self) -> None:
-        """Wake who has waited longest."""
+    def notify(self) -> None:
+        """Wake the one that has waited longest."""
         if self._waiting:
             event, in_hub = self._waiting.popleft()
-            if in_hub and self._home is not None:
-                self._home.run(event.set)
+            if in_hub and self._loop is not None:
+                self._loop.run(event.set)
             else:
                 event.set()
 
-    def ring_all(self) -> None:
+    def notify_all(self) -> None:
         while self._waiting:
-            self.ring()
+            self.notify()
 
 
-class Workforce:
-    """own_hub: the connector has a hub in a thread of its own; otherwise all of this is made in its hub's thread.
+class WorkerPool:
+    """The readers and workers of one call of process().
 
-    Raises ConsumerError for a kind that cannot be had here.
+    own_hub: the connector has a hub in a thread of its own; otherwise the pool is made in the thread of its hub.
+    Raises ConsumerError for a kind that is not available here.
     """
 
     def __init__(self, kind: str, own_hub: bool) -> None:
@@ -98,17 +99,17 @@ class Workforce:
         self._own_hub = own_hub
         self._greenlets = kind == GREENLETS
         needed = self._greenlets or not own_hub or in_greenlet()
-        self._home = _Home() if needed else None
+        self._loop = _CallersLoop() if needed else None
         self._tasks = TaskGroup()
         self._gate = threading.Lock()
         self._last_turn = now()
         self._readers: list[threading.Thread | Task] = []
         self._workers: list[threading.Thread | Task] = []
-        if self._home is not None:
-            self._home.hub.start()
+        if self._loop is not None:
+            self._loop.hub.start()
 
-    def bell(self, lock: threading.Lock) -> Bell:
-        return Bell(lock, self._home)
+    def signal(self, lock: threading.Lock) -> Signal:
+        return Signal(lock, self._loop)
 
     def read(self, name: str, fn: Callable[..., None], *args: object) -> None:
         """Start a reader."""
@@ -127,27 +128,27 @@ class Workforce:
 
     @property
     def reading(self) -> bool:
-        """Is a reader left?"""
+        """Whether a reader still runs."""
         return not all(_ended(reader) for reader in self._readers)
 
-    def one_by_one(self, fn: Callable[..., object], *args: object) -> None:
-        """Run fn(*args), which talks to the connector, never beside another one; where the hub is the caller's, perhaps
-        a little later."""
-        if self._own_hub or self._home is None:
+    def serialized(self, fn: Callable[..., object], *args: object) -> None:
+        """Run fn(*args), which calls the connector, one at a time; where the hub is the caller's, perhaps a little
+        later."""
+        if self._own_hub or self._loop is None:
             with self._gate:
                 fn(*args)
         else:
-            self._home.run(fn, *args)  # it waits for nothing; where gevent patched the program, only for its turn
+            self._loop.run(fn, *args)  # it waits for nothing; where gevent patched the program, only for its turn
 
-    def breathe(self) -> None:
-        """For a loop that may never wait: in the hub, the other greenlets get their turn."""
-        if self._home is not None and self._home.here() and now() - self._last_turn > TURN_S:
-            sleep(A_TURN_S)
+    def yield_turn(self) -> None:
+        """For a loop that may never wait: in a hub, let the other greenlets run."""
+        if self._loop is not None and self._loop.here() and now() - self._last_turn > TURN_S:
+            sleep(YIELD_S)
             self._last_turn = now()
 
     def join_workers(self, timeout_s: float) -> None:
-        """Wait until their handlers are through.  A greenlet that is not ends where it waits (GreenletExit); a thread
-        is left behind, and what it says counts no more."""
+        """Wait until their handlers have returned.  A greenlet that has not ends where it waits (GreenletExit); a
+        thread is abandoned, and its outcome does not count."""
         until = now() + timeout_s
         for worker in self._workers:
             worker.join(max(0.0, until - now()))
@@ -155,13 +156,13 @@ class Workforce:
             if isinstance(worker, Task) and not worker.ended:
                 worker.ask_to_end()
 
-    def disband(self, timeout_s: float) -> None:
-        """Once the streams have ended."""
+    def close(self, timeout_s: float) -> None:
+        """End everything, once the streams have ended."""
         for reader in self._readers:
             reader.join(timeout_s)
         self._tasks.stop(timeout_s)
-        if self._home is not None:
-            self._home.hub.stop()
+        if self._loop is not None:
+            self._loop.hub.stop()
 
 
 def _ended(one: threading.Thread | Task) -> bool:

@@ -1,12 +1,12 @@
-"""What an operator types for partitions, positions, moments and lengths of time.
+"""Command-line arguments: partitions, positions, times and durations as an operator types them.
 
     partitions    orders            all of the topic             orders:0,3     these two (0.7: orders:1-0)
     assignments   orders:0=123      the next position to read    orders:0,3=123
-    time          2026-11-21T15:04:05.250  2026-11-21 15:04  2026-11-21  with Z, +01:00 or without (then UTC, and told)
-                  1700000000 (s: 9 to 11 digits)  1700000000000 (ms: 12 to 14)  1700000000000000000 (ns: 18 to 20)
+    time          2026-11-21T15:04:05.250  2026-11-21 15:04  2026-11-21  with Z, +01:00 or without (then UTC, with a
+                  note) 1700000000 (s: 9 to 11 digits)  1700000000000 (ms: 12 to 14)  1700000000000000000 (ns: 18 to 20)
     duration      PT1H30M  P2DT3H (as kafka-consumer-groups takes them)  90m  1h30m  2d  500ms
 
-What fits none of these is WrongUsage: nothing is read into it.
+Anything else is WrongUsage.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ ISO_TIME = re.compile(
 
 
 class WrongUsage(ConsumerError):
-    """What was asked for makes no sense, whatever the stores hold: a command ends with its usage code."""
+    """The arguments make no sense, whatever the stores hold: a command ends with its usage code."""
 
 
 class NotThere(WrongUsage):
-    """A topic or partition that was named, and that the cluster does not have: a command ends as for unknown groups."""
+    """A named topic or partition that the cluster does not have: a command ends as for unknown groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A topic and which of its partitions, in the order typed; None: all of them."""
+    """A topic and some of its partitions, in the order typed; None: all of them."""
 
     topic: str
     partitions: tuple[PartitionId, ...] | None
@@ -50,7 +50,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point of time; note is a sentence about how the text was taken, empty where it left no choice."""
+    """A point in time; note: how the text was read, empty where it left no choice."""
 
     ms: int  # since 1970
     note: str = ""
@@ -115,7 +115,7 @@ def parse_shift(text: str) -> int:
 
 
 def existing(chosen: Iterable[Chosen], topics: Mapping[str, Sequence[PartitionId]]) -> list[TopicPartition]:
-    """The partitions meant, each once.  Raises NotThere for what the cluster does not have, all of it named."""
+    """The partitions that were named, each once.  Raises NotThere with all that the cluster does not have."""
     found: dict[TopicPartition, None] = {}
     missing: list[str] = []
     for each in chosen:
@@ -136,7 +136,7 @@ def existing(chosen: Iterable[Chosen], topics: Mapping[str, Sequence[PartitionId
 
 
 def parse_time(text: str) -> Moment:
-    """A moment: ISO, or a number since 1970 whose digits tell its unit.  Raises WrongUsage."""
+    """A point in time: ISO, or a number since 1970 whose digits give its unit.  Raises WrongUsage."""
     text = text.strip()
     if re.fullmatch(r"[0-9]+", text):
         return _since_1970(text)
@@ -181,7 +181,7 @@ def _no_time(text: str) -> WrongUsage:
 
 
 def parse_duration(text: str) -> int:
-    """A length of time in ms, more than 0.  Raises WrongUsage, also for a number without a unit."""
+    """A duration in ms, more than 0.  Raises WrongUsage, also for a number without a unit."""
     text = text.strip()
     if re.fullmatch(r"[0-9.]+", text):
         raise WrongUsage(f"{text!r} has no unit: 90m, 2d or PT1H30M is expected")
@@ -197,7 +197,7 @@ def parse_duration(text: str) -> int:
 
 
 def iso(ms: int) -> str:
-    """A moment for people: 2026-11-21T15:04:05.250Z; a number that no calendar reaches stays a number."""
+    """A point in time as text: 2026-11-21T15:04:05.250Z; a number beyond the calendar stays a number."""
     try:
         moment = datetime.fromtimestamp(ms // SECOND_MS, UTC)
     except (ValueError, OverflowError, OSError):

@@ -359,7 +359,7 @@ class ConsumerConfig(ZkSecurityOptions):
 
     @property
     def security(self) -> ZkSecurity:
-        """How a session shows itself to ZooKeeper."""
+        """ZooKeeper credentials, TLS and ACL of a session."""
         return security_of(self, self.zookeeper_set_acl)
 
     @property
@@ -368,7 +368,7 @@ class ConsumerConfig(ZkSecurityOptions):
 
     @property
     def offset_mode(self) -> Mode:
-        """zookeeper, dual or kafka: both options of the store in one word."""
+        """zookeeper, dual or kafka: both options of the store as one value."""
         return mode_of(self.offsets_storage, self.dual_commit)
 
     @property
@@ -399,7 +399,7 @@ def load_consumer(cls: type[C], values: Mapping[str, object], where: str, jvm: b
 
 
 def _warned(config: C, where: str, *said: str) -> C:
-    """The same with what else there is to say of its options."""
+    """The same with more warnings about its options."""
     more = (f"{where}: {sentence}" for sentence in (*said, *without_effect(config)))
     object.__setattr__(config, "_warnings", (*warnings_of(config), *more))
     return config
@@ -409,7 +409,7 @@ def _warned(config: C, where: str, *said: str) -> C:
 
 
 def problems_of(config: ConsumerConfig) -> Iterator[str]:
-    """Sentences without the file's name."""
+    """What is wrong between options that are each right: sentences without the file's name."""
     yield from unfit(config, dialect(config.version))
     if config.partitions:
         yield from _of_fixed(config)
@@ -429,7 +429,7 @@ def problems_of(config: ConsumerConfig) -> Iterator[str]:
 
 
 def unfit(config: ConsumerConfig, release: Dialect) -> Iterator[str]:
-    """What does not go with brokers of this release."""
+    """Options that do not fit brokers of this release."""
     called = f"Kafka {release.release}"
     if not release.keeps_offsets and config.offsets_storage != "zookeeper":
         yield (
@@ -453,7 +453,7 @@ def unfit(config: ConsumerConfig, release: Dialect) -> Iterator[str]:
 
 
 def _listed(config: ConsumerConfig, called: str) -> Iterator[str]:
-    """Fixed partitions, and brokers that tell nothing of each other."""
+    """Rules of fixed partitions of 0.7, whose brokers do not know each other."""
     if config.brokers:
         yield (
             f"'metadata.broker.list': brokers of {called} do not tell who has which partition; give 'broker.list'"
@@ -514,7 +514,7 @@ def _of_group(config: ConsumerConfig) -> Iterator[str]:
 
 
 def without_effect(config: ConsumerConfig) -> Iterator[str]:
-    """Sentences, without the file's name, on what it gives and has no use for."""
+    """Options that are given and have no effect: sentences without the file's name."""
     release = dialect(config.version)
     idle = AT_ONCE if not release.waits_for_data else WAITED_FOR
     for key in sorted(idle.keys() & given(config)):

@@ -1,4 +1,4 @@
-"""What values the options of a consumer take: functions from a file's value, text or not, to the option's own.
+"""Option types of a consumer: functions from a file's value, text or not, to the option's value.
 
 Each raises ValueError with what it expected; groundwork.options makes the sentence.
 """

@@ -1,1 +1,6 @@
-"""The ZooKeeper session: how it shows itself, what it asks, and how long it may be believed."""
+"""The ZooKeeper session of a connector.
+
+zksession   connects, keeps the session and its lease alive, fences
+lease       how long the session, and with it our claims, may be believed: pure
+zkcalls     typed, pipelined reads and writes of nodes; nodes: thousands of them in bulk
+"""

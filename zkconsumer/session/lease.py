@@ -1,18 +1,19 @@
-"""How long we may believe that our session, and with it our claims, are alive.  Pure: times are monotonic seconds.
+"""Lease: how long we may believe that our session, and with it our claims, are alive.  Pure: times are monotonic
+seconds.
 
-A beat that ZooKeeper answered proves that the session lived when the beat was *sent*; from then on ZooKeeper waits the
+A heartbeat that ZooKeeper answered proves that the session lived when it was *sent*; from then on ZooKeeper waits the
 negotiated time-out before it gives our partitions to others.  We stop a margin earlier:
 
     valid_until = sent + negotiated - margin
 
-The margin is the time in which something begun under the lease may still take effect: a request on the wire, a tick of
-a busy hub.  A sixth of the negotiated time-out, and not below half a second (nor above half of the time-out).
+The margin is the time in which something begun under the lease may still take effect: a request in flight, a tick of a
+busy event loop.  A sixth of the negotiated time-out, and not below half a second (nor above half of the time-out).
 """
 
 from __future__ import annotations
 
-MARGIN_SHARE = 6
-MARGIN_LEAST_S = 0.5
+MARGIN_PART = 6
+MIN_MARGIN_S = 0.5
 
 
 class LeaseOver(Exception):
@@ -21,7 +22,7 @@ class LeaseOver(Exception):
 
 def margin_of(negotiated_s: float) -> float:
     """The margin for a session time-out, both in seconds."""
-    return min(max(negotiated_s / MARGIN_SHARE, MARGIN_LEAST_S), negotiated_s / 2)
+    return min(max(negotiated_s / MARGIN_PART, MIN_MARGIN_S), negotiated_s / 2)
 
 
 class Lease:
@@ -34,13 +35,13 @@ class Lease:
         self._margin_s = margin_s
         self._revoked_at = float("-inf")
         self.valid_until = float("-inf")
-        self.heard_of: float | None = None  # when the youngest beat that was answered was sent; a lost session keeps it
+        self.heard_of: float | None = None  # when the last answered heartbeat was sent; kept after a lost session
 
     def beat_answered(self, sent_at: float, negotiated_s: float) -> None:
-        """A beat sent at sent_at was answered in a session of negotiated_s; answers may come in any order."""
+        """A heartbeat sent at sent_at was answered in a session of negotiated_s; answers may come in any order."""
         self.heard_of = sent_at if self.heard_of is None else max(self.heard_of, sent_at)
         margin = margin_of(negotiated_s) if self._margin_s is None else self._margin_s
-        if sent_at >= self._revoked_at:  # an answer of the session before proves nothing about this one
+        if sent_at >= self._revoked_at:  # an answer of the session before proves nothing for this one
             self.valid_until = max(self.valid_until, sent_at + negotiated_s - margin)
 
     def revoke(self, now: float = float("-inf")) -> None:

@@ -1,4 +1,4 @@
-"""Nodes of ZooKeeper in bulk, with what their stat says: thousands are asked for before the first answer is waited for.
+"""ZooKeeper nodes in bulk, with their stat: thousands of requests are sent before the first response is waited for.
 
 A node that vanished in between is None.  kazoo's exceptions are translated by ZkSession.ask.
 """
@@ -14,8 +14,8 @@ from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
 from zkconsumer.session.zkcalls import Outcome
 from zkconsumer.session.zksession import ZkSession
 
-TOGETHER = 100  # writes in a transaction; a request may have 1 MB
-ON_THE_WAY = 2000  # requests without an answer: more only fill buffers, and ZooKeeper reads no more than 1,000
+WRITES_PER_TRANSACTION = 100  # a request may have 1 MB
+MAX_IN_FLIGHT = 2000  # requests: more only fill buffers, and ZooKeeper reads no more than 1,000
 
 T = TypeVar("T")
 
@@ -54,10 +54,10 @@ def write_nodes(
     moved: Mapping[str, tuple[bytes, int]],
     gone: Mapping[str, int],
 ) -> dict[str, Outcome]:
-    """Create, set (data, version) and delete (version) nodes; folders have to be there.
+    """Create, set (data, version) and delete (version) nodes; their folders must exist.
 
-    A hundred go in one transaction, which costs as much as one alone; where one of them is not as expected nothing of
-    its hundred happened, and they are written one by one.
+    A hundred writes are one transaction, which costs as much as one write; where one of them is not as expected the
+    transaction fails, and its writes are repeated one by one.
     """
     steps = [*((path, "create") for path in fresh), *((path, "set") for path in moved), *((p, "delete") for p in gone)]
     refused = session.ask("write nodes", _together, steps, fresh, moved, gone)
@@ -75,9 +75,9 @@ def _together(
     moved: Mapping[str, tuple[bytes, int]],
     gone: Mapping[str, int],
 ) -> set[str]:
-    """In transactions, side by side; the paths of those that did not happen."""
+    """Write in transactions, pipelined; returns the paths of the failed ones."""
     asked = []
-    for some in _slices(steps, TOGETHER):
+    for some in _slices(steps, WRITES_PER_TRANSACTION):
         transaction = client.transaction()
         for path, what in some:
             if what == "create":
@@ -137,7 +137,7 @@ def _deletes(client: Any, versions: Mapping[str, int]) -> dict[str, Outcome]:
     return found
 
 
-def _slices(each: Sequence[T], size: int = ON_THE_WAY) -> Iterator[list[T]]:
+def _slices(each: Sequence[T], size: int = MAX_IN_FLIGHT) -> Iterator[list[T]]:
     every = iter(each)
     while some := list(islice(every, size)):
         yield some

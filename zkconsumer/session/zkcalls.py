@@ -1,8 +1,7 @@
-"""Reads and writes of ZooKeeper nodes, pipelined, with types: kazoo's futures and exceptions stop here.
+"""Reads and writes of ZooKeeper nodes, pipelined and typed: kazoo's futures and exceptions stop here.
 
-Each call takes many nodes at once and asks for WINDOW of them before it waits for the first answer.  What a write may
-meet is an Outcome, not an exception; that the connection went while we waited is ZooKeeperAway: what was asked may
-have happened.
+Each call takes many nodes at once and sends WINDOW requests before it waits for the first response.  The result of a
+write is an Outcome, not an exception; a connection that is lost meanwhile is ZooKeeperAway: the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from zkconsumer.errors import ConsumerError, ZooKeeperAway
 
-WINDOW = 200  # kazoo answers in order: a beat waits for what was asked before it, and must not wait for thousands
+WINDOW = 200  # kazoo answers in order: a heartbeat waits for the requests before it, and must not wait for thousands
 
 GONE = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
 
@@ -51,7 +50,7 @@ class Node(NamedTuple):
 
 
 class Outcome(enum.Enum):
-    """What became of one of several pipelined writes."""
+    """The outcome of one of several pipelined writes."""
 
     DONE = "done"
     EXISTS = "exists"
@@ -60,7 +59,7 @@ class Outcome(enum.Enum):
 
 
 class ZkCalls:
-    """The calls of a session.  session_id names the session they belong to: on another one they are refused."""
+    """Calls of a session.  session_id names the session they belong to: on another one they are refused."""
 
     hosts: str
 
@@ -94,7 +93,7 @@ class ZkCalls:
         return self._watches[watch]
 
     def _answer(self, what: str, result: Any) -> Any:
-        """The answer of one call, or the kazoo exception that says no; a session that went is ZooKeeperAway."""
+        """The response of one call, or the kazoo exception that refuses it; a lost session is ZooKeeperAway."""
         try:
             return result.get()
         except (NoNodeError, NodeExistsError, BadVersionError) as e:
@@ -114,9 +113,9 @@ class ZkCalls:
     def _gather(
         self, what: str, session_id: int | None, paths: Iterable[str], ask: Callable[[Any, str], Any]
     ) -> dict[str, Any]:
-        """All answers, by path; ask(client, path) asks for one.  A window that is on its way is waited for whole, so
-        that nothing of it is left running when one says that the session went; after that no other one is asked for.
-        One node that is closed to us keeps no other from being asked for.
+        """All responses, by path; ask(client, path) sends one request.  A window is always waited for as a whole, so
+        that no request is left in flight when one says that the session was lost; after that no other window is sent.
+        A node that is closed to us does not keep the others from being read.
         """
         answers: dict[str, Any] = {}
         waiting, failed = list(paths), None

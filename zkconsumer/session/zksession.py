@@ -1,14 +1,13 @@
-"""The ZooKeeper session of one connector, and the lease that bounds what may be believed of it.  Keeps kazoo behind
-types.
+"""ZooKeeper session of one connector, and the lease that bounds how long it is believed.  Keeps kazoo behind types.
 
     CONNECTED  ask, claim, commit
-    SUSPENDED  the session may still live: go on reading until the lease is over, commit nothing, claim nothing
+    SUSPENDED  the session may still live: read on until the lease is over, commit nothing, claim nothing
     LOST       our id and our claims are gone and others may own our partitions: drop everything, register again
 
-The lease has a heartbeat of its own, because kazoo says LOST only once it is back, and keeps the session time-out it
-asked for, not the one the server granted.  A beat proves that the session was alive when the beat was *sent*: the
-server starts counting again on receipt.  When the lease ends, `on_fence` is called by a timer of our own, once per
-lapse.
+The lease has a heartbeat of its own, because kazoo says LOST only once it is connected again, and keeps the session
+time-out it asked for, not the one the server granted.  A heartbeat proves that the session was alive when it was
+*sent*: the server starts counting again on receipt.  When the lease ends, `on_fence` is called by a timer of our own,
+once per lapse.
 
 Nothing is ever queued: a call made while not CONNECTED would run on the *next* session, so each call names the session
 it belongs to and is refused (ZooKeeperAway) when that one is not connected.
@@ -44,8 +43,8 @@ log = logging.getLogger(__name__)
 
 RECONNECT_MAX_S = 0.5  # kazoo's 60 s would keep us away long after ZooKeeper is back
 BEATS_PER_TIMEOUT = 12  # a 6 s session beats each 0.5 s
-CLOSE_S = 1.5  # how long a goodbye may take when ZooKeeper does not answer; twice at worst
-HUNG_UP_S = 0.1  # the same where there was never a session to end
+CLOSE_S = 1.5  # how long closing the session may take when ZooKeeper does not answer; twice at worst
+NO_SESSION_CLOSE_S = 0.1  # the same where there was never a session
 
 
 class State(enum.Enum):
@@ -81,8 +80,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
 class ZkSession(ZkCalls):
     """One ZooKeeper session after the other, for one connector; all calls are made in the hub.
 
-    connect is `host:port,host:port/chroot`; access says who we are there, and holds TLS.  on_state(State) and
-    on_fence() must not block: they set flags.
+    connect is `host:port,host:port/chroot`.  on_state(State) and on_fence() must not block: they set flags.
     """
 
     def __init__(
@@ -160,7 +158,7 @@ class ZkSession(ZkCalls):
         self.first_beat()
 
     def first_beat(self) -> None:
-        """Wait until the lease holds: nothing is handed out before."""
+        """Wait until the lease holds: nothing is delivered before."""
         deadline = now() + self._connection_timeout_s
         while self.fenced and now() < deadline:
             sleep(0.01)
@@ -176,10 +174,10 @@ class ZkSession(ZkCalls):
         self.state = State.LOST
         had_one = client._connection.negotiated_s > 0
         try:
-            with deadline(CLOSE_S if had_one else HUNG_UP_S):
+            with deadline(CLOSE_S if had_one else NO_SESSION_CLOSE_S):
                 client.stop()
         except TimeoutError:
-            pass  # said below
+            pass  # logged below
         if not client._connection.connection_stopped.is_set():
             if had_one:
                 log.warning("ZooKeeper at %s did not answer our goodbye; the session ends by its time-out", self.hosts)
@@ -220,16 +218,15 @@ class ZkSession(ZkCalls):
         self._on_state(self.state)
 
     def _beat(self) -> None:
-        """Send a beat each twelfth of the session time-out; several may be on their way (a slow server is not a dead
-        one).
-        """
+        """Send a heartbeat each twelfth of the session time-out; several may be in flight (a slow server is not
+        dead)."""
         while self._client is not None:
             if self.session_id is not None:
                 sent = now()
                 try:
                     answer = self._client.exists_async("/")
                 except KazooException:
-                    pass  # closed in between; the next round sees it
+                    pass  # closed in between; the next turn of the loop sees it
                 else:
                     answer.rawlink(partial(self._beaten, sent))
             self._wake_beat.clear()

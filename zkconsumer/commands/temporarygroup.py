@@ -1,6 +1,6 @@
-"""A group for one command: made up at its start, and gone from ZooKeeper after it.
+"""Temporary group of one command: made at its start, and removed from ZooKeeper after it.
 
-What is removed is below /consumers/NAME of a name nobody else has, and only when nobody registered there meanwhile.
+Only /consumers/NAME with a random name is removed, and only when no other member registered there meanwhile.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import ZkSession
 
 PREFIX = "console-consumer-"  # as the JVM's console consumer calls them
-HASTE_MS = 1500  # after ctrl-C: how long ZooKeeper may take to answer
-LEFT_S = 8.0  # a member that could not say goodbye is gone after its session
+INTERRUPTED_MS = 1500  # after ctrl-C: how long ZooKeeper may take to answer
+GONE_S = 8.0  # a member that could not close its session is gone after the session
 
 
-def throwaway_name() -> str:
-    """A group's name that nobody else has."""
+def temporary_name() -> str:
+    """A random name of a group."""
     return PREFIX + secrets.token_hex(8)
 
 
 @contextmanager
 def removed_after(zookeeper: ZooKeeper, group: str, keep_folder: bool) -> Iterator[None]:
-    """A group that nobody else has; its nodes are removed after the block, however that ends.
+    """Remove the nodes of a temporary group after the block, however that ends.
 
     keep_folder: the folder of all groups was there before; else it goes too, unless it is in use by then.
     Ends the command with a sentence and `partly` when they could not be removed.
@@ -41,7 +41,7 @@ def removed_after(zookeeper: ZooKeeper, group: str, keep_folder: bool) -> Iterat
     except (OptionError, Unreachable, ChrootMissing):
         raise  # nothing was created
     except BaseException:
-        left = _remove_after(zookeeper, group, keep_folder, HASTE_MS)
+        left = _remove_after(zookeeper, group, keep_folder, INTERRUPTED_MS)
         if left is not None and not isinstance(left, Unreachable):  # without ZooKeeper nothing was created either
             tell(_left(group, left))
         raise
@@ -80,8 +80,8 @@ def _remove_after(zookeeper: ZooKeeper, group: str, keep_folder: bool, connect_m
 
 
 def remove(session: ZkSession, group: str) -> None:
-    """Delete /consumers/GROUP once it has no member.  Raises ConsumerError when somebody is in it."""
-    until = now() + LEFT_S
+    """Delete /consumers/GROUP once it has no member.  Raises ConsumerError when it has one."""
+    until = now() + GONE_S
     while members := session.children(ids(group)):
         if now() >= until:
             raise ConsumerError(f"{', '.join(sorted(members))} joined it")
@@ -98,11 +98,11 @@ def remove_folder(session: ZkSession) -> None:
         session.delete({CONSUMERS: node.version})
     except ConsumerError:
         if not session.children(CONSUMERS):
-            raise  # else somebody began to use it meanwhile: it stays
+            raise  # else a group was made meanwhile: the folder stays
 
 
 def _delete(session: ZkSession, path: str) -> None:
-    """Children first; what somebody creates meanwhile makes ZooKeeper refuse, and stays."""
+    """Delete children first; where a node is created meanwhile ZooKeeper refuses, and it stays."""
     for name in session.children(path) or ():
         _delete(session, f"{path}/{name}")
     node = session.stat([path])[path]

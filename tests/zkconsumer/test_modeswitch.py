@@ -16,7 +16,7 @@ from tests.fakes.stores import MemoryOffsets, held
 from tests.fakes.znodes import FakeNode, FakeSession, FakeZookeeper
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.offsets import modeswitch as offsetmode
+from zkconsumer.offsets import modeswitch
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.group import GroupOffsets
 from zkconsumer.offsets.migrationmarker import Marker, Phase, marker_path, marker_text
@@ -94,7 +94,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(offsetmode, "COMPARE_S", 0.001)
+    monkeypatch.setattr(modeswitch, "COMPARE_S", 0.001)
 
 
 # start ---------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How `zkconsumer consume` prints a message: a line of bytes as they are, or a JSON object.  Pure.
+"""Output format of `zkconsumer consume`: a message as a line of bytes as they are, or as a JSON object.  Pure.
 
 text   [TOPIC/PARTITION OFFSET tab] [key tab] value      null is an empty text
 json   {"topic", "partition", "offset", "timestamp_ms", "key", "value"}; a key or value is a text, null, or, where
@@ -17,8 +17,8 @@ TEXT, JSON = "text", "json"
 
 
 @dataclass(frozen=True, slots=True)
-class Printing:
-    """What is printed of a message: key and offset concern text only, json has everything."""
+class MessageFormat:
+    """The parts of a message that are printed: key and offset concern text only, json has everything."""
 
     key: bool = False
     offset: bool = False
