@@ -10,7 +10,7 @@ ConsumerError         the root; each message is one sentence for an operator
     BeyondEnd         a position that should be committed lies behind the end of the log
     TopicGone         the topic whose log a position belongs to was deleted
     Undeliverable     why a partition is parked
-        MessageTooLarge   larger than fetch.growth.max.bytes
+        EntryTooLarge     larger than fetch.growth.max.bytes
         OutOfRange        the position lies outside the log, and the policy is fail
         FormerLog         the position is of an earlier topic of that name, and the policy is fail
         DamagedMessage    also a CorruptMessage; what a stream raises by corrupt.message.policy=fail
@@ -59,7 +59,7 @@ class ForeignWrite(ConsumerError):
 
     def __init__(self, group: str, tp: TopicPartition, theirs: object, ours: int) -> None:
         super().__init__(
-            f"group {group}: the offset of {tp} was set to {theirs} by somebody else; this member was to commit {ours}"
+            f"group {group}: another writer set the offset of {tp} to {theirs}; this member was about to commit {ours}"
         )
         self.tp = tp
         self.theirs = theirs
@@ -88,7 +88,7 @@ class Undeliverable(ConsumerError):
     """Why a partition is parked."""
 
 
-class MessageTooLarge(Undeliverable):
+class EntryTooLarge(Undeliverable):
     """A message is larger than a fetch may grow.  needed: bytes that would be enough; 0: not known."""
 
     def __init__(self, tp: TopicPartition, offset: int, needed: int, most: int, asked: int, helps: str = "") -> None:
@@ -189,7 +189,7 @@ class FilterUnknown(ConsumerError):
 
     def __init__(self, member: str, pattern: str, why: str) -> None:
         super().__init__(
-            f"member {member} subscribes by {pattern!r}, and which topics that chooses cannot be told here: {why}; "
+            f"member {member} subscribes by {pattern!r}, and which topics that selects is not certain here: {why}; "
             "we left the group rather than guess: give that member a plainer expression"
         )
         self.member = member

@@ -27,7 +27,7 @@ from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.former import metadata_of, topic_in
 from zkconsumer.offsets.store import NONE, Committed, Unknown, position_of
 from zkconsumer.session.nodes import Read, read_nodes, write_nodes
-from zkconsumer.session.zkcalls import Outcome
+from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 State = Literal["written", "expiring", "stale", "failed"]
@@ -144,7 +144,7 @@ def write_zookeeper(admin: AdminClient, wanted: Sequence[Order]) -> list[Written
     return [_seen(path, order, outcomes[path], there[path]) for path, order in paths.items()]
 
 
-def _write_nodes(session: ZkSession, paths: Mapping[str, Order]) -> dict[str, Outcome]:
+def _write_nodes(session: ZkSession, paths: Mapping[str, Order]) -> dict[str, WriteOutcome]:
     fresh: dict[str, bytes] = {}
     moved: dict[str, tuple[bytes, int]] = {}
     gone: dict[str, int] = {}
@@ -157,7 +157,7 @@ def _write_nodes(session: ZkSession, paths: Mapping[str, Order]) -> dict[str, Ou
         else:
             moved[path] = (b"%d" % order.position, order.node.version)
     _make_folders(session, fresh)
-    nothing = dict.fromkeys(paths, Outcome.DONE)  # where nothing is to be taken away, and nothing was there
+    nothing = dict.fromkeys(paths, WriteOutcome.DONE)  # where nothing is to be taken away, and nothing was there
     return nothing | write_nodes(session, fresh, moved, gone)
 
 
@@ -170,10 +170,10 @@ def _make_folders(session: ZkSession, paths: Iterable[str]) -> None:
         session.create({path: b"" for path in above if path.count("/") == depth})
 
 
-def _seen(path: str, order: Order, outcome: Outcome, node: Read | None) -> Written:
+def _seen(path: str, order: Order, outcome: WriteOutcome, node: Read | None) -> Written:
     """What became of an order, by the node as it was read after the write."""
     held = NONE if node is None else position_of(path, node.data)
-    done = outcome is Outcome.DONE
+    done = outcome is WriteOutcome.DONE
     if same(held, order.position):
         return Written(order, "written", "" if done else f"{path}: somebody else wrote the same meanwhile")
     says = held.reason if isinstance(held, Unknown) else "it is not there" if held is NONE else f"it holds {held}"

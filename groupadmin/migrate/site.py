@@ -22,7 +22,7 @@ from groupadmin.snapshot.reader import WIDE, read_snapshots
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from zkconsumer.offsets.migrationmarker import Marker, MarkerUnclear, Phase, marker_path, marker_text, read_marker
 from zkconsumer.session.nodes import read_nodes
-from zkconsumer.session.zkcalls import Outcome
+from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 
@@ -64,14 +64,16 @@ def write_markers(session: ZkSession, wanted: Mapping[str, tuple[Marker, Marked]
             fresh[marker_path(group)] = data
         else:
             moved[marker_path(group)] = (data, there.version)
-    outcomes: dict[str, Outcome | int] = {**session.create(fresh), **session.write(moved)}
+    outcomes: dict[str, WriteOutcome | int] = {**session.create(fresh), **session.write(moved)}
     after = read_markers(session, wanted)
     problems = {}
     for group, (marker, _) in wanted.items():
         if after[group].marker != marker:
             became = outcomes[marker_path(group)]
             why = (
-                became.value if isinstance(became, Outcome) and became is not Outcome.DONE else "somebody else wrote it"
+                became.value
+                if isinstance(became, WriteOutcome) and became is not WriteOutcome.DONE
+                else "somebody else wrote it"
             )
             problems[group] = f"{marker_path(group)} does not say {marker.phase}: {why}; look who else moves this group"
     return problems

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from groupadmin.snapshot.foreign import Znode
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.session.nodes import Read, delete_nodes, list_children, read_nodes
-from zkconsumer.session.zkcalls import Outcome
+from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 FOLDERS = ("ids", "owners", "offsets", "offset", "modes")
@@ -87,5 +87,5 @@ def _delete_upwards(session: ZkSession, versions: Mapping[str, int]) -> list[str
     for depth in sorted({path.count("/") for path in versions}, reverse=True):
         some = {path: version for path, version in versions.items() if path.count("/") == depth}
         outcomes = delete_nodes(session, some)
-        left += [path for path, outcome in outcomes.items() if outcome in (Outcome.CHANGED, Outcome.EXISTS)]
+        left += [path for path, outcome in outcomes.items() if outcome in (WriteOutcome.CHANGED, WriteOutcome.EXISTS)]
     return left

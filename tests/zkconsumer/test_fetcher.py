@@ -19,7 +19,7 @@ from kafkawire.model import Broker, Message, TopicPartition
 from kafkawire.net.links import Links
 from tests.fakes.broker import Close, Fail, FakeCluster, Wait, entry
 from zkconsumer.engine.status import END_OLD_S, status_of
-from zkconsumer.errors import ConsumerTimeout, MessageTooLarge, OutOfRange
+from zkconsumer.errors import ConsumerTimeout, EntryTooLarge, OutOfRange
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, DeliveredSet
@@ -427,7 +427,7 @@ def test_what_is_too_large_is_a_named_error_with_its_place_and_size(cluster, fet
     cluster.append("t", 1, entry(b"y" * 20000))
     cursor = fetching.add(T1, 0)
     fetching.until(lambda: cursor.parked)
-    assert isinstance(cursor.undeliverable, MessageTooLarge)
+    assert isinstance(cursor.undeliverable, EntryTooLarge)
     assert (cursor.undeliverable.tp, cursor.undeliverable.offset, cursor.undeliverable.needed) == (T1, 0, 20026)
     assert "raise fetch.growth.max.bytes" in str(cursor.parked)
 

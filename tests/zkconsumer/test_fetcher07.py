@@ -16,7 +16,7 @@ from localkafka.seven import entries
 from localkafka.seven.node import Node07, node_of
 from localkafka.waiting import wait_until
 from tests.zkconsumer.test_fetcher import Fetching
-from zkconsumer.errors import DamagedMessage, MessageTooLarge, OutOfRange
+from zkconsumer.errors import DamagedMessage, EntryTooLarge, OutOfRange
 
 VALUES = [b"v%03d" % n for n in range(40)]
 SIZE = len(entries.message(VALUES[0]))
@@ -127,7 +127,7 @@ def test_a_message_larger_than_any_fetch_parks_with_its_size_and_what_helps(log:
     cursor = fetching.add(log.tp(), 0)
     assert fetching.read(1) == [b"small"]
     fetching.until(lambda: cursor.parked)
-    assert isinstance(cursor.undeliverable, MessageTooLarge)
+    assert isinstance(cursor.undeliverable, EntryTooLarge)
     assert cursor.undeliverable.needed == 20_010
     assert str(cursor.parked) == (
         f"{log.topic}/1-0 at {at}: an entry of 20010 bytes is larger than the largest fetch, 8192 bytes; raise"
@@ -143,7 +143,7 @@ def test_a_position_inside_a_message_parks_and_says_what_helps(log: Log, start: 
     fetching = start(log)
     cursor = fetching.add(log.tp(), 2 * SIZE + inside)
     fetching.until(lambda: cursor.parked)
-    assert isinstance(cursor.undeliverable, DamagedMessage | MessageTooLarge)
+    assert isinstance(cursor.undeliverable, DamagedMessage | EntryTooLarge)
     assert f"{log.topic}/1-0 at {2 * SIZE + inside}: " in str(cursor.parked)
     assert "`zkconsumer offsets reset`" in str(cursor.parked)
     assert fetching.values() == []

@@ -43,7 +43,7 @@ def test_nothing_is_said_of_a_healthy_group():
 
 def test_a_partition_that_nobody_owns_is_found_and_whose_it_is():
     (found,) = verify(owned(t1=None), "range")
-    assert found == Finding("no owner", "t/1 has no owner, so nobody reads it; it is a-0's", T[1])
+    assert found == Finding("no owner", "t/1 has no owner, so it is not read; it is a-0's", T[1])
 
 
 def test_an_owner_that_is_not_registered_is_found():

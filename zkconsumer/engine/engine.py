@@ -1,4 +1,4 @@
-"""Engine of a connector: all of it that lives in the event loop, whether its partitions come from a group or a list."""
+"""Engine of a connector: what lives in its event loop, for partitions of a group or of a list."""
 
 from __future__ import annotations
 

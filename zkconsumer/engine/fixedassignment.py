@@ -175,8 +175,8 @@ class FixedAssignment:
         if not self._reported_others:
             self._reported_others = True
             text = (
-                f"somebody else writes positions of {len(tps)} of our fixed partitions, the first {tps[0]}: is a second"
-                " program at work with the same list and store?  Ours are written over theirs"
+                f"another writer changes positions of {len(tps)} of our fixed partitions, the first {tps[0]}: is a"
+                " second program at work with the same list and store?  Ours are written over theirs"
             )
             self._on_event(ConsumerEvent("offset", text))
         return tps

@@ -38,7 +38,7 @@ from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.modeswitch import OffsetMode
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.zkcalls import ZkCalls
-from zkconsumer.session.zksession import State, ZkSession
+from zkconsumer.session.zksession import SessionState, ZkSession
 
 FIRST_ROUND_S = 10.0  # creating streams waits that long for a first rebalance; the member keeps trying
 AUDIT_S = 30.0
@@ -188,7 +188,7 @@ class GroupAssignment:
     # what the engine asks -----------------------------------------------------------------------------------------
 
     def may_commit(self) -> bool:
-        return self.session.state is State.CONNECTED
+        return self.session.state is SessionState.CONNECTED
 
     def readable(self, cursor: Cursor) -> bool:
         return True  # a partition whose position cannot be read has no cursor
@@ -243,26 +243,26 @@ class GroupAssignment:
 
     # callbacks ----------------------------------------------------------------------------------------------------
 
-    def _session_state(self, state: State) -> None:
+    def _session_state(self, state: SessionState) -> None:
         """Called by kazoo's greenlet: set flags and queue events only."""
         text = f"the session with ZooKeeper at {self.session.hosts} is {state.value}"
         self._on_event(ConsumerEvent("session", text))
         self._report_outage(state)
         self._listener.session_state(state.value)
-        if state is State.LOST:
+        if state is SessionState.LOST:
             self.member.session_lost()
-        elif state is State.CONNECTED:
+        elif state is SessionState.CONNECTED:
             self._mode_changed.set()
             self.fetchers.refresh()
             self.member.reconnected()
 
-    def _report_outage(self, state: State) -> None:
+    def _report_outage(self, state: SessionState) -> None:
         """Once when ZooKeeper cannot be reached, and once when it answers again."""
         where = f"ZooKeeper at {self.session.hosts}"
-        if state is State.CONNECTED and self._away_since is not None:
+        if state is SessionState.CONNECTED and self._away_since is not None:
             self._on_event(ConsumerEvent("over", f"{where}: over after {now() - self._away_since:.1f} s"))
             self._away_since = None
-        elif state is not State.CONNECTED and self._away_since is None:
+        elif state is not SessionState.CONNECTED and self._away_since is None:
             self._away_since = now()
             why = f"the session is {state.value}; {NOT_WITHOUT_ZOOKEEPER}"
             self._on_event(ConsumerEvent("outage", f"{where} is out of reach: {why}"))

@@ -236,7 +236,7 @@ class Cursor:
 
     @property
     def undeliverable(self) -> Exception | None:
-        """The same as an error: MessageTooLarge, DamagedMessage, OutOfRange, or what a sender failed by."""
+        """The same as an error: EntryTooLarge, DamagedMessage, OutOfRange, or what a sender failed by."""
         if self.progress is not None and self.progress.parked is not None:
             return self.progress.parked.reason
         return self._parked

@@ -6,7 +6,7 @@
     skip     what came before it is delivered, then what follows it; a "gap" event says what is missing
 
 A skip reads the entry once more, whole, checksums and wrapped messages too.  Where the size or the offset of the entry
-makes no sense nobody knows where the next one begins: that is searched (search.py).  Where nothing can be found the
+makes no sense the start of the next one is not known: it is searched (search.py).  Where nothing can be found the
 partition is parked.
 """
 

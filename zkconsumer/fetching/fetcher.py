@@ -32,7 +32,7 @@ from kafkawire.errors import CorruptMessage, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol.request import FetchedPartition
-from zkconsumer.errors import FetchRefused, MessageTooLarge
+from zkconsumer.errors import EntryTooLarge, FetchRefused
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, Seek
@@ -288,7 +288,7 @@ class Fetcher:
             self._empty(cursor, position, size)
         elif not self._plan.too_small(tp, size, scan.needed):
             helps = self._dialect.offsets.hint(INSIDE)
-            cursor.park(MessageTooLarge(tp, position, scan.needed, self._plan.max_bytes, size, helps))
+            cursor.park(EntryTooLarge(tp, position, scan.needed, self._plan.max_bytes, size, helps))
 
     def _empty(self, cursor: Cursor, position: int, size: int) -> None:
         """A fetch brought nothing.  Where the log goes on all the same, twice, the probe asks why.
@@ -319,7 +319,7 @@ class Fetcher:
             and batch.nbytes > blank.asked_bytes
             and not self._plan.too_small(tp, blank.asked_bytes, batch.nbytes)
         ):
-            cursor.park(MessageTooLarge(tp, position, batch.nbytes, self._plan.max_bytes, blank.asked_bytes))
+            cursor.park(EntryTooLarge(tp, position, batch.nbytes, self._plan.max_bytes, blank.asked_bytes))
         self._plan.back_off(tp, now())
         self.wake()
 

@@ -10,7 +10,7 @@ ByteSearch     positions are bytes (0.7), and logs have no index, so the bytes t
                segments    at the end of the segment, or after MAX_WINDOWS: the next segment of the log begins with an
                            entry; where there is none, the end of the log will be the start of one
 
-What ByteSearch leaves out is counted in bytes; nobody can know how many messages it was.
+What ByteSearch leaves out is counted in bytes; how many messages that was is not known.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from groundwork.tasks import Lock
 from kafkawire.interfaces import Znodes
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ZooKeeperAway
-from zkconsumer.session.zkcalls import Node, Outcome
+from zkconsumer.session.zkcalls import Node, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Claims:
         won, contested = self._create(data, session_id)
         if keep or not contested:
             gone = self._verify_and_watch(won, session_id)
-            contested |= dict.fromkeys(gone, "nobody: it vanished while we claimed")
+            contested |= dict.fromkeys(gone, "no member: it vanished while we claimed")
             won -= gone
         if contested and not keep:
             self._roll_back(won - self._by_path.keys(), session_id)
@@ -87,8 +87,8 @@ class Claims:
         open_ = list(data)
         for _ in range(CREATE_TRIES):
             outcomes = self._create_each({path: data[path] for path in open_}, session_id)
-            won |= {path for path, outcome in outcomes.items() if outcome is Outcome.DONE}
-            there = [path for path, outcome in outcomes.items() if outcome is not Outcome.DONE]
+            won |= {path for path, outcome in outcomes.items() if outcome is WriteOutcome.DONE}
+            there = [path for path, outcome in outcomes.items() if outcome is not WriteOutcome.DONE]
             open_, contested = [], {}
             for path, node in self._session.read(there, self._watch_foreign, session_id).items():
                 if node is None:  # released between our create and our read
@@ -100,9 +100,9 @@ class Claims:
                     won.add(path)
             if contested or not open_:
                 break
-        return won, contested | dict.fromkeys(open_, "somebody who comes and goes")
+        return won, contested | dict.fromkeys(open_, "a node that comes and goes")
 
-    def _create_each(self, data: Mapping[str, bytes], session_id: int | None) -> dict[str, Outcome]:
+    def _create_each(self, data: Mapping[str, bytes], session_id: int | None) -> dict[str, WriteOutcome]:
         """The first alone, so that the fail point lies between claims; the others pipelined."""
         first = dict(list(data.items())[:1])
         outcomes = self._session.create(first, True, session_id)
@@ -180,7 +180,7 @@ class Claims:
         """Our node vanished or was overwritten: not one more message may be delivered."""
         tp = self._by_path.get(path) if changed else None  # a lost connection says nothing about the node
         if tp is not None:
-            log.warning("owner node %s was taken away or changed by somebody else", path)
+            log.warning("owner node %s was deleted or changed by another client", path)
             self._on_lost(tp)
 
     def _foreign_touched(self, path: str, changed: bool) -> None:

@@ -37,7 +37,7 @@ from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.former import TopicCreation, former_read
 from zkconsumer.offsets.store import NONE, FormerOffset, OffsetStore, Unknown
 from zkconsumer.options.config import ConsumerConfig
-from zkconsumer.session.zksession import State, ZkSession
+from zkconsumer.session.zksession import SessionState, ZkSession
 
 SESSION_POLL_S = 0.05
 REPORT_AFTER_S = 3.0  # an id node of another session is reported only when it stays
@@ -126,7 +126,7 @@ class RebalanceExecutor:
 
     def _register(self, action: Action) -> Report:
         began = now()
-        while self._session.state is not State.CONNECTED or self._session.fenced:
+        while self._session.state is not SessionState.CONNECTED or self._session.fenced:
             if self._closing():
                 return Failed(action.turn, "ZooKeeper is disconnected, and this member is shutting down")
             sleep(SESSION_POLL_S)

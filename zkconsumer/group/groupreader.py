@@ -34,7 +34,7 @@ from zkconsumer.group.membership import (
 from zkconsumer.group.topicnodes import Creations, Partitions, read_topics
 from zkconsumer.group.verify import GroupFacts
 from zkconsumer.offsets.former import TopicCreation
-from zkconsumer.session.zkcalls import Outcome
+from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 
@@ -84,7 +84,7 @@ class GroupReader:
         data = self._dialect.znodes.registration_text(self._registration, timestamp_ms).encode()
         self._freed.clear()
         for _ in range(2):
-            if self._session.create({self._path: data}, True, session_id)[self._path] is Outcome.DONE:
+            if self._session.create({self._path: data}, True, session_id)[self._path] is WriteOutcome.DONE:
                 return None
             node = self._session.read([self._path], self._watch_id, session_id)[self._path]
             if node is not None and node.owner == session_id:

@@ -21,7 +21,7 @@ from zkconsumer.group.claims import Claims
 from zkconsumer.group.executor import RebalanceExecutor
 from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.membership import GroupChange
-from zkconsumer.group.memberstate import State
+from zkconsumer.group.memberstate import MemberState
 from zkconsumer.group.steps import Action, Do, Phase, Report
 from zkconsumer.group.verify import NO_OWNER, Finding, verify
 from zkconsumer.options.config import ConsumerConfig
@@ -37,7 +37,7 @@ class Audit:
         self._last: set[Finding] = set()  # of the last audit
         self._reported: set[Finding] = set()
 
-    def needs_rebalance(self, state: Callable[[], State]) -> bool:
+    def needs_rebalance(self, state: Callable[[], MemberState]) -> bool:
         """Another assignment than state() knows, or a partition of ours without owner: a watch was missed.
 
         What is wrong elsewhere is reported once it is found twice: other members may be rebalancing.
@@ -149,7 +149,7 @@ class Member:
         if self._executor.unrecoverable is not None:
             raise self._executor.unrecoverable
 
-    def _follow(self, state: State, actions: list[Action]) -> None:
+    def _follow(self, state: MemberState, actions: list[Action]) -> None:
         before, self._state = self._state, state
         for action in actions:
             if action.do is Do.DROP:
@@ -161,7 +161,7 @@ class Member:
         if state.phase is not before.phase:
             self._entered(state)
 
-    def _entered(self, state: State) -> None:
+    def _entered(self, state: MemberState) -> None:
         if state.phase is Phase.SETTLED:
             self._on_event(ConsumerEvent("rebalance", self._summary(state)))
             self._complete()
@@ -183,7 +183,7 @@ class Member:
             seconds, self._short_since = now() - self._short_since, None
             self._on_event(ConsumerEvent("over", f"the full share is read, {seconds:.1f} s after that was said"))
 
-    def _summary(self, state: State) -> str:
+    def _summary(self, state: MemberState) -> str:
         topics = len({tp.topic for tp in state.owned})
         read = f"{counted(len(state.owned), 'partition')} of {counted(topics, 'topic')}"
         return f"reading {read}; {counted(self._group.members, 'member')} in the group"

@@ -1,4 +1,4 @@
-"""State of a member between two events, and what follows for its partitions.  Pure.
+"""MemberState of a member between two events, and what follows for its partitions.  Pure.
 
     wanted     assigned to us by the group as last read             staying    owned, and wanted by the same thread
     owned      the owner nodes that are ours                     leaving    owned, and not staying
@@ -23,7 +23,7 @@ SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class MemberState:
     """The state between two events.  wanted and owned: the thread id that reads each partition."""
 
     max_retries: int

@@ -35,7 +35,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kafkawire.model import TopicPartition
-from zkconsumer.group.memberstate import NOTHING, State, holders, only, without
+from zkconsumer.group.memberstate import NOTHING, MemberState, holders, only, without
 from zkconsumer.group.steps import (
     Action,
     Changed,
@@ -82,13 +82,13 @@ MAY_FAIL = {P.REGISTERING, P.READING, P.COMMITTING, P.RELEASING, P.CLAIMING, P.L
 ON_ITS_WAY = {P.DRAINING, P.COMMITTING, P.RELEASING, P.CLOSED}  # where a member that closes goes on as it is
 
 
-def begin(max_retries: int, backoff_ms: int) -> tuple[State, list[Action]]:
+def begin(max_retries: int, backoff_ms: int) -> tuple[MemberState, list[Action]]:
     """A member and its first action; max_retries and backoff_ms are the options rebalance.*."""
-    return _enter(State(max_retries, backoff_ms), P.REGISTERING)
+    return _enter(MemberState(max_retries, backoff_ms), P.REGISTERING)
 
 
-def step(state: State, event: Report | Happening) -> tuple[State, list[Action]]:
-    """State and actions after an event.  A late report, and anything after the end, changes nothing."""
+def step(state: MemberState, event: Report | Happening) -> tuple[MemberState, list[Action]]:
+    """MemberState and actions after an event.  A late report, and anything after the end, changes nothing."""
     if state.phase is P.CLOSED:
         return state, []
     match event:
@@ -109,18 +109,18 @@ def step(state: State, event: Report | Happening) -> tuple[State, list[Action]]:
 # Happenings ----------------------------------------------------------------------------------------------------------
 
 
-def _changed(state: State) -> tuple[State, list[Action]]:
+def _changed(state: MemberState) -> tuple[MemberState, list[Action]]:
     state = replace(state, stale=True)
     return _again_if_idle(state)
 
 
-def _again_if_idle(state: State) -> tuple[State, list[Action]]:
+def _again_if_idle(state: MemberState) -> tuple[MemberState, list[Action]]:
     if state.phase in (P.SETTLED, P.WAITING) and not state.closing:
         return _enter(state, P.READING)
     return state, []  # the running round sees that it is stale
 
 
-def _owner_lost(state: State, tps: frozenset[TopicPartition]) -> tuple[State, list[Action]]:
+def _owner_lost(state: MemberState, tps: frozenset[TopicPartition]) -> tuple[MemberState, list[Action]]:
     gone = only(state.owned, tps)
     if not gone and state.phase is not P.CLAIMING:
         return state, []
@@ -135,7 +135,7 @@ def _owner_lost(state: State, tps: frozenset[TopicPartition]) -> tuple[State, li
     return state, ([Action(Do.DROP, assignment=gone)] if gone else []) + actions
 
 
-def _session_lost(state: State) -> tuple[State, list[Action]]:
+def _session_lost(state: MemberState) -> tuple[MemberState, list[Action]]:
     drop = [Action(Do.DROP, assignment=state.owned)] if state.owned else []
     state = replace(
         state,
@@ -153,7 +153,7 @@ def _session_lost(state: State) -> tuple[State, list[Action]]:
     return state, drop + actions
 
 
-def _close(state: State) -> tuple[State, list[Action]]:
+def _close(state: MemberState) -> tuple[MemberState, list[Action]]:
     state = replace(state, closing=True)
     if state.phase in (P.SETTLED, P.WAITING):
         return _enter(state, P.LEAVING)
@@ -163,7 +163,7 @@ def _close(state: State) -> tuple[State, list[Action]]:
 # Reports -------------------------------------------------------------------------------------------------------------
 
 
-def _reported(state: State, report: Report) -> tuple[State, list[Action]]:
+def _reported(state: MemberState, report: Report) -> tuple[MemberState, list[Action]]:
     phase = state.phase
     following = NEXT.get((phase, type(report)))
     if following is None:
@@ -176,7 +176,7 @@ def _reported(state: State, report: Report) -> tuple[State, list[Action]]:
     return _enter(state, following)
 
 
-def _learn(state: State, report: Report) -> State:
+def _learn(state: MemberState, report: Report) -> MemberState:
     """The state by what a report says."""
     asked = state.asked
     match state.phase, report:
@@ -216,7 +216,7 @@ def _learn(state: State, report: Report) -> State:
 # Phases --------------------------------------------------------------------------------------------------------------
 
 
-def _enter(state: State, phase: Phase) -> tuple[State, list[Action]]:
+def _enter(state: MemberState, phase: Phase) -> tuple[MemberState, list[Action]]:
     """Go to a phase, or on to the first one behind it that has something to do."""
     state, phase = _detour(state, phase)
     while phase not in RESTING | ALWAYS and not state.work(phase):
@@ -242,12 +242,12 @@ def _enter(state: State, phase: Phase) -> tuple[State, list[Action]]:
     return state, [Action(phase.value, state.turn, state.asked, accept_partial=_accepts_partial(state, phase))]
 
 
-def _accepts_partial(state: State, phase: Phase) -> bool:
+def _accepts_partial(state: MemberState, phase: Phase) -> bool:
     """The alarm was raised: all or nothing would leave it with nothing."""
     return phase in (P.READING, P.CLAIMING) and state.tries >= max(1, state.max_retries)
 
 
-def _detour(state: State, phase: Phase) -> tuple[State, Phase]:
+def _detour(state: MemberState, phase: Phase) -> tuple[MemberState, Phase]:
     """Where the table's next phase is not the one to go to."""
     if state.closing:
         return _way_out(state, phase)
@@ -262,7 +262,7 @@ def _detour(state: State, phase: Phase) -> tuple[State, Phase]:
     return state, phase
 
 
-def _way_out(state: State, phase: Phase) -> tuple[State, Phase]:
+def _way_out(state: MemberState, phase: Phase) -> tuple[MemberState, Phase]:
     """A member that closes: partitions that are being revoked first, then all, in the same order; then it leaves."""
     if phase in ON_ITS_WAY:
         return state, phase
@@ -270,7 +270,7 @@ def _way_out(state: State, phase: Phase) -> tuple[State, Phase]:
     return state, P.STOPPING if state.to_release else P.LEAVING
 
 
-def _wait(state: State) -> tuple[State, list[Action]]:
+def _wait(state: MemberState) -> tuple[MemberState, list[Action]]:
     state = replace(state, tries=state.tries + 1)
     beyond = max(0, state.tries - state.max_retries)
     wait = Action(Do.WAIT, state.turn, state.contested, wait_ms=state.backoff_ms * 2 ** min(beyond, 3))

@@ -92,7 +92,7 @@ def _owners(
     for topic in threads:
         for tp in (TopicPartition(topic, p) for p in facts.partitions.get(topic, ())):
             if tp not in facts.owners:
-                text = f"{tp} has no owner, so nobody reads it" + (f"; it is {wanted[tp]}'s" if tp in wanted else "")
+                text = f"{tp} has no owner, so it is not read" + (f"; it is {wanted[tp]}'s" if tp in wanted else "")
                 found.append(Finding(NO_OWNER, text, tp))
     for tp, owner in sorted(facts.owners.items(), key=lambda one: (one[0].topic, str(one[0].partition).zfill(10))):
         member = _member_of(owner, facts)

@@ -14,14 +14,14 @@ Why an entry is safe whatever happens later:
 - low is the base offset of an acknowledged request (or the end the log had then).  Later messages are sent after that
   answer, by this mirror or by the next owner, and a log only grows: they come to lie behind it.
 - A request without an answer is sent again.  Only the copy whose answer came is in the map.  The other one may lie
-  before (then it is read by nobody who starts at low, and the acknowledged one is) or, when the broker was slow,
+  before (then a reader that starts at low reads the acknowledged one only) or, when the broker was slow,
   behind (then it is read twice).  It is never the only copy from `position` on.
 - A new period repeats messages at larger offsets; the old copies stay where they are.  So an entry remains true, and of
   all that are true for a position the largest low is the best.
 - A source topic that was deleted and created again has another log: what is written down of the former one says
   nothing of a position today, and is forgotten at the first period of the new one.
-- A log that shrinks is another one: its topic was made anew, or its cluster lost messages.  In the map of one mirror
-  the lows of a pair never fall, so one that does says that all entries before it are of a log that is no more.
+- A log that shrinks is another one: its topic was created again, or its cluster lost messages.  In the map of one
+  mirror the lows of a pair never fall, so one that does says that all entries before it are of a log that is no more.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class DualOffsets:
     def _old(
         self, group: str, kafka: Mapping[TopicPartition, Committed], zookeeper: Mapping[TopicPartition, Committed]
     ) -> set[TopicPartition]:
-        """Partitions of which ZooKeeper has more than Kafka, and from before the group left it."""
+        """Partitions for which ZooKeeper has a larger offset than Kafka, from before the group left it."""
         ahead = {tp: (at, there) for tp, at in kafka.items() if ahead_of(there := zookeeper[tp], at)}
         if not ahead or not self._left_zookeeper(group):
             return set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kafkawire.znodes import group as znodes
 from zkconsumer.offsets.modes import MemberMode, ModeUnreadable, mode_path, mode_text, modes_path, read_mode
-from zkconsumer.session.zkcalls import Outcome
+from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 
@@ -47,7 +47,7 @@ class ModeNode:
             if data == before:
                 return True
             written = self._session.write({self._path: (data, version)}, session_id)[self._path]
-            if not isinstance(written, Outcome):
+            if not isinstance(written, WriteOutcome):
                 self._ours = (session_id, written, data)
                 return True
         self._ours = None
@@ -55,14 +55,14 @@ class ModeNode:
 
     def _make(self, data: bytes, session_id: int | None) -> bool:
         made = self._session.create({self._path: data}, ephemeral=True, session_id=session_id)[self._path]
-        if made is Outcome.DONE:
+        if made is WriteOutcome.DONE:
             self._ours = (session_id, 0, data)
             return True
         node = self._session.read([self._path], session_id=session_id)[self._path]
         if node is None or node.owner != session_id:
             return False
         written = self._session.write({self._path: (data, node.version)}, session_id)[self._path]
-        if isinstance(written, Outcome):
+        if isinstance(written, WriteOutcome):
             return False
         self._ours = (session_id, written, data)
         return True

@@ -325,5 +325,5 @@ def all_partitions(
     try:
         found = session.ask("read partitions", read_partitions, dialect.znodes, sorted(topics))
     except RemoteError as e:
-        raise ConsumerError(f"which partitions there are cannot be told: {e}") from e
+        raise ConsumerError(f"the partitions of the topics cannot be read: {e}") from e
     return sorted(TopicPartition(topic, partition) for topic, ids in found.items() for partition in ids)

@@ -16,7 +16,7 @@ from zkconsumer.errors import ConsumerError, ForeignWrite, TopicGone
 from zkconsumer.offsets.former import TopicCreation, former_node, written_before
 from zkconsumer.offsets.store import NONE, Committed, FormerOffset, position_of
 from zkconsumer.session.lease import Lease, LeaseOver
-from zkconsumer.session.zkcalls import Node, Outcome
+from zkconsumer.session.zkcalls import Node, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 
@@ -79,7 +79,7 @@ class ZookeeperOffsets:
             self._learn([path for path in paths.values() if path not in self._seen], session_id)
             lease.check(now())  # after the last wait: the time this took counts
             outcomes = self._write({paths[tp]: at for tp, at in positions.items()}, session_id)
-            changed = [path for path, outcome in outcomes.items() if outcome is not Outcome.DONE]
+            changed = [path for path, outcome in outcomes.items() if outcome is not WriteOutcome.DONE]
             for path in changed:
                 self._seen.pop(path, None)
             self._learn(changed, session_id)
@@ -110,14 +110,14 @@ class ZookeeperOffsets:
             for path, node in self._session.read(paths, session_id=session_id).items():
                 self._remember(path, node)
 
-    def _write(self, wanted: Mapping[str, int], session_id: int | None) -> dict[str, Outcome]:
+    def _write(self, wanted: Mapping[str, int], session_id: int | None) -> dict[str, WriteOutcome]:
         """Set nodes that exist, create the others; CHANGED, MISSING or EXISTS after a foreign write."""
         moved = {path: b"%d" % at for path, at in wanted.items() if not self._holds(path, at)}
         known = {path: self._seen[path].version for path in moved if path in self._seen}
-        outcomes = dict.fromkeys(wanted, Outcome.DONE)
+        outcomes = dict.fromkeys(wanted, WriteOutcome.DONE)
         written = self._session.write({path: (moved[path], known[path]) for path in known}, session_id) if known else {}
         for path, outcome in written.items():
-            if isinstance(outcome, Outcome):
+            if isinstance(outcome, WriteOutcome):
                 outcomes[path] = outcome
             else:
                 self._seen[path] = Node(moved[path], outcome, 0)
@@ -126,7 +126,7 @@ class ZookeeperOffsets:
         if fresh:
             outcomes |= self._session.create(fresh, session_id=session_id)
             for path in fresh:
-                if outcomes[path] is Outcome.DONE:
+                if outcomes[path] is WriteOutcome.DONE:
                     self._seen[path] = Node(fresh[path], 0, 0)
         return outcomes
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
 
-from zkconsumer.session.zkcalls import Outcome
+from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 WRITES_PER_TRANSACTION = 100  # a request may have 1 MB
@@ -43,7 +43,7 @@ def list_children(session: ZkSession, paths: Iterable[str]) -> dict[str, list[st
     return session.ask("list nodes", _many, list(paths), _children)
 
 
-def delete_nodes(session: ZkSession, versions: Mapping[str, int]) -> dict[str, Outcome]:
+def delete_nodes(session: ZkSession, versions: Mapping[str, int]) -> dict[str, WriteOutcome]:
     """Delete nodes of these versions (-1: any): EXISTS where one has children."""
     return session.ask("delete nodes", _deletes, versions)
 
@@ -53,7 +53,7 @@ def write_nodes(
     fresh: Mapping[str, bytes],
     moved: Mapping[str, tuple[bytes, int]],
     gone: Mapping[str, int],
-) -> dict[str, Outcome]:
+) -> dict[str, WriteOutcome]:
     """Create, set (data, version) and delete (version) nodes; their folders must exist.
 
     A hundred writes are one transaction, which costs as much as one write; where one of them is not as expected the
@@ -61,10 +61,10 @@ def write_nodes(
     """
     steps = [*((path, "create") for path in fresh), *((path, "set") for path in moved), *((p, "delete") for p in gone)]
     refused = session.ask("write nodes", _together, steps, fresh, moved, gone)
-    outcomes = {path: Outcome.DONE for path, _ in steps if path not in refused}
+    outcomes = {path: WriteOutcome.DONE for path, _ in steps if path not in refused}
     outcomes |= session.create({path: data for path, data in fresh.items() if path in refused})
     for path, found in session.write({path: each for path, each in moved.items() if path in refused}).items():
-        outcomes[path] = found if isinstance(found, Outcome) else Outcome.DONE
+        outcomes[path] = found if isinstance(found, WriteOutcome) else WriteOutcome.DONE
     return outcomes | delete_nodes(session, {path: version for path, version in gone.items() if path in refused})
 
 
@@ -120,20 +120,20 @@ def _children(client: Any, path: str) -> tuple[Any, Callable[[Any], list[str]]]:
     return client.get_children_async(path), sorted
 
 
-def _deletes(client: Any, versions: Mapping[str, int]) -> dict[str, Outcome]:
-    found: dict[str, Outcome] = {}
+def _deletes(client: Any, versions: Mapping[str, int]) -> dict[str, WriteOutcome]:
+    found: dict[str, WriteOutcome] = {}
     for some in _slices(list(versions)):
         asked = [(path, client.delete_async(path, version=versions[path])) for path in some]
         for path, answer in asked:
             try:
                 answer.get()
-                found[path] = Outcome.DONE
+                found[path] = WriteOutcome.DONE
             except NoNodeError:
-                found[path] = Outcome.MISSING
+                found[path] = WriteOutcome.MISSING
             except BadVersionError:
-                found[path] = Outcome.CHANGED
+                found[path] = WriteOutcome.CHANGED
             except NotEmptyError:
-                found[path] = Outcome.EXISTS
+                found[path] = WriteOutcome.EXISTS
     return found
 
 

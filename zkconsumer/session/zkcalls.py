@@ -1,7 +1,8 @@
 """Reads and writes of ZooKeeper nodes, pipelined and typed: kazoo's futures and exceptions stop here.
 
 Each call takes many nodes at once and sends WINDOW requests before it waits for the first response.  The result of a
-write is an Outcome, not an exception; a connection that is lost meanwhile is ZooKeeperAway: the outcome is unknown.
+write is a WriteOutcome, not an exception; a connection that is lost meanwhile is ZooKeeperAway: the outcome is
+unknown.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Node(NamedTuple):
     mtime_ms: int = 0
 
 
-class Outcome(enum.Enum):
+class WriteOutcome(enum.Enum):
     """The outcome of one of several pipelined writes."""
 
     DONE = "done"
@@ -174,7 +175,7 @@ class ZkCalls:
 
     def create(
         self, nodes: Mapping[str, bytes], ephemeral: bool = False, session_id: int | None = None
-    ) -> dict[str, Outcome]:
+    ) -> dict[str, WriteOutcome]:
         """Create nodes, pipelined, with their data in the same call; missing parents are made persistent."""
 
         def ask(client: Any, path: str) -> Any:
@@ -183,7 +184,8 @@ class ZkCalls:
         answers = self._gather("create", session_id, nodes, ask)
         orphans = [path for path, found in answers.items() if isinstance(found, NoNodeError)]
         outcome = {
-            path: Outcome.EXISTS if isinstance(f, NodeExistsError) else Outcome.DONE for path, f in answers.items()
+            path: WriteOutcome.EXISTS if isinstance(f, NodeExistsError) else WriteOutcome.DONE
+            for path, f in answers.items()
         }
         if orphans:
             self._make_parents({path.rpartition("/")[0] for path in orphans}, session_id)
@@ -200,7 +202,9 @@ class ZkCalls:
                 acl = OPEN_ACL_UNSAFE if so_far == f"/{name}" else None  # None: as the session's other nodes
                 self._answer(f"create {so_far}", client.create_async(so_far, b"", acl=acl))  # there already: fine
 
-    def write(self, nodes: Mapping[str, tuple[bytes, int]], session_id: int | None = None) -> dict[str, Outcome | int]:
+    def write(
+        self, nodes: Mapping[str, tuple[bytes, int]], session_id: int | None = None
+    ) -> dict[str, WriteOutcome | int]:
         """Set (data, expected version) of nodes, pipelined; the new version, or MISSING or CHANGED."""
 
         def ask(client: Any, path: str) -> Any:
@@ -212,7 +216,7 @@ class ZkCalls:
             for path, found in self._gather("write", session_id, nodes, ask).items()
         }
 
-    def delete(self, nodes: Mapping[str, int], session_id: int | None = None) -> dict[str, Outcome]:
+    def delete(self, nodes: Mapping[str, int], session_id: int | None = None) -> dict[str, WriteOutcome]:
         """Delete nodes of the expected version, pipelined; MISSING or CHANGED when they are not as expected."""
 
         def ask(client: Any, path: str) -> Any:
@@ -225,12 +229,12 @@ def _node(data: bytes, stat: Any) -> Node:
     return Node(data, stat.version, stat.ephemeralOwner, stat.czxid, stat.ctime, stat.mzxid, stat.mtime)
 
 
-def _outcome(found: Any) -> Outcome:
+def _outcome(found: Any) -> WriteOutcome:
     if isinstance(found, NodeExistsError):
-        return Outcome.EXISTS
+        return WriteOutcome.EXISTS
     if isinstance(found, NoNodeError):
-        return Outcome.MISSING
-    return Outcome.CHANGED if isinstance(found, BadVersionError) else Outcome.DONE
+        return WriteOutcome.MISSING
+    return WriteOutcome.CHANGED if isinstance(found, BadVersionError) else WriteOutcome.DONE
 
 
 def _say(e: BaseException) -> str:

@@ -47,7 +47,7 @@ CLOSE_S = 1.5  # how long closing the session may take when ZooKeeper does not a
 NO_SESSION_CLOSE_S = 0.1  # the same where there was never a session
 
 
-class State(enum.Enum):
+class SessionState(enum.Enum):
     CONNECTED = "connected"
     SUSPENDED = "suspended"
     LOST = "lost"
@@ -80,7 +80,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
 class ZkSession(ZkCalls):
     """One ZooKeeper session after the other, for one connector; all calls are made in the hub.
 
-    connect is `host:port,host:port/chroot`.  on_state(State) and on_fence() must not block: they set flags.
+    connect is `host:port,host:port/chroot`.  on_state(SessionState) and on_fence() must not block: they set flags.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ZkSession(ZkCalls):
         connection_timeout_ms: int,
         tasks: TaskGroup,
         lease: Lease,
-        on_state: Callable[[State], None] = lambda state: None,
+        on_state: Callable[[SessionState], None] = lambda state: None,
         on_fence: Callable[[], None] = lambda: None,
         access: ZkSecurity = OPEN,
     ) -> None:
@@ -99,7 +99,7 @@ class ZkSession(ZkCalls):
         self.connect = connect
         self.hosts = connect.partition("/")[0]
         self.lease = lease
-        self.state = State.LOST
+        self.state = SessionState.LOST
         self.fenced = True  # no lease yet
         self._connection_timeout_s = connection_timeout_ms / 1000
         self._session_timeout_s = session_timeout_ms / 1000
@@ -171,7 +171,7 @@ class ZkSession(ZkCalls):
         if client is None:
             return
         client.remove_listener(self._kazoo_state)
-        self.state = State.LOST
+        self.state = SessionState.LOST
         had_one = client._connection.negotiated_s > 0
         try:
             with deadline(CLOSE_S if had_one else NO_SESSION_CLOSE_S):
@@ -207,11 +207,11 @@ class ZkSession(ZkCalls):
 
     def _kazoo_state(self, state: str) -> None:
         """Called by kazoo in its connection's greenlet: flags only."""
-        self.state = {KazooState.CONNECTED: State.CONNECTED, KazooState.SUSPENDED: State.SUSPENDED}.get(
-            state, State.LOST
+        self.state = {KazooState.CONNECTED: SessionState.CONNECTED, KazooState.SUSPENDED: SessionState.SUSPENDED}.get(
+            state, SessionState.LOST
         )
         log.debug("ZooKeeper session at %s is %s", self.hosts, self.state.value)  # on_state says it, by name
-        if self.state is State.LOST:
+        if self.state is SessionState.LOST:
             self.lease.revoke(now())
             self._fence()
         self._wake_beat.set()
@@ -233,7 +233,7 @@ class ZkSession(ZkCalls):
             self._wake_beat.wait(timeout=(self.negotiated_s or self._session_timeout_s) / BEATS_PER_TIMEOUT)
 
     def _beaten(self, sent: float, answer: Any) -> None:
-        if answer.exception is not None or self.state is not State.CONNECTED:
+        if answer.exception is not None or self.state is not SessionState.CONNECTED:
             return
         self.lease.beat_answered(sent, self.negotiated_s)
         if self.lease.valid_until > now():

@@ -26,7 +26,7 @@ class MessageReader:
 
     before_next   called before each set, in the reader's thread; raises the first of errors
     next_set      the next set, once the reader has left what else it had; raises what Stream.next_set does
-    errors        what is to be raised before the next message
+    errors        errors to raise before the next message
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class MessageReader:
             self._over = True
 
     def _part(self) -> Iterator[Message] | None:
-        """The next of them.  A chain ends when this raises: what is to be raised is a part of its own."""
+        """The next of them.  A chain would end if this raised, so an error is a part of its own."""
         try:
             self._before_next()
             rest, self._rest = self._rest, None

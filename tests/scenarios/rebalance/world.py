@@ -26,7 +26,7 @@ from zkconsumer.group.membership import (
     assignment_of,
     read_group,
 )
-from zkconsumer.group.memberstate import State
+from zkconsumer.group.memberstate import MemberState
 from zkconsumer.group.rebalance import begin, step
 from zkconsumer.group.steps import (
     Action,
@@ -65,7 +65,7 @@ class Member:
     name: str
     streams: dict[str, int]
     session: int
-    state: State
+    state: MemberState
     actions: deque[Action] = field(default_factory=deque)
     events: deque[Report | Happening] = field(default_factory=deque)
     reading: set[TopicPartition] = field(default_factory=set)
