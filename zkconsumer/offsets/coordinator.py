@@ -1,10 +1,17 @@
 """Committed offsets asked of brokers, in either store.  Plain blocking calls; knows no greenlet, no ZooKeeper client.
 
     zookeeper   OffsetCommit and OffsetFetch v0: any broker writes and reads the node /consumers/GROUP/offsets/TOPIC/N
-    kafka       v1 and later: the group's coordinator, which GroupCoordinator names; any broker that answers is asked
+    kafka       v1 and later: the group's coordinator, which GroupCoordinator names; any broker that responds is asked
 
-Waiting is bounded, and what is told at its end says why (zkconsumer.offsets.asking).  A commit that is repeated after a
-lost link writes the same position twice, which changes nothing.
+    response         what is done
+    14               the coordinator still loads: wait, ask the same one again
+    15, 16           there is none, or another one: wait, look it up again
+    28               the commit is too large for the broker's log: send it in halves
+    a lost link      of a coordinator: look it up again; of every broker that is known: an error at once
+
+Only partitions that need it are asked again, at most `retries` times and not after `timeout_ms`; the error then says
+how often, for how long, and why.  (A try that has begun may take a time-out of its link longer.)  A commit that is
+repeated after a lost link writes the same offset twice, which changes nothing.
 
 How long Kafka keeps an offset:  the broker's offsets.retention from the commit on, unless retention_ms says more.  v2
 (0.9) has a field for it; v1 (0.8.2) has only the time of the commit, so it is moved: now + retention_ms - the broker's.
@@ -13,20 +20,239 @@ How long Kafka keeps an offset:  the broker's offsets.retention from the commit 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
 
+from kafkawire.cluster.retry import Attempt, Backoff, RetryPolicy
 from kafkawire.dialects import Dialect, Store
 from kafkawire.errors import LinkLost, LocalError, RemoteError, WireError
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.net.link import Link
 from kafkawire.net.links import Links
 from kafkawire.protocol import apis
 from kafkawire.protocol.request import Request
-from zkconsumer.offsets.asking import Answer, Asking
 from zkconsumer.offsets.store import NONE, Committed, Unknown
-from zkconsumer.refusals import MetadataTooLong, Refused, refusal
+from zkconsumer.refusals import CoordinatorAway, MetadataTooLong, Refused, refusal
+
+PURPOSE = "coordinator"  # links of its own: responses to other requests must not come here
+LOADING = 14
+ELSEWHERE = (15, 16)
+TOO_LARGE = 28
+PARTITIONS_PER_REQUEST = 5000
+
+R = TypeVar("R")  # the type of a response
+
+Wanted = Callable[[Sequence[TopicPartition]], Request[Any]]  # makes the request for these; called for each try
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResponse:
+    """One partition's row of a response, or the error that came instead of one."""
+
+    broker: Broker | None
+    row: Mapping[str, Any] | None
+    error: WireError | None = None
+    again: bool = False
+    tried: str = ""  # how often and for how long, where it was given up
+
+    def why(self, group: str, tp: TopicPartition) -> WireError | None:
+        """What is wrong with it."""
+        if self.row is None:
+            return self.error
+        return refusal(self.row["error"], self.broker, tp, group=group) if self.row["error"] else None
+
+    def reported(self) -> WireError | None:
+        """The error, with how long it was tried."""
+        error = self.error
+        if error is None or not self.tried:
+            return error
+        if isinstance(error, Refused):
+            return refusal(error.code, error.broker, error.tp, error.position, error.group, self.tried)
+        return LinkLost(f"{error}{self.tried}")
+
+
+class GroupRequests:
+    """Requests about groups, to the brokers that can answer them.  Arguments as those of Coordinator."""
+
+    def __init__(
+        self,
+        brokers: Callable[[], Sequence[Broker]],
+        links: Links,
+        dialect: Dialect,
+        retry: RetryPolicy,
+        *,
+        sleep: Callable[[float], object],
+        now: Callable[[], float],
+        lock: AbstractContextManager[Any] | None,
+        tell: Callable[[str], object],
+        check: Callable[[], object],
+    ) -> None:
+        self._brokers = brokers
+        self._links = links
+        self._dialect = dialect
+        self._retry = retry
+        self._sleep = sleep
+        self._now = now
+        self._lock = lock if lock is not None else nullcontext()
+        self._tell = tell
+        self._check = check
+        self._answered: Broker | None = None  # asked first the next time: one that is silent costs a time-out
+        self._links_used: dict[Broker, Link] = {}  # links that a question was answered on
+        self._known: dict[str, Broker] = {}  # group -> its coordinator, until it says that it is not
+
+    def find(self, group: str) -> Broker:
+        """The group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, LocalError (older than 0.8.2)."""
+        self._known.pop(group, None)
+        began = self._now()
+        for tries, last in self._attempts():
+            try:
+                return self._look_up(group)
+            except CoordinatorAway as away:
+                if last:
+                    tried = _tried(tries, self._now() - began)
+                    raise refusal(away.code, away.broker, group=group, tried=tried) from None
+                if tries == 1:
+                    self._tell(f"waiting for a coordinator: {away}")
+        raise AssertionError("the last try returns or raises")
+
+    def ask(
+        self, group: str, store: Store, tps: Sequence[TopicPartition], wanted: Wanted
+    ) -> dict[TopicPartition, PartitionResponse]:
+        """A response for each partition.  Raises what wanted() raises, LocalError; never LinkLost or Refused."""
+        answers: dict[TopicPartition, PartitionResponse] = {}
+        left = list(tps)
+        began = self._now()
+        for tries, last in self._attempts() if left else ():
+            for first in range(0, len(left), PARTITIONS_PER_REQUEST):
+                answers |= self._once(group, store, left[first : first + PARTITIONS_PER_REQUEST], wanted)
+            left = [tp for tp in left if answers[tp].again]
+            if not left:
+                break
+            if last:
+                tried = _tried(tries, self._now() - began)
+                answers |= {tp: replace(answers[tp], tried=tried) for tp in left}
+            elif tries == 1:
+                why = answers[left[0]].why(group, left[0])
+                self._tell(f"asking again for {len(left)} of {len(tps)} partitions: {why}")
+        return answers
+
+    def ask_coordinator(self, group: str, request: Request[R]) -> tuple[Broker, R]:
+        """One request to the group's coordinator, which is looked up again.  Raises as find."""
+        broker = self.find(group)
+        return broker, self._call(broker, request)
+
+    def _attempts(self) -> Iterator[Attempt]:
+        return self._retry.attempts(self._sleep, self._now)
+
+    def _once(
+        self, group: str, store: Store, tps: Sequence[TopicPartition], wanted: Wanted
+    ) -> dict[TopicPartition, PartitionResponse]:
+        """Ask for these once; in halves where they are too many for the broker's log."""
+        answers = self._question(group, store, tps, wanted)
+        refused = [tp for tp in tps if (row := answers[tp].row) is not None and row["error"] == TOO_LARGE]
+        if not refused or len(tps) == 1:
+            return answers
+        half = (len(refused) + 1) // 2
+        for part in (refused[:half], refused[half:]):
+            if part:
+                answers |= self._once(group, store, part, wanted)
+        return answers
+
+    def _question(
+        self, group: str, store: Store, tps: Sequence[TopicPartition], wanted: Wanted
+    ) -> dict[TopicPartition, PartitionResponse]:
+        """One request and what its reply says of each partition."""
+        known = None
+        try:
+            if store == "kafka":
+                known = self._known.get(group) or self._look_up(group)
+                broker, reply = known, self._call(known, wanted(tps))
+            else:
+                broker, reply = self._any(group, lambda: wanted(tps))
+        except (LinkLost, Refused) as error:
+            self._known.pop(group, None)
+            again = known is not None or isinstance(error, CoordinatorAway)  # a coordinator that is silent may move
+            return dict.fromkeys(tps, PartitionResponse(known, None, error, again))
+        rows = {TopicPartition(t["topic"], row["partition"]): row for t in reply["topics"] for row in t["partitions"]}
+        if any(row["error"] in ELSEWHERE for row in rows.values()):
+            self._known.pop(group, None)
+        return {tp: _response(group, tp, broker, rows.get(tp)) for tp in tps}
+
+    def _look_up(self, group: str) -> Broker:
+        """Ask once.  Raises CoordinatorAway, another Refused, LinkLost, LocalError."""
+        request = self._dialect.requests.group_coordinator(self._dialect, group)
+        broker, reply = self._any(group, lambda: request, lambda reply: reply["error"] == 0)
+        if reply["error"]:
+            raise refusal(reply["error"], broker, group=group)
+        found = reply["coordinator"]
+        self._known[group] = Broker(found["node_id"], found["host"], found["port"])
+        return self._known[group]
+
+    def _any(
+        self,
+        group: str,
+        request: Callable[[], Request[Any]],
+        good: Callable[[Mapping[str, Any]], bool] = lambda reply: True,
+    ) -> tuple[Broker, Mapping[str, Any]]:
+        """The first good answer, else the last that came.  Raises LinkLost when no broker answers."""
+        lost: list[LinkLost] = []
+        answer: tuple[Broker, Mapping[str, Any]] | None = None
+        for broker in sorted(self._brokers(), key=lambda broker: broker != self._answered):
+            try:
+                answer = broker, self._call(broker, request())
+            except LinkLost as error:
+                lost.append(error)
+                continue
+            if good(answer[1]):
+                self._answered = broker
+                break
+        if answer is None:
+            raise lost[0] if len(lost) == 1 else LinkLost(f"group {group}: {_silence(lost)}")
+        return answer
+
+    def _call(self, broker: Broker, request: Request[R]) -> R:
+        """One request.  An idle link may have been closed by the broker: that costs no try."""
+        with self._lock:
+            self._check()
+            link = self._links.link(broker, PURPOSE)
+            try:
+                reply = _asked(link, request)
+            except LinkLost as lost:
+                if self._links_used.get(broker) is not link or isinstance(lost.__cause__, TimeoutError):
+                    raise
+                self._check()
+                link = self._links.link(broker, PURPOSE)
+                reply = _asked(link, request)
+            self._links_used[broker] = link
+            return reply
+
+
+def _asked(link: Link, request: Request[R]) -> R:
+    try:
+        return link.call(request)
+    finally:
+        if link.outstanding:  # ended during the wait: the outstanding response would be taken for the next one's
+            link.close()
+
+
+def _response(group: str, tp: TopicPartition, broker: Broker, row: Mapping[str, Any] | None) -> PartitionResponse:
+    if row is None:
+        missing = RemoteError(f"group {group}, {tp} on {broker}: the answer leaves this partition out")
+        return PartitionResponse(broker, None, missing)
+    return PartitionResponse(broker, row, again=row["error"] == LOADING or row["error"] in ELSEWHERE)
+
+
+def _tried(tries: int, seconds: float) -> str:
+    return f" (asked {tries} times in {seconds:.1f} s)" if tries > 1 else ""
+
+
+def _silence(lost: Sequence[LinkLost]) -> str:
+    if not lost:
+        return "no broker is known: none is registered, or none was named"
+    return f"none of {len(lost)} brokers answers: {'; '.join(map(str, lost[:3]))}{'; ...' if lost[3:] else ''}"
+
 
 NOTHING_IN_ZOOKEEPER = 3  # OffsetFetch v0 says "nothing committed" with the code of an unknown partition
 METADATA_LIMIT = 4096  # offset.metadata.max.bytes of 0.8.2 and later, which counts Java's characters
@@ -59,11 +285,12 @@ class GroupState:
 class Coordinator:
     """Commits and reads offsets of any group.  One caller at a time, unless `lock` is a lock.
 
-    brokers      one, or a call that tells whom to ask now (the registry's, or bootstrap addresses)
-    sleep, now   the waiting: groundwork.tasks's in the hub
-    lock         held for the time of one question, never while waiting to ask again
-    tell         a sentence when it begins to wait, and why
-    check        called before each question: raises when nothing may be asked any more
+    brokers      one, or a call that returns those to ask now (the registered ones, or bootstrap addresses); the first
+                 that responds, and knows, is enough
+    sleep, now   for the waits: groundwork.tasks's in the event loop
+    lock         held during one request, never during a wait
+    tell         called with a sentence when it starts to wait, and why
+    check        called before each request: raises when nothing may be sent any more
     """
 
     def __init__(
@@ -87,23 +314,27 @@ class Coordinator:
         """broker_retention_ms: what the brokers' offsets.retention is, which 0.8.2 cannot be asked for; one that is
         really shorter makes an explicit retention shorter, too.  clock_ms: ms since the epoch."""
         whom = (lambda: [brokers]) if isinstance(brokers, Broker) else brokers
-        self._asking = Asking(whom, links, dialect, retries, backoff_ms, timeout_ms, sleep, now, lock, tell, check)
+        backoff_s = backoff_ms / 1000
+        retry = RetryPolicy(retries=retries, backoff=Backoff(backoff_s, backoff_s), timeout_s=timeout_ms / 1000)
+        self._requests = GroupRequests(
+            whom, links, dialect, retry, sleep=sleep, now=now, lock=lock, tell=tell, check=check
+        )
         self._dialect = dialect
         self._broker_retention_ms = broker_retention_ms
         self._metadata_limit = metadata_limit
         self._clock_ms = clock_ms
 
     def find(self, group: str) -> Broker:
-        """Who coordinates a group, asked anew.  Raises CoordinatorAway, LinkLost, LocalError (older than 0.8.2).
+        """The group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, LocalError (older than 0.8.2).
 
         The first such request a cluster ever gets creates the topic __consumer_offsets.
         """
-        return self._asking.find(group)
+        return self._requests.find(group)
 
     def describe(self, group: str) -> GroupState:
         """Its members of the new consumer protocol.  Raises as find, and LocalError before 0.9."""
         request = self._dialect.requests.describe_groups(self._dialect, [group])
-        broker, reply = self._asking.ask_coordinator(group, request)
+        broker, reply = self._requests.ask_coordinator(group, request)
         (row,) = reply["groups"]
         if row["error"]:
             raise refusal(row["error"], broker, group=group)
@@ -139,7 +370,7 @@ class Coordinator:
                 self._dialect, group, rows, store, retention_ms=kept.retention_ms, timestamp_ms=kept.timestamp_ms
             )
 
-        answers = self._asking.ask(group, store, [tp for tp in positions if tp not in too_long], request)
+        answers = self._requests.ask(group, store, [tp for tp in positions if tp not in too_long], request)
         return {tp: too_long.get(tp) or _failure(group, tp, positions[tp][0], answers[tp]) for tp in positions}
 
     def forget(self, group: str, tps: Sequence[TopicPartition]) -> dict[TopicPartition, WireError | None]:
@@ -158,7 +389,7 @@ class Coordinator:
         return {tp: unread.get(tp) or results.get(tp) for tp in tps}
 
     def fetch(self, group: str, tps: Sequence[TopicPartition], store: Store) -> dict[TopicPartition, Committed]:
-        """Read what is committed.  Raises LinkLost or Refused when nobody could be asked, LocalError."""
+        """Read what is committed.  Raises LinkLost or Refused when no broker could be asked, LocalError."""
         return {tp: row.at for tp, row in self.fetch_rows(group, tps, store).items()}
 
     def fetch_rows(self, group: str, tps: Sequence[TopicPartition], store: Store) -> dict[TopicPartition, CommittedRow]:
@@ -169,9 +400,9 @@ class Coordinator:
         def request(left: Sequence[TopicPartition]) -> Request[Any]:
             return requests.offset_fetch(self._dialect, group, left, store)
 
-        answers = self._asking.ask(group, store, tps, request)
+        answers = self._requests.ask(group, store, tps, request)
         for answer in answers.values():
-            error = answer.told()
+            error = answer.reported()
             if isinstance(error, (LinkLost, Refused)):
                 raise error
         return {tp: _committed(group, tp, store, answers[tp]) for tp in tps}
@@ -211,14 +442,14 @@ class _Retention(NamedTuple):
     timestamp_ms: int = -1
 
 
-def _failure(group: str, tp: TopicPartition, position: int, answer: Answer) -> WireError | None:
+def _failure(group: str, tp: TopicPartition, position: int, answer: PartitionResponse) -> WireError | None:
     if answer.row is None:
-        return answer.told()
+        return answer.reported()
     code = answer.row["error"]
     return refusal(code, answer.broker, tp, position, group, answer.tried) if code else None
 
 
-def _committed(group: str, tp: TopicPartition, store: Store, answer: Answer) -> CommittedRow:
+def _committed(group: str, tp: TopicPartition, store: Store, answer: PartitionResponse) -> CommittedRow:
     """NONE only where the broker says so; every other code, and every number that is none, is Unknown."""
     if answer.row is None:
         return CommittedRow(Unknown(str(answer.error)))
