@@ -66,7 +66,7 @@ def _structs(layout: str) -> tuple[struct.Struct, struct.Struct]:
 
 
 def are_right(data: bytes, begin: int, step: int, count: int, crc_at: int, unlike: Iterable[int] = ()) -> bool:
-    """Whether the checksums of neighbours are right, each of which stands at crc_at and covers what follows it: by one
+    """Whether the checksums of neighbours are right; each stands at crc_at and covers what follows it.  Checked by one
     checksum over all of them, in a third of the time where they are short.
 
     unlike: the places before it, from the fourth on, whose bytes are not the same in all of them.

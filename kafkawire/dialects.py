@@ -1,7 +1,7 @@
 """What each Kafka release speaks and does, one row a release.  Everything above asks the dialect, never a version.
 
-The releases of 0.7 are another generation: other bytes, other ZooKeeper nodes, no acknowledgement, no keys, positions
-in bytes.  A capability below says so by what it means; nobody asks for the generation.
+The releases of 0.7 are another generation: other bytes, other ZooKeeper nodes, no acknowledgement, no keys, offsets
+in bytes.  A capability below says so by what it means; callers never ask for the generation.
 
 Versions are pinned, not negotiated: 0.8 does not look at the version of Produce, Fetch, ListOffsets and Metadata and
 answers in v0 layout whatever was sent.  Releases from 0.11 on are spoken to in the newest versions we have tables for

@@ -12,11 +12,11 @@
             NoPlainListener    a broker has no address for us: its listeners want TLS or SASL
             RegistrationError  a member's id node cannot be read as a subscription
     BrokerError   the broker refused; see .code, .retriable, .refresh
-    LinkLost      nobody knows whether it happened, so a retry may duplicate
+    LinkLost      unknown outcome: it may have happened, so a retry may duplicate
 
 Error codes are one row each in ERRORS: the protocol's number and name, whether the same request may succeed later,
 whether leaders have to be looked up again first (retriable and refresh as the Java client of 3.9 has them), and whether
-a fetch that is refused by it will be refused until somebody changes the cluster or what is asked for (lasting).
+a fetch that is refused by it will be refused until the cluster or the request is changed (lasting).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class OtherGeneration(NodeError):
 
 
 class NoPlainListener(NodeError):
-    """A broker has only listeners with TLS or SASL, neither of which we speak; .endpoints as its node lists them."""
+    """A broker has only listeners with TLS or SASL, which we do not speak; .endpoints as its node lists them."""
 
     def __init__(self, why: str, endpoints: tuple[str, ...]) -> None:
         super().__init__(why)

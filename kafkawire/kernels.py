@@ -7,7 +7,7 @@ holds no GIL.
     KAFKAWIRE_CACHE     folder for what was compiled; default NUMBA_CACHE_DIR, else kafkawire in the user's cache folder
 
 Compiling takes a second or a few, once a machine.  auto does it in a thread of its own at the first index(), and the
-pure form runs until it is done: nobody who holds a session waits for a compiler.  prepare() waits.
+pure form runs until it is done: no ZooKeeper session waits for a compiler.  prepare() waits.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ MessageSet       consecutive complete entries of one topic-partition, exactly as
 Run              neighbouring entries of a set that may travel together
 Scan             what a look at a fetched buffer found
 Entry            one entry, as far as its own fields tell
-Message          one message, where somebody asked for one
-Part, Ticket     what a sender is given: entries for a target partition, and whom to tell
+Message          one message, decoded
+Part, Ticket     what a sender is given: entries for a target partition, and what is notified
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Broker(NamedTuple):
 
 
 class Handed(Protocol):
-    """Whom an acknowledged message tells."""
+    """What an acknowledged message notifies."""
 
     def acked(self, resume_at: int) -> None: ...
 
@@ -251,7 +251,7 @@ class Part:
 
 
 class Ticket(Protocol):
-    """Whom a sender tells what became of a part.  Several parts may share one."""
+    """What a sender notifies of the outcome of a part.  Several parts may share one."""
 
     def may_send(self) -> bool:
         """False: the share this came from is gone (lease over, partition released or parked); drop it, send nothing."""

@@ -27,7 +27,7 @@ def utf8(text: str) -> bytes:
 
 
 class Reader:
-    """A cursor over bytes that belong to somebody else; views it hands out share them."""
+    """A cursor over bytes; the views that it returns share them."""
 
     __slots__ = ("at", "data", "what")
 

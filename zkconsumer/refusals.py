@@ -1,4 +1,4 @@
-"""Brokers' error codes, as what they mean to somebody who reads: with topic, partition, position and broker.
+"""Brokers' error codes, as what they mean to a reader: with topic, partition, position and broker.
 
 Refused                     any other code; .tp .position .broker beside BrokerError's .code .retriable .refresh
     OffsetOutOfRange        1   the log does not hold this position (any more, or yet)

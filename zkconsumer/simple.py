@@ -13,7 +13,7 @@ the starts of entries are positions, a fetch never waits, and there is no metada
 
 Partitions are read from their leader: NotLeader says when this broker is none, topic_metadata(None) who is.  Everything
 that goes wrong is a kafkawire.errors.WireError: a Refused (zkconsumer.refusals) with topic, partition, offset and
-broker for an error code, LinkLost when the connection broke; the next call then connects anew.
+broker for an error code, LinkLost when the connection broke; the next call then connects again.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class SimpleConsumer:
         return read_reply(self._call(request, "metadata"))
 
     def coordinator(self, group: str) -> Broker:
-        """The broker that keeps a group's offsets, asked anew; waits while there is none (15).  From 0.8.2 on.
+        """The broker that keeps a group's offsets, looked up again; waits while there is none (15).  From 0.8.2 on.
 
         The first such request a cluster ever gets creates its topic __consumer_offsets.
         """
@@ -241,7 +241,7 @@ class SimpleConsumer:
     def fetch_offsets(self, group: str, tps: Iterable[TopicPartition], store: Store) -> dict[TopicPartition, Committed]:
         """What is committed: a position, NONE (nothing), or Unknown with the reason (zkconsumer.offsets.store).
 
-        Raises LinkLost, CoordinatorAway or another Refused when nobody could be asked, LocalError for a release
+        Raises LinkLost, CoordinatorAway or another Refused when no broker could be asked, LocalError for a release
         without that store.
         """
         self._check()

@@ -1,7 +1,7 @@
 """Log start and end offsets, and offsets by time: ListOffsets in bulk, asked of the leaders.
 
 Where offsets are bytes (0.7) a broker accepts any byte as an offset and answers with rubbish, and a reader that goes on
-from there fails.  So an offset that is to be written is read first (misplaced): a fetch at that offset has to begin
+from there fails.  So an offset is read before it is written: a fetch at that offset has to begin
 with an entry whose checksum is right.
 """
 
@@ -26,7 +26,7 @@ from zkconsumer.fetching.search import damage_in
 def log_bounds(
     admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """First offset and end of each log; left out where no leader answers, and told."""
+    """First offset and end of each log; left out, with a sentence, where no leader responds."""
     wanted, client = list(tps), client_of(admin, cluster)
     starts, ends = (_known(admin, client.list_offsets(dict.fromkeys(wanted, time))) for time in (EARLIEST, LATEST))
     return {tp: (starts[tp], ends[tp]) for tp in wanted if tp in starts and tp in ends}
@@ -47,13 +47,13 @@ def at_time(
 
 
 def _known(admin: AdminClient, found: Mapping[TopicPartition, LogOffset]) -> dict[TopicPartition, int]:
-    """The offsets; what else brokers said, or did not, is told."""
+    """The offsets; errors of brokers and lost links are reported."""
     _tell(admin, found, BrokerError, LinkLost)
     return {tp: one.offset for tp, one in found.items() if one.offset is not None}
 
 
 def _tell(admin: AdminClient, found: Mapping[TopicPartition, LogOffset], *kinds: type[WireError]) -> None:
-    """Only these: that a partition has no leader, or that nobody answers, shows elsewhere."""
+    """Only these: that a partition has no leader, or that no broker responds, shows elsewhere."""
     for sentence in problems({tp: one for tp, one in found.items() if isinstance(one.error, kinds)}):
         admin.tell(sentence)
 
@@ -64,8 +64,8 @@ MOST_BYTES = 64 << 20  # of an entry that is looked at whole
 
 
 def on_borders(admin: AdminClient, cluster: Cluster, changes: list[Change], policy: OutOfRangePolicy) -> list[Change]:
-    """The changes; those that would write a position where no entry begins are refused, or where the policy is to keep
-    what is given, told."""
+    """The changes; those that would write a position where no entry begins are refused; with the policy to keep
+    what is given they are reported."""
     if not admin.dialect.offsets.entries_only:
         return changes
     asked = {c.tp: c.after for c in changes if c.action == "write" and c.after is not None and not _at_an_end(c)}
@@ -124,7 +124,7 @@ def _look(
 def _fetched(
     admin: AdminClient, cluster: Cluster, positions: Mapping[TopicPartition, int], sizes: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, FetchedPartition | LinkLost]:
-    """What is there; without a leader nothing is told, and the bounds of the log are not known either."""
+    """What is there; without a leader nothing is reported, and the bounds of the log are not known either."""
     asked: dict[Broker, list[tuple[TopicPartition, Request[list[FetchedPartition]]]]] = {}
     for tp, at in positions.items():
         leader = cluster.view.leader(tp)

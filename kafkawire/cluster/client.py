@@ -86,7 +86,7 @@ class KafkaClient:
     ) -> ClusterView:
         """All brokers and partitions: as they were read last, unless a refresh is asked for or that is too long ago.
 
-        Raises Unreachable, after retries, when nobody responds.  The first time an election is not waited for: a
+        Raises Unreachable, after retries, when no broker responds.  The first time an election is not waited for: a
         cluster that was never there may be a wrong address.
         """
         if self._view is not None and self._whole and not (refresh or self._older_than(max_age_s)):

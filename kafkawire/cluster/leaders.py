@@ -48,7 +48,7 @@ class LeaderSource(Protocol):
     def read(self, tps: Collection[TopicPartition] | None) -> ClusterView:
         """All brokers, and these partitions at least; None: all partitions.
 
-        Raises Unreachable while nobody responds; a source with a ZooKeeper session also what that raises.
+        Raises Unreachable while no broker responds; a source with a ZooKeeper session also what that raises.
         """
 
     def leader(self, view: ClusterView, tp: TopicPartition) -> Broker | NoLeader:
@@ -85,7 +85,7 @@ class MetadataLeaders:
 
 
 class ListedLeaders:
-    """Leaders as an option lists them: nothing is looked up, and a broker that moves has to be listed again.
+    """Leaders as an option lists them: nothing is looked up, so the list has to follow a broker that moves.
 
     option: its name, for the sentence.
     """

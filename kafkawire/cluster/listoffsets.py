@@ -36,7 +36,7 @@ class LogOffset:
 
     broker    that was asked; None: no leader was found
     offsets   newest first; empty: the log has none for that time
-    error     BrokerError, LinkLost, NoLeader, Unreachable (nobody tells leaders), RemoteError (not in the response)
+    error     BrokerError, LinkLost, NoLeader, Unreachable (no broker names leaders), RemoteError (not in the response)
     tries     how often it was asked
     """
 

@@ -60,7 +60,7 @@ class BrokerRelease:
     """What a broker shows itself to be.
 
     release   the newest one whose requests it takes: it is at least that ("0.8.2": 0.8.0 to 0.8.2)
-    ranges    api key -> (lowest, highest) version it says it takes; empty before 0.10, where nobody can ask
+    ranges    api key -> (lowest, highest) version it says it takes; empty before 0.10, which has no such request
     """
 
     broker: Broker

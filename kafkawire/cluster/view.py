@@ -1,6 +1,6 @@
 """What a cluster looked like at one moment: brokers, topics, partitions and their leaders.  Immutable; knows no source.
 
-A new view replaces an old one; ClusterView.moved(old, new) says which partitions a fetcher or sender has to plug anew.
+A new view replaces an old one; ClusterView.moved(old, new) says which partitions a fetcher or sender has to move.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ class PartitionView:
     leader: int | None  # None: no leader at the moment
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
-    error: int = 0  # the broker's code in a Metadata reply: 5 no leader now, 9 a replica is down; told, not acted on
+    error: int = (
+        0  # the broker's code in a Metadata reply: 5 no leader now, 9 a replica is down; only shown
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ are: who holds the session decides about them.  A node that vanished in between 
     /brokers/topics/T                          0.8 and later: partitions and their replicas
     /brokers/topics/T/partitions/P/state       leader and in-sync replicas of one
     /brokers/topics/T/B = 2                    0.7: broker B has the partitions B-0 and B-1 of topic T; it leads them,
-                                               nobody else has them, and they come and go with it
+                                               no other broker has them, and they come and go with it
 
 Many nodes are read at once: a window of them is asked for before the first answer is waited for (kazoo's *_async), so
 that a thousand partitions cost five round trips.

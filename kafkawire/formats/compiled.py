@@ -167,7 +167,7 @@ class Kernels:
         return taken
 
     def index(self, data: Bytes, rows: list[tuple[int, ...]], most: int, check: bool, timed: bool) -> Found | None:
-        """The messages of segments, of which there are `most` at most; None: an offset does not fit int64.
+        """The messages of segments, `most` of them at most; None: an offset does not fit int64.
 
         timed: any of the segments has format v1.
         """
@@ -187,7 +187,7 @@ class Kernels:
         return self._loops.hop07(_octets(buffer), at, magic, limit)
 
     def index07(self, data: Bytes, rows: list[tuple[int, ...]], most: int, check: bool) -> Found | None:
-        """The same for segments of 0.7, of which all are wanted; None: a position does not fit int64."""
+        """The same for segments of 0.7, where all are wanted; None: a position does not fit int64."""
         try:
             segments = np.array(rows, dtype=np.int64).reshape(len(rows), v07.FIELDS)
         except OverflowError:
@@ -313,7 +313,7 @@ _crc: Any = None  # the compiled checksum: what _sums calls; each generation's l
 
 
 def _checked(made: Kernels) -> Kernels:
-    """Held against zlib once: what a cache gives back was compiled somewhere else."""
+    """Compared with zlib once: what comes from a cache was compiled somewhere else."""
     for size in (49, 1049):  # checksums of long and of short messages are computed in different ways
         value = bytes(n % 251 for n in range(size))
         body = b"\x00\x00\xff\xff\xff\xff" + size.to_bytes(4, "big") + value

@@ -75,7 +75,7 @@ class Indexing(Generic[LayoutT]):
     columns_of: Callable[[Kernels | None, LayoutT, int, bool], Columns]
 
     def index(self, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Columns:
-        """The columns of a set.  Raises nothing for what the bytes hold: damage is told beside what comes before it."""
+        """The columns of a set.  Raises nothing for what the bytes hold: damage stands beside what comes before it."""
         return self.index_by(compiled(), message_set, check_crcs, limit)
 
     def index_by(

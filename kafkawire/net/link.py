@@ -7,8 +7,8 @@ senders, or two receivers, at a time need a lock of their own.
     closed      not connected yet; the first send connects
     open
     broken      after any socket error, time-out or senseless reply, and after close(): every call raises LinkLost,
-                .broken says why.  A link is never mended, because nobody knows which of the outstanding requests
-                happened: take a new one (Links does)
+                .broken says why.  A link is never mended, because which of the outstanding requests
+                happened is unknown: take a new one (Links does)
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Link:
         return response
 
     def send(self, request: Request[Any]) -> None:
-        """Put a request on its way without waiting for the reply; connects first when need be.  Raises LinkLost."""
+        """Send a request without waiting for the response; connects first when need be.  Raises LinkLost."""
         self.open()
         try:
             self._wait_for(self._connected(), 1)
@@ -131,7 +131,7 @@ class Link:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             raise self._lost(error, "connecting: ") from error
-        if self.broken is not None:  # closed by somebody while we were connecting
+        if self.broken is not None:  # closed while we were connecting
             self._shut()
             raise LinkLost(str(self.broken))
 

@@ -70,7 +70,7 @@ class Links:
             self._links.pop(key).close()
 
     def end(self) -> None:
-        """Close all links, and open no other: whoever waited on one would ask the next broker, behind our back."""
+        """Close all links, and open no other: a caller that waited on one would go on with the next broker."""
         self._ended = True
         self.close()
 

@@ -10,7 +10,7 @@ of 0.7) leaves no trace.  A large piece of a reply (a fetched set) is received s
 goes through a scratch buffer, which may hold the ends of several replies.
 
 A reply that is not one (wrong correlation id, impossible size, a body that does not fit its frame) is a RemoteError,
-and the session is over: nobody can tell any more which bytes belong to what.  Known case: 0.8.2 answers an internal
+and the session is over: which bytes belong to what is unknown from there on.  Known case: 0.8.2 answers an internal
 failure of GroupCoordinator with correlation id 0.
 """
 

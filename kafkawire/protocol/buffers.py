@@ -1,6 +1,6 @@
-"""Memory for large sets, taken again once nobody looks at it any more.
+"""Memory for large sets, taken again once no view looks at it any more.
 
-Memory that a process gives back and asks for anew comes page by page, zeroed: that costs as much as receiving into it,
+Memory that a process returns and allocates again comes page by page, zeroed: that costs as much as receiving into it,
 and on a virtual machine several times that.
 """
 
@@ -18,7 +18,7 @@ _STEP = 64 << 10
 def let_heap_stand() -> None:
     """Have the allocator keep HEAP_BYTES of what was freed at the end of its heap, for what is read next.
 
-    glibc gives back what is more than twice the largest block that was ever mapped by itself and freed, and maps blocks
+    glibc returns what is more than twice the largest block that was ever mapped by itself and freed, and maps blocks
     from 128 KB on: so the values of each piece of a set would come in fresh memory.
     """
     bytes(HEAP_BYTES // 2)  # mapped, touched by nobody, freed
@@ -27,8 +27,8 @@ def let_heap_stand() -> None:
 class Buffers:
     """At most keep_bytes of them, those in use included; what is asked for beyond that is not kept.
 
-    In use is what any memoryview looks at, however it was derived from the one that was given out; nobody has to say
-    that he is done.  From any thread.
+    In use is what any memoryview looks at, however it was derived from the one that was given out; it need not be
+    released.  From any thread.
     """
 
     def __init__(self, keep_bytes: int = KEEP_BYTES) -> None:

@@ -4,7 +4,7 @@
                             2: group                               what the coordinator knows of a group (0.9 on)
     value   version:int16   of an offset
                             0: offset metadata timestamp                          0.8.2
-                            1: offset metadata commit_time expire_time            0.9 to 2.0, or a retention was told
+                            1: offset metadata commit_time expire_time            0.9 to 2.0, or with a retention given
                             2: offset metadata commit_time                        2.1
                             3: offset leader_epoch:int32 metadata commit_time     2.1 and later
                             of a group: 0 to 3, members with their subscriptions (left undecoded)

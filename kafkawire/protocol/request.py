@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkawire.protocol.bodies import Body
     from kafkawire.protocol.buffers import Buffers
 
-CONSUMER = -1  # replica_id of everybody who is no broker: a real id would move that follower's high watermark
+CONSUMER = -1  # replica_id of every client that is no broker: a real id would move that follower's high watermark
 Store = Literal["kafka", "zookeeper"]  # where a group's offsets are kept
 ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 
@@ -67,9 +67,9 @@ class Request(Protocol[ResponseT_co]):
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """One partition of a Fetch reply; buffer is its message set alone, so a slow partition pins nobody else's bytes.
+    """One partition of a Fetch reply; buffer is its message set alone, so a slow partition pins no bytes of another.
 
-    high_watermark: None where the generation does not tell (0.7).
+    high_watermark: None where the generation has none (0.7).
     """
 
     tp: TopicPartition

@@ -1,6 +1,6 @@
 """The text in ZooKeeper nodes, and JSON as Kafka's brokers and consumers wrote it.
 
-What makes no sense is a NodeError.  Data is taken as text or as the bytes that a ZooKeeper client hands over.
+What makes no sense is a NodeError.  Data is taken as text or as the bytes that a ZooKeeper client returns.
 """
 
 from __future__ import annotations

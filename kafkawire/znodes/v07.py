@@ -70,7 +70,7 @@ _NEWER = "is this a cluster of 0.8 or later? Then name its release."  # the opti
 
 
 def broker(broker_id: int, text: str | bytes) -> Broker:
-    """A live broker's address.  Raises NodeError; an IPv6 host cannot be told from the colons."""
+    """A live broker's address.  Raises NodeError; an IPv6 host cannot be separated from the colons."""
     where = f"broker {broker_id}"
     said = text_of(text, where)
     if said.startswith("{"):

@@ -10,7 +10,7 @@
 
 Readers take what any release wrote: 0.8.0's hand-made JSON with blanks and its own order of fields, maps in hash order,
 and the regular expressions that 0.8.0 and 0.8.1 did not escape.  What makes no sense is a NodeError.  Writers give what
-the JVM gives.  Data is taken as text or as the bytes that a ZooKeeper client hands over.  The group's paths and names
+the JVM gives.  Data is taken as text or as the bytes that a ZooKeeper client returns.  The group's paths and names
 are the same in every generation (kafkawire.znodes.group).
 """
 

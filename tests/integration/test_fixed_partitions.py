@@ -162,7 +162,7 @@ def known(connector: ConsumerConnector) -> list[str]:
     """Where the connector has seen brokers."""
     engine = connector._engine
     assert engine is not None
-    return [f"{broker.host}:{broker.port}" for broker in engine.assignment.leaders._seen.values()]
+    return [f"{broker.host}:{broker.port}" for broker in engine.assignment.leaders._brokers.values()]
 
 
 @pytest.mark.faults

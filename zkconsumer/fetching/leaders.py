@@ -35,7 +35,7 @@ class CurrentLeaders(LeaderSource, Protocol):
     def read(self, tps: Collection[TopicPartition] | None, refresh: bool = False) -> ClusterView:
         """All brokers, and these partitions at least; a broker that is not in it is gone.
 
-        refresh: what is watched may have been missed.  Raises ConsumerError or WireError when nobody can be asked now.
+        refresh: what is watched may have been missed.  Raises ConsumerError or WireError while nothing can be read.
         """
 
 

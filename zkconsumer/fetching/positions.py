@@ -37,8 +37,8 @@ class Positions:
     """Of one fetcher, in its greenlet.
 
     cursors   the fetcher's own, by partition
-    give_up   hands cursors back to the leader finder: (cursors, why)
-    located   is told of cursors that began where their log said
+    give_up   returns cursors to the leader finder: (cursors, why)
+    located   is called with cursors that begin where their log says
     listener     asked where to go on for a position outside the log, in a greenlet of its own by `spawn`
     wake      the fetcher has something to do again
     """
@@ -113,8 +113,8 @@ class Positions:
     # where logs end -----------------------------------------------------------------------------------------------
 
     def look_at_ends(self) -> None:
-        """Now and then: for the lag, and for a log that is gone or was made anew, of which a fetch of 0.7 says nothing
-        but that nothing is there.  Raises LinkLost."""
+        """Now and then: for the lag, and for a log that is gone or was recreated; a fetch of 0.7 says of it only that
+        nothing is there.  Raises LinkLost."""
         if now() < self._ends_due:
             return
         self._ends_due = now() + ENDS_S
@@ -129,7 +129,7 @@ class Positions:
                 cursor.lose_position(Seek(cursor.seek.reset, cursor.position))
 
     def look_at_old_ends(self) -> str | None:
-        """Ask, in bulk and beside the fetches, where the logs end whose end was not told for ENDS_S; None, or why the
+        """Ask, in bulk and beside the fetches, the ends of logs that were not seen for ENDS_S; None, or why the
         broker cannot be asked.  The connection is closed again, so that it is never one that the broker gave up.
 
         A broker that refuses by closing is asked for one partition only, and later than by look_at_ends: what it closes
@@ -176,10 +176,10 @@ class Positions:
     # asking -------------------------------------------------------------------------------------------------------
 
     def _offsets(self, time: int, cursors: list[Cursor]) -> dict[TopicPartition, int]:
-        """One end of each log; a partition whose broker refuses is handed back to the leader finder.
+        """One end of each log; a partition whose broker refuses goes back to the leader finder.
 
         Raises LinkLost; not where the broker closed the connection for some partitions, as 0.7 refuses, and takes
-        another one: these are handed back, too.
+        another one: these go back, too.
         """
         by_tp = {cursor.tp: cursor for cursor in cursors}
         found = self._ask(dict.fromkeys(by_tp, time))

@@ -103,7 +103,7 @@ class GroupRequests:
         self._known: dict[str, Broker] = {}  # group -> its coordinator, until it says that it is not
 
     def find(self, group: str) -> Broker:
-        """The group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, LocalError (older than 0.8.2)."""
+        """The group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, LocalError (before 0.8.2)."""
         self._known.pop(group, None)
         began = self._now()
         for tries, last in self._attempts():
@@ -325,7 +325,7 @@ class Coordinator:
         self._clock_ms = clock_ms
 
     def find(self, group: str) -> Broker:
-        """The group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, LocalError (older than 0.8.2).
+        """The group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, LocalError (before 0.8.2).
 
         The first such request a cluster ever gets creates the topic __consumer_offsets.
         """

@@ -158,7 +158,7 @@ def within(damage: CorruptMessage, wrapper_at: int) -> CorruptMessage:
 
 @dataclass(slots=True)
 class _Opening:
-    """One top-level wrapper on its way into a layout; the rules are those of messages._inside."""
+    """One top-level wrapper while it is put into a layout; the rules are those of messages._inside."""
 
     layout: Layout
     check_crcs: bool

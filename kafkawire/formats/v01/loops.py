@@ -4,8 +4,7 @@
     out         offsets, key_at, key_size, value_at, value_size, and where any segment has format v1 timestamps and
                 their types: rows as long as there can be messages
 
-They say how many messages they found and where they stopped; why, is told by the pure form, which reads that entry
-again.
+They return how many messages they found and where they stopped; the pure form reads that entry again to say why.
 """
 
 from __future__ import annotations

@@ -245,7 +245,7 @@ def stamped(buffer: Bytes, run: Run) -> bool:
 
 
 def entry_at(buffer: Bytes, begin: int, position: int) -> Entry | None:
-    """The entry that begins at byte `begin`; None: nobody can tell where it ends, for its size leads to no other.
+    """The entry that begins at byte `begin`; None: where it ends is unknown, since its size leads to no other.
 
     position is not needed here: an entry of 0.8 and later has its offset in it.
     """

@@ -21,7 +21,7 @@ _CANDIDATE = re.compile(rb"(?=[\x00\x01]...(?:\x00|\x01[\x00-\x02]))(?!\x00\x00\
 
 
 def next_border(data: Bytes, start: int = 0) -> int | None:
-    """The first byte from start on where an entry begins; None: there is none that can be told for sure."""
+    """The first byte from start on where an entry begins; None: none is certain."""
     view, left = memoryview(data), CHECKED_BYTES
     for found in _CANDIDATE.finditer(view, start):
         at = found.start()

@@ -115,7 +115,7 @@ def _outermost(
 
 @dataclass(slots=True)
 class _Opening:
-    """One top-level wrapper on its way into a layout."""
+    """One top-level wrapper while it is put into a layout."""
 
     layout: Layout
     check_crcs: bool

@@ -42,7 +42,7 @@ def scan(buffer: Bytes, start: int) -> Scan:
     """Find the complete entries of a set whose first byte has position start, without opening or checking any of them.
 
     A cut last entry is no damage.  One whose first bytes make no sense is, cut or not: who fetches from a position
-    inside an entry reads such bytes, and must not be told to fetch two gigabytes.
+    inside an entry reads such bytes, and must not fetch two gigabytes for it.
     """
     unpack, total, overhead = _START.unpack_from, len(buffer), LOG_OVERHEAD
     at = begin = entries = plain = again = 0
@@ -150,8 +150,8 @@ def stamped(buffer: Bytes, run: Run) -> bool:
 
 
 def entry_at(buffer: Bytes, begin: int, position: int) -> Entry | None:
-    """The entry that begins at byte `begin`, which is at `position` of the log; None: nobody can tell where it ends,
-    for its length leads to no other."""
+    """The entry that begins at byte `begin`, which is at `position` of the log; None: where it ends is unknown,
+    since its length leads to no other."""
     if len(buffer) - begin < HEAD.size:
         return None
     length, magic, attributes = HEAD.unpack_from(buffer, begin)
