@@ -41,9 +41,9 @@ from sparkpipeline.commands.progress import SparkProgress
 from sparkpipeline.errors import LedgerDamaged, OptionRefused, Refused
 from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.reports import files_of, status_of
-from sparkpipeline.load.cluster import connected, look, must_answer
+from sparkpipeline.load.cluster import connected, must_answer, take_snapshot
 from sparkpipeline.load.config import LoadConfig, read_config
-from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.job import LoadOutcome, open_ledger, run_load
 from sparkpipeline.load.operations import (
     CompactWanted,
@@ -170,12 +170,12 @@ def status(
     with reading(config, master, conf) as spark:
         ledger = open_ledger(config, spark)
         state, now = status_of(ledger), ledger.clock()
-        standing = Standing.of(state.newest)
+        job_state = JobState.of(state.newest)
     logs = None
     if not offline:
         with connected(config) as cluster:
-            logs = look(config, cluster.brokers, standing.positions).logs
-    topics = loadrows.of_topics(standing, logs)
+            logs = take_snapshot(config, cluster.brokers, job_state.positions).logs
+    topics = loadrows.of_topics(job_state, logs)
     summary = loadrows.of_status(state, now)
     if output == "json":
         click.echo(json.dumps({**summary, "topics": topics}, indent=2, sort_keys=True))

@@ -9,7 +9,7 @@ from groundwork.plural import counted
 from kafkawire.model import TopicPartition
 from sparkpipeline.ledger.model import Manifest, Plan, utc
 from sparkpipeline.ledger.reports import Status
-from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.job import LoadOutcome
 from sparkpipeline.load.plan import COMPACT, LOAD, REWIND, LoadPlan, LogBounds
 
@@ -60,24 +60,24 @@ def of_plan(plan: Plan) -> list[dict[str, Any]]:
     return [head]
 
 
-def of_topics(standing: Standing, logs: Mapping[TopicPartition, LogBounds] | None) -> list[dict[str, Any]]:
+def of_topics(job_state: JobState, logs: Mapping[TopicPartition, LogBounds] | None) -> list[dict[str, Any]]:
     """lag: messages that wait; kept: the fewest loaded messages that a partition's log still has; passed: the time that
     every partition has certainly passed.  logs None: the cluster was not asked.  Of 0.7 lag and kept are bytes."""
     topics: dict[str, list[TopicPartition]] = {}
-    for tp in {*standing.positions, *(logs or {})}:
+    for tp in {*job_state.positions, *(logs or {})}:
         topics.setdefault(tp.topic, []).append(tp)
-    return [_topic(topic, topics[topic], standing, logs) for topic in sorted(topics)]
+    return [_topic(topic, topics[topic], job_state, logs) for topic in sorted(topics)]
 
 
 def _topic(
-    topic: str, tps: list[TopicPartition], standing: Standing, logs: Mapping[TopicPartition, LogBounds] | None
+    topic: str, tps: list[TopicPartition], job_state: JobState, logs: Mapping[TopicPartition, LogBounds] | None
 ) -> dict[str, Any]:
-    passed = [standing.passed.get(tp, 0) for tp in tps]
+    passed = [job_state.passed.get(tp, 0) for tp in tps]
     row: dict[str, Any] = {"topic": topic, "partitions": len(tps), "lag": None, "kept": None,
                            "passed": utc(min(passed)) if min(passed) else None}  # fmt: skip
     if logs is not None:
         there = {tp: logs[tp] for tp in tps if tp in logs}
-        at = {tp: standing.positions.get(tp, log.earliest) for tp, log in there.items()}
+        at = {tp: job_state.positions.get(tp, log.earliest) for tp, log in there.items()}
         row["lag"] = sum(max(0, log.latest - max(at[tp], log.earliest)) for tp, log in there.items())
         row["kept"] = min((max(0, at[tp] - log.earliest) for tp, log in there.items()), default=None)
     return row

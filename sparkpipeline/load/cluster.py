@@ -36,7 +36,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ClusterSnapshot:
     """What there is to load.  missing: partitions that were loaded once and are not there any more."""
 
     logs: Mapping[TopicPartition, LogBounds]
@@ -90,7 +90,7 @@ def must_answer(config: LoadConfig) -> None:
         cluster.brokers.view(refresh=True)
 
 
-def look(config: LoadConfig, brokers: Brokers, positions: Positions) -> Looked:
+def take_snapshot(config: LoadConfig, brokers: Brokers, positions: Positions) -> ClusterSnapshot:
     """Where the logs of all partitions of the job begin and end now.  positions: what the job has loaded.
 
     Raises UnknownPartition for what the job names, never loaded, and does not find; NoLeader; Unreachable.
@@ -99,7 +99,7 @@ def look(config: LoadConfig, brokers: Brokers, positions: Positions) -> Looked:
     there, missing = chosen(config, view, positions)
     earliest = brokers.earliest(there) if there else {}
     latest = brokers.latest(there) if there else {}
-    return Looked({tp: LogBounds(earliest[tp], latest[tp]) for tp in there}, tuple(missing))
+    return ClusterSnapshot({tp: LogBounds(earliest[tp], latest[tp]) for tp in there}, tuple(missing))
 
 
 def chosen(

@@ -20,7 +20,7 @@ from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import BatchFile, LiveFile, Plan, StagedBatch
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.counts import CountedFile, ReadBack, read_back, staged_files
-from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.plan import COMPACT, HourRule
 from sparkpipeline.load.staging import write
 from sparkpipeline.paths import FinalName, Hour
@@ -29,7 +29,7 @@ Watch = Callable[[str, int, int, int], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FileGroup:
     """The files of one hour and partition that become one.  partition: as names write it."""
 
     hour: Hour
@@ -51,9 +51,11 @@ class Group:
         }  # fmt: skip
 
     @staticmethod
-    def of(row: Mapping[str, Any]) -> Group:
+    def of(row: Mapping[str, Any]) -> FileGroup:
         hour = Hour(row["topic"], row["date"], row["hour"])
-        return Group(hour, row["partition"], row["start"], row["until"], row["rows"], row["bytes"], tuple(row["files"]))
+        return FileGroup(
+            hour, row["partition"], row["start"], row["until"], row["rows"], row["bytes"], tuple(row["files"])
+        )
 
 
 def groups(
@@ -63,7 +65,7 @@ def groups(
     hour: str | None = None,
     least: int = 2,
     old: Callable[[str], bool] = lambda final: False,
-) -> list[Group]:
+) -> list[FileGroup]:
     """Hours of a day and partitions that have at least `least` files.
 
     old: whether a file is from before its position was set back (eras.py); such files and others are never put
@@ -83,9 +85,9 @@ def groups(
     ]
 
 
-def _group(hour: Hour, partition: str, files: list[LiveFile]) -> Group:
+def _group(hour: Hour, partition: str, files: list[LiveFile]) -> FileGroup:
     names = [name for file in files if (name := FinalName.of(file.final)) is not None]
-    return Group(
+    return FileGroup(
         hour,
         partition,
         min(name.start for name in names),
@@ -96,7 +98,7 @@ def _group(hour: Hour, partition: str, files: list[LiveFile]) -> Group:
     )
 
 
-def plan_of(batch: int, now_ms: int, found: Iterable[Group]) -> Plan:
+def plan_of(batch: int, now_ms: int, found: Iterable[FileGroup]) -> Plan:
     """The plan of a batch that compacts these."""
     rows = list(found)
     supersedes = tuple(file for group in rows for file in group.files)
@@ -106,7 +108,7 @@ def plan_of(batch: int, now_ms: int, found: Iterable[Group]) -> Plan:
 def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, staging: str, watch: Watch) -> StagedBatch:
     """Write the groups of a plan into staging, and count them.  Raises Mismatch, LedgerDamaged, what Spark raises."""
     try:
-        found = [Group.of(row) for row in plan.work["groups"]]
+        found = [FileGroup.of(row) for row in plan.work["groups"]]
     except (KeyError, TypeError) as exc:
         raise LedgerDamaged(f"is no plan of a compaction: {exc!r}; abandon it", batch=plan.batch) from None
     paths = [ledger.path(file) for group in found for file in group.files]
@@ -120,7 +122,7 @@ def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, staging:
     ends = footers([info.path for info in listed], spark, not needs_spark(ledger.base))
     staged = staged_files(listed, staging, after, ends)
     files = _counted(found, staged, before, plan.batch)
-    facts = {**Standing.of(ledger.state().newest).facts(), "compacted": {"from": len(paths), "to": len(files)}}
+    facts = {**JobState.of(ledger.state().newest).facts(), "compacted": {"from": len(paths), "to": len(files)}}
     return StagedBatch(files, facts, str(spark.sparkContext.applicationId))
 
 
@@ -138,7 +140,7 @@ def _write(spark: Any, config: LoadConfig, ledger: Ledger, paths: list[str], cou
 
 
 def _counted(
-    found: list[Group], staged: list[CountedFile], before: Mapping[str, ReadBack], batch: int
+    found: list[FileGroup], staged: list[CountedFile], before: Mapping[str, ReadBack], batch: int
 ) -> tuple[BatchFile, ...]:
     """What becomes of each group: one file with exactly the rows of its files.  Raises Mismatch."""
     by_place = {(f.name.hour.topic, str(f.name.partition), f.name.hour.date, f.name.hour.hour): f for f in staged}

@@ -33,7 +33,7 @@ from sparkpipeline.ranges import partition_key
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobState:
     """Where a job stands."""
 
     positions: Positions = field(default_factory=dict)
@@ -43,15 +43,15 @@ class Standing:
     marks: Marks = field(default_factory=dict)
 
     @staticmethod
-    def of(newest: Manifest | None) -> Standing:
+    def of(newest: Manifest | None) -> JobState:
         """By the newest manifest.  Raises LedgerDamaged for one that is no load's."""
         if newest is None:
-            return Standing()
+            return JobState()
         try:
             facts = newest.facts
             set_back = flat(facts.get("set_back", {}))  # manifests before it was kept have none
             marks = marks_in(facts.get("logs", {}))  # nor these
-            return Standing(flat(facts["positions"]), flat(facts["passed"]), dict(facts["averages"]), set_back, marks)
+            return JobState(flat(facts["positions"]), flat(facts["passed"]), dict(facts["averages"]), set_back, marks)
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise LedgerDamaged(f"its facts are not those of a load: {exc!r}", batch=newest.batch) from None
 
@@ -100,14 +100,14 @@ def batch_facts(
     plan: LoadPlan,
     counts: Sequence[RangeCount],
     seen: Observed,
-    standing: Standing,
+    state: JobState,
     closed: Iterable[Hour],
 ) -> dict[str, Any]:
-    """The facts of a batch that read topics.  standing: after it; closed: hours of it that were closed before."""
+    """The facts of a batch that read topics.  state: after it; closed: hours of it that were closed before."""
     rows = hour_rows(counts)
     already = set(closed)
     return {
-        **standing.facts(),
+        **state.facts(),
         "ranges": [count.facts() for count in counts],
         "gaps": [_gap(gap) for gap in plan.gaps],
         "hours": [

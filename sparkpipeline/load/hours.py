@@ -37,7 +37,7 @@ from sparkpipeline.paths import FinalName, Hour
 LATEST_MS = 253402300799999  # the end of the year 9999
 HOUR_MS = 3600_000
 DAY_MS = 86400_000
-LOOKED_BACK = 48  # hours
+LOOK_BACK = 48  # hours
 # try_cast everywhere: one row with a strange number must not end every attempt at its plan.
 _WHOLE = "coalesce(try_cast({0} as bigint), try_cast(try_cast({0} as double) as bigint))"
 _MS = {
@@ -85,11 +85,11 @@ def _found(rule: HourRule) -> Any:
         return F.expr(_MS[rule.unit].format(field))
     if rule.source == "callable":
         function = _function(rule)
-        return F.udf(_Asked(function), "bigint", useArrow=False)(F.col("key"), F.col("value"), sent)
+        return F.udf(_TimeFunction(function), "bigint", useArrow=False)(F.col("key"), F.col("value"), sent)
     return F.lit(None).cast("bigint")
 
 
-class _Asked:
+class _TimeFunction:
     """A user's function as Spark calls it: Spark's bytearrays are bytes to it, and a float is no surprise."""
 
     def __init__(self, function: Any) -> None:
@@ -114,18 +114,18 @@ def _function(rule: HourRule) -> Any:
 
 
 def passed(
-    before: Positions, latest_ms: Mapping[TopicPartition, int], caught_up: Iterable[TopicPartition], looked_ms: int
+    before: Positions, latest_ms: Mapping[TopicPartition, int], caught_up: Iterable[TopicPartition], snapshot_ms: int
 ) -> dict[TopicPartition, int]:
     """What each partition has passed now.
 
-    before: what they had passed, which counts up to looked_ms: a clock that once was ahead is forgotten; latest_ms: of
-    messages loaded since (one from the future counts as now: a clock that is wrong must not close hours); caught_up:
-    positions that were the logs' ends at looked_ms."""
-    found = {tp: min(ms, looked_ms) for tp, ms in before.items()}
+    before: what they had passed, which counts up to snapshot_ms: a clock that once was ahead is forgotten
+    latest_ms: of messages loaded since; one from the future counts as now: a clock that is wrong must not close hours
+    caught_up: partitions whose positions were the logs' ends at snapshot_ms"""
+    found = {tp: min(ms, snapshot_ms) for tp, ms in before.items()}
     for tp, ms in latest_ms.items():
-        found[tp] = max(found.get(tp, 0), min(ms, looked_ms))
+        found[tp] = max(found.get(tp, 0), min(ms, snapshot_ms))
     for tp in caught_up:
-        found[tp] = max(found.get(tp, 0), looked_ms)
+        found[tp] = max(found.get(tp, 0), snapshot_ms)
     return found
 
 
@@ -169,7 +169,7 @@ def to_close(live: Iterable[LiveFile], until_ms: Mapping[str, int]) -> dict[Hour
 def unmarked(files: Files, base: str, hours: Mapping[Hour, Mapping[str, Any]], touched: Iterable[Hour]) -> list[Hour]:
     """Hours of these without a marker, the oldest first: the order in which close() is to write them.
 
-    Looks from the newest back and stops after LOOKED_BACK that have one, because markers are made in order, and at all
+    Looks from the newest back and stops after LOOK_BACK that have one, because markers are made in order, and at all
     that were touched now: late rows may have made an old folder."""
     found = {hour for hour in touched if hour in hours and not is_closed(files, base, hour)}
     by_topic: dict[str, list[Hour]] = {}
@@ -183,7 +183,7 @@ def unmarked(files: Files, base: str, hours: Mapping[Hour, Mapping[str, Any]], t
             else:
                 marked = 0
                 found.add(hour)
-            if marked == LOOKED_BACK:
+            if marked == LOOK_BACK:
                 break
     return sorted(found)
 

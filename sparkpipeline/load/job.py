@@ -22,10 +22,10 @@ from sparkpipeline.ledger.footers import footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.load import compaction, hours
-from sparkpipeline.load.cluster import Cluster, Looked, TaskPlanner, connected, look
+from sparkpipeline.load.cluster import Cluster, ClusterSnapshot, TaskPlanner, connected, take_snapshot
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.counts import RangeCount, counted, read_back, staged_files
-from sparkpipeline.load.facts import Standing, averages, batch_facts, hour_rows, latest_ms
+from sparkpipeline.load.facts import JobState, averages, batch_facts, hour_rows, latest_ms
 from sparkpipeline.load.hours import own_time
 from sparkpipeline.load.logmarks import Marks, check_logs, marks_of
 from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan, Positions, in_order
@@ -77,69 +77,73 @@ class LoadOutcome:
 # ---- the work --------------------------------------------------------------------------------------------------------
 
 
-class LoadWork:
-    """The Work of kinds load, rewind, compact and init: whatever plan is open, it can be executed again."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What all works of a job share.  tell takes sentences for the operator; watch shows Spark's jobs while they run."""
 
-    def __init__(
-        self,
-        config: LoadConfig,
-        spark: Any,
-        tell: Tell,
-        cluster: Cluster,
-        ledger: Ledger,
-        watch: Watch = unwatched,
-    ) -> None:
-        self.config = config
-        self.spark = spark
-        self.tell = tell
-        self.cluster = cluster
-        self.ledger = ledger
-        self.watch = watch
-        self.looked: tuple[Looked, int] | None = None  # and when, in ms: what closing hours goes by
+    config: LoadConfig
+    spark: Any
+    tell: Tell
+    cluster: Cluster
+    ledger: Ledger
+    watch: Watch = unwatched
+
+
+class LoadWork:
+    """The Work of kinds load, rewind, compact and init: each of them executes an open plan of any kind."""
+
+    def __init__(self, job: Job) -> None:
+        self.config = job.config
+        self.spark = job.spark
+        self.tell = job.tell
+        self.cluster = job.cluster
+        self.ledger = job.ledger
+        self.watch = job.watch
+        self.snapshot: tuple[ClusterSnapshot, int] | None = None  # and when, in ms: what closing hours goes by
 
     # ---- plan
 
     def plan(self, ledger: Ledger, batch: int) -> Plan | None:
         """What is new since the job's positions.  Raises OffsetOutOfRange, UnknownPartition, NoLeader, Unreachable."""
-        config, standing = self.config, Standing.of(ledger.state().newest)
-        looked, now = self.look(standing)
-        self.check_logs(standing, looked)
-        found = due(standing.positions, looked.logs, looked.missing, config.starting_offsets, config.out_of_range)
-        for tp in looked.missing:
+        config, state = self.config, JobState.of(ledger.state().newest)
+        snapshot, now = self.take_snapshot(state)
+        self.check_logs(state, snapshot)
+        found = due(state.positions, snapshot.logs, snapshot.missing, config.starting_offsets, config.out_of_range)
+        for tp in snapshot.missing:
             self.tell(f"{tp} was loaded before and the cluster has it no more")
         for gap in found.gaps:
             self.tell(f"{gap}: {gap.until - gap.start} {unit_of(gap.partition)} were deleted before they were loaded")
         pinned = config.starting_offsets == "latest" and bool(found.positions)
         if not found.ranges and not found.gaps and not pinned:
             return None
-        sharing = self.sharing(standing)
-        ranges = sharing.limited(found.ranges)
-        positions = {**standing.positions, **found.positions, **{rng.tp: rng.until for rng in ranges}}
-        work = sharing.cut_and_packed(ranges)
-        heads = {tp: log.latest for tp, log in looked.logs.items()}
-        moved = {tp: at for tp, at in positions.items() if tp in looked.logs and standing.positions.get(tp) != at}
-        fresh = {tp: at for tp, at in positions.items() if tp in looked.logs and tp not in standing.marks}
-        marks = {**standing.marks, **self.marks({**fresh, **moved})}
+        planner = self.task_planner(state)
+        ranges = planner.limited(found.ranges)
+        positions = {**state.positions, **found.positions, **{rng.tp: rng.until for rng in ranges}}
+        work = planner.cut_and_packed(ranges)
+        heads = {tp: log.latest for tp, log in snapshot.logs.items()}
+        moved = {tp: at for tp, at in positions.items() if tp in snapshot.logs and state.positions.get(tp) != at}
+        fresh = {tp: at for tp, at in positions.items() if tp in snapshot.logs and tp not in state.marks}
+        marks = {**state.marks, **self.marks({**fresh, **moved})}
         plan = LoadPlan(tuple(work[0]), tuple(work[1]), positions, heads, found.gaps, rule_of(config), marks)
-        what = "bytes" if sharing.of_bytes else "offsets"
+        what = "bytes" if planner.of_bytes else "offsets"
         self.tell(f"batch {batch}: {plan.rows} {what} in {len(plan.ranges)} ranges, {len(plan.tasks)} tasks")
         return Plan(batch, LOAD, now, plan.work())
 
-    def sharing(self, standing: Standing) -> TaskPlanner:
+    def task_planner(self, state: JobState) -> TaskPlanner:
         """How batches of the job are cut."""
         cores = int(self.spark.sparkContext.defaultParallelism)
-        return TaskPlanner(self.config, self.cluster.brokers, standing.averages, cores)
+        return TaskPlanner(self.config, self.cluster.brokers, state.averages, cores)
 
-    def look(self, standing: Standing) -> tuple[Looked, int]:
+    def take_snapshot(self, state: JobState) -> tuple[ClusterSnapshot, int]:
         """The cluster now, and when that was."""
-        now = self.ledger.clock()  # before the look: what comes later is later
-        self.looked = (look(self.config, self.cluster.brokers, standing.positions), now)
-        return self.looked
+        now = self.ledger.clock()  # before the take_snapshot: what comes later is later
+        self.snapshot = (take_snapshot(self.config, self.cluster.brokers, state.positions), now)
+        return self.snapshot
 
-    def check_logs(self, standing: Standing, looked: Looked) -> None:
+    def check_logs(self, state: JobState, snapshot: ClusterSnapshot) -> None:
         """Raises OffsetOutOfRange where a log is another one than the one that was loaded from."""
         cap = self.config.fetch_bytes_cap
-        check_logs(self.cluster.brokers, self.cluster.zk, standing.marks, looked.logs, cap)
+        check_logs(self.cluster.brokers, self.cluster.zk, state.marks, snapshot.logs, cap)
 
     def marks(self, positions: Positions) -> Marks:
         """What the logs of these positions are known by."""
@@ -159,43 +163,41 @@ class LoadWork:
         if plan.kind == COMPACT:
             return compaction.execute(self.spark, self.config, self.ledger, plan, staging, self.watch)
         work = LoadPlan.of(plan)
-        standing = Standing.of(self.ledger.state().newest)
+        state = JobState.of(self.ledger.state().newest)
         counts: list[RangeCount] = []
         seen = Observed(0, 0, 0, 0)
         if work.ranges:
-            with self._told_what_helps(plan.batch):
-                seen, counts = self._loaded(plan, work, standing, staging)
+            with self._hint_at_loss(plan.batch):
+                seen, counts = self._loaded(plan, work, state, staging)
         files = tuple(
             BatchFile(file.path, file.name.final(count.range.start, count.range.until, plan.batch), file.back.rows,
                       file.size)
             for count in counts for file in count.files
         )  # fmt: skip
-        after = Standing(
+        after = JobState(
             work.positions,
             hours.passed(
-                standing.passed,
+                state.passed,
                 latest_ms(counts),
                 hours.at_heads(work.positions, work.heads),
                 plan.created_ms,
             ),
-            averages(standing.averages, counts),
-            standing.set_back,
-            {**standing.marks, **work.marks},
+            averages(state.averages, counts),
+            state.set_back,
+            {**state.marks, **work.marks},
         )
         closed = [hour for hour in hour_rows(counts) if self._is_closed(hour)]
         failpoint("load after audit")
         return StagedBatch(files, batch_facts(work, counts, seen, after, closed), application)
 
-    def _loaded(
-        self, plan: Plan, work: LoadPlan, standing: Standing, staging: str
-    ) -> tuple[Observed, list[RangeCount]]:
+    def _loaded(self, plan: Plan, work: LoadPlan, state: JobState, staging: str) -> tuple[Observed, list[RangeCount]]:
         """Read, write and count."""
         files = self.ledger.files
         # What a rewind replaces must come again, whatever the policy for messages that were never loaded.
         may_lose = self.config.out_of_range == "earliest" and plan.kind == LOAD
         wanted = ToRead(work, plan.created_ms, may_lose)
-        sharing = self.sharing(standing)
-        size, rows = sharing.size(work.ranges), 0 if sharing.of_bytes else work.rows
+        planner = self.task_planner(state)
+        size, rows = planner.size(work.ranges), 0 if planner.of_bytes else work.rows
         with self.watch(f"batch {plan.batch}: loading", len(work.tasks), rows, size):
             seen = read_and_write(self.spark, self.config, self.cluster.access, wanted, staging, files)
         with self.watch(f"batch {plan.batch}: reading back", 0, seen.rows, size):
@@ -206,7 +208,7 @@ class LoadWork:
         return seen, counted(work, staged, seen, self.config.compacted, may_lose)
 
     @contextmanager
-    def _told_what_helps(self, batch: int) -> Iterator[None]:
+    def _hint_at_loss(self, batch: int) -> Iterator[None]:
         """Retention may be quicker than a plan; it is told here, for the error that comes through Spark cannot know."""
         try:
             yield
@@ -228,18 +230,18 @@ class LoadWork:
         late = manifest.facts.get("late", 0)
         if late:
             self.tell(f"batch {manifest.batch}: {late} rows belong to hours that were closed already")
-        copy_outward(self.config, self.cluster, Standing.of(manifest).positions, self.tell)
+        copy_outward(self.config, self.cluster, JobState.of(manifest).positions, self.tell)
 
     def close_hours(self, outcome: LoadOutcome) -> list[str]:
         """Mark what is complete now, after these steps; the folders that got a marker, below the base."""
-        standing = Standing.of(self.ledger.state().newest)
-        if not self.config.close_hours or not standing.positions:
+        state = JobState.of(self.ledger.state().newest)
+        if not self.config.close_hours or not state.positions:
             return []
-        looked, now = self.looked or self.look(standing)
-        passed = hours.passed(standing.passed, {}, hours.caught_up(standing.positions, looked.logs), now)
-        of_job = {tp: ms for tp, ms in passed.items() if tp in looked.logs}
+        snapshot, now = self.snapshot or self.take_snapshot(state)
+        passed = hours.passed(state.passed, {}, hours.caught_up(state.positions, snapshot.logs), now)
+        of_job = {tp: ms for tp, ms in passed.items() if tp in snapshot.logs}
         # A partition that was never loaded has passed nothing.
-        of_job |= {tp: 0 for tp in looked.logs if tp not in of_job}
+        of_job |= {tp: 0 for tp in snapshot.logs if tp not in of_job}
         until = hours.closed_until(of_job, {tp.topic for tp in of_job}, self.config.lateness_minutes * 60_000)
         complete = hours.to_close(self.ledger.live_files().values(), until)
         recovered = [self.ledger.manifest(batch) for step in outcome.steps for batch in step.recovered]
@@ -326,7 +328,8 @@ def run_load(config: LoadConfig, spark: Any, tell: Tell, watch: Watch = unwatche
     was committed by this call, or a batch is committed and the next run finishes it."""
     ledger = open_ledger(config, spark)
     with at_work(config, spark, ledger) as (cluster, alone):
-        return run(LoadWork(config, spark, tell, cluster, ledger, watch), alone)
+        job = Job(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger, watch=watch)
+        return run(LoadWork(job), alone)
 
 
 def run(work: LoadWork, alone: bool) -> LoadOutcome:

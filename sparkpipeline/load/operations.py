@@ -25,14 +25,25 @@ from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile, Plan
 from sparkpipeline.ledger.verification import Finding, Verdict
 from sparkpipeline.load import compaction
-from sparkpipeline.load.cluster import Cluster, connected
-from sparkpipeline.load.compaction import Group
+from sparkpipeline.load.cluster import connected
+from sparkpipeline.load.compaction import FileGroup
 from sparkpipeline.load.config import LoadConfig, Storage
-from sparkpipeline.load.facts import Standing
-from sparkpipeline.load.job import LoadOutcome, LoadWork, Tell, Watch, at_work, open_ledger, rule_of, run, unwatched
+from sparkpipeline.load.facts import JobState
+from sparkpipeline.load.job import (
+    Job,
+    LoadOutcome,
+    LoadWork,
+    Tell,
+    Watch,
+    at_work,
+    open_ledger,
+    rule_of,
+    run,
+    unwatched,
+)
 from sparkpipeline.load.logmarks import Marks
 from sparkpipeline.load.plan import INIT, REWIND, LoadPlan, LogBounds, Positions, in_order
-from sparkpipeline.load.rewind import Rewind, loaded_files, of_before, rewind
+from sparkpipeline.load.rewind import Rewind, loaded_files, of_earlier_log, rewind
 from sparkpipeline.paths import FinalName
 from sparkpipeline.positions import read_group
 from sparkpipeline.ranges import partition_of
@@ -76,28 +87,27 @@ class InitWanted:
 class InitWork(LoadWork):
     """Plans taking over positions, once."""
 
-    def __init__(self, wanted: InitWanted, *told: Any) -> None:
-        """told: of LoadWork."""
-        super().__init__(*told)
+    def __init__(self, job: Job, wanted: InitWanted) -> None:
+        super().__init__(job)
         self.wanted = wanted
         self.asked: frozenset[TopicPartition] = frozenset()  # partitions whose positions are taken over
         self.planned = False
 
     def positions(self, ledger: Ledger) -> dict[TopicPartition, int]:
         """All positions of the job afterwards.  Raises what starting.py raises."""
-        standing = Standing.of(ledger.state().newest)
-        looked, _ = self.look(standing)
+        state = JobState.of(ledger.state().newest)
+        snapshot, _ = self.take_snapshot(state)
         wanted = self.wanted.positions
         if wanted is None:
             group = str(self.wanted.group)
             here: Storage = "zookeeper" if self.cluster.zk is not None else "kafka"
             storage = self.wanted.storage or here
-            wanted = of_group(group, read_group(group, looked.logs, storage, self.cluster.access, self.cluster.zk))
-        found = taken_over(standing, wanted, looked.logs, self.wanted.replace)
+            wanted = of_group(group, read_group(group, snapshot.logs, storage, self.cluster.access, self.cluster.zk))
+        found = taken_over(state, wanted, snapshot.logs, self.wanted.replace)
         self.asked = frozenset(wanted)
-        sharing = self.sharing(standing)
-        if sharing.of_bytes:
-            self._check_borders(sharing.borders, {tp: found[tp] for tp in wanted}, looked.logs)
+        planner = self.task_planner(state)
+        if planner.of_bytes:
+            self._check_borders(planner.borders, {tp: found[tp] for tp in wanted}, snapshot.logs)
         return found
 
     def _check_borders(self, borders: Borders, positions: Positions, logs: Mapping[TopicPartition, LogBounds]) -> None:
@@ -116,7 +126,7 @@ class InitWork(LoadWork):
         self.planned = True
         positions = self.positions(ledger)
         marks = self.marks({tp: positions[tp] for tp in self.asked})
-        return init_plan(batch, ledger.clock(), Standing.of(ledger.state().newest), positions, marks)
+        return init_plan(batch, ledger.clock(), JobState.of(ledger.state().newest), positions, marks)
 
 
 def of_group(group: str, found: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
@@ -138,13 +148,13 @@ def of_group(group: str, found: Mapping[TopicPartition, Committed]) -> dict[Topi
 
 
 def taken_over(
-    standing: Standing, wanted: Positions, logs: Mapping[TopicPartition, LogBounds], replace: bool
+    state: JobState, wanted: Positions, logs: Mapping[TopicPartition, LogBounds], replace: bool
 ) -> dict[TopicPartition, int]:
     """All positions of the job once `wanted` (-2 and -1 allowed) is taken over.
 
     Raises UnknownPartition, OffsetOutOfRange for what could not be loaded from, and Refused for partitions that the job
     has loaded from, unless replace."""
-    found = dict(standing.positions)
+    found = dict(state.positions)
     for tp in in_order(wanted):
         log = logs.get(tp)
         if log is None:
@@ -165,19 +175,19 @@ def taken_over(
     return found
 
 
-def init_plan(batch: int, now_ms: int, standing: Standing, positions: Positions, marks: Marks | None = None) -> Plan:
+def init_plan(batch: int, now_ms: int, state: JobState, positions: Positions, marks: Marks | None = None) -> Plan:
     """The plan of a batch that sets positions.  marks: of those that were asked for, in the logs of today: the same
     number in another log is a change, too.  Raises OptionRefused where nothing would change."""
     marks = marks or {}
-    other = {tp for tp, mark in marks.items() if standing.marks.get(tp, mark) != mark}
-    moved = {tp for tp, at in positions.items() if standing.positions.get(tp) != at} | other
+    other = {tp for tp, mark in marks.items() if state.marks.get(tp, mark) != mark}
+    moved = {tp for tp, at in positions.items() if state.positions.get(tp) != at} | other
     if not moved:
         raise OptionRefused("the job has exactly these positions already")
     # What a moved partition had passed says nothing of where it is now.
-    passed = {tp: ms for tp, ms in standing.passed.items() if tp not in moved}
-    back = {tp: batch for tp, at in positions.items() if tp in other or at < standing.positions.get(tp, at)}
-    kept = {tp: mark for tp, mark in standing.marks.items() if tp not in moved}
-    after = Standing(positions, passed, standing.averages, {**standing.set_back, **back}, {**kept, **marks})
+    passed = {tp: ms for tp, ms in state.passed.items() if tp not in moved}
+    back = {tp: batch for tp, at in positions.items() if tp in other or at < state.positions.get(tp, at)}
+    kept = {tp: mark for tp, mark in state.marks.items() if tp not in moved}
+    after = JobState(positions, passed, state.averages, {**state.set_back, **back}, {**kept, **marks})
     facts = after.facts()
     return Plan(batch, INIT, now_ms, {"facts": {**facts, "taken_over": len(moved)}})
 
@@ -188,22 +198,21 @@ def init_plan(batch: int, now_ms: int, standing: Standing, positions: Positions,
 class RewindWork(LoadWork):
     """Plans a rewind, once."""
 
-    def __init__(self, wanted: RewindWanted, *told: Any) -> None:
-        """told: of LoadWork."""
-        super().__init__(*told)
+    def __init__(self, job: Job, wanted: RewindWanted) -> None:
+        super().__init__(job)
         self.wanted = wanted
         self.planned = False
 
     def rewound(self, ledger: Ledger) -> Rewind:
         """What it would do.  Raises Refused, OffsetOutOfRange."""
-        standing, wanted = Standing.of(ledger.state().newest), self.wanted
+        state, wanted = JobState.of(ledger.state().newest), self.wanted
         partition = None if wanted.partition is None else _partition(wanted.partition)
-        looked, _ = self.look(standing)
-        self.check_logs(standing, looked)
+        snapshot, _ = self.take_snapshot(state)
+        self.check_logs(state, snapshot)
         if wanted.topic in self.config.compacted:
             self.tell(f"{wanted.topic} is compacted: what its cleaner has removed since then is not loaded again")
         every = [file for file in ledger.live_files().values() if f"/topic={wanted.topic}/" in file.final]
-        old = of_before(ledger, standing)
+        old = of_earlier_log(ledger, state)
         files = [file for file in every if not old(file.final)]
         if len(files) < len(every):
             self.tell(f"{len(every) - len(files)} files of {wanted.topic} stay: they were loaded before `load init`"
@@ -215,23 +224,28 @@ class RewindWork(LoadWork):
                 tp = TopicPartition(row["topic"], partition_of(row["partition"]))
                 latest[tp, row["start"], row["until"]] = row["max_ms"]
         return rewind(
-            loaded_files(files, latest), standing.positions, looked.logs, wanted.topic, partition, wanted.to_ms,
-            wanted.allow_partial,
-        )  # fmt: skip
+            loaded_files(files, latest),
+            state.positions,
+            snapshot.logs,
+            topic=wanted.topic,
+            partition=partition,
+            to_ms=wanted.to_ms,
+            allow_partial=wanted.allow_partial,
+        )
 
     def plan(self, ledger: Ledger, batch: int) -> Plan | None:
         if self.planned:
             return None
-        standing, found = Standing.of(ledger.state().newest), self.rewound(ledger)
+        state, found = JobState.of(ledger.state().newest), self.rewound(ledger)
         for tp, why in found.kept:
             self.tell(f"{tp} {why}")
         if not found.ranges:
             return None
-        assert self.looked is not None
-        looked, now = self.looked
-        ranges, tasks = self.sharing(standing).cut_and_packed(found.ranges)
-        heads = {tp: log.latest for tp, log in looked.logs.items()}
-        work = LoadPlan(tuple(ranges), tuple(tasks), standing.positions, heads, (), rule_of(self.config))
+        assert self.snapshot is not None
+        snapshot, now = self.snapshot
+        ranges, tasks = self.task_planner(state).cut_and_packed(found.ranges)
+        heads = {tp: log.latest for tp, log in snapshot.logs.items()}
+        work = LoadPlan(tuple(ranges), tuple(tasks), state.positions, heads, (), rule_of(self.config))
         self.planned = True
         return Plan(batch, REWIND, now, work.work(), tuple(file.final for file in found.supersedes))
 
@@ -249,9 +263,8 @@ def _partition(text: str) -> object:
 class CompactWork(LoadWork):
     """Plans a compaction, once."""
 
-    def __init__(self, wanted: CompactWanted, *told: Any) -> None:
-        """told: of LoadWork."""
-        super().__init__(*told)
+    def __init__(self, job: Job, wanted: CompactWanted) -> None:
+        super().__init__(job)
         self.wanted = wanted
         self.planned = False
 
@@ -263,8 +276,8 @@ class CompactWork(LoadWork):
         return compaction.plan_of(batch, ledger.clock(), found) if found else None
 
 
-def _to_compact(ledger: Ledger, wanted: CompactWanted) -> list[Group]:
-    old = of_before(ledger, Standing.of(ledger.state().newest))
+def _to_compact(ledger: Ledger, wanted: CompactWanted) -> list[FileGroup]:
+    old = of_earlier_log(ledger, JobState.of(ledger.state().newest))
     live = ledger.live_files().values()
     return compaction.groups(live, wanted.date, wanted.topic, wanted.hour, wanted.least, old)
 
@@ -276,25 +289,26 @@ def run_rewind(
     config: LoadConfig, spark: Any, tell: Tell, wanted: RewindWanted, watch: Watch = unwatched
 ) -> LoadOutcome:
     """Load a topic again from a time on.  Raises Refused, OffsetOutOfRange, and as run_load."""
-    return _run(config, spark, lambda *its: RewindWork(wanted, config, spark, tell, *its, watch))
+    return _run(config, spark, tell, watch, lambda job: RewindWork(job, wanted))
 
 
 def run_compact(
     config: LoadConfig, spark: Any, tell: Tell, wanted: CompactWanted, watch: Watch = unwatched
 ) -> LoadOutcome:
     """Make one file of several in each hour and partition of a day.  Raises as run_load."""
-    return _run(config, spark, lambda *its: CompactWork(wanted, config, spark, tell, *its, watch))
+    return _run(config, spark, tell, watch, lambda job: CompactWork(job, wanted))
 
 
 def run_init(config: LoadConfig, spark: Any, tell: Tell, wanted: InitWanted) -> LoadOutcome:
     """Take over positions.  Raises Refused, OffsetOutOfRange, UnknownPartition, and as run_load."""
-    return _run(config, spark, lambda *its: InitWork(wanted, config, spark, tell, *its))
+    return _run(config, spark, tell, unwatched, lambda job: InitWork(job, wanted))
 
 
-def _run(config: LoadConfig, spark: Any, make: Callable[[Cluster, Ledger], LoadWork]) -> LoadOutcome:
+def _run(config: LoadConfig, spark: Any, tell: Tell, watch: Watch, make: Callable[[Job], LoadWork]) -> LoadOutcome:
     ledger = open_ledger(config, spark)
     with at_work(config, spark, ledger) as (cluster, alone):
-        return run(make(cluster, ledger), alone)
+        job = Job(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger, watch=watch)
+        return run(make(job), alone)
 
 
 # ---- previews: nothing is written and no lock is taken ---------------------------------------------------------------
@@ -307,24 +321,27 @@ def preview_load(config: LoadConfig, spark: Any, tell: Tell) -> Plan | None:
     if state.open_plan is not None:
         return state.open_plan
     with connected(config) as cluster:
-        return LoadWork(config, spark, tell, cluster, ledger).plan(ledger, state.next_batch)
+        job = Job(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
+        return LoadWork(job).plan(ledger, state.next_batch)
 
 
 def preview_rewind(config: LoadConfig, spark: Any, tell: Tell, wanted: RewindWanted) -> Rewind:
     """What run_rewind would do.  Raises as it."""
     ledger = open_ledger(config, spark)
     with connected(config) as cluster:
-        return RewindWork(wanted, config, spark, tell, cluster, ledger).rewound(ledger)
+        job = Job(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
+        return RewindWork(job, wanted).rewound(ledger)
 
 
 def preview_init(config: LoadConfig, spark: Any, tell: Tell, wanted: InitWanted) -> dict[TopicPartition, int]:
     """All positions of the job after run_init.  Raises as it."""
     ledger = open_ledger(config, spark)
     with connected(config) as cluster:
-        return InitWork(wanted, config, spark, tell, cluster, ledger).positions(ledger)
+        job = Job(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
+        return InitWork(job, wanted).positions(ledger)
 
 
-def preview_compact(config: LoadConfig, spark: Any, wanted: CompactWanted) -> list[Group]:
+def preview_compact(config: LoadConfig, spark: Any, wanted: CompactWanted) -> list[FileGroup]:
     """What run_compact would put together."""
     return _to_compact(open_ledger(config, spark), wanted)
 

@@ -19,7 +19,7 @@ from kafkawire.model import PartitionId, TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.model import LiveFile
-from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.plan import COMPACT, LogBounds, Positions, in_order
 from sparkpipeline.paths import HOUR_MS, FinalName, Hour
 from sparkpipeline.ranges import OffsetRange, unit_of
@@ -28,7 +28,7 @@ LEAST_DIGITS = 12  # ms of 1973 and later
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedFile:
     """A live file with what its name says.  max_ms: no row of it is later (the hour's end where nobody knows)."""
 
     file: LiveFile
@@ -84,7 +84,7 @@ def time_of(text: str, option: str = "--to") -> int:
 
 def loaded_files(
     live: Iterable[LiveFile], max_ms: Mapping[tuple[TopicPartition, int, int], int | None]
-) -> list[Loaded]:
+) -> list[LoadedFile]:
     """The live files of the job.  max_ms: latest time of ranges that were counted, by partition, start and until.
 
     A range may lie in several files (hours): none of them has rows behind the end of its hour either."""
@@ -96,14 +96,15 @@ def loaded_files(
         end = name.hour.end_ms - 1
         known = max_ms.get((name.tp, name.start, name.until))
         # Known earlier than the hour: rows without a timestamp, which have the hour of their plan.
-        found.append(Loaded(file, name, end if known is None or known <= end - HOUR_MS else min(end, known)))
+        found.append(LoadedFile(file, name, end if known is None or known <= end - HOUR_MS else min(end, known)))
     return found
 
 
 def rewind(
-    files: Collection[Loaded],
+    files: Collection[LoadedFile],
     positions: Positions,
     logs: Mapping[TopicPartition, LogBounds],
+    *,
     topic: str,
     partition: object | None,
     to_ms: int,
@@ -113,7 +114,7 @@ def rewind(
 
     Raises Refused when nothing was loaded at that time or later, and OffsetOutOfRange when the cluster does not have
     those messages any more; with allow_partial as much as it has, from the next file on."""
-    by_tp: dict[TopicPartition, list[Loaded]] = {}
+    by_tp: dict[TopicPartition, list[LoadedFile]] = {}
     for one in files:
         if one.name.hour.topic == topic and partition in (None, one.name.partition):
             by_tp.setdefault(one.name.tp, []).append(one)
@@ -141,7 +142,7 @@ def rewind(
 
 def _boundary(
     tp: TopicPartition,
-    files: Collection[Loaded],
+    files: Collection[LoadedFile],
     wanted: int,
     log: LogBounds | None,
     position: int,
@@ -171,7 +172,7 @@ def _boundary(
     return None, f"stays as it is: the log begins at {log.earliest}, inside or behind its last file"
 
 
-def _over(files: Iterable[Loaded], boundary: int) -> int | None:
+def _over(files: Iterable[LoadedFile], boundary: int) -> int | None:
     """The smallest start of files that begin before a boundary and end behind it."""
     return min((one.name.start for one in files if one.name.start < boundary < one.name.until), default=None)
 
@@ -182,7 +183,7 @@ Old = Callable[[str], bool]
 Place = tuple[Hour, PartitionId]  # a compaction makes one file of each
 
 
-def of_before(ledger: Ledger, standing: Standing) -> Old:
+def of_earlier_log(ledger: Ledger, state: JobState) -> Old:
     """Says of a final path whether its rows were loaded before the position of its partition was last set back.
 
     A compacted file is as old as those it was made of, all of which are of one side.  Reads a manifest (and of
@@ -191,9 +192,9 @@ def of_before(ledger: Ledger, standing: Standing) -> Old:
 
     def old(final: str) -> bool:
         name = FinalName.of(final)
-        if name is None or name.tp not in standing.set_back:
+        if name is None or name.tp not in state.set_back:
             return False
-        if name.batch < standing.set_back[name.tp]:
+        if name.batch < state.set_back[name.tp]:
             return True
         if name.batch not in heirs:
             heirs[name.batch] = _one_of_each(ledger, name.batch)

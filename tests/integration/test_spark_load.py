@@ -22,7 +22,7 @@ from sparkpipeline.ledger.exactlyonce import Outcome
 from sparkpipeline.ledger.model import Plan, StagedBatch
 from sparkpipeline.ledger.reports import files_of
 from sparkpipeline.load import job as jobs
-from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.operations import (
     CompactWanted,
     InitWanted,
@@ -326,7 +326,7 @@ def test_what_the_broker_deleted_is_refused_or_counted_as_a_gap(
     assert manifest.rows == 400 - lost
     assert lenient.rows() == {row: crc for row, crc in rows.items() if row[2] >= lost}
     assert any("messages were deleted before they were loaded" in said for said in lenient.told)
-    assert Standing.of(manifest).positions == {tp: 400}
+    assert JobState.of(manifest).positions == {tp: 400}
 
 
 def test_a_log_that_ends_before_the_position_is_refused_under_every_policy(
@@ -335,7 +335,7 @@ def test_a_log_that_ends_before_the_position_is_refused_under_every_policy(
     topic = unique.topic()
     source.create_topic(topic)
     load = job(source, tmp_path, spark, topics=[topic], out_of_range="earliest")
-    facts = Standing({TopicPartition(topic, 0): 7}).facts()
+    facts = JobState({TopicPartition(topic, 0): 7}).facts()
     assert load.ledger.put_plan(Plan(1, "init", TEN, {"facts": facts}))
     with pytest.raises(OffsetOutOfRange, match="ends before the job's position"):
         load.run()

@@ -11,9 +11,10 @@ from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.ledger.model import BatchFile, Plan, StagedBatch
-from sparkpipeline.load.cluster import Cluster, Looked
+from sparkpipeline.load.cluster import Cluster, ClusterSnapshot
 from sparkpipeline.load.config import LoadConfig
-from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.facts import JobState
+from sparkpipeline.load.job import Job
 from sparkpipeline.load.operations import CompactWanted, CompactWork, RewindWanted, RewindWork, init_plan
 from sparkpipeline.load.plan import LOAD, LogBounds
 from sparkpipeline.paths import generation
@@ -44,8 +45,8 @@ class Made:
     def published(self, manifest: object) -> None: ...
 
     @property
-    def standing(self) -> Standing:
-        return Standing.of(self.ledger.state().newest)
+    def state(self) -> JobState:
+        return JobState.of(self.ledger.state().newest)
 
     def batch(self, plan: Plan, facts: dict[str, object], *names: tuple[str, int, int]) -> None:
         self.given, self.facts, self.names = plan, facts, names
@@ -53,30 +54,31 @@ class Made:
 
     def load(self, hour: str, start: int, until: int) -> None:
         batch = self.ledger.state().next_batch
-        facts = Standing({P0: until}, {}, {}, self.standing.set_back).facts()
+        facts = JobState({P0: until}, {}, {}, self.state.set_back).facts()
         self.batch(Plan(batch, LOAD, 0, {}), facts, (hour, start, until))
 
     def init(self, at: int) -> None:
-        plan = init_plan(self.ledger.state().next_batch, 0, self.standing, {P0: at})
+        plan = init_plan(self.ledger.state().next_batch, 0, self.state, {P0: at})
         self.batch(plan, plan.work["facts"])
 
     def compact(self, hour: str) -> None:
         """What `load compact` does, but for its rows."""
-        work = CompactWork(CompactWanted("2026-01-01", hour=hour), *self.told())
+        work = CompactWork(self.job(), CompactWanted("2026-01-01", hour=hour))
         plan = work.plan(self.ledger, self.ledger.state().next_batch)
         assert plan is not None
         ((start, until),) = [(group["start"], group["until"]) for group in plan.work["groups"]]
-        self.batch(plan, self.standing.facts(), (hour, start, until))
+        self.batch(plan, self.state.facts(), (hour, start, until))
 
-    def told(self) -> tuple[object, ...]:
+    def job(self) -> Job:
         config = LoadConfig(base=self.ledger.base, bootstrap=(("b", 1),), topics=("t",))
         self.said: list[str] = []
-        return config, None, self.said.append, Cluster(None, None, None), self.ledger  # type: ignore[arg-type]
+        nowhere = Cluster(None, None, None)  # type: ignore[arg-type]
+        return Job(config=config, spark=None, tell=self.said.append, cluster=nowhere, ledger=self.ledger)
 
     def rewound(self, monkeypatch: pytest.MonkeyPatch, latest: int) -> list[tuple[str, int]]:
         """Hours of what a rewind to the beginning replaces, and where it begins."""
-        work = RewindWork(RewindWanted("t", 0), *self.told())
-        monkeypatch.setattr(work, "look", lambda standing: (Looked({P0: LogBounds(0, latest)}, ()), 0))
+        work = RewindWork(self.job(), RewindWanted("t", 0))
+        monkeypatch.setattr(work, "take_snapshot", lambda state: (ClusterSnapshot({P0: LogBounds(0, latest)}, ()), 0))
         found = work.rewound(self.ledger)
         return [(file.final.split("hour=")[1][:2], found.ranges[0].start) for file in found.supersedes]
 
@@ -127,7 +129,7 @@ def test_files_of_before_and_after_are_never_compacted_into_one(made: Made, monk
     rewound = made.rewound(monkeypatch, 70)
     assert rewound == [("08", 0)]
     assert made.said[0].startswith("1 files of t stay")
-    work = CompactWork(CompactWanted("2026-01-01"), *made.told())
+    work = CompactWork(made.job(), CompactWanted("2026-01-01"))
     assert work.plan(made.ledger, 9) is None
 
 
@@ -144,5 +146,5 @@ def test_the_facts_of_every_later_batch_say_that_a_position_was_set_back(made: M
     made.load("08", 0, 50)
     made.init(10)
     made.load("08", 10, 60)
-    assert made.standing.set_back == {P0: 2}
-    assert Standing.of(made.ledger.manifest(1)).set_back == {}
+    assert made.state.set_back == {P0: 2}
+    assert JobState.of(made.ledger.manifest(1)).set_back == {}

@@ -12,7 +12,7 @@ from sparkpipeline.access import ClusterAccess
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused
 from sparkpipeline.ledger.model import Plan
-from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.logmarks import (
     LogMark,
     another_log,
@@ -108,7 +108,7 @@ def test_marks_are_kept_by_plans_and_manifests() -> None:
 
 
 def test_the_same_number_in_another_log_is_taken_over_and_not_without_a_change() -> None:
-    standing = Standing({A: 2, B: 9}, {A: 1, B: 1}, {}, {}, {A: LogMark(1, 77, 5, 1000)})
+    standing = JobState({A: 2, B: 9}, {A: 1, B: 1}, {}, {}, {A: LogMark(1, 77, 5, 1000)})
     with pytest.raises(OptionRefused, match="exactly these positions"):
         init_plan(4, 0, standing, {A: 2, B: 9}, {A: LogMark(1, 77, 5, 1000)})
     facts = init_plan(4, 0, standing, {A: 2, B: 9}, {A: LogMark(1, 78, 9, 2000)}).work["facts"]

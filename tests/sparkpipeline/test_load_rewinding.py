@@ -55,7 +55,7 @@ def test_it_begins_with_the_first_range_that_has_rows_of_the_time() -> None:
 
 def test_what_was_counted_is_finer_than_an_hour() -> None:
     counted = {(P1, 0, 50): TEN + 5, (P1, 50, 60): TEN + 90}
-    found = rewind(loaded_files(FILES, counted), POSITIONS, LOGS, "t", 1, TEN + 6)
+    found = rewind(loaded_files(FILES, counted), POSITIONS, LOGS, topic="t", partition=1, to_ms=TEN + 6)
     assert spans(found) == [(1, 50, 60)]
     # Rows without a time of their own lie in the hour of their plan, behind what was counted.
     assert loaded_files([live("12", 0, 50, partition=1)], counted)[0].max_ms == TEN + 3 * HOUR - 1

@@ -20,7 +20,7 @@ from sparkpipeline.commands.progress import SparkProgress, line
 from sparkpipeline.errors import OptionRefused, Refused
 from sparkpipeline.ledger.exactlyonce import Advance, Outcome
 from sparkpipeline.ledger.model import BatchFile, Manifest, Plan
-from sparkpipeline.load.facts import Standing
+from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.job import LoadOutcome
 from sparkpipeline.load.plan import LoadPlan, LogBounds, flat, nested
 from sparkpipeline.ranges import OffsetRange
@@ -29,7 +29,7 @@ A, B = TopicPartition("a", 0), TopicPartition("a", 10)
 
 
 def test_lag_and_what_the_log_still_keeps_of_the_loaded() -> None:
-    standing = Standing({A: 50, B: 7}, {A: 1_000, B: 2_000}, {})
+    standing = JobState({A: 50, B: 7}, {A: 1_000, B: 2_000}, {})
     (row,) = loadrows.of_topics(standing, {A: LogBounds(40, 60), B: LogBounds(9, 10)})
     # What was deleted before it was loaded does not wait any more; and nothing of what was loaded is left there.
     assert (row["partitions"], row["lag"], row["kept"], row["passed"]) == (2, 11, 0, "1970-01-01T00:00:01.000Z")
