@@ -161,7 +161,7 @@ class Hour:
         return self.begin_ms + HOUR_MS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StagedName:
     """What the path of a staged file says.  piece: .c000, counted where Spark cuts a file; suffix: codec and end."""
 
@@ -182,7 +182,13 @@ class StagedName:
         if found is None:
             return None
         hour = Hour(found["topic"], found["date"], found["hour"])
-        return cls(hour, partition_of(found["partition"]), int(found["task"]), found["piece"], found["suffix"])
+        return cls(
+            hour=hour,
+            partition=partition_of(found["partition"]),
+            task=int(found["task"]),
+            piece=found["piece"],
+            suffix=found["suffix"],
+        )
 
     def final(self, start: int, until: int, batch: int) -> str:
         """The final path of the part of a range [start, until) that is in this file."""
@@ -190,7 +196,7 @@ class StagedName:
         return f"{self.hour.folder}/{name}{self.piece}{self.suffix}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FinalName:
     """What the path of a final file says."""
 
@@ -212,7 +218,7 @@ class FinalName:
             return None
         hour = Hour(found["topic"], found["date"], found["hour"])
         start, until, batch = int(found["start"]), int(found["until"]), int(found["batch"])
-        return cls(hour, partition_of(found["partition"]), start, until, batch)
+        return cls(hour=hour, partition=partition_of(found["partition"]), start=start, until=until, batch=batch)
 
 
 def tail(path: str) -> str:

@@ -162,8 +162,8 @@ def look(sides: Mapping[str, Side], limits: Mapping[str, tuple[Limit, Limit]]) -
             raise UnknownPartition(f"the source has no {sides[SOURCE].options.subscription}")
         topics = sorted({tp.topic for tp in wanted})
         there = partitions_of(theirs, topics)
-        target = ranges_of(theirs, there, *limits[TARGET], TARGET)
-        source = ranges_of(ours, wanted, *limits[SOURCE], SOURCE)
+        target = ranges_of(theirs, there, *limits[TARGET], side=TARGET)
+        source = ranges_of(ours, wanted, *limits[SOURCE], side=SOURCE)
     missing = sorted({*topics} - {tp.topic for tp in there})
     return AuditBounds({SOURCE: source, TARGET: target}, tuple(missing))
 
@@ -190,7 +190,7 @@ class Ranges:
     cut: frozenset[TopicPartition]
 
 
-def ranges_of(brokers: Brokers, tps: Collection[TopicPartition], start: Limit, until: Limit, side: str) -> Ranges:
+def ranges_of(brokers: Brokers, tps: Collection[TopicPartition], start: Limit, until: Limit, *, side: str) -> Ranges:
     """What to read of one cluster now.  Raises OffsetOutOfRange for offsets that the log does not hold, OptionRefused
     for partitions without one where others have one, and what Brokers raise."""
     if not tps:

@@ -48,7 +48,7 @@ SideSums = dict[str, dict[Scope, dict[int, Figures]]]
 NOTHING = Figures()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """A row of what the audit prints.
 
@@ -121,7 +121,7 @@ def unequal(source: Sums, target: Sums) -> dict[Scope, list[int]]:
 
 
 def from_sums(
-    scope: Scope, windows: Iterable[int], ours: Windowed, theirs: Windowed, block: int = 0
+    scope: Scope, windows: Iterable[int], ours: Windowed, theirs: Windowed, *, block: int = 0
 ) -> list[Difference]:
     """What the sums alone tell of these windows."""
     rows = []
@@ -131,8 +131,19 @@ def from_sums(
         bounds = [offset for offset in (a.first, a.last) if offset is not None]
         first, last = min(bounds, default=None), max(bounds, default=None)
         many = a.count if kind == REORDERED else None
-        where = (scope.topic, scope.partition, label(window, block))
-        rows.append(Difference(*where, kind, many, a.count, b.count, first, last))
+        rows.append(
+            Difference(
+                topic=scope.topic,
+                partition=scope.partition,
+                window=label(window, block),
+                difference=kind,
+                messages=many,
+                source=a.count,
+                target=b.count,
+                first_offset=first,
+                last_offset=last,
+            )
+        )
     return rows
 
 
@@ -144,6 +155,7 @@ def from_groups(
     windows: Iterable[int],
     ours: Windowed,
     theirs: Windowed,
+    *,
     groups: Mapping[GroupKey, MessageGroup],
     block: int,
 ) -> list[Difference]:
@@ -156,9 +168,19 @@ def from_groups(
     rows = []
     for (kind, side, partition, window), group in sorted(groups.items(), key=_place):
         known = window >= 0  # sums of the first pass are by the hour
-        where = (scope.topic, partition, label(window, block, side == TARGET and kind != DUPLICATE))
-        counts = (_count(ours, window, known), _count(theirs, window, known))
-        rows.append(Difference(*where, kind, group.messages, *counts, group.first, group.last))
+        rows.append(
+            Difference(
+                topic=scope.topic,
+                partition=partition,
+                window=label(window, block, side == TARGET and kind != DUPLICATE),
+                difference=kind,
+                messages=group.messages,
+                source=_count(ours, window, known),
+                target=_count(theirs, window, known),
+                first_offset=group.first,
+                last_offset=group.last,
+            )
+        )
     return rows
 
 
@@ -181,7 +203,17 @@ def _no_odd_ones(scope: Scope, windows: Iterable[int], ours: Windowed, theirs: W
     for window in moved:
         a, b = ours.get(window, NOTHING), theirs.get(window, NOTHING)
         rows.append(
-            Difference(scope.topic, scope.partition, label(window), MOVED, None, a.count, b.count, a.first, a.last)
+            Difference(
+                topic=scope.topic,
+                partition=scope.partition,
+                window=label(window),
+                difference=MOVED,
+                messages=None,
+                source=a.count,
+                target=b.count,
+                first_offset=a.first,
+                last_offset=a.last,
+            )
         )
     return rows
 
@@ -192,7 +224,7 @@ Offsets = Mapping[str, Mapping[str, Mapping[str, list[int]]]]  # side -> topic -
 
 
 def document(
-    found: AuditResult, offsets: Offsets, block: int, allowed: Collection[str], seconds: float
+    found: AuditResult, offsets: Offsets, block: int, *, allowed: Collection[str], seconds: float
 ) -> dict[str, Any]:
     """equal: nothing differs; passed: nothing but what is allowed; offsets: what was read of each side."""
     return {

@@ -44,7 +44,7 @@ Bounds = Mapping[TopicPartition, tuple[int, int]]
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
     """What is compared.
 
@@ -74,11 +74,11 @@ def compare(spark: Any, reading: Reading, asked: AuditRequest, tell: Tell) -> Au
     differing = unequal(sums[SOURCE], sums[TARGET])
     if differing and asked.match:
         tell(f"{len(differing)} of {len({*sums[SOURCE], *sums[TARGET]})} differ in their sums; matching their messages")
-        groups = _groups(context, reading, asked, every, cores, differing, sums)
+        groups = _groups(context, reading, asked, every=every, cores=cores, differing=differing, sums=sums)
         rows = [
             row
             for scope, windows in differing.items()
-            for row in from_groups(scope, windows, *_both(sums, scope), groups.get(scope, {}), asked.block)
+            for row in from_groups(scope, windows, *_both(sums, scope), groups=groups.get(scope, {}), block=asked.block)
         ]
     else:
         rows = [
@@ -105,7 +105,7 @@ def _sums(context: Any, reading: Reading, asked: AuditRequest, every: Sequence[A
 
 
 def _groups(
-    context: Any, reading: Reading, asked: AuditRequest, every: Sequence[AuditPiece], cores: int,
+    context: Any, reading: Reading, asked: AuditRequest, *, every: Sequence[AuditPiece], cores: int,
     differing: Collection[Scope], sums: SideSums,
 ) -> dict[Scope, dict[GroupKey, MessageGroup]]:  # fmt: skip
     """The messages without a partner of these scopes, counted."""

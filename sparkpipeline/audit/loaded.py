@@ -48,7 +48,7 @@ class LoadedRanges:
 
 
 def compare_files(
-    spark: Any, source: Mapping[str, str], base: str, topics: Collection[str], block: int, match: bool, tell: Tell
+    spark: Any, source: Mapping[str, str], base: str, *, topics: Collection[str], block: int, match: bool, tell: Tell
 ) -> tuple[AuditResult, dict[str, dict[str, dict[str, list[int]]]]]:
     """Hold the cluster that these kafka08 options name against the files below base; the offsets that were compared
     beside it.  topics: all that were loaded when empty.
@@ -70,7 +70,7 @@ def compare_files(
     if not (differing and match):
         rows = [
             row for scope, windows in differing.items()
-            for row in from_sums(scope, windows, sums[SOURCE].get(scope, {}), sums[TARGET].get(scope, {}), block)
+            for row in from_sums(scope, windows, sums[SOURCE].get(scope, {}), sums[TARGET].get(scope, {}), block=block)
         ]  # fmt: skip
     else:
         tell(f"{len(differing)} of {counted(len(bounds), 'partition')} differ in their sums; matching their messages")
@@ -237,8 +237,19 @@ def _matched(
     for row in counted:
         scope, window = Scope(row.topic, row.partition), -1 - row.block
         a, b = (sums[side].get(scope, {}).get(window, Figures()).count for side in (SOURCE, TARGET))
-        where = (row.topic, row.partition, label(window, block))
-        rows.append(Difference(*where, row.kind, row.n, a, b, row.first, row.last))
+        rows.append(
+            Difference(
+                topic=row.topic,
+                partition=row.partition,
+                window=label(window, block),
+                difference=row.kind,
+                messages=row.n,
+                source=a,
+                target=b,
+                first_offset=row.first,
+                last_offset=row.last,
+            )
+        )
     return rows
 
 

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 SETTLE_MOST_S = 120.0  # how long a target's log may move before it is somebody else's
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkTask:
     """All that a task is told; pickled.
 
@@ -164,7 +164,7 @@ def _reached(task: ChunkTask, target_start: int, is_settled: bool) -> tuple[int,
         closing(messages_of(task.rng, task.source, task.read)) as source,
         closing(messages_of(there, task.target, task.read)) as target,
     ):
-        return end, compare(source, target, target_start, end, task.rng)
+        return end, compare(source, target, target_start=target_start, end=end, chunk=task.rng)
 
 
 # ---- how far an earlier try came -------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class Reached:
 
 
 def compare(
-    source: Iterable[Stored], target: Iterable[Stored], target_start: int, end: int, chunk: OffsetRange
+    source: Iterable[Stored], target: Iterable[Stored], *, target_start: int, end: int, chunk: OffsetRange
 ) -> Reached:
     """source: the chunk's messages; target: what its log holds of [target_start, end), with gaps where it is compacted.
 
@@ -261,7 +261,16 @@ def _passed(task: ChunkTask, position: int, sender: TaskSender) -> tuple[int, in
     with _sets(rng, task) as sets:
         for fetched in sets:
             columns = fetched.index(task.read.check_crcs)
-            for part in parts(fetched, columns, rng.until, task.tp, spoken, limit, task.codec, aligned):
+            for part in parts(
+                fetched,
+                columns,
+                rng.until,
+                task.tp,
+                dialect=spoken,
+                message_max_bytes=limit,
+                codec=task.codec,
+                aligned=aligned,
+            ):
                 sender.send_part(part)
             count = before(columns, rng.until)
             messages, size, aligned = messages + count, size + _bytes(columns, count), True

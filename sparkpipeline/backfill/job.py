@@ -30,7 +30,7 @@ REPLICATED_S = 30.0  # how long the replicas of a target may be behind when it i
 Told = Callable[[Lane, Done], object]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Backfill:
     """plan: as it is in the folder, or would be.  is_new: it is not there yet.  handed_over: when, if it was."""
 
@@ -58,7 +58,14 @@ class Backfill:
                 )
             check(asked)
             sides = Clusters.of(asked)
-            return Backfill(state, make_plan(asked, sides, _now_ms(), tool_version()), sides, True, {}, None)
+            return Backfill(
+                state=state,
+                plan=make_plan(asked, sides, _now_ms(), tool_version()),
+                sides=sides,
+                is_new=True,
+                done={},
+                handed_over=None,
+            )
         other = differences(plan.request, asked) if asked is not None else []
         if other:
             raise Refused(
@@ -66,7 +73,9 @@ class Backfill:
                 folder=folder,
             )
         sides = Clusters.of(_with_secrets(plan.request, secrets), plan.source_release, plan.target_release)
-        return Backfill(state, plan, sides, False, state.last_done(), state.handed_over())
+        return Backfill(
+            state=state, plan=plan, sides=sides, is_new=False, done=state.last_done(), handed_over=state.handed_over()
+        )
 
     @property
     def left(self) -> list[Lane]:
@@ -103,7 +112,14 @@ class Backfill:
         hand_over = hand_over_of(self.plan, self.sides)
         if hand_over is not None:
             hand_over.check(ends_of(self.plan))
-        run = BackfillRun(self.plan, self.state, self.sides, on_spark(spark), spark.sparkContext.cancelAllJobs, told)
+        run = BackfillRun(
+            plan=self.plan,
+            state=self.state,
+            sides=self.sides,
+            copy=on_spark(spark),
+            cancel=spark.sparkContext.cancelAllJobs,
+            told=told,
+        )
         outcome = run.carry_out(f"{socket.gethostname()}:{os.getpid()}", parallel)
         self.done = outcome.done
         return outcome
@@ -134,9 +150,15 @@ def _with_secrets(request: Request, given: Request) -> Request:
         return {**planned, **{name: value for name, value in now.items() if is_secret(name)}}
 
     return Request(
-        added(request.source, given.source), added(request.target, given.target), request.partitioning, request.shared,
-        request.codec, request.chunk, request.group, request.storage,
-    )  # fmt: skip
+        source=added(request.source, given.source),
+        target=added(request.target, given.target),
+        partitioning=request.partitioning,
+        shared=request.shared,
+        codec=request.codec,
+        chunk=request.chunk,
+        group=request.group,
+        storage=request.storage,
+    )
 
 
 def _now_ms() -> int:
@@ -164,7 +186,14 @@ def make_plan(request: Request, sides: Clusters, now_ms: int, version: str) -> B
         Lane(number, tp.topic, _number(tp), start, until, starts.get(tp))
         for number, (tp, start, until) in enumerate(found)
     )
-    plan = BackfillPlan(now_ms, request, sides.source.release, sides.target.release, lanes, version)
+    plan = BackfillPlan(
+        created_ms=now_ms,
+        request=request,
+        source_release=sides.source.release,
+        target_release=sides.target.release,
+        lanes=lanes,
+        version=version,
+    )
     hand_over = hand_over_of(plan, sides)
     if hand_over is not None:
         hand_over.check(ends_of(plan))

@@ -43,6 +43,7 @@ def settled(
     tps: Iterable[TopicPartition],
     still_s: float,
     most_s: float,
+    *,
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> dict[TopicPartition, int]:

@@ -23,6 +23,7 @@ def parts(
     columns: Columns,
     until: int,
     target: TopicPartition,
+    *,
     dialect: Dialect,
     message_max_bytes: int,
     codec: int | None = None,
@@ -38,7 +39,9 @@ def parts(
     good = until if columns.damage is None else min(until, columns.resume_at)
     at = fetched.start
     try:
-        for step in _steps(fetched, good, target, dialect, message_max_bytes, codec, aligned):
+        for step in _steps(
+            fetched, good, target, dialect=dialect, message_max_bytes=message_max_bytes, codec=codec, aligned=aligned
+        ):
             resume_at = min(step.resume_at, good)
             if len(step.parts) == 1:  # a wrapper that passes through does not say what it holds
                 yield replace(step.parts[0], count=_messages(columns.offsets, at, resume_at))
@@ -72,6 +75,7 @@ def _steps(
     fetched: MessageSet,
     until: int,
     target: TopicPartition,
+    *,
     dialect: Dialect,
     message_max_bytes: int,
     codec: int | None,

@@ -30,7 +30,7 @@ def is_secret(name: str) -> bool:
     return name.lower() in SECRETS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """source, target: options of format kafka08, under the names its tables have."""
 
@@ -92,7 +92,7 @@ class Lane:
                 yield Chunk(self.number, number, step.start, step.until)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillPlan:
     created_ms: int
     request: Request
@@ -127,12 +127,12 @@ class BackfillPlan:
         row = _document(text, where)
         try:
             return cls(
-                row["created_ms"],
-                Request(**row["request"]),
-                row["source_release"],
-                row["target_release"],
-                tuple(Lane(**lane) for lane in row["lanes"]),
-                row["version"],
+                created_ms=row["created_ms"],
+                request=Request(**row["request"]),
+                source_release=row["source_release"],
+                target_release=row["target_release"],
+                lanes=tuple(Lane(**lane) for lane in row["lanes"]),
+                version=row["version"],
             )
         except (KeyError, TypeError) as exc:
             raise LedgerDamaged(f"is no plan of a backfill: {exc}", file=where) from None
@@ -150,7 +150,7 @@ class Copied:
     target_until: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """The mark of a chunk.  total_: of its lane up to and with it."""
 
@@ -182,17 +182,17 @@ class Done:
     def after(cls, before: Done | None, chunk: Chunk, copied: Copied, now_ms: int) -> Done:
         """The mark of a chunk behind another."""
         return cls(
-            chunk.lane,
-            chunk.number,
-            chunk.start,
-            chunk.until,
-            copied.messages + (before.total_messages if before else 0),
-            copied.bytes + (before.total_bytes if before else 0),
-            copied.kept + (before.total_kept if before else 0),
-            copied.may_repeat + (before.total_may_repeat if before else 0),
-            copied.resyncs + (before.total_resyncs if before else 0),
-            copied.target_until,
-            now_ms,
+            lane=chunk.lane,
+            chunk=chunk.number,
+            start=chunk.start,
+            until=chunk.until,
+            total_messages=copied.messages + (before.total_messages if before else 0),
+            total_bytes=copied.bytes + (before.total_bytes if before else 0),
+            total_kept=copied.kept + (before.total_kept if before else 0),
+            total_may_repeat=copied.may_repeat + (before.total_may_repeat if before else 0),
+            total_resyncs=copied.resyncs + (before.total_resyncs if before else 0),
+            target_until=copied.target_until,
+            done_ms=now_ms,
         )
 
 

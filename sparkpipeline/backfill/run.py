@@ -62,6 +62,7 @@ class BackfillRun:
         plan: BackfillPlan,
         state: BackfillFolder,
         sides: Clusters,
+        *,
         copy: Callable[[ChunkTask], Copied],
         cancel: Callable[[], object] = lambda: None,
         told: Callable[[Lane, Done], object] = lambda lane, done: None,
@@ -132,16 +133,16 @@ class BackfillRun:
     def _task(self, lane: Lane, chunk: Chunk) -> ChunkTask:
         request, before = self._plan.request, self._outcome.done.get(lane.number)
         return ChunkTask(
-            OffsetRange(lane.topic, lane.partition, chunk.start, chunk.until),
-            self._sides.source,
-            self._sides.target,
-            self._sides.producer,
-            self._sides.read(_now_ms()),
-            lane.target_start if before is None else before.target_until,
-            True,
-            self._sides.target_options.partitioner if request.partitioning == "key" else None,
-            self._partitions[lane.topic],
-            CODECS[request.codec] if request.codec else None,
+            rng=OffsetRange(lane.topic, lane.partition, chunk.start, chunk.until),
+            source=self._sides.source,
+            target=self._sides.target,
+            config=self._sides.producer,
+            read=self._sides.read(_now_ms()),
+            target_start=lane.target_start if before is None else before.target_until,
+            is_settled=True,
+            partitioner=self._sides.target_options.partitioner if request.partitioning == "key" else None,
+            partitions=self._partitions[lane.topic],
+            codec=CODECS[request.codec] if request.codec else None,
         )
 
 

@@ -90,7 +90,7 @@ def audit(master: str | None, conf: dict[str, str], output: str, report: Path | 
     found, offsets = (_files if asked["files"] is not None else _clusters)(asked, master, conf)
     write((row.row() for row in found.differences), COLUMNS, output)
     block = 0 if asked["files"] is None else asked["block"]  # sums of clusters know no blocks
-    write_report(report, document(found, offsets, block, asked["allow"], time.monotonic() - began))
+    write_report(report, document(found, offsets, block, allowed=asked["allow"], seconds=time.monotonic() - began))
     return _end(found, asked["allow"])
 
 
@@ -147,8 +147,8 @@ def _clusters(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -
         tell(f"the target has no topic {topic}")
     ranges = seen.ranges
     what = AuditRequest(
-        {side: found.bounds for side, found in ranges.items()}, windows, keyed,
-        {side: found.cut for side, found in ranges.items()}, asked["block"], not asked["no_match"],
+        bounds={side: found.bounds for side, found in ranges.items()}, windows=windows, keyed=keyed,
+        cut={side: found.cut for side, found in ranges.items()}, block=asked["block"], match=not asked["no_match"],
     )  # fmt: skip
     with (
         session(NAME, master, conf) as spark,
@@ -168,7 +168,9 @@ def _files(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -> t
     topics, match = _names(asked["topics"] or ""), not asked["no_match"]
     must_answer(options)
     with session(NAME, master, conf) as spark, SparkProgress(spark).watch("audit"):
-        return compare_files(spark, options, asked["files"], topics, asked["block"], match, tell)
+        return compare_files(
+            spark, options, asked["files"], topics=topics, block=asked["block"], match=match, tell=tell
+        )
 
 
 def _options(side: str, asked: dict[str, Any], topics: bool = True) -> dict[str, str]:

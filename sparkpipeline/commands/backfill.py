@@ -126,10 +126,16 @@ def _request(asked: dict[str, Any]) -> tuple[Request | None, Request]:
     if source.get("startingOffsets") == "group" and asked["group"] is not None:
         source |= {"kafka.group.id": asked["group"], "kafka.offsets.storage": storage}
     given = Request(
-        source, target, asked["partitioning"] or "identity", asked["shared"], asked["codec"] or "",
-        asked["chunk"] or 500_000, asked["group"], storage,
-    )  # fmt: skip
-    only_secrets = given.without_secrets() == Request({}, {})
+        source=source,
+        target=target,
+        partitioning=asked["partitioning"] or "identity",
+        shared=asked["shared"],
+        codec=asked["codec"] or "",
+        chunk=asked["chunk"] or 500_000,
+        group=asked["group"],
+        storage=storage,
+    )
+    only_secrets = given.without_secrets() == Request(source={}, target={})
     if not only_secrets:
         target.setdefault("kafka.request.timeout.ms", "10000")  # what a run after a crash waits for
     return (None if only_secrets else given), given

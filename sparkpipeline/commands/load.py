@@ -184,7 +184,7 @@ def status(
         click.echo()
         write(topics, loadrows.TOPIC, output)
     unit = config.spoken.offsets.unit if config.spoken is not None else "messages"
-    alarms = loadrows.alarms(summary, topics, max_lag, max_age, max_plan_age, unit)
+    alarms = loadrows.alarms(summary, topics, max_lag=max_lag, max_age=max_age, max_plan_age=max_plan_age, unit=unit)
     if alarms:
         fail("; ".join(alarms), EXIT["exceeded"])
 

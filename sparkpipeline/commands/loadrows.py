@@ -106,6 +106,7 @@ def of_status(state: Status, now_ms: int) -> dict[str, Any]:
 def alarms(
     summary: Mapping[str, Any],
     topics: list[dict[str, Any]],
+    *,
     max_lag: int | None,
     max_age: int | None,
     max_plan_age: int | None,

@@ -84,7 +84,9 @@ def run(
     _quiet()
     about = {"pipeline": found.file.name, "base": found.file.base}
     with failure_reported(report, **about), session(found.file.name, master, conf) as spark:
-        reports = PipelineRun(found, spark, say, only, again, SparkProgress(spark).watch).run()
+        reports = PipelineRun(
+            pipeline=found, spark=spark, tell=say, only=only, again=again, watch=SparkProgress(spark).watch
+        ).run()
     rows = [one.row() for one in reports]
     write(rows, NODE_COLUMNS, output)
     outcome = exit_of(reports)
@@ -121,7 +123,7 @@ def plan(
             import_from_folder(found, spark)
             for stage in found.file.stages:
                 program_of(found, stage, spark)
-        nodes = Preview(found, spark, only, again).nodes()
+        nodes = Preview(pipeline=found, spark=spark, only=only, again=again).nodes()
     write([node.row() for node in nodes], PREVIEW_COLUMNS, output)
     return EXIT["refused"] if any(node.refused for node in nodes) else EXIT["done"]
 

@@ -28,7 +28,7 @@ SNAPSHOT_EVERY = 50
 TRASH_KEEP_S = 7 * 24 * 3600
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerState:
     """Where a ledger stands.
 
@@ -232,7 +232,19 @@ class Ledger:
         except LedgerDamaged:
             plan_hash = ""  # a plan that nobody can read is the best reason to abandon it
         now = self.clock()
-        manifest = Manifest(batch, ABANDONED, plan_hash, 0, "", now, now, (), (), {"why": why}, tool_version())
+        manifest = Manifest(
+            batch=batch,
+            kind=ABANDONED,
+            plan_hash=plan_hash,
+            attempt=0,
+            application="",
+            started_ms=now,
+            committed_ms=now,
+            files=(),
+            supersedes=(),
+            facts={"why": why},
+            version=tool_version(),
+        )
         if not made(self.files, self.layout.commit(batch), manifest.text().encode()):
             decided = self.decision(batch)
             how = "abandoned already" if decided is not None and decided.abandoned else "committed"

@@ -99,7 +99,7 @@ class Plan:
             raise _damaged(where, "a plan", exc) from None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What a batch did.  attempt: whose staging folder it is published from; started_ms: when that attempt began;
     version: of the tool that wrote it."""

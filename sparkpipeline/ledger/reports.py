@@ -16,7 +16,7 @@ from sparkpipeline.paths import batch_of
 DATA, TRASH, MOVING = "data", "trash", "moving"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VisibleFile:
     """One file that readers of a batch see.
 
@@ -32,7 +32,7 @@ class VisibleFile:
     where: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """Where a ledger stands.  Of what there is none: None, 0 or empty.
 
@@ -104,17 +104,23 @@ def _superseded(ledger: Ledger, as_of: int) -> dict[str, int]:
 
 def _row(ledger: Ledger, file: LiveFile, moving: bool, superseded_by: int | None) -> VisibleFile:
     if superseded_by is None:
-        return VisibleFile(ledger.path(file.final), file.rows, file.bytes, file.batch, MOVING if moving else DATA)
+        return VisibleFile(
+            path=ledger.path(file.final),
+            rows=file.rows,
+            bytes=file.bytes,
+            batch=file.batch,
+            where=MOVING if moving else DATA,
+        )
     path = ledger.layout.trashed(superseded_by, file.final)
     if not ledger.files.exists(path) and not ledger.files.exists(ledger.path(file.final)):
         raise Missing(f"batch {superseded_by} superseded it, and it has left the trash", file=file.final)
-    return VisibleFile(path, file.rows, file.bytes, file.batch, TRASH)
+    return VisibleFile(path=path, rows=file.rows, bytes=file.bytes, batch=file.batch, where=TRASH)
 
 
 OPEN, COMMITTED, PUBLISHED, ABANDONED = "open", "committed", "published", "abandoned"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRow:
     """One batch.
 
@@ -153,23 +159,29 @@ def _decided(ledger: Ledger, manifest: Manifest) -> BatchRow:
     if manifest.abandoned:
         kind, _, why = _planned(ledger, manifest.batch)
         said = manifest.facts.get("why")
-        return BatchRow(manifest.batch, kind, ABANDONED, manifest.committed_ms, why=str(said) if said else why)
+        return BatchRow(
+            batch=manifest.batch,
+            kind=kind,
+            state=ABANDONED,
+            at_ms=manifest.committed_ms,
+            why=str(said) if said else why,
+        )
     published = ledger.files.exists(ledger.layout.done(manifest.batch))
     return BatchRow(
-        manifest.batch,
-        manifest.kind,
-        PUBLISHED if published else COMMITTED,
-        manifest.committed_ms,
-        len(manifest.files),
-        int(manifest.facts.get("rows", manifest.rows)),  # of a topic there are no files that could be counted
-        manifest.bytes,
-        len(manifest.supersedes),
+        batch=manifest.batch,
+        kind=manifest.kind,
+        state=PUBLISHED if published else COMMITTED,
+        at_ms=manifest.committed_ms,
+        files=len(manifest.files),
+        rows=int(manifest.facts.get("rows", manifest.rows)),  # of a topic there are no files that could be counted
+        bytes=manifest.bytes,
+        supersedes=len(manifest.supersedes),
     )
 
 
 def _open(ledger: Ledger, batch: int) -> BatchRow:
     kind, at_ms, why = _planned(ledger, batch)
-    return BatchRow(batch, kind, OPEN, at_ms, attempts=len(ledger.attempts.of(batch)), why=why)
+    return BatchRow(batch=batch, kind=kind, state=OPEN, at_ms=at_ms, attempts=len(ledger.attempts.of(batch)), why=why)
 
 
 def _planned(ledger: Ledger, batch: int) -> tuple[str | None, int | None, str | None]:

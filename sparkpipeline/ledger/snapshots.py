@@ -24,7 +24,7 @@ KEPT = 3
 Live = dict[str, LiveFile]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sum:
     """Batches 1 to through.  newest: the last of them that was not abandoned, 0 when there is none."""
 

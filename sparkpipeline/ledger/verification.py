@@ -37,7 +37,7 @@ class Finding:
         return self.what in HARMLESS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """batches, files, rows, bytes: what is committed and live.  busy: a driver was at work all the time, so files on
     their way may be among the findings: ask again when it is done."""
@@ -62,7 +62,14 @@ def verify(ledger: Ledger) -> Verdict:
         verdict = _looked(Ledger(ledger.files, ledger.base))  # one that remembers nothing
         if _marks(ledger) == before and not _moving(ledger):
             return verdict
-    return Verdict(verdict.batches, verdict.files, verdict.rows, verdict.bytes, verdict.findings, busy=True)
+    return Verdict(
+        batches=verdict.batches,
+        files=verdict.files,
+        rows=verdict.rows,
+        bytes=verdict.bytes,
+        findings=verdict.findings,
+        busy=True,
+    )
 
 
 def _marks(ledger: Ledger) -> dict[str, frozenset[int]]:
@@ -95,7 +102,7 @@ def _looked(ledger: Ledger) -> Verdict:
     findings += _open_plan(ledger, batch + 1)
     findings += _disk(ledger, live)
     rows, size = sum(file.rows for file in live.values()), sum(file.bytes for file in live.values())
-    return Verdict(batch, len(live), rows, size, tuple(sorted(findings)), busy=False)
+    return Verdict(batches=batch, files=len(live), rows=rows, bytes=size, findings=tuple(sorted(findings)), busy=False)
 
 
 def _names(ledger: Ledger) -> Iterator[Finding]:

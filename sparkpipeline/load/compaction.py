@@ -28,7 +28,7 @@ from sparkpipeline.paths import FinalName, Hour
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileGroup:
     """The files of one hour and partition that become one.  partition: as names write it."""
 
@@ -54,13 +54,20 @@ class FileGroup:
     def of(row: Mapping[str, Any]) -> FileGroup:
         hour = Hour(row["topic"], row["date"], row["hour"])
         return FileGroup(
-            hour, row["partition"], row["start"], row["until"], row["rows"], row["bytes"], tuple(row["files"])
+            hour=hour,
+            partition=row["partition"],
+            start=row["start"],
+            until=row["until"],
+            rows=row["rows"],
+            bytes=row["bytes"],
+            files=tuple(row["files"]),
         )
 
 
 def groups(
     live: Iterable[LiveFile],
     date: str,
+    *,
     topic: str | None = None,
     hour: str | None = None,
     least: int = 2,
@@ -88,13 +95,13 @@ def groups(
 def _group(hour: Hour, partition: str, files: list[LiveFile]) -> FileGroup:
     names = [name for file in files if (name := FinalName.of(file.final)) is not None]
     return FileGroup(
-        hour,
-        partition,
-        min(name.start for name in names),
-        max(name.until for name in names),
-        sum(file.rows for file in files),
-        sum(file.bytes for file in files),
-        tuple(sorted(file.final for file in files)),
+        hour=hour,
+        partition=partition,
+        start=min(name.start for name in names),
+        until=max(name.until for name in names),
+        rows=sum(file.rows for file in files),
+        bytes=sum(file.bytes for file in files),
+        files=tuple(sorted(file.final for file in files)),
     )
 
 
@@ -105,7 +112,7 @@ def plan_of(batch: int, now_ms: int, found: Iterable[FileGroup]) -> Plan:
     return Plan(batch, COMPACT, now_ms, {"groups": [group.row() for group in rows]}, supersedes)
 
 
-def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, staging: str, watch: Watch) -> StagedBatch:
+def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, *, staging: str, watch: Watch) -> StagedBatch:
     """Write the groups of a plan into staging, and count them.  Raises Mismatch, LedgerDamaged, what Spark raises."""
     try:
         found = [FileGroup.of(row) for row in plan.work["groups"]]
@@ -114,7 +121,7 @@ def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, staging:
     paths = [ledger.path(file) for group in found for file in group.files]
     rows = sum(group.rows for group in found)
     with watch(f"batch {plan.batch}: compacting", 0, rows, sum(group.bytes for group in found)):
-        _write(spark, config, ledger, paths, len(found), staging)
+        _write(spark, config, ledger, paths, count=len(found), staging=staging)
     failpoint("load after audit")
     before = read_back(spark, paths, HourRule("plan"))
     after = read_back(spark, [staging], HourRule("plan"))
@@ -126,7 +133,7 @@ def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, staging:
     return StagedBatch(files, facts, str(spark.sparkContext.applicationId))
 
 
-def _write(spark: Any, config: LoadConfig, ledger: Ledger, paths: list[str], count: int, staging: str) -> None:
+def _write(spark: Any, config: LoadConfig, ledger: Ledger, paths: list[str], *, count: int, staging: str) -> None:
     from pyspark.sql import functions as F
 
     path, folders = F.col("_metadata.file_path"), "/topic=([^/]+)/date=([^/]+)/hour=([^/]+)/[^/]+$"

@@ -32,7 +32,7 @@ from sparkpipeline.ranges import OffsetRange, partition_key
 COLUMNS = "key binary, value binary, offset bigint, timestamp timestamp, timestampType int"  # what is read back
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBack:
     """What Spark finds in a file.  bytes: of keys and values; min_ms, max_ms: of rows that have a time of
     their own; crcs: sum of CRC-32 of values."""
@@ -46,7 +46,7 @@ class ReadBack:
     crcs: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CountedFile:
     """A staged file with both of its counts.  path: below staging."""
 
@@ -150,7 +150,13 @@ def read_back(spark: Any, paths: Sequence[str], rule: HourRule) -> dict[str, Rea
     )
     return {
         tail(unquote(row["path"])): ReadBack(
-            row["rows"], row["first"], row["last"], row["bytes"], row["min_ms"], row["max_ms"], row["crcs"] or 0
+            rows=row["rows"],
+            first=row["first"],
+            last=row["last"],
+            bytes=row["bytes"],
+            min_ms=row["min_ms"],
+            max_ms=row["max_ms"],
+            crcs=row["crcs"] or 0,
         )
         for row in rows
     }
@@ -175,7 +181,7 @@ def staged_files(
                 f" at {footer.first} to {footer.last}",
                 file=info.path,
             )
-        found.append(CountedFile(path, name, info.size, footer, back))
+        found.append(CountedFile(path=path, name=name, size=info.size, footer=footer, back=back))
     if len(found) < len(backs):
         odd = sorted(set(backs) - {file.path for file in found})[0]
         raise Mismatch("is among the staged files and has no name of theirs", file=odd)
@@ -183,7 +189,12 @@ def staged_files(
 
 
 def counted(
-    plan: LoadPlan, files: Sequence[CountedFile], seen: Observed, compacted: Iterable[str] = (), may_lose: bool = False
+    plan: LoadPlan,
+    files: Sequence[CountedFile],
+    seen: Observed,
+    *,
+    compacted: Iterable[str] = (),
+    may_lose: bool = False,
 ) -> list[RangeCount]:
     """What came of each range of the plan, in its order.  Raises Mismatch.
 

@@ -32,7 +32,7 @@ from sparkpipeline.paths import Hour
 from sparkpipeline.ranges import partition_key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
     """Where a job stands."""
 
@@ -51,7 +51,13 @@ class JobState:
             facts = newest.facts
             set_back = flat(facts.get("set_back", {}))  # manifests before it was kept have none
             marks = marks_in(facts.get("logs", {}))  # nor these
-            return JobState(flat(facts["positions"]), flat(facts["passed"]), dict(facts["averages"]), set_back, marks)
+            return JobState(
+                positions=flat(facts["positions"]),
+                passed=flat(facts["passed"]),
+                averages=dict(facts["averages"]),
+                set_back=set_back,
+                marks=marks,
+            )
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise LedgerDamaged(f"its facts are not those of a load: {exc!r}", batch=newest.batch) from None
 
@@ -100,6 +106,7 @@ def batch_facts(
     plan: LoadPlan,
     counts: Sequence[RangeCount],
     seen: Observed,
+    *,
     state: JobState,
     closed: Iterable[Hour],
 ) -> dict[str, Any]:

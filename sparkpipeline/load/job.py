@@ -79,7 +79,7 @@ class LoadOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What all works of a job share.  tell takes sentences for the operator; watch shows Spark's jobs while they run."""
+    """What all works of a job share.  tell: takes sentences for the operator; watch: shows Spark's jobs as they run."""
 
     config: LoadConfig
     spark: Any
@@ -108,7 +108,13 @@ class LoadWork:
         config, state = self.config, JobState.of(ledger.state().newest)
         snapshot, now = self.take_snapshot(state)
         self.check_logs(state, snapshot)
-        found = due(state.positions, snapshot.logs, snapshot.missing, config.starting_offsets, config.out_of_range)
+        found = due(
+            state.positions,
+            snapshot.logs,
+            snapshot.missing,
+            starting=config.starting_offsets,
+            out_of_range=config.out_of_range,
+        )
         for tp in snapshot.missing:
             self.tell(f"{tp} was loaded before and the cluster has it no more")
         for gap in found.gaps:
@@ -124,7 +130,15 @@ class LoadWork:
         moved = {tp: at for tp, at in positions.items() if tp in snapshot.logs and state.positions.get(tp) != at}
         fresh = {tp: at for tp, at in positions.items() if tp in snapshot.logs and tp not in state.marks}
         marks = {**state.marks, **self.marks({**fresh, **moved})}
-        plan = LoadPlan(tuple(work[0]), tuple(work[1]), positions, heads, found.gaps, rule_of(config), marks)
+        plan = LoadPlan(
+            ranges=tuple(work[0]),
+            tasks=tuple(work[1]),
+            positions=positions,
+            heads=heads,
+            gaps=found.gaps,
+            rule=rule_of(config),
+            marks=marks,
+        )
         what = "bytes" if planner.of_bytes else "offsets"
         self.tell(f"batch {batch}: {plan.rows} {what} in {len(plan.ranges)} ranges, {len(plan.tasks)} tasks")
         return Plan(batch, LOAD, now, plan.work())
@@ -161,11 +175,11 @@ class LoadWork:
         if plan.kind == INIT:
             return StagedBatch((), dict(plan.work["facts"]), application)
         if plan.kind == COMPACT:
-            return compaction.execute(self.spark, self.config, self.ledger, plan, staging, self.watch)
+            return compaction.execute(self.spark, self.config, self.ledger, plan, staging=staging, watch=self.watch)
         work = LoadPlan.of(plan)
         state = JobState.of(self.ledger.state().newest)
         counts: list[RangeCount] = []
-        seen = Observed(0, 0, 0, 0)
+        seen = Observed(rows=0, numbers=0, begun=0, crcs=0)
         if work.ranges:
             with self._hint_at_loss(plan.batch):
                 seen, counts = self._loaded(plan, work, state, staging)
@@ -175,20 +189,22 @@ class LoadWork:
             for count in counts for file in count.files
         )  # fmt: skip
         after = JobState(
-            work.positions,
-            hours.passed(
+            positions=work.positions,
+            passed=hours.passed(
                 state.passed,
                 latest_ms(counts),
                 hours.at_heads(work.positions, work.heads),
                 plan.created_ms,
             ),
-            averages(state.averages, counts),
-            state.set_back,
-            {**state.marks, **work.marks},
+            averages=averages(state.averages, counts),
+            set_back=state.set_back,
+            marks={**state.marks, **work.marks},
         )
         closed = [hour for hour in hour_rows(counts) if self._is_closed(hour)]
         failpoint("load after audit")
-        return StagedBatch(files, batch_facts(work, counts, seen, after, closed), application)
+        return StagedBatch(
+            files, batch_facts(plan=work, counts=counts, seen=seen, state=after, closed=closed), application
+        )
 
     def _loaded(self, plan: Plan, work: LoadPlan, state: JobState, staging: str) -> tuple[Observed, list[RangeCount]]:
         """Read, write and count."""
@@ -199,13 +215,13 @@ class LoadWork:
         planner = self.task_planner(state)
         size, rows = planner.size(work.ranges), 0 if planner.of_bytes else work.rows
         with self.watch(f"batch {plan.batch}: loading", len(work.tasks), rows, size):
-            seen = read_and_write(self.spark, self.config, self.cluster.access, wanted, staging, files)
+            seen = read_and_write(self.spark, self.config, self.cluster.access, wanted, staging=staging, files=files)
         with self.watch(f"batch {plan.batch}: reading back", 0, seen.rows, size):
             backs = read_back(self.spark, [staging], work.rule) if seen.rows else {}
         listed = [info for info in walk(files, staging) if info.name.endswith(".parquet")]
         found = footers([info.path for info in listed], self.spark, not needs_spark(self.ledger.base))
         staged = staged_files(listed, staging, backs, found)
-        return seen, counted(work, staged, seen, self.config.compacted, may_lose)
+        return seen, counted(plan=work, files=staged, seen=seen, compacted=self.config.compacted, may_lose=may_lose)
 
     @contextmanager
     def _hint_at_loss(self, batch: int) -> Iterator[None]:

@@ -126,7 +126,7 @@ class InitWork(LoadWork):
         self.planned = True
         positions = self.positions(ledger)
         marks = self.marks({tp: positions[tp] for tp in self.asked})
-        return init_plan(batch, ledger.clock(), JobState.of(ledger.state().newest), positions, marks)
+        return init_plan(batch, ledger.clock(), JobState.of(ledger.state().newest), positions, marks=marks)
 
 
 def of_group(group: str, found: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
@@ -175,7 +175,7 @@ def taken_over(
     return found
 
 
-def init_plan(batch: int, now_ms: int, state: JobState, positions: Positions, marks: Marks | None = None) -> Plan:
+def init_plan(batch: int, now_ms: int, state: JobState, positions: Positions, *, marks: Marks | None = None) -> Plan:
     """The plan of a batch that sets positions.  marks: of those that were asked for, in the logs of today: the same
     number in another log is a change, too.  Raises OptionRefused where nothing would change."""
     marks = marks or {}
@@ -187,7 +187,13 @@ def init_plan(batch: int, now_ms: int, state: JobState, positions: Positions, ma
     passed = {tp: ms for tp, ms in state.passed.items() if tp not in moved}
     back = {tp: batch for tp, at in positions.items() if tp in other or at < state.positions.get(tp, at)}
     kept = {tp: mark for tp, mark in state.marks.items() if tp not in moved}
-    after = JobState(positions, passed, state.averages, {**state.set_back, **back}, {**kept, **marks})
+    after = JobState(
+        positions=positions,
+        passed=passed,
+        averages=state.averages,
+        set_back={**state.set_back, **back},
+        marks={**kept, **marks},
+    )
     facts = after.facts()
     return Plan(batch, INIT, now_ms, {"facts": {**facts, "taken_over": len(moved)}})
 
@@ -245,7 +251,14 @@ class RewindWork(LoadWork):
         snapshot, now = self.snapshot
         ranges, tasks = self.task_planner(state).cut_and_packed(found.ranges)
         heads = {tp: log.latest for tp, log in snapshot.logs.items()}
-        work = LoadPlan(tuple(ranges), tuple(tasks), state.positions, heads, (), rule_of(self.config))
+        work = LoadPlan(
+            ranges=tuple(ranges),
+            tasks=tuple(tasks),
+            positions=state.positions,
+            heads=heads,
+            gaps=(),
+            rule=rule_of(self.config),
+        )
         self.planned = True
         return Plan(batch, REWIND, now, work.work(), tuple(file.final for file in found.supersedes))
 
@@ -279,7 +292,7 @@ class CompactWork(LoadWork):
 def _to_compact(ledger: Ledger, wanted: CompactWanted) -> list[FileGroup]:
     old = of_earlier_log(ledger, JobState.of(ledger.state().newest))
     live = ledger.live_files().values()
-    return compaction.groups(live, wanted.date, wanted.topic, wanted.hour, wanted.least, old)
+    return compaction.groups(live, wanted.date, topic=wanted.topic, hour=wanted.hour, least=wanted.least, old=old)
 
 
 # ---- run: each is one batch ------------------------------------------------------------------------------------------
@@ -289,22 +302,22 @@ def run_rewind(
     config: LoadConfig, spark: Any, tell: Tell, wanted: RewindWanted, watch: Watch = unwatched
 ) -> LoadOutcome:
     """Load a topic again from a time on.  Raises Refused, OffsetOutOfRange, and as run_load."""
-    return _run(config, spark, tell, watch, lambda job: RewindWork(job, wanted))
+    return _run(config, spark, tell, watch, make=lambda job: RewindWork(job, wanted))
 
 
 def run_compact(
     config: LoadConfig, spark: Any, tell: Tell, wanted: CompactWanted, watch: Watch = unwatched
 ) -> LoadOutcome:
     """Make one file of several in each hour and partition of a day.  Raises as run_load."""
-    return _run(config, spark, tell, watch, lambda job: CompactWork(job, wanted))
+    return _run(config, spark, tell, watch, make=lambda job: CompactWork(job, wanted))
 
 
 def run_init(config: LoadConfig, spark: Any, tell: Tell, wanted: InitWanted) -> LoadOutcome:
     """Take over positions.  Raises Refused, OffsetOutOfRange, UnknownPartition, and as run_load."""
-    return _run(config, spark, tell, unwatched, lambda job: InitWork(job, wanted))
+    return _run(config, spark, tell, unwatched, make=lambda job: InitWork(job, wanted))
 
 
-def _run(config: LoadConfig, spark: Any, tell: Tell, watch: Watch, make: Callable[[Job], LoadWork]) -> LoadOutcome:
+def _run(config: LoadConfig, spark: Any, tell: Tell, watch: Watch, *, make: Callable[[Job], LoadWork]) -> LoadOutcome:
     ledger = open_ledger(config, spark)
     with at_work(config, spark, ledger) as (cluster, alone):
         job = Job(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger, watch=watch)

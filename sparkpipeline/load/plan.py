@@ -59,7 +59,7 @@ class HourRule:
     function: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
     """The work of a batch that reads topics (kinds load and rewind)."""
 
@@ -104,7 +104,15 @@ class LoadPlan:
             tasks = tuple(int(count) for count in work["tasks"])
             marks = marks_in(work.get("logs", {}))  # plans of earlier releases have none
             rule = HourRule(**work["time"])
-            found = cls(ranges, tasks, flat(work["positions"]), flat(work["heads"]), gaps, rule, marks)
+            found = cls(
+                ranges=ranges,
+                tasks=tasks,
+                positions=flat(work["positions"]),
+                heads=flat(work["heads"]),
+                gaps=gaps,
+                rule=rule,
+                marks=marks,
+            )
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise LedgerDamaged(f"is no plan of a load: {exc!r}; abandon it", batch=plan.batch) from None
         return found

@@ -40,6 +40,7 @@ def due(
     positions: Positions,
     logs: Mapping[TopicPartition, LogBounds],
     missing: Iterable[TopicPartition],
+    *,
     starting: str = "earliest",
     out_of_range: str = "fail",
 ) -> Due:

@@ -126,7 +126,9 @@ def rewind(
         late = [one.name.start for one in mine if one.max_ms >= to_ms]
         if not late:
             continue
-        boundary, why = _boundary(tp, mine, min(late), logs.get(tp), positions[tp], allow_partial)
+        boundary, why = _boundary(
+            tp, mine, min(late), log=logs.get(tp), position=positions[tp], allow_partial=allow_partial
+        )
         if boundary is None:
             kept.append((tp, why))
             continue
@@ -144,6 +146,7 @@ def _boundary(
     tp: TopicPartition,
     files: Collection[LoadedFile],
     wanted: int,
+    *,
     log: LogBounds | None,
     position: int,
     allow_partial: bool,

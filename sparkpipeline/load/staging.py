@@ -23,7 +23,7 @@ from sparkpipeline.source.exactplan import ExactPlan
 from sparkpipeline.source.schema import columns_by_default, counted
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
     """What was counted while the rows went by.  Spark counts rows; numbers and checksums are the reader's own.
 
@@ -48,7 +48,7 @@ class ToRead:
 
 
 def read_and_write(
-    spark: Any, config: LoadConfig, access: ClusterAccess, wanted: ToRead, staging: str, files: Files
+    spark: Any, config: LoadConfig, access: ClusterAccess, wanted: ToRead, *, staging: str, files: Files
 ) -> Observed:
     """Read the plan's ranges into staging, which must not exist.  Raises what Spark raises, and Mismatch."""
     from pyspark.sql import Observation
@@ -75,11 +75,11 @@ def read_and_write(
     write(rows.withColumns(hour_columns(wanted.plan.rule, wanted.plan_ms)), config, staging, files)
     seen = observed.get
     return Observed(
-        seen["rows"],
-        seen["numbers"] or 0,
-        seen["begun"] or 0,
-        ((seen["high"] or 0) << 16) + (seen["low"] or 0),
-        (seen["covered"] or 0) if by_broker else None,
+        rows=seen["rows"],
+        numbers=seen["numbers"] or 0,
+        begun=seen["begun"] or 0,
+        crcs=((seen["high"] or 0) << 16) + (seen["low"] or 0),
+        covered=(seen["covered"] or 0) if by_broker else None,
     )
 
 

@@ -48,6 +48,7 @@ def next_recompute(
     moves: Mapping[str, Sequence[Batch]],
     live: Mapping[str, Iterable[str]],
     columns: Sequence[str],
+    *,
     own: Iterable[str],
     again: bool = False,
 ) -> Recompute | None:

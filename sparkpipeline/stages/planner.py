@@ -47,7 +47,7 @@ class TakenInput:
     files: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StagePlan:
     """Of one batch of a stage."""
 
@@ -88,14 +88,14 @@ class StagePlan:
         """Raises LedgerDamaged."""
         try:
             return cls(
-                work["stage"],
-                work["mode"],
-                tuple(work["partition.by"]),
-                tuple(work["topics"]),
-                {name: _read_row(row) for name, row in work["inputs"].items()},
-                {name: _read_row(row) for name, row in work["lookups"].items()},
-                tuple(work["replaces"]),
-                tuple(tuple(partition) for partition in work["partitions"]),
+                stage=work["stage"],
+                mode=work["mode"],
+                partition_by=tuple(work["partition.by"]),
+                topics=tuple(work["topics"]),
+                inputs={name: _read_row(row) for name, row in work["inputs"].items()},
+                lookups={name: _read_row(row) for name, row in work["lookups"].items()},
+                replaces=tuple(work["replaces"]),
+                partitions=tuple(tuple(partition) for partition in work["partitions"]),
             )
         except (KeyError, TypeError, AttributeError) as exc:
             raise LedgerDamaged(f"is not of a stage: {exc!r}", plan=where) from None
@@ -245,7 +245,7 @@ class Planner:
                     f"in mode partition every input has the folders {_columns(columns)}, and {odd} of '{name}' has not",
                     stage=self.stage.name,
                 )
-        found = next_recompute(moves, live, columns, ledger.live_files(), again)
+        found = next_recompute(moves, live, columns, own=ledger.live_files(), again=again)
         if found is None:
             return None
         inputs = {
@@ -264,7 +264,14 @@ class Planner:
         lookups = {name: TakenInput(one.newest, one.identity) for name, one in heads.items() if name in self.lookups}
         stage = self.stage
         return StagePlan(
-            stage.name, stage.mode, stage.partition_by, stage.topics, inputs, lookups, replaces, partitions
+            stage=stage.name,
+            mode=stage.mode,
+            partition_by=stage.partition_by,
+            topics=stage.topics,
+            inputs=inputs,
+            lookups=lookups,
+            replaces=replaces,
+            partitions=partitions,
         )
 
     def _manner(self) -> str:

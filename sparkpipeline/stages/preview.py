@@ -20,7 +20,7 @@ from sparkpipeline.stages.planner import Planner, StagePlan
 PREVIEW_COLUMNS = ("name", "kind", "reads", "mode", "output", "last", "does", "batches", "files", "rows", "replaces")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodePreview:
     """A node, and what a run would do with it.
 
@@ -63,7 +63,7 @@ class NodePreview:
         }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Preview:
     """only, again: as a run has them."""
 
@@ -84,9 +84,9 @@ class Preview:
         state = PipelineLedgers(self.pipeline, self.spark).ledger(node.name).state()
         last = state.newest.batch if state.newest is not None else None
         if node.name not in self.pipeline.configs:
-            return NodePreview(node, None, "parquet", last, "runs elsewhere", moves=False)
+            return NodePreview(node=node, mode=None, output="parquet", last=last, does="runs elsewhere", moves=False)
         does = [*_recovery(state), "loads what is new"]
-        return NodePreview(node, None, "parquet", last, ", ".join(does), moves=True)
+        return NodePreview(node=node, mode=None, output="parquet", last=last, does=", ".join(does), moves=True)
 
     def _stage(self, node: Node) -> NodePreview:
         opened = PipelineLedgers(self.pipeline, self.spark)
@@ -106,7 +106,16 @@ class Preview:
             does.append(f"then follows {', '.join(above)}")
         moves = bool(plan is not None or above) and not refused
         shown = {} if plan is None else _amounts(planner, plan)
-        return NodePreview(node, stage.mode, stage.output, last, ", ".join(does), moves, refused=refused, **shown)
+        return NodePreview(
+            node=node,
+            mode=stage.mode,
+            output=stage.output,
+            last=last,
+            does=", ".join(does),
+            moves=moves,
+            refused=refused,
+            **shown,
+        )
 
     def _next(self, ledger: Ledger, planner: Planner, state: LedgerState) -> tuple[list[str], Plan | None]:
         """Raises NotYet and Refused."""

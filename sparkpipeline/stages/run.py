@@ -28,7 +28,7 @@ DONE, IDLE, WAITS, FAILED, LOST, ELSEWHERE = "done", "nothing to do", "waits", "
 MOST_LOST = 3  # another driver is at this stage, and quicker
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
     """What became of a node.  batches: its own, committed by this run; replaced: earlier ones in whose place they came;
     reason: why it failed or waits."""
@@ -80,7 +80,7 @@ def check_names(graph: Graph, names: Iterable[str], option: str, stages_only: bo
             raise OptionRefused(f"'{name}' is no {what} of the pipeline; {nearest(name, known)}", option=option)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class PipelineRun:
     """One run.
 
@@ -117,7 +117,7 @@ class PipelineRun:
         above = self.pipeline.graph.above(node.name)
         failed = [report.name for report in self.reports if report.result == FAILED and report.name in above]
         if failed:
-            return NodeReport(node.name, node.kind, WAITS, reason=f"{', '.join(failed)} failed")
+            return NodeReport(name=node.name, kind=node.kind, result=WAITS, reason=f"{', '.join(failed)} failed")
         began = time.monotonic()
         done: list[Manifest] = []
         try:
@@ -128,15 +128,15 @@ class PipelineRun:
             result, reason = FAILED, _sentence(exc)
             self.tell(f"{node.name}: {reason}")
         return NodeReport(
-            node.name,
-            node.kind,
-            result,
-            tuple(manifest.batch for manifest in done),
-            sum(len(manifest.facts.get("replaces", ())) for manifest in done),
-            sum(len(manifest.files) for manifest in done),
-            sum(int(manifest.facts.get("rows", manifest.rows)) for manifest in done),
-            time.monotonic() - began,
-            reason,
+            name=node.name,
+            kind=node.kind,
+            result=result,
+            batches=tuple(manifest.batch for manifest in done),
+            replaced=sum(len(manifest.facts.get("replaces", ())) for manifest in done),
+            files=sum(len(manifest.files) for manifest in done),
+            rows=sum(int(manifest.facts.get("rows", manifest.rows)) for manifest in done),
+            seconds=time.monotonic() - began,
+            reason=reason,
         )
 
     def _load(self, node: Node, done: list[Manifest]) -> tuple[str, str | None]:

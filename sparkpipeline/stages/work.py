@@ -80,7 +80,12 @@ class StageWork:
             return StagedBatch((), self._facts(stage_plan, write_topic(made, self.stage), None), application)
         local = not needs_spark(self.ledger.base)
         written = write_parquet(
-            made, self.stage, batch, staging, self.ledger.files, lambda paths: row_counts(paths, self.spark, local)
+            made,
+            self.stage,
+            batch=batch,
+            staging=staging,
+            files=self.ledger.files,
+            footers=lambda paths: row_counts(paths, self.spark, local),
         )
         self._check_partitions(stage_plan, written)
         return StagedBatch(written.files, self._facts(stage_plan, written.rows, written.schema), application)
@@ -151,7 +156,7 @@ class Written:
     schema: dict[str, Any]
 
 
-def write_parquet(frame: Any, stage: Stage, batch: int, staging: str, files: Files, footers: Footers) -> Written:
+def write_parquet(frame: Any, stage: Stage, *, batch: int, staging: str, files: Files, footers: Footers) -> Written:
     """Write a stage's rows below `staging`, which must not exist.
 
     Raises OptionRefused for a column that is not there, Mismatch, and what Spark raises."""
@@ -165,7 +170,7 @@ def write_parquet(frame: Any, stage: Stage, batch: int, staging: str, files: Fil
     failpoint("stage after write")
     if not files.exists(f"{staging}/_SUCCESS"):
         raise Mismatch("Spark wrote no _SUCCESS: nothing tells that all tasks wrote all they had", staging=staging)
-    entries = staged_entries(stage.name, batch, staging, files, footers)
+    entries = staged_entries(stage.name, batch, staging=staging, files=files, footers=footers)
     stored, seen = sum(entry.rows for entry in entries), counted()
     if stored != seen:
         raise Mismatch(f"Spark wrote {seen} rows, and the files hold {stored}", stage=stage.name, staging=staging)
@@ -180,7 +185,7 @@ def write_topic(frame: Any, stage: Stage) -> int:
     return counted()
 
 
-def staged_entries(stage: str, batch: int, staging: str, files: Files, footers: Footers) -> list[BatchFile]:
+def staged_entries(stage: str, batch: int, *, staging: str, files: Files, footers: Footers) -> list[BatchFile]:
     """The data files below staging, those without rows too, under their final names.  Raises Mismatch."""
     listed = [entry for entry in walk(files, staging) if not entry.name.startswith(("_", "."))]
     rows = footers([entry.path for entry in listed])

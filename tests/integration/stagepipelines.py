@@ -138,7 +138,9 @@ class Place:
         return read_pipeline(str(self.folder / "pipeline.yaml"))
 
     def run(self, only: tuple[str, ...] = (), again: tuple[str, ...] = ()) -> dict[str, NodeReport]:
-        reports = PipelineRun(self.pipeline, self.spark, self.told.append, only, again).run()
+        reports = PipelineRun(
+            pipeline=self.pipeline, spark=self.spark, tell=self.told.append, only=only, again=again
+        ).run()
         return {report.name: report for report in reports}
 
     def ledger(self, name: str) -> Ledger:

@@ -335,7 +335,7 @@ def test_a_log_that_ends_before_the_position_is_refused_under_every_policy(
     topic = unique.topic()
     source.create_topic(topic)
     load = job(source, tmp_path, spark, topics=[topic], out_of_range="earliest")
-    facts = JobState({TopicPartition(topic, 0): 7}).facts()
+    facts = JobState(positions={TopicPartition(topic, 0): 7}).facts()
     assert load.ledger.put_plan(Plan(1, "init", TEN, {"facts": facts}))
     with pytest.raises(OffsetOutOfRange, match="ends before the job's position"):
         load.run()

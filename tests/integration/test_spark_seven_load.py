@@ -97,7 +97,7 @@ def test_each_run_loads_what_is_new_within_its_limits(
     assert hours > 1 or len(list(load.data.rglob("*.parquet"))) == 3, "one file a partition"
     load.check()
     (tmp_path / "flow.yaml").write_text(FLOW.format(folder=tmp_path))
-    reports = PipelineRun(read_pipeline(str(tmp_path / "flow.yaml")), spark, load.told.append).run()
+    reports = PipelineRun(pipeline=read_pipeline(str(tmp_path / "flow.yaml")), spark=spark, tell=load.told.append).run()
     assert [report.result for report in reports][-1] == DONE, load.told
     found = spark.read.parquet(f"{tmp_path}/flow/stages/counts/data").collect()
     assert {(row.broker, row.partition): (row.n, row.inner) for row in found} == {

@@ -41,7 +41,7 @@ def test_batches_go_through_the_chain_once_and_a_rewind_runs_what_lies_below(tmp
     assert {row["topic"] for row in place.rows("lines")} == {"2015"}
     place.orders.load([("09", 4), ("09", 5)])
     place.orders.compact("08")
-    preview = {found.node.name: found.row() for found in Preview(place.pipeline, None).nodes()}
+    preview = {found.node.name: found.row() for found in Preview(pipeline=place.pipeline, spark=None).nodes()}
     assert (preview["lines"]["batches"], preview["lines"]["rows"], preview["lines"]["replaces"]) == (
         "orders 2",
         2,

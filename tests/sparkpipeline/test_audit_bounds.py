@@ -68,19 +68,19 @@ def test_times_bound_messages_and_need_them_to_count() -> None:
 
 
 def test_the_whole_log_is_read_unless_something_else_is_said(brokers: Brokers) -> None:
-    found = ranges_of(brokers, [T0, T1], Limit(), Limit(), SOURCE)
+    found = ranges_of(brokers, [T0, T1], Limit(), Limit(), side=SOURCE)
     assert found.bounds == {T0: (0, 5), T1: (0, 0)}
     assert found.cut == frozenset()
-    some = ranges_of(brokers, [T0, T1], Limit(offsets={T0: 1, T1: 0}), Limit(offsets={T0: 3, T1: 0}), SOURCE)
+    some = ranges_of(brokers, [T0, T1], Limit(offsets={T0: 1, T1: 0}), Limit(offsets={T0: 3, T1: 0}), side=SOURCE)
     assert some.bounds == {T0: (1, 3), T1: (0, 0)}
-    assert ranges_of(brokers, [], Limit(), Limit(), TARGET).bounds == {}
+    assert ranges_of(brokers, [], Limit(), Limit(), side=TARGET).bounds == {}
 
 
 def test_offsets_that_the_log_does_not_hold_or_nobody_named_are_refused(brokers: Brokers) -> None:
     with pytest.raises(OffsetOutOfRange, match=r"partition=0 start=6 until=5 earliest=0 latest=5: .*the source"):
-        ranges_of(brokers, [T0], Limit(offsets={T0: 6}), Limit(), SOURCE)
+        ranges_of(brokers, [T0], Limit(offsets={T0: 6}), Limit(), side=SOURCE)
     with pytest.raises(OptionRefused, match="says no offset of t/1 of the target"):
-        ranges_of(brokers, [T0, T1], Limit(offsets={T0: 0}), Limit(), TARGET)
+        ranges_of(brokers, [T0, T1], Limit(offsets={T0: 0}), Limit(), side=TARGET)
 
 
 def test_pieces_cover_each_range_once_and_tasks_get_like_shares() -> None:
@@ -100,15 +100,25 @@ def test_a_base_where_nothing_was_loaded_is_refused(tmp_path: Path) -> None:
 
 def test_the_report_is_json_and_tells_what_is_allowed() -> None:
     scope, figures = Scope("t", 0), Figures(3, 9, 255, 16, 0, 2)
-    row = Difference("t", 0, "all", "duplicate", 1, 3, 4, 3, 3)
+    row = Difference(
+        topic="t",
+        partition=0,
+        window="all",
+        difference="duplicate",
+        messages=1,
+        source=3,
+        target=4,
+        first_offset=3,
+        last_offset=3,
+    )
     found = AuditResult((row,), {SOURCE: {scope: {UNTIMED: figures}}, TARGET: {scope: {}}})
-    said = json.loads(json.dumps(document(found, {}, 0, ["duplicate"], 1.5)))
+    said = json.loads(json.dumps(document(found, {}, 0, allowed=["duplicate"], seconds=1.5)))
     assert (said["equal"], said["passed"]) == (False, True)
     assert said["messages"] == {"source": 3, "target": 0}
     assert said["differences"][0]["difference"] == "duplicate"
     [window] = said["scopes"][0]["source"]["windows"]
     assert (window["window"], window["content"], window["last_offset"]) == ("all", "00000000000000ff", 2)
-    assert document(found, {}, 0, [], 1.5)["passed"] is False
+    assert document(found, {}, 0, allowed=[], seconds=1.5)["passed"] is False
 
 
 def test_without_matching_only_another_order_is_known_for_what_it_is() -> None:
@@ -132,7 +142,7 @@ def test_a_time_begins_where_the_broker_says_and_at_the_beginning_where_it_knows
         return {T0: 3, T1: None}
 
     monkeypatch.setattr(brokers, "at_time", at_time)
-    found = ranges_of(brokers, [T0, T1], Limit(time_ms=1000), Limit(time_ms=2000), SOURCE)
+    found = ranges_of(brokers, [T0, T1], Limit(time_ms=1000), Limit(time_ms=2000), side=SOURCE)
     assert found.bounds == {T0: (3, 5), T1: (0, 0)}  # the end is the log's: messages are cut by their own times
     assert asked == [{T0: 1000, T1: 1000}]
 
@@ -141,5 +151,5 @@ def test_a_log_is_cut_where_it_is_read_from_a_beginning_behind_offset_0(
     brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(brokers, "earliest", lambda tps: {T0: 2})
-    assert ranges_of(brokers, [T0], Limit(), Limit(), SOURCE).cut == {T0}
-    assert ranges_of(brokers, [T0], Limit(offsets={T0: 2}), Limit(), SOURCE).cut == frozenset()
+    assert ranges_of(brokers, [T0], Limit(), Limit(), side=SOURCE).cut == {T0}
+    assert ranges_of(brokers, [T0], Limit(offsets={T0: 2}), Limit(), side=SOURCE).cut == frozenset()

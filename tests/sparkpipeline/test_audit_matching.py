@@ -60,7 +60,11 @@ def audited(
             for key, group in grouped(one, MatchedEnds(ends, cut)).items():
                 groups[key] = groups[key].beside(group) if key in groups else group
         rows += from_groups(
-            scope, in_windows, *(found_sums[side].get(scope, {}) for side in (SOURCE, TARGET)), groups, block
+            scope,
+            in_windows,
+            *(found_sums[side].get(scope, {}) for side in (SOURCE, TARGET)),
+            groups=groups,
+            block=block,
         )
     return [(r.partition, r.window, r.difference, r.messages, r.first_offset, r.last_offset) for r in rows]
 

@@ -29,8 +29,18 @@ def access(cluster: FakeCluster) -> ClusterAccess:
 def task(source: FakeCluster, target: FakeCluster, start: int, until: int, target_start: int | None = 0,
          **changed: Any) -> ChunkTask:  # fmt: skip
     read = ReadOptions(max_wait_ms=50, patience_ms=2000)
-    rng = OffsetRange("t", 0, start, until)
-    made = ChunkTask(rng, access(source), access(target), CONFIG, read, target_start, True, None, 1, None)
+    made = ChunkTask(
+        rng=OffsetRange("t", 0, start, until),
+        source=access(source),
+        target=access(target),
+        config=CONFIG,
+        read=read,
+        target_start=target_start,
+        is_settled=True,
+        partitioner=None,
+        partitions=1,
+        codec=None,
+    )
     return replace(made, **changed)
 
 

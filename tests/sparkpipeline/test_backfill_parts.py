@@ -23,12 +23,19 @@ from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.ranges import OffsetRange
 
 REQUEST = Request(
-    {"kafka.bootstrap.servers": "old:9092", "subscribe": "orders", "zookeeper.connect": "zk:2181",
+    source={"kafka.bootstrap.servers": "old:9092", "subscribe": "orders", "zookeeper.connect": "zk:2181",
      "zookeeper.auth": "digest:me:secret"},
-    {"kafka.bootstrap.servers": "new:9092"}, group="mirror",
+    target={"kafka.bootstrap.servers": "new:9092"}, group="mirror",
 )  # fmt: skip
 LANES = (Lane(0, "orders", 0, 10, 35, 100), Lane(1, "orders", 1, 0, 0, 0), Lane(2, "orders", 2, 5, 8, 7))
-PLAN = BackfillPlan(1_400_000_000_000, REQUEST, "0.8.2", "0.10.0", LANES, "1.0")
+PLAN = BackfillPlan(
+    created_ms=1_400_000_000_000,
+    request=REQUEST,
+    source_release="0.8.2",
+    target_release="0.10.0",
+    lanes=LANES,
+    version="1.0",
+)
 
 
 # plans and marks
@@ -147,13 +154,24 @@ def content(given: Iterable[Any]) -> list[int]:
 @pytest.mark.parametrize("codec", [None, 0, 1])
 def test_a_cut_set_holds_exactly_the_range(start, until, codec):
     message_set = fetched((10, 10, 0), (20, 10, 1), (30, 10, 0), (40, 10, 2), start=start)
-    made = parts(message_set, message_set.index(), until, TARGET, OLD, 1000012, codec)
+    made = parts(message_set, message_set.index(), until, TARGET, dialect=OLD, message_max_bytes=1000012, codec=codec)
     assert content(made) == list(range(start, min(until, 50)))
 
 
 def test_whole_runs_are_not_copied():
     message_set = fetched((0, 10, 1), (10, 10, 0), (20, 10, 1))
-    made = list(parts(message_set, message_set.index(), 25, TARGET, OLD, 1000012, None, True))
+    made = list(
+        parts(
+            message_set,
+            message_set.index(),
+            25,
+            TARGET,
+            dialect=OLD,
+            message_max_bytes=1000012,
+            codec=None,
+            aligned=True,
+        )
+    )
     assert [isinstance(part.entries, memoryview) for part in made] == [True, True, False]
     assert [part.count for part in made] == [10, 10, 5]
 
@@ -181,7 +199,7 @@ def there(*offsets: int, first: int = 7) -> list[tuple[int, bytes | None, bytes 
     ],
 )
 def test_a_tail_tells_where_to_go_on(stored, end, reached):
-    assert compare(SOURCE, stored, 7, end, CHUNK) == reached
+    assert compare(SOURCE, stored, target_start=7, end=end, chunk=CHUNK) == reached
 
 
 @pytest.mark.parametrize(
@@ -195,7 +213,7 @@ def test_a_tail_tells_where_to_go_on(stored, end, reached):
 )
 def test_a_tail_of_somebody_else_is_told(stored, end, sentence):
     with pytest.raises(Refused, match=sentence):
-        compare(SOURCE, stored, 7, end, CHUNK)
+        compare(SOURCE, stored, target_start=7, end=end, chunk=CHUNK)
 
 
 # rest
@@ -216,7 +234,7 @@ class Clock:
         self.at += seconds
 
     def settled(self, still_s: float) -> dict[TopicPartition, int]:
-        return settled(None, [A, B], still_s, 60, lambda: self.at, self.sleep)  # type: ignore[arg-type]
+        return settled(None, [A, B], still_s, 60, now=lambda: self.at, sleep=self.sleep)  # type: ignore[arg-type]
 
 
 def test_a_log_is_settled_once_it_is_replicated_and_still(monkeypatch):

@@ -18,7 +18,7 @@ from sparkpipeline.errors import NotDelivered, OptionRefused, Refused, UnknownPa
 from sparkpipeline.ledger.local import LocalFiles
 from tests.fakes.broker import FakeCluster, entry
 
-NO_SECRETS = Request({}, {})
+NO_SECRETS = Request(source={}, target={})
 
 
 def filled(*counts: int) -> FakeCluster:
@@ -36,7 +36,7 @@ def request(source: FakeCluster, target: FakeCluster, **changed: Any) -> Request
         return {"kafka.bootstrap.servers": servers, "protocol": "0.8"}
 
     quick = {"kafka.request.timeout.ms": "300", "kafka.delivery.timeout.ms": "2000"}
-    return Request({**at(source), "subscribe": "t"}, {**at(target), **quick}, **{"chunk": 10, **changed})
+    return Request(source={**at(source), "subscribe": "t"}, target={**at(target), **quick}, **{"chunk": 10, **changed})
 
 
 def opened(folder: Path, asked: Request | None) -> Backfill:

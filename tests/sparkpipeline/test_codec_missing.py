@@ -39,9 +39,17 @@ def test_a_chunk_is_handed_back_and_not_tried_again(monkeypatch: pytest.MonkeyPa
         there = ClusterAccess(tuple(target.bootstrap))
         config = SinkOptions.of({"kafka.bootstrap.servers": "b:1"}).producer("0.8.2")
         task = ChunkTask(
-            OffsetRange("t", 0, 0, 1), ClusterAccess(tuple(source.bootstrap)), there, config, ReadOptions(), None, True,
-            None, 1, SNAPPY,
-        )  # fmt: skip
+            rng=OffsetRange("t", 0, 0, 1),
+            source=ClusterAccess(tuple(source.bootstrap)),
+            target=there,
+            config=config,
+            read=ReadOptions(),
+            target_start=None,
+            is_settled=True,
+            partitioner=None,
+            partitions=1,
+            codec=SNAPPY,
+        )
         failed = handed_back(task)
     assert isinstance(failed, Failed)
     assert str(failed.error()).startswith("KAFKA08_CODEC_MISSING topic=t partition=0: snappy needs ")

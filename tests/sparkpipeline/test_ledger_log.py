@@ -290,7 +290,19 @@ def grown(world: World, batches: int) -> None:
     for batch in range(1, batches + 1):
         plan = Plan(batch, "copy", batch, {})
         file = BatchFile("part", f"data/x+0+{batch}+{batch + 1}.g{batch}", 1, 4)
-        manifest = Manifest(batch, "copy", plan.hash, 1, "app", 1, 2, (file,), (), {}, "0")
+        manifest = Manifest(
+            batch=batch,
+            kind="copy",
+            plan_hash=plan.hash,
+            attempt=1,
+            application="app",
+            started_ms=1,
+            committed_ms=2,
+            files=(file,),
+            supersedes=(),
+            facts={},
+            version="0",
+        )
         world.files.kept[ledger.layout.plan(batch)] = plan.text().encode()
         world.files.kept[ledger.layout.commit(batch)] = manifest.text().encode()
         world.files.kept[ledger.layout.done(batch)] = b"{}\n"
@@ -409,7 +421,19 @@ def unpublished(world: World) -> str:
     attempt = ledger.claim(2)
     assert attempt == 1
     staged = work.execute(plan, ledger.staging(2, 1), 1)
-    manifest = Manifest(2, plan.kind, plan.hash, 1, "app", 1, 2, staged.files, (), staged.facts, "0")
+    manifest = Manifest(
+        batch=2,
+        kind=plan.kind,
+        plan_hash=plan.hash,
+        attempt=1,
+        application="app",
+        started_ms=1,
+        committed_ms=2,
+        files=staged.files,
+        supersedes=(),
+        facts=staged.facts,
+        version="0",
+    )
     assert ledger.prepare(manifest)
     assert ledger.commit(manifest)
     assert not ledger.commit(replace(manifest, attempt=2))
@@ -421,7 +445,19 @@ def test_a_manifest_of_another_plan_is_not_committed() -> None:
     world = World(1)
     plan = Plan(2, "copy", 1, {})
     world.ledger.put_plan(plan)
-    manifest = Manifest(2, "copy", "another", 1, "app", 1, 2, (), (), {}, "0")
+    manifest = Manifest(
+        batch=2,
+        kind="copy",
+        plan_hash="another",
+        attempt=1,
+        application="app",
+        started_ms=1,
+        committed_ms=2,
+        files=(),
+        supersedes=(),
+        facts={},
+        version="0",
+    )
     with pytest.raises(LedgerDamaged, match="batch=2: the manifest is not of the plan"):
         world.ledger.prepare(manifest)
 

@@ -16,7 +16,19 @@ from sparkpipeline.paths import generation
 
 PLAN = Plan(17, "load", 1_767_225_600_123, {"ranges": [["orders", 0, 5, 9]]}, ("data/x+1.g3.c000",))
 FILE = BatchFile("topic=t/part-0", "data/topic=t/t+0+5+9.g17.c000", 4, 120)
-MANIFEST = Manifest(17, "load", PLAN.hash, 2, "app-1", 5, 9, (FILE,), PLAN.supersedes, {"until": {"0": 9}}, "0.1.0")
+MANIFEST = Manifest(
+    batch=17,
+    kind="load",
+    plan_hash=PLAN.hash,
+    attempt=2,
+    application="app-1",
+    started_ms=5,
+    committed_ms=9,
+    files=(FILE,),
+    supersedes=PLAN.supersedes,
+    facts={"until": {"0": 9}},
+    version="0.1.0",
+)
 
 values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -20,7 +20,7 @@ from sparkpipeline.paths import StagedName
 from sparkpipeline.ranges import OffsetRange
 
 RANGES = (OffsetRange("t", 0, 0, 10), OffsetRange("u", 4, 5, 7), OffsetRange("t", 0, 10, 12))
-PLAN = LoadPlan(RANGES, (2, 1), {}, {})
+PLAN = LoadPlan(ranges=RANGES, tasks=(2, 1), positions={}, heads={})
 STAGING = "file:///s"
 
 
@@ -31,7 +31,13 @@ def file(
     name = StagedName.of(path)
     assert name is not None
     count = last - first + 1 if rows < 0 else rows
-    return CountedFile(path, name, 100, Footer(count, first, last), ReadBack(count, first, last, 50, None, None, 7))
+    return CountedFile(
+        path=path,
+        name=name,
+        size=100,
+        footer=Footer(count, first, last),
+        back=ReadBack(rows=count, first=first, last=last, bytes=50, min_ms=None, max_ms=None, crcs=7),
+    )
 
 
 FILES = [file("t", 0, 0, 0, 6), file("t", 0, 0, 7, 9, "11"), file("u", 4, 0, 5, 6), file("t", 0, 1, 10, 11)]
@@ -39,7 +45,7 @@ SEEN = Observed(rows=14, numbers=45 + 1 + 1, begun=3, crcs=28)
 
 
 def test_each_range_gets_its_files_by_task_and_partition() -> None:
-    found = counted(PLAN, FILES, SEEN)
+    found = counted(plan=PLAN, files=FILES, seen=SEEN)
     assert [(count.rows, count.gaps, count.first, count.last) for count in found] == [
         (10, 0, 0, 9), (2, 0, 5, 6), (2, 0, 10, 11)
     ]  # fmt: skip
@@ -61,30 +67,30 @@ def test_each_range_gets_its_files_by_task_and_partition() -> None:
 )
 def test_a_difference_is_a_mismatch(files: list[CountedFile], seen: Observed, sentence: str) -> None:
     with pytest.raises(Mismatch) as told:
-        counted(PLAN, files, seen)
+        counted(plan=PLAN, files=files, seen=seen)
     assert sentence in str(told.value)
 
 
 def test_a_compacted_topic_may_lack_any_offset_and_is_counted() -> None:
     files = [*FILES[1:3], file("t", 0, 1, 10, 10)]
     seen = Observed(rows=6, numbers=3 + 1, begun=3, crcs=21)
-    found = counted(PLAN, files, seen, compacted=["t"])
+    found = counted(plan=PLAN, files=files, seen=seen, compacted=["t"])
     assert [(count.gaps, count.lost) for count in found] == [(7, 0), (0, 0), (1, 0)]
     with pytest.raises(Mismatch, match="topic=t"):
-        counted(PLAN, files, seen, compacted=["u"])
+        counted(plan=PLAN, files=files, seen=seen, compacted=["u"])
 
 
 def test_only_the_beginning_of_a_range_may_be_lost_to_retention() -> None:
     files = [FILES[1], FILES[2]]
     seen = Observed(rows=5, numbers=3 + 1, begun=2, crcs=14)
-    found = counted(PLAN, files, seen, may_lose=True)
+    found = counted(plan=PLAN, files=files, seen=seen, may_lose=True)
     assert [(count.lost, count.gaps) for count in found] == [(7, 7), (0, 0), (2, 2)]
     with pytest.raises(Mismatch, match="8 are missing"):
-        counted(PLAN, [file("t", 0, 0, 7, 9, rows=2), FILES[2]], seen, may_lose=True)
+        counted(plan=PLAN, files=[file("t", 0, 0, 7, 9, rows=2), FILES[2]], seen=seen, may_lose=True)
 
 
 SEVEN = (OffsetRange("t", BrokerPartition(1, 0), 100, 900), OffsetRange("t", BrokerPartition(2, 0), 0, 50))
-OF_BYTES = LoadPlan(SEVEN, (2,), {}, {})
+OF_BYTES = LoadPlan(ranges=SEVEN, tasks=(2,), positions={}, heads={})
 
 
 def of_bytes(partition: str, first: int, last: int, rows: int) -> CountedFile:
@@ -94,24 +100,27 @@ def of_bytes(partition: str, first: int, last: int, rows: int) -> CountedFile:
 def test_ranges_of_bytes_are_covered_by_their_rows() -> None:
     files = [of_bytes("1-0", 100, 700, 6), of_bytes("2-0", 0, 0, 3)]
     seen = Observed(rows=9, numbers=15 + 3, begun=2, crcs=14, covered=850)
-    found = counted(OF_BYTES, files, seen)
+    found = counted(plan=OF_BYTES, files=files, seen=seen)
     assert [(count.rows, count.gaps, count.lost) for count in found] == [(6, 0, 0), (3, 0, 0)]
     assert [count.facts()["partition"] for count in found] == ["1-0", "2-0"]
     for may_lose in (False, True):
         with pytest.raises(Mismatch, match="the ranges have 850 bytes, and the rows that were read cover 800 of them"):
-            counted(OF_BYTES, files, replace(seen, covered=800), may_lose=may_lose)
+            counted(plan=OF_BYTES, files=files, seen=replace(seen, covered=800), may_lose=may_lose)
     with pytest.raises(Mismatch, match="offsets 50 to 700, outside of the range"):
-        counted(OF_BYTES, [of_bytes("1-0", 50, 700, 6), files[1]], seen)
+        counted(plan=OF_BYTES, files=[of_bytes("1-0", 50, 700, 6), files[1]], seen=seen)
 
 
 def test_only_the_beginning_of_a_range_of_bytes_may_be_lost() -> None:
     files = [of_bytes("1-0", 300, 700, 6), of_bytes("2-0", 0, 0, 3)]
     seen = Observed(rows=9, numbers=15 + 3, begun=2, crcs=14, covered=650)
-    assert [(count.lost, count.gaps) for count in counted(OF_BYTES, files, seen, may_lose=True)] == [(200, 200), (0, 0)]
+    assert [(count.lost, count.gaps) for count in counted(plan=OF_BYTES, files=files, seen=seen, may_lose=True)] == [
+        (200, 200),
+        (0, 0),
+    ]
     with pytest.raises(Mismatch, match="cover 650 of them"):
-        counted(OF_BYTES, files, seen)
+        counted(plan=OF_BYTES, files=files, seen=seen)
     with pytest.raises(Mismatch, match="cover 640 of them"):
-        counted(OF_BYTES, files, replace(seen, covered=640), may_lose=True)
+        counted(plan=OF_BYTES, files=files, seen=replace(seen, covered=640), may_lose=True)
 
 
 def test_footers_and_what_spark_reads_must_agree() -> None:

@@ -54,7 +54,7 @@ class Made:
 
     def load(self, hour: str, start: int, until: int) -> None:
         batch = self.ledger.state().next_batch
-        facts = JobState({P0: until}, {}, {}, self.state.set_back).facts()
+        facts = JobState(positions={P0: until}, passed={}, averages={}, set_back=self.state.set_back).facts()
         self.batch(Plan(batch, LOAD, 0, {}), facts, (hour, start, until))
 
     def init(self, at: int) -> None:

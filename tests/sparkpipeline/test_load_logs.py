@@ -100,7 +100,7 @@ def test_all_of_them_are_in_the_command_that_helps() -> None:
 def test_marks_are_kept_by_plans_and_manifests() -> None:
     marks = {A: LogMark(1, 77, 5, 1000), B: LogMark(czxid=5, ctime_ms=1000)}
     assert marks_in(marks_rows(marks)) == marks
-    plan = LoadPlan((), (), {A: 2}, {A: 2}, marks=marks)
+    plan = LoadPlan(ranges=(), tasks=(), positions={A: 2}, heads={A: 2}, marks=marks)
     assert LoadPlan.of(Plan(1, "load", 0, plan.work())).marks == marks
     work = plan.work()
     del work["logs"]
@@ -108,10 +108,12 @@ def test_marks_are_kept_by_plans_and_manifests() -> None:
 
 
 def test_the_same_number_in_another_log_is_taken_over_and_not_without_a_change() -> None:
-    standing = JobState({A: 2, B: 9}, {A: 1, B: 1}, {}, {}, {A: LogMark(1, 77, 5, 1000)})
+    standing = JobState(
+        positions={A: 2, B: 9}, passed={A: 1, B: 1}, averages={}, set_back={}, marks={A: LogMark(1, 77, 5, 1000)}
+    )
     with pytest.raises(OptionRefused, match="exactly these positions"):
-        init_plan(4, 0, standing, {A: 2, B: 9}, {A: LogMark(1, 77, 5, 1000)})
-    facts = init_plan(4, 0, standing, {A: 2, B: 9}, {A: LogMark(1, 78, 9, 2000)}).work["facts"]
+        init_plan(4, 0, standing, {A: 2, B: 9}, marks={A: LogMark(1, 77, 5, 1000)})
+    facts = init_plan(4, 0, standing, {A: 2, B: 9}, marks={A: LogMark(1, 78, 9, 2000)}).work["facts"]
     assert facts["set_back"] == {"a": {"0": 4}}
     assert facts["passed"] == {"a": {"1": 1}}
     assert facts["logs"] == {"a": {"0": {"offset": 1, "crc": 78, "czxid": 9, "ctime_ms": 2000}}}

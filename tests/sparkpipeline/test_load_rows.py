@@ -29,7 +29,7 @@ A, B = TopicPartition("a", 0), TopicPartition("a", 10)
 
 
 def test_lag_and_what_the_log_still_keeps_of_the_loaded() -> None:
-    standing = JobState({A: 50, B: 7}, {A: 1_000, B: 2_000}, {})
+    standing = JobState(positions={A: 50, B: 7}, passed={A: 1_000, B: 2_000}, averages={})
     (row,) = loadrows.of_topics(standing, {A: LogBounds(40, 60), B: LogBounds(9, 10)})
     # What was deleted before it was loaded does not wait any more; and nothing of what was loaded is left there.
     assert (row["partitions"], row["lag"], row["kept"], row["passed"]) == (2, 11, 0, "1970-01-01T00:00:01.000Z")
@@ -40,26 +40,43 @@ def test_lag_and_what_the_log_still_keeps_of_the_loaded() -> None:
 def test_alarms_name_what_is_over_its_threshold() -> None:
     summary: dict[str, Any] = {"age_minutes": 90, "plan_age_minutes": 31, "next_batch": 7}
     topics = [{"lag": 10}, {"lag": None}]
-    assert loadrows.alarms(summary, topics, 10, 90, 31) == []
-    assert loadrows.alarms(summary, topics, 9, 89, 30) == [
+    assert loadrows.alarms(summary, topics, max_lag=10, max_age=90, max_plan_age=31) == []
+    assert loadrows.alarms(summary, topics, max_lag=9, max_age=89, max_plan_age=30) == [
         "10 messages wait, more than 9",
         "messages wait and the last batch is 90 minutes old",
         "the plan of batch 7 is open for 31 minutes: its runs fail",
     ]
-    assert loadrows.alarms(summary, topics, 9, None, None, "bytes") == ["10 bytes wait, more than 9"]
-    assert loadrows.alarms(summary, [{"lag": 0}], None, 0, None) == []  # an old batch is no alarm while nothing waits
+    assert loadrows.alarms(summary, topics, max_lag=9, max_age=None, max_plan_age=None, unit="bytes") == [
+        "10 bytes wait, more than 9"
+    ]
+    idle = [{"lag": 0}]  # an old batch is no alarm while nothing waits
+    assert loadrows.alarms(summary, idle, max_lag=None, max_age=0, max_plan_age=None) == []
 
 
 def test_a_batch_is_a_row_with_its_gaps() -> None:
     facts = {"ranges": [{"gaps": 3}, {"gaps": 0}], "gaps": [{"start": 5, "until": 9}], "late": 2}
-    manifest = Manifest(4, "load", "h", 1, "app", 1000, 3000, (BatchFile("s", "f", 100, 9),), (), facts, "1")
+    manifest = Manifest(
+        batch=4,
+        kind="load",
+        plan_hash="h",
+        attempt=1,
+        application="app",
+        started_ms=1000,
+        committed_ms=3000,
+        files=(BatchFile("s", "f", 100, 9),),
+        supersedes=(),
+        facts=facts,
+        version="1",
+    )
     row = loadrows.of_manifest(manifest)
     assert (row["ranges"], row["rows"], row["gaps"], row["late"], row["rows_per_s"]) == (2, 100, 7, 2, 50)
     assert tuple(row) == loadrows.BATCH
 
 
 def test_a_plan_is_a_row_for_each_range() -> None:
-    work = LoadPlan((OffsetRange("a", 0, 1, 4), OffsetRange("a", 10, 0, 9)), (2,), {A: 4}, {A: 4})
+    work = LoadPlan(
+        ranges=(OffsetRange("a", 0, 1, 4), OffsetRange("a", 10, 0, 9)), tasks=(2,), positions={A: 4}, heads={A: 4}
+    )
     plan = Plan(3, "load", 0, work.work())
     assert LoadPlan.of(Plan.of(plan.text())) == work
     assert [(row["partition"], row["offsets"], row["task"]) for row in loadrows.of_plan(plan)] == [
@@ -145,7 +162,19 @@ def test_a_report_is_whole_or_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_that_finished_an_earlier_plan_and_found_nothing_new_has_done_something() -> None:
-    manifest = Manifest(1, "load", "", 1, "app", 0, 1, (), (), {}, "1")
+    manifest = Manifest(
+        batch=1,
+        kind="load",
+        plan_hash="",
+        attempt=1,
+        application="app",
+        started_ms=0,
+        committed_ms=1,
+        files=(),
+        supersedes=(),
+        facts={},
+        version="1",
+    )
     done, idle = Advance(Outcome.DONE, 1, manifest, 1, again=True), Advance(Outcome.IDLE)
     assert LoadOutcome((done, idle)).outcome == Outcome.DONE
     assert LoadOutcome((idle,)).outcome == Outcome.IDLE

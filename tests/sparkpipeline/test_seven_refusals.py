@@ -27,7 +27,7 @@ def test_an_audit_of_0_7_is_refused() -> None:
 
 
 def test_a_backfill_from_0_7_is_refused() -> None:
-    request = Request(SEVEN, {"kafka.bootstrap.servers": "new:9092"})
+    request = Request(source=SEVEN, target={"kafka.bootstrap.servers": "new:9092"})
     with pytest.raises(OptionRefused, match=r"option=protocol: .*mirrormaker copies topics of 0\.7"):
         Clusters.of(request)
 

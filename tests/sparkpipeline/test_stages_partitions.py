@@ -35,7 +35,7 @@ def recompute(
 ) -> Recompute | None:
     moves = {name: [batch for batch in batches if batch.number > seen.get(name, 0)] for name, batches in inputs.items()}
     live = {name: Lineage(batches).live for name, batches in inputs.items()}
-    return next_recompute(moves, live, columns, own, again)
+    return next_recompute(moves, live, columns, own=own, again=again)
 
 
 def test_a_file_without_the_folders_is_named() -> None:

@@ -28,7 +28,7 @@ from tests.sparkpipeline.memoryfiles import MemoryFiles
     ],
 )
 def test_a_run_is_partly_done_when_some_nodes_failed_or_were_lost(results: tuple[str, ...], status: str) -> None:
-    assert exit_of(NodeReport("a", "stage", result) for result in results) == status
+    assert exit_of(NodeReport(name="a", kind="stage", result=result) for result in results) == status
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_staged_files_are_listed_without_what_spark_puts_beside_them() -> None:
     uuid = "85567643-8c59-4b14-9a43-ca23072e7629"
     for name in ("_SUCCESS", f".part-00000-{uuid}-c000.parquet.crc", f"a=1/part-00000-{uuid}.c000.parquet"):
         files.create(f"mem:/s/{name}", b"1234")
-    found = staged_entries("lines", 3, "mem:/s", files, lambda paths: dict.fromkeys(paths, 7))
+    found = staged_entries("lines", 3, staging="mem:/s", files=files, footers=lambda paths: dict.fromkeys(paths, 7))
     assert found == [BatchFile(f"a=1/part-00000-{uuid}.c000.parquet", "data/a=1/lines-00000.g3.c000.parquet", 7, 4)]
 
 
