@@ -25,8 +25,7 @@ from kafkawire.model import TopicPartition
 from sparkpipeline.errors import LedgerDamaged
 from sparkpipeline.ledger.model import Manifest
 from sparkpipeline.load.counts import RangeCount
-from sparkpipeline.load.logmarks import Marks, marks_in, marks_rows
-from sparkpipeline.load.plan import Gap, LoadPlan, Positions, flat, nested
+from sparkpipeline.load.plan import Gap, LoadPlan, Marks, Positions, flat, marks_in, marks_rows, nested
 from sparkpipeline.load.staging import Observed
 from sparkpipeline.paths import Hour
 from sparkpipeline.ranges import partition_key

@@ -27,8 +27,8 @@ from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.counts import RangeCount, counted, read_back, staged_files
 from sparkpipeline.load.facts import JobState, averages, batch_facts, hour_rows, latest_ms
 from sparkpipeline.load.hours import own_time
-from sparkpipeline.load.logmarks import Marks, check_logs, marks_of
-from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan, Positions, in_order
+from sparkpipeline.load.logmarks import check_logs, marks_of
+from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPlan, Marks, Positions, in_order
 from sparkpipeline.load.planner import due
 from sparkpipeline.load.staging import Observed, ToRead, read_and_write
 from sparkpipeline.paths import FinalName, Hour

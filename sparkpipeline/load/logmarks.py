@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
 from struct import Struct
 from typing import Any
 
@@ -26,7 +25,7 @@ from kafkawire.model import Broker, Message, MessageSet, TopicPartition
 from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange
 from sparkpipeline.groupnodes import topic_creations
-from sparkpipeline.source.offsets import in_order
+from sparkpipeline.load.plan import LogMark, Marks, in_order
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.refusals import MessageTooLarge, NotLeader, UnknownPartition
 from zkconsumer.simple import SimpleConsumer
@@ -34,24 +33,6 @@ from zkconsumer.simple import SimpleConsumer
 FIRST_BYTES = 16 * 1024  # of a fetch for one message; more where it does not fit
 AT_ONCE = 100  # partitions in a fetch
 LENGTH = Struct(">i")
-
-
-@dataclass(frozen=True, slots=True)
-class LogMark:
-    """What a position's log is known by; None: not known.  offset: of the message that crc is of."""
-
-    offset: int | None = None
-    crc: int | None = None
-    czxid: int | None = None
-    ctime_ms: int | None = None
-
-    @property
-    def topic(self) -> TopicCreation | None:
-        known = self.czxid is not None and self.ctime_ms is not None
-        return TopicCreation(self.czxid, self.ctime_ms) if known else None  # type: ignore[arg-type]
-
-
-Marks = Mapping[TopicPartition, LogMark]
 
 
 def marks_of(
@@ -111,26 +92,6 @@ def another_log(other: Mapping[TopicPartition, str]) -> OffsetOutOfRange:
         f" JOB --replace --from-json '{json.dumps(starts)}'` goes on at its beginning (or give other offsets)",
         topic=tp.topic, partition=tp.partition,
     )  # fmt: skip
-
-
-# ---- in JSON -------------------------------------------------------------------------------------------------------
-
-
-def marks_rows(marks: Marks) -> dict[str, dict[str, dict[str, int]]]:
-    """{"orders": {"0": {"offset": 17, "crc": 1, ..}}}, without what is not known."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
-    for tp in in_order(marks):
-        row = {name: value for name, value in asdict(marks[tp]).items() if value is not None}
-        if row:
-            found.setdefault(tp.topic, {})[str(tp.partition)] = row
-    return found
-
-
-def marks_in(rows: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[TopicPartition, LogMark]:
-    """The other way.  Raises TypeError, ValueError."""
-    return {
-        TopicPartition(topic, int(key)): LogMark(**row) for topic, marks in rows.items() for key, row in marks.items()
-    }
 
 
 # ---- messages ------------------------------------------------------------------------------------------------------

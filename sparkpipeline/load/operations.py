@@ -41,8 +41,7 @@ from sparkpipeline.load.job import (
     run,
     unwatched,
 )
-from sparkpipeline.load.logmarks import Marks
-from sparkpipeline.load.plan import INIT, REWIND, LoadPlan, LogBounds, Positions, in_order
+from sparkpipeline.load.plan import INIT, REWIND, LoadPlan, LogBounds, Marks, Positions, in_order
 from sparkpipeline.load.rewind import Rewind, loaded_files, of_earlier_log, rewind
 from sparkpipeline.paths import FinalName
 from sparkpipeline.positions import read_group

@@ -1,4 +1,4 @@
-"""What a load's plan says, and how: the `work` of a ledger's plan of kind load, rewind, compact or init.  Pure.
+"""The plan of a load: the `work` of a plan of kind load, rewind, compact or init, as a value and in JSON.  Pure.
 
     ranges      exactly what is read; tasks[i] of them, one after the other, are task i
     positions   of all partitions the job has ever seen, as they are after the batch
@@ -19,9 +19,9 @@ from typing import Any
 from kafkawire.model import PartitionId, TopicPartition
 from sparkpipeline.errors import LedgerDamaged
 from sparkpipeline.ledger.model import Plan
-from sparkpipeline.load.logmarks import Marks, marks_in, marks_rows
 from sparkpipeline.ranges import OffsetRange, partition_key, partition_of
 from sparkpipeline.source.offsets import in_order as in_order
+from zkconsumer.offsets.former import TopicCreation
 
 LOAD, REWIND, COMPACT, INIT = "load", "rewind", "compact", "init"
 KINDS = (LOAD, REWIND, COMPACT, INIT)
@@ -34,6 +34,24 @@ class LogBounds:
 
     earliest: int
     latest: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogMark:
+    """What a position's log is known by; None: not known.  offset: of the message that crc is of."""
+
+    offset: int | None = None
+    crc: int | None = None
+    czxid: int | None = None
+    ctime_ms: int | None = None
+
+    @property
+    def topic(self) -> TopicCreation | None:
+        known = self.czxid is not None and self.ctime_ms is not None
+        return TopicCreation(self.czxid, self.ctime_ms) if known else None  # type: ignore[arg-type]
+
+
+Marks = Mapping[TopicPartition, LogMark]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -123,6 +141,9 @@ class LoadPlan:
         return self.ranges[begin : begin + self.tasks[number]]
 
 
+# ---- in JSON ---------------------------------------------------------------------------------------------------------
+
+
 def nested(values: Positions) -> dict[str, dict[str, int]]:
     """{"orders": {"0": 17}} of {orders/0: 17}."""
     found: dict[str, dict[str, int]] = {}
@@ -135,6 +156,23 @@ def flat(values: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
     """The other way.  Raises ValueError."""
     return {
         TopicPartition(topic, partition_of(key)): int(at) for topic, rows in values.items() for key, at in rows.items()
+    }
+
+
+def marks_rows(marks: Marks) -> dict[str, dict[str, dict[str, int]]]:
+    """{"orders": {"0": {"offset": 17, "crc": 1, ..}}}, without what is not known."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for tp in in_order(marks):
+        row = {name: value for name, value in asdict(marks[tp]).items() if value is not None}
+        if row:
+            found.setdefault(tp.topic, {})[str(tp.partition)] = row
+    return found
+
+
+def marks_in(rows: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[TopicPartition, LogMark]:
+    """The other way.  Raises TypeError, ValueError."""
+    return {
+        TopicPartition(topic, int(key)): LogMark(**row) for topic, marks in rows.items() for key, row in marks.items()
     }
 
 

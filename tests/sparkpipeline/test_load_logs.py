@@ -13,18 +13,9 @@ from sparkpipeline.brokers import Brokers
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused
 from sparkpipeline.ledger.model import Plan
 from sparkpipeline.load.facts import JobState
-from sparkpipeline.load.logmarks import (
-    LogMark,
-    another_log,
-    check_logs,
-    differs,
-    marks_in,
-    marks_of,
-    marks_rows,
-    message_crc,
-)
+from sparkpipeline.load.logmarks import another_log, check_logs, differs, marks_of, message_crc
 from sparkpipeline.load.operations import init_plan
-from sparkpipeline.load.plan import LoadPlan
+from sparkpipeline.load.plan import LoadPlan, LogMark, marks_in, marks_rows
 from tests.fakes.broker import FakeCluster
 from zkconsumer.offsets.former import TopicCreation
 
