@@ -16,9 +16,7 @@ class PartitionView:
     leader: int | None  # None: no leader at the moment
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
-    error: int = (
-        0  # the broker's code in a Metadata reply: 5 no leader now, 9 a replica is down; only shown
-    )
+    error: int = 0  # the broker's code in a Metadata reply: 5 no leader now, 9 a replica is down; only shown
 
 
 @dataclass(frozen=True, slots=True)
