@@ -1,1 +1,1 @@
-"""The offset map of a mirror: its records, and how they lie in text, in a file and in a topic."""
+"""Offset map of a mirror: its records (checkpoints), as lines of text, in a file, in a topic."""

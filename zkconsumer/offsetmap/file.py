@@ -1,8 +1,8 @@
-"""The file of an offset map: lines that are only ever added, and that survive kill -9.
+"""Offset map in a file: lines that are only appended, and that survive kill -9.
 
-What was synced stays; a process that dies leaves at most one line cut short, at the end, and a power cut some bytes
-without sense there: neither was relied upon, and both are left out by who reads and cut off by who opens it again.
-Nonsense before lines that make sense is MapDamaged.
+Synced lines stay.  A process that dies leaves at most one line cut short, at the end, and a power cut some garbage
+there: neither was relied upon, so a reader ignores both, and a writer cuts them off.  Garbage before valid lines is
+MapDamaged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LINES_AT_ONCE = 2000  # some milliseconds
 
 @dataclass(frozen=True, slots=True)
 class MapFile:
-    """A map as read.  header None: nothing was written yet.  length: bytes of its whole lines."""
+    """A map as read from a file.  header None: nothing was written yet.  length: bytes of its whole lines."""
 
     header: Header | None
     records: tuple[Record, ...]
@@ -33,9 +33,9 @@ class MapFile:
 
 
 def read_map(path: str | os.PathLike[str], pause: Callable[[], object] = lambda: None) -> MapFile:
-    """A map as it is now, also while a mirror writes it.  Raises ConsumerError, MapDamaged.
+    """Read a map, also while a mirror writes it.  Raises ConsumerError, MapDamaged.
 
-    pause() is called now and then, where others are to run meanwhile.
+    pause() is called now and then, where other greenlets have to run meanwhile.
     """
     try:
         data = Path(path).read_bytes()
@@ -45,11 +45,11 @@ def read_map(path: str | os.PathLike[str], pause: Callable[[], object] = lambda:
 
 
 def understood(data: bytes, name: str, pause: Callable[[], object] = lambda: None) -> MapFile:
-    """The same from bytes; name is for the message."""
+    """The map in some bytes; name: for errors."""
     header: Header | None = None
     records: list[Record] = []
     length = at = 0
-    bad: tuple[int, str] | None = None  # the first line without sense, and why
+    bad: tuple[int, str] | None = None  # the first invalid line, and why
     for number, line in enumerate(_lines(data), start=1):
         at += len(line) + 1
         if not number % LINES_AT_ONCE:

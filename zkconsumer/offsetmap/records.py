@@ -1,27 +1,26 @@
-"""The offset map of a mirror: where the messages of source partitions lie in the target.  Values only.
+"""Offset map of a mirror: where the messages of source partitions lie in the target.  Values only.
 
 An *ownership period* is one mirror's unbroken forwarding of one source partition, from a position on until the
-partition is revoked or the mirror dies.  The next period begins where something was committed, so it may send again
-what an earlier one had sent.  Periods of a source partition follow each other and never overlap: each ends before the
-next owner may begin.
+partition is revoked or the mirror dies; the next one starts at a committed position, so it may send again what an
+earlier one sent.  The periods of a source partition never overlap: each ends before the next owner may start.
 
     Begun(source, position, at_ms, keeps)         a period began there; keeps: all of it goes to one target partition
-    Entry(source, target, position, low, high)    messages of the source from `position` on that went, and will go, to
-                                                  `target` lie at offsets >= low; those before it at offsets < high
-    Reached(source, position)                     everything before it is acknowledged, and written down here
+    Entry(source, target, position, low, high)    a checkpoint: messages of the source from `position` on that went, and
+                                                  will go, to `target` lie at offsets >= low; earlier ones at < high
+    Reached(source, position)                     everything before it is acknowledged, and recorded here
 
 Why an entry is safe whatever happens later:
-- low is the base offset of an acknowledged request (or the end the log had then).  Later messages are sent after that
-  answer, by this mirror or by the next owner, and a log only grows: they come to lie behind it.
-- A request without an answer is sent again.  Only the copy whose answer came is in the map.  The other one may lie
-  before (then a reader that starts at low reads the acknowledged one only) or, when the broker was slow,
-  behind (then it is read twice).  It is never the only copy from `position` on.
+- low is the base offset of an acknowledged request (or the end that the log had then).  Later messages are sent after
+  that response, by this mirror or by the next owner, and a log only grows: they lie behind it.
+- A request without a response is sent again.  Only the copy with a response is in the map.  The other copy may lie
+  before (then a reader that starts at low reads the acknowledged one only) or, when the broker was slow, behind (then
+  it is read twice).  It is never the only copy from `position` on.
 - A new period repeats messages at larger offsets; the old copies stay where they are.  So an entry remains true, and of
-  all that are true for a position the largest low is the best.
-- A source topic that was deleted and created again has another log: what is written down of the former one says
-  nothing of a position today, and is forgotten at the first period of the new one.
+  all entries that are true for a position the one with the largest low is the best.
+- A source topic that was deleted and created again has another log: records of the former log say nothing about a
+  position today, and are dropped at the first period of the new one.
 - A log that shrinks is another one: its topic was created again, or its cluster lost messages.  In the map of one
-  mirror the lows of a pair never fall, so one that does says that all entries before it are of a log that is no more.
+  mirror the lows of a pair never fall, so one that does shows that all entries before it belong to a log that is gone.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """See above.  high None: not known (a wrapper tells how many messages it holds only when it is opened)."""
+    """A checkpoint, see above.  high None: not known (the messages in a wrapper are counted only when it is opened)."""
 
     source: TopicPartition
     target: TopicPartition
@@ -85,7 +84,7 @@ class OffsetMap:
     periods: Mapping[TopicPartition, Sequence[Period]] = field(default_factory=dict)
 
     def pairs(self) -> set[tuple[TopicPartition, TopicPartition]]:
-        """Which source partition sent to which target partition."""
+        """Pairs of source and target partition that have entries."""
         return {(s, t) for s, periods in self.periods.items() for period in periods for t in period.entries}
 
     def last(self, source: TopicPartition, target: TopicPartition) -> Entry | None:
@@ -124,7 +123,7 @@ def gathered(records: Iterable[Record]) -> OffsetMap:
 
 
 def _forget(periods: Mapping[TopicPartition, Iterable[Period]], target: TopicPartition) -> None:
-    """What was said of a target partition is of another log."""
+    """Drop the entries of a target partition: they belong to another log."""
     for some in periods.values():
         for period in some:
             period.entries.pop(target, None)
@@ -142,7 +141,7 @@ def merged(maps: Iterable[OffsetMap]) -> OffsetMap:
 
 
 def _of_one_log(periods: list[Period]) -> list[Period]:
-    """Those behind the last one of an earlier topic."""
+    """The periods after the last one of an earlier topic."""
     today = next((period.begun.topic for period in reversed(periods) if period.begun.topic is not None), None)
     former = [n for n, period in enumerate(periods) if period.begun.topic not in (None, today)]
     return periods[former[-1] + 1 :] if former else periods

@@ -1,6 +1,6 @@
-"""Records of an offset map as lines of text, and back.  A line is a JSON array:
+"""Offset map as text: a line a record, each a JSON array:
 
-    ["map", 1, "SOURCE", "GROUP"]                                            the first line: whose it is
+    ["map", 1, "SOURCE", "GROUP"]                                            the first line: source and group
     ["begin", "orders", 0, 1200, "same" | "keys" | "", 1763700000000]        source, position, route, ms since 1970;
                                                                              behind it the topic's czxid, where known
     ["at", "orders", 0, "orders", 0, 1200, 57000, 57000]                     source, target, position, low, high | null
@@ -25,11 +25,11 @@ NAMES = {keeps: name for name, keeps in ROUTES.items()}
 
 
 class MapDamaged(ConsumerError):
-    """An offset map that cannot be understood; names the file or topic and the line."""
+    """An offset map that cannot be parsed; names the file or topic and the line."""
 
 
 class Header(NamedTuple):
-    """Whose map it is: the name of the source in the mirror's configuration, and the mirror's group there."""
+    """Owner of a map: the name of the source in the mirror's configuration, and the mirror's group there."""
 
     source: str
     group: str
@@ -61,7 +61,7 @@ def line_of(record: Record) -> str:
 
 
 def read_line(line: str) -> Record:
-    """Raises ValueError for what is no record."""
+    """The record in a line.  Raises ValueError."""
     try:
         match json.loads(line):
             case ["begin", str(topic), partition, int(position), str(route), int(at_ms)] if route in ROUTES:

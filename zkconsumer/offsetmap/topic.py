@@ -1,4 +1,4 @@
-"""An offset map in a compacted topic of the target: its messages, and how they are read.
+"""Offset map in a compacted topic of the target: its messages, and how they are read.
 
     key    a JSON array: ["map"], ["begin", SOURCE, SLOT], ["at", SOURCE, TARGET, SLOT], ["reached", SOURCE]
     value  a line of the map's text (text.py)
@@ -31,13 +31,13 @@ MAP_KEY = b'["map"]'
 
 
 class Slots:
-    """Which key each record gets.  next: how often each was used; the same after a restart, as `seen` says."""
+    """Keys of records: slots used in turn, continued after a restart by `seen`."""
 
     def __init__(self) -> None:
         self._used: Counter[tuple[object, ...]] = Counter()
 
     def seen(self, key: bytes) -> None:
-        """A message of the topic, in order: what comes goes behind its slot."""
+        """Take note of a message of the topic, in order: the next record goes behind its slot."""
         parts = json.loads(key)
         if parts[0] in ("begin", "at"):
             self._used[tuple(parts[:-1])] = parts[-1] + 1
@@ -62,7 +62,7 @@ def message_of(record: Record, slots: Slots) -> tuple[bytes, bytes]:
 
 
 def understood(messages: Iterable[Message], topic: str, slots: Slots) -> MapFile:
-    """The map that a topic's messages make; slots goes on behind them.  Raises MapDamaged."""
+    """The map of a topic's messages; slots continues behind them.  Raises MapDamaged."""
     header: Header | None = None
     records: list[Record] = []
     count = 0
@@ -84,7 +84,7 @@ def understood(messages: Iterable[Message], topic: str, slots: Slots) -> MapFile
 def read_topic(
     links: Links, dialect: Dialect, leader: Broker, topic: str, slots: Slots, pause: Callable[[], object] = lambda: None
 ) -> MapFile:
-    """The map as it is now.  pause() is called between requests.  Raises WireError, MapDamaged."""
+    """Read the map.  pause() is called between requests.  Raises WireError, MapDamaged."""
     return understood(_messages(links, dialect, leader, TopicPartition(topic, 0), pause), topic, slots)
 
 
