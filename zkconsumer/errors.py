@@ -17,7 +17,7 @@ ConsumerError         the root; each message is one sentence for an operator
         FetchRefused      the broker refuses the fetch, and will until its configuration changes
     Closed            the connector was shut down
     ListenerFailed    a method of the program's ConsumerListener raised; raised at its next call
-    DecodeFailed      a decoder raised; the iterator goes on with the next message
+    DecodeFailed      a decoder raised; the iterator continues with the next message
     FilterUnknown     which topics another member's filter selects cannot be computed here; we left the group
 ConsumerTimeout       no message within consumer.timeout.ms; the iterator stays usable
 """

@@ -59,7 +59,7 @@ class Whitelist(_Expression):
         """Topics that this list selects and the other does not, as one Java pattern: a registration holds only one.
 
         Raises PatternRefused where the two cannot be combined in one pattern: \\1 counts groups from its beginning, and
-        a name of a group may stand once.
+        a name of a group may occur once.
         """
         if re.search(BACK_REFERENCE, self.regex) and "(" in black.regex:
             raise PatternRefused(

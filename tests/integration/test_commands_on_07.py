@@ -90,7 +90,10 @@ def test_a_cluster_is_told_by_zookeeper_alone(cluster: Cluster07, on: Commands) 
     ]
     for command in (("topics",), ("brokers",), ("consume", "--topic", TOPIC, "--partition", "0-0")):
         said = on(*command, "-b", cluster.brokers, "--kafka-version", "0.7", code=2, there=False).stderr
-        assert "brokers of Kafka 0.7 do not tell what there is and who has it; ZooKeeper does: give -z alone" in said
+        assert (
+            "brokers of Kafka 0.7 do not know the topics and leaders of their cluster; ZooKeeper does: give -z alone"
+            in said
+        )
     assert (
         "is this a cluster of 0.7? Then name that release."
         in on("topics", "-z", cluster.zookeeper, code=1, there=False).stderr

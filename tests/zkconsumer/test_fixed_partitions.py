@@ -373,7 +373,7 @@ def test_somebody_elses_positions_are_told_of_and_ours_written_over_them(world):
         wait_until(lambda: connector.commit_offsets() == {T0: None}, 10, "the commit")
     said = world.kinds("offset")
     assert any("another writer set the offset of t/0 to 1" in text for text in said)
-    assert any("is a second program at work with the same list and store?" in text for text in said)
+    assert any("is a second program running with the same list and store?" in text for text in said)
     assert world.kept() == {"0": 5}
 
 

@@ -105,7 +105,7 @@ def test_fixed_partitions_need_the_address_of_each_broker() -> None:
     assert "'broker.list' names no broker 2, which clicks/2-0 of 'partitions' is on: give the address of each" in said
     without = {key: value for key, value in FIXED.items() if key != "broker.list"}
     said = problems({**without, "metadata.broker.list": "h0:9092"})
-    assert "brokers of Kafka 0.7.2 do not tell who has which partition; give 'broker.list'" in said
+    assert "brokers of Kafka 0.7.2 do not know which broker has which partition; give 'broker.list'" in said
     assert "option 'broker.list' is 'h0:9092', expected id:host:port" in problems({**FIXED, "broker.list": "h0:9092"})
 
 

@@ -62,8 +62,8 @@ def must_tell(brokers: Sequence[tuple[str, int]], kafka_version: str) -> None:
     """Refuse -b where brokers do not know their own cluster (click.UsageError)."""
     if brokers and not dialect(kafka_version).describes_itself:
         raise click.UsageError(
-            f"-b: brokers of Kafka {kafka_version} do not tell what there is and who has it; ZooKeeper does: give -z"
-            " alone"
+            f"-b: brokers of Kafka {kafka_version} do not know the topics and leaders of their cluster; ZooKeeper does:"
+            " give -z alone"
         )
 
 

@@ -72,7 +72,7 @@ class OnePartition:
         self._look_up: Callable[[], ClusterView] = look_up or (lambda: cluster.view(refresh=True))
         self._consumer: SimpleConsumer | None = None
         self._max_bytes = FETCH_BYTES
-        self._blank: int | None = None  # where the last fetch brought nothing, though the log goes on
+        self._blank: int | None = None  # where the last fetch brought nothing, though the log continues
 
     def run(
         self,

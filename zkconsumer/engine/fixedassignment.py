@@ -1,7 +1,7 @@
 """Fixed partitions: an assignment source without group and ZooKeeper.  No other member can take them away.
 
     connect    a broker answers (0.7: the list says where each is), and the store is read
-    take part  the listener is asked, the cursors start
+    take part  the listener is called, the cursors start
     leave      what is delivered is done, then committed
 
 Only the program's file or store of positions can show that two programs read the same list.  A position that the store
@@ -56,8 +56,8 @@ class FixedAssignment:
         self._reported_others = False
         self.settled = False
         context.lease.valid_until = math.inf
-        self._beside = ThreadExecutor(context.hub, SLOW_S, self._slow)
-        self._store = store_of_fixed(config, own, self._beside)
+        self._executor = ThreadExecutor(context.hub, SLOW_S, self._slow)
+        self._store = store_of_fixed(config, own, self._executor)
         self._links = Links(config.client_name, connect, min(config.socket_timeout_ms, METADATA_MS))
         self.leaders = self._leaders(context)
         self.fetchers = context.fetchers(self.leaders)
@@ -136,7 +136,7 @@ class FixedAssignment:
     def close(self) -> None:
         self._leaving = True
         self._context.lease.revoke()  # a commit that still runs in its thread must not be written after this
-        self._beside.close()
+        self._executor.close()
         self._links.end()
 
     # what the engine asks -----------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class FixedAssignment:
             self._reported_others = True
             text = (
                 f"another writer changes positions of {len(tps)} of our fixed partitions, the first {tps[0]}: is a"
-                " second program at work with the same list and store?  Ours are written over theirs"
+                " second program running with the same list and store?  Ours are written over theirs"
             )
             self._on_event(ConsumerEvent("offset", text))
         return tps

@@ -76,7 +76,7 @@ class GroupAssignment:
         self.leaders: CurrentLeaders = WatchedLeaders(self.session, dialect.znodes, context.on_event)
         self._away_since: float | None = None  # ZooKeeper is out of reach
         self._mode_changed = Event()  # there is something to publish in our mode node
-        self._beside = ThreadExecutor(context.hub)
+        self._executor = ThreadExecutor(context.hub)
         self._store = store_of_group(
             config=config,
             session=self.session,
@@ -86,7 +86,7 @@ class GroupAssignment:
             on_commit=self._mode_changed.set,
             read_from=lambda tp: context.cursors[tp].topic if tp in context.cursors else None,
             may_be_recreated=lambda topic: self._reader.may_be_recreated(topic),
-            executor=self._beside,
+            executor=self._executor,
         )
         self._claims = Claims(
             self.session, dialect.znodes, config.group_id, on_lost=self._owner_lost, on_free=self._freed
@@ -181,7 +181,7 @@ class GroupAssignment:
         self.member.closed.wait(timeout=timeout_s)
 
     def close(self) -> None:
-        self._beside.close()
+        self._executor.close()
         self._store.close()
         self.session.close()
 
@@ -273,7 +273,7 @@ class GroupAssignment:
         self._on_fence()
         text = (
             f"lease over: no answer of ZooKeeper at {self.session.hosts} in time: others may own our partitions now, "
-            "all are let go"
+            "all are dropped"
         )
         self._on_event(ConsumerEvent("fence", text))
 

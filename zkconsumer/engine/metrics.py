@@ -97,7 +97,7 @@ def _families() -> Families:
 
     partition = (*LABELS, "topic", "partition")
     made = (
-        core.CounterMetricFamily("zkconsumer_messages", "Messages handed out.", labels=LABELS),
+        core.CounterMetricFamily("zkconsumer_messages", "Messages delivered.", labels=LABELS),
         core.CounterMetricFamily("zkconsumer_bytes", "Bytes of their keys and values.", labels=LABELS),
         core.CounterMetricFamily("zkconsumer_rebalances", "Rounds of the group, tries included.", labels=LABELS),
         core.HistogramMetricFamily("zkconsumer_message_size_bytes", "Key and value of a message.", labels=LABELS),

@@ -217,7 +217,7 @@ def store_of_fixed(config: ConsumerConfig, own: OffsetStore | None, executor: Th
 def check_store(config: ConsumerConfig, own: OffsetStore | None, where: str) -> None:
     """Raises OptionError when there is no store for fixed partitions, or one too many."""
     if not config.partitions:
-        problem = "offset_store is for fixed 'partitions': a group keeps its offsets where its other members look"
+        problem = "offset_store is for fixed 'partitions': a group keeps its offsets where its other members read them"
         wrong = own is not None
     elif own is None:
         problem = "fixed 'partitions' need a place for their positions: give 'offsets.file', or an offset_store"

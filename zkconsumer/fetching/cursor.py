@@ -205,7 +205,7 @@ class Cursor:
         self.topic: TopicCreation | None = None  # the topic whose log is read; None: not known
         self.topic_deleted = False  # that topic was deleted: its positions must not be committed any more
         self.high_watermark: int | None = None
-        self.end_known_at = float("-inf")  # when a broker last told the high watermark, in monotonic seconds
+        self.end_known_at = float("-inf")  # when a broker last sent the high watermark, in monotonic seconds
         self._skips: dict[int, int] = {}  # from where to where nothing can be read
         self._damage: dict[int, int] = {}  # by position, how often an entry was found damaged there
 
@@ -399,7 +399,7 @@ class Cursor:
             self._skips = {at: to for at, to in self._skips.items() if at >= before}
 
     def set_log_end(self, high_watermark: int, at: float) -> None:
-        """A broker told where the log ends."""
+        """The end of the log, as a broker sent it."""
         self.high_watermark = high_watermark
         self.end_known_at = at
 
@@ -468,7 +468,7 @@ class Cursor:
         self.closing = True
 
     def drop(self) -> None:
-        """Let go at once: nothing more is delivered, sent or committed."""
+        """Revoke at once: nothing more is delivered, sent or committed."""
         self.closing = self.dropped = True
         self._end_progress()
 

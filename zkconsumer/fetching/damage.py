@@ -84,7 +84,7 @@ class Damage:
 
     def skipped(self, cursor: Cursor, fetched: FetchedBytes, scan: Scan) -> bool:
         """True: the first entry of a fetch is damaged for good and the policy skips it, so nothing of the fetch may be
-        delivered: the cursor goes on behind that entry, or a search for what is behind it begins.
+        delivered: the cursor reads on behind that entry, or a search for what is behind it begins.
         """
         tp, message_set = cursor.tp, fetched.message_set
         if self._to_skip.get(tp) != fetched.position or not (message_set.runs or scan.damage):

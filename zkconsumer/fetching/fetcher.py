@@ -3,7 +3,7 @@
     positions first   of cursors without one (nothing committed, or out of range), see positions.py
     then fetches      built by a FetchPlan within the free budget; each set is received into a buffer of its own
     a backoff         after a fetch that brought nothing, where the broker itself does not wait (0.7)
-    log ends          now and then, where a fetch does not tell the high watermark (0.7); and, in a greenlet of its own,
+    log ends          now and then, where a fetch does not have the high watermark (0.7); and, in a greenlet of its own,
                       of partitions that were not fetched for a while (their queues are full)
 
 Responses of a broker, and what follows:
@@ -14,8 +14,8 @@ Responses of a broker, and what follows:
     a damaged entry     what came before it is delivered; it is fetched again, then see damage.py
     no whole message    a larger fetch, up to a cap; then the partition is parked
     what does not pass  76, 35, 29 .. (kafkawire.errors, lasting): the partition is parked
-    nothing, and the    what stands there was left out by a broker that converts its log down: one step on where its
-    log goes on         padding says so, else as its own format tells (formatprobe.py)
+    nothing, and the    the broker left out what is there when it converted its log down: skipped where its padding
+    log continues       says so, else as its own format shows (formatprobe.py)
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from zkconsumer.refusals import refusal
 LONGEST_WAIT_MS = 500  # a broker that waits for data serves nothing else on this link: a new partition would wait, too
 IDLE_S = 1.0
 BLANK_S = 1.0  # backoff of a position where nothing came twice, unless the probe knows sooner why
-ENDS_CHECK_S = 1.0  # between two checks for logs whose end was not told for a while
+ENDS_CHECK_S = 1.0  # between two checks for logs whose end was not sent for a while
 OUT_OF_RANGE = 1
 
 
@@ -132,8 +132,8 @@ class Fetcher:
             if warnings is not None
             else None
         )
-        self._blanks: dict[TopicPartition, int] = {}  # where nothing came at the last fetch, though the log goes on
-        self._asks_ends = False  # fetches do not tell where logs end, so that is asked
+        self._blanks: dict[TopicPartition, int] = {}  # where nothing came at the last fetch, though the log continues
+        self._asks_ends = False  # fetches do not have the ends of logs, so they are asked for
         self._unanswered: set[TopicPartition] = set()  # no response yet, since they were added or the broker was lost
         self._wake = Event()
         self._reported: set[tuple[TopicPartition, int]] = set()  # errors that were reported: one line each
@@ -173,7 +173,7 @@ class Fetcher:
                 return  # the connector is shut down, and a response came all the same
 
     def run_ends(self) -> None:
-        """Ask for the log ends that no fetch has told for a while, until it is ended from outside."""
+        """Ask for the log ends that no fetch has sent for a while, until it is ended from outside."""
         while True:
             sleep(ENDS_CHECK_S)
             lost = self._positions.look_at_old_ends()
@@ -291,9 +291,9 @@ class Fetcher:
             cursor.park(EntryTooLarge(tp, position, scan.needed, self._plan.max_bytes, size, helps))
 
     def _empty(self, cursor: Cursor, position: int, size: int) -> None:
-        """A fetch brought nothing.  Where the log goes on all the same, twice, the probe asks why.
+        """Handle a fetch that brought nothing.  Where the log continues all the same, twice, the probe asks why.
 
-        Not at once: 0.8 tells the log's end as it is after it has read.
+        Not at once: 0.8 sends the log's end as it is after it has read.
         """
         tp, end = cursor.tp, cursor.high_watermark
         before = self._blanks.pop(tp, None)

@@ -1,7 +1,7 @@
 """Fetchers of a connector: one for each source broker, and the leader finder that assigns partitions to them.
 
 A cursor belongs to one fetcher, or is unassigned: just owned, refused by its broker, its link lost, its broker at
-another address.  Leaders are looked up by leaders.py, which may tell when brokers change: a broker
+another address.  Leaders are looked up by leaders.py, which may report when brokers change: a broker
 that vanished, or came back at another port, loses its cursors at once.
 """
 

@@ -43,8 +43,8 @@ class FetchedBytes:
 class SearchResult:
     """How a search from `start` on ended.
 
-    to: where to go on, or None.  what: what is left out, or why nothing can be read any more.  count: what is left out,
-    in the unit of positions.
+    to: where to read on, or None.  what: what is left out, or why nothing can be read any more.  count: what is left
+    out, in the unit of positions.
     """
 
     start: int
@@ -67,7 +67,7 @@ class Search(Protocol):
         ...
 
     def leads_on(self, cursor: Cursor, fetched: FetchedBytes, entry: Entry) -> bool:
-        """May the cursor, whose first entry is damaged, go on behind that entry?"""
+        """Whether the cursor, whose first entry is damaged, may read on behind that entry."""
         ...
 
     def stepped(self, cursor: Cursor, entry: Entry, error: CorruptMessage) -> SearchResult:

@@ -106,7 +106,7 @@ class RebalanceExecutor:
             return Failed(action.turn, str(e))
 
     def drop(self, assignment: Mapping[TopicPartition, str]) -> None:
-        """Let go at once."""
+        """Revoke partitions at once."""
         self._fetchers.remove(assignment)
         for tp in assignment:
             if tp in self.cursors:

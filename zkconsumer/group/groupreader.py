@@ -54,7 +54,7 @@ class GroupReader:
     ) -> None:
         self.consumer_id = consumer_id
         self.partitions: dict[str, list[PartitionId]] = {}  # of the topics we read, as last read
-        self.creations: dict[str, TopicCreation] = {}  # of the same, where their nodes tell
+        self.creations: dict[str, TopicCreation] = {}  # of the same, where their nodes have it
         self.members = 0
         self.left_out: tuple[Unreadable, ...] = ()  # as last read
         self.surplus: list[Surplus] = []

@@ -66,10 +66,10 @@ NEXT: dict[tuple[Phase, type[Report]], Phase] = {
     (P.STOPPING, Finished): P.DRAINING,
     (P.DRAINING, Finished): P.COMMITTING,
     (P.COMMITTING, Finished): P.RELEASING,  # the next owner starts from these
-    (P.COMMITTING, Failed): P.RELEASING,  # it will read some again; kept back, nobody would read them at all
+    (P.COMMITTING, Failed): P.RELEASING,  # it will read some again; else they would not be read at all
     (P.RELEASING, Finished): P.CLAIMING,
     (P.CLAIMING, Finished): P.LOCATING,  # after the claim: an earlier read may be stale
-    (P.CLAIMING, ClaimsRefused): P.LOCATING,  # what we own goes on; then we wait
+    (P.CLAIMING, ClaimsRefused): P.LOCATING,  # what we own is read on; then we wait
     (P.LOCATING, Located): P.STARTING,
     (P.STARTING, Finished): P.SETTLED,
     (P.WAITING, Finished): P.READING,
@@ -79,7 +79,7 @@ NEXT: dict[tuple[Phase, type[Report]], Phase] = {
 RESTING = {P.SETTLED, P.CLOSED}
 ALWAYS = {P.REGISTERING, P.READING, P.WAITING, P.LEAVING}  # done also without a partition to do it to
 MAY_FAIL = {P.REGISTERING, P.READING, P.COMMITTING, P.RELEASING, P.CLAIMING, P.LOCATING, P.LEAVING}
-ON_ITS_WAY = {P.DRAINING, P.COMMITTING, P.RELEASING, P.CLOSED}  # where a member that closes goes on as it is
+CLOSING = {P.DRAINING, P.COMMITTING, P.RELEASING, P.CLOSED}  # phases in which closing changes nothing
 
 
 def begin(max_retries: int, backoff_ms: int) -> tuple[MemberState, list[Action]]:
@@ -264,7 +264,7 @@ def _detour(state: MemberState, phase: Phase) -> tuple[MemberState, Phase]:
 
 def _way_out(state: MemberState, phase: Phase) -> tuple[MemberState, Phase]:
     """A member that closes: partitions that are being revoked first, then all, in the same order; then it leaves."""
-    if phase in ON_ITS_WAY:
+    if phase in CLOSING:
         return state, phase
     state = replace(state, wanted=NOTHING)
     return state, P.STOPPING if state.to_release else P.LEAVING

@@ -65,7 +65,7 @@ def understood(data: bytes, name: str, pause: Callable[[], object] = lambda: Non
             continue
         if bad is not None:
             raise MapDamaged(f"offset map {name}: line {bad[0]}: {bad[1]}; and what follows makes sense again: "
-                             "look at it, or move it away and let the mirror begin a new one")  # fmt: skip
+                             "check it, or move it away and let the mirror begin a new one")  # fmt: skip
         if record is not None:
             records.append(record)
         length = at

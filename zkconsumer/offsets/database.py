@@ -193,7 +193,7 @@ class DatabaseOffsets:
         try:
             self._connection.rollback()
         except Exception:
-            pass  # the connection is gone, and the transaction with it; what went wrong first is on its way
+            pass  # the connection is gone, and the transaction with it; the first error is raised
 
     # ---- rows --------------------------------------------------------------------------------------------------
 
@@ -269,8 +269,8 @@ def _key_is_taken(why: Exception) -> bool:
     """By the name that DB-API has for it, or the SQL state (class 23) where a driver keeps it: psycopg, pg8000."""
     if any(kind.__name__ == "IntegrityError" for kind in type(why).__mro__):
         return True
-    told = why.args[0].get("C") if why.args and isinstance(why.args[0], dict) else None
-    states = (getattr(why, "sqlstate", None), getattr(why, "pgcode", None), told)
+    sqlstate = why.args[0].get("C") if why.args and isinstance(why.args[0], dict) else None
+    states = (getattr(why, "sqlstate", None), getattr(why, "pgcode", None), sqlstate)
     return any(isinstance(state, str) and state.startswith("23") for state in states)
 
 

@@ -158,5 +158,5 @@ def out_of_range(
         return None
     return (
         f"{tp}: Kafka has {kafka} and ZooKeeper {zookeeper}, but the log holds {bounds[0]} to {bounds[1]}: "
-        "auto.offset.reset decides where to begin; if the topic was made anew, set both stores"
+        "auto.offset.reset decides where to begin; if the topic was created again, set both stores"
     )

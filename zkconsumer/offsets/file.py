@@ -87,7 +87,7 @@ class FileOffsets:
         return result
 
     def _load(self, group: str) -> dict[str, Any]:
-        """Positions by topic and partition, as they stand in the file.  Raises _Unreadable, ConsumerError."""
+        """Positions by topic and partition, as the file has them.  Raises _Unreadable, ConsumerError."""
         try:
             text = self.path.read_bytes()
         except FileNotFoundError:

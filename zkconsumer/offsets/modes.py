@@ -81,7 +81,7 @@ def check_step(before: Mode, after: Mode) -> None:
         raise ModeRefused(
             f"{before} -> {after} in one bounce is refused: {after} would begin at what it held when it was last "
             f"written, if ever; go to dual first (offsets.storage=kafka, dual.commit.enabled=true), let every member "
-            "commit, then go on"
+            "commit, then take the next step"
         )
 
 

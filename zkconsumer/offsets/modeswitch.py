@@ -131,7 +131,7 @@ class OffsetMode:
         try:
             marker = read_marker(self._group, node.data)
         except MarkerUnclear as e:
-            raise LeftZooKeeper(f"{e}; until then this member does not go on from ZooKeeper alone") from e
+            raise LeftZooKeeper(f"{e}; until then this member does not start from ZooKeeper alone") from e
         if marker.left_zookeeper:
             raise LeftZooKeeper(
                 f"group {self._group} was taken off ZooKeeper by migration {marker.plan} (phase {marker.phase}), so the"

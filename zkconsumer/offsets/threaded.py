@@ -24,16 +24,16 @@ class ThreadedOffsets:
     never a position, and never counted as written.
     """
 
-    def __init__(self, store: OffsetStore, beside: ThreadExecutor) -> None:
+    def __init__(self, store: OffsetStore, executor: ThreadExecutor) -> None:
         self._store = store
         self._name = type(store).__name__
-        self._beside = beside
+        self._executor = executor
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         """Raises ConsumerError, also for what the store raised."""
         wanted = list(tps)
         try:
-            found: Any = self._beside.call(self._store.read, group, wanted)
+            found: Any = self._executor.call(self._store.read, group, wanted)
         except ConsumerError:
             raise
         except Exception as e:
@@ -55,7 +55,7 @@ class ThreadedOffsets:
     ) -> dict[TopicPartition, Exception | None]:
         wanted = dict(positions)
         try:
-            results: Any = self._beside.call(self._store.commit, group, wanted, lease)
+            results: Any = self._executor.call(self._store.commit, group, wanted, lease)
         except ConsumerError as e:
             return dict.fromkeys(wanted, e)
         except Exception as e:

@@ -418,7 +418,7 @@ def problems_of(config: ConsumerConfig) -> Iterator[str]:
     if config.socket_timeout_ms < config.fetch_wait_max_ms:
         yield (
             f"'socket.timeout.ms' ({config.socket_timeout_ms}) must be at least 'fetch.wait.max.ms'"
-            f" ({config.fetch_wait_max_ms}): every quiet fetch would look like a dead broker"
+            f" ({config.fetch_wait_max_ms}): every quiet fetch would count as a dead broker"
         )
     largest = max(config.fetch_message_max_bytes, config.fetch_growth_max_bytes)
     if largest > config.queued_max_bytes:
@@ -456,15 +456,15 @@ def _listed(config: ConsumerConfig, called: str) -> Iterator[str]:
     """Rules of fixed partitions of 0.7, whose brokers do not know each other."""
     if config.brokers:
         yield (
-            f"'metadata.broker.list': brokers of {called} do not tell who has which partition; give 'broker.list'"
-            " (id:host:port,…) instead"
+            f"'metadata.broker.list': brokers of {called} do not know which broker has which partition; give"
+            " 'broker.list' (id:host:port,…) instead"
         )
     there = {broker.id for broker in config.broker_list}
     missing = [tp for tp in config.partitions if _broker_of(tp) not in there]
     if missing:
         yield (
             f"'broker.list' names no broker {_broker_of(missing[0])}, which {missing[0]} of 'partitions' is on: give"
-            f" the address of each (id:host:port,…); nobody else tells it on {called}"
+            f" the address of each (id:host:port,…); no broker of {called} knows the others"
         )
 
 

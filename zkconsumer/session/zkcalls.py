@@ -167,7 +167,7 @@ class ZkCalls:
     ) -> dict[str, Node | None]:
         """Like read, without data, and a watch also waits for a node that is not there."""
         watcher = self._watcher(watch)
-        answers = self._gather("look at", session_id, paths, lambda client, path: client.exists_async(path, watcher))
+        answers = self._gather("stat", session_id, paths, lambda client, path: client.exists_async(path, watcher))
         return {
             path: None if found is None or isinstance(found, NoNodeError) else _node(b"", found)
             for path, found in answers.items()
