@@ -14,33 +14,27 @@ FROM ${BASE} AS base
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore \
     PIP_CONSTRAINT=/usr/local/share/kafka-legacy-mirror/constraints.txt \
     PIP_BUILD_CONSTRAINT=/usr/local/share/kafka-legacy-mirror/constraints.txt
-COPY conf/docker/constraints.txt /usr/local/share/kafka-legacy-mirror/constraints.txt
-
-FROM base AS wheel
-COPY . /src
-RUN SOURCE_DATE_EPOCH=0 pip wheel --quiet --no-deps --wheel-dir /wheels /src
-
-FROM base AS mirror
-# metrics for prometheus-client; add fast for the compiled kernels (150 MB): --build-arg EXTRAS=metrics,fast
-ARG EXTRAS=metrics
-COPY --from=wheel /wheels /wheels
-RUN pip install --quiet "kafka-legacy-mirror[${EXTRAS}] @ file://$(echo /wheels/*.whl)" \
- && groupadd --gid 10001 mirror \
+COPY conf/docker/constraints.txt conf/docker/health.py /usr/local/share/kafka-legacy-mirror/
+RUN groupadd --gid 10001 mirror \
  && useradd --uid 10001 --gid 10001 --no-log-init --create-home --home-dir /var/lib/mirrormaker mirror \
  && install -d -o mirror -g mirror /warehouse
-COPY conf/docker/health.py /usr/local/share/kafka-legacy-mirror/health.py
 USER 10001:10001
 WORKDIR /var/lib/mirrormaker
 # What systemd would set: the state folder, and where the mirror reports that it is alive, for the health check.
 ENV STATE_DIRECTORY=/var/lib/mirrormaker NOTIFY_SOCKET=/tmp/mirrormaker-notify WATCHDOG_USEC=15000000
-# The status page of the mirror will be asked here, once there is one.
+# Once the mirror has a status page, it is asked instead.
 HEALTHCHECK --interval=30s --timeout=20s --start-period=90s --retries=3 \
     CMD ["python", "/usr/local/share/kafka-legacy-mirror/health.py"]
 CMD ["mirrormaker", "run", "/etc/mirrormaker/mirror.yaml"]
 
-FROM mirror AS java
+FROM base AS wheel
 USER root
-# Its man pages are links that the package makes in a folder which slim images lack.
+COPY . /src
+RUN SOURCE_DATE_EPOCH=0 pip wheel --quiet --no-deps --wheel-dir /wheels /src
+
+FROM base AS java
+USER root
+# The package links its man pages in a folder that slim images lack.
 RUN mkdir -p /usr/share/man/man1 && apt-get update -q \
  && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends openjdk-17-jre-headless \
  && rm -rf /var/lib/apt/lists/* /var/log/*.log /var/log/apt
@@ -49,21 +43,39 @@ USER 10001:10001
 FROM java AS jars
 USER root
 RUN apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends maven
-# The releases whose brokers the image cluster can start; 0.8.2.2 brings ZooKeeper for all of them.
+COPY --from=wheel /wheels /wheels
+RUN pip install --quiet /wheels/*.whl
+# The releases whose brokers the image cluster can start, such as "0.8.2.2 2.8.2"; 0.8.2.2 brings ZooKeeper for all.
 ARG KAFKA_VERSIONS=0.8.2.2
 ENV LOCALKAFKA_CACHE=/opt/localkafka
-RUN python -m localkafka.prefetch ${KAFKA_VERSIONS} && rm -rf /opt/localkafka/m2
+RUN python -m localkafka.prefetch ${KAFKA_VERSIONS} \
+ && rm -rf /opt/localkafka/m2 && chmod -R a+rX /opt/localkafka
 
 FROM java AS cluster
+USER root
+COPY --from=wheel /wheels /wheels
+RUN pip install --quiet /wheels/*.whl
 COPY --from=jars /opt/localkafka /opt/localkafka
 ENV LOCALKAFKA_CACHE=/opt/localkafka
-# A broker registers in ZooKeeper after everything else.
+# Read by localkafka with LOCALKAFKA_BACKEND=docker.
+ARG KAFKA_VERSIONS=0.8.2.2
+LABEL localkafka.versions="${KAFKA_VERSIONS}"
+USER 10001:10001
+# Ends with 1 until the broker has registered.
 HEALTHCHECK --interval=10s --timeout=10s --start-period=60s --retries=3 \
     CMD ["zkconsumer", "brokers", "--zookeeper", "127.0.0.1:2181/kafka"]
 CMD ["python", "-m", "localkafka", "--port", "9092", "--zookeeper-port", "2181"]
 
-FROM java AS full
+FROM base AS mirror
+# metrics: prometheus-client.  Add fast for the compiled kernels (150 MB): --build-arg EXTRAS=metrics,fast
 ARG EXTRAS=metrics
 USER root
-RUN pip install --quiet "kafka-legacy-mirror[${EXTRAS},spark] @ file://$(echo /wheels/*.whl)"
+COPY --from=wheel /wheels /wheels
+RUN pip install --quiet "kafka-legacy-mirror[${EXTRAS}] @ file://$(echo /wheels/*.whl)"
+USER 10001:10001
+
+FROM java AS full
+USER root
+COPY --from=wheel /wheels /wheels
+RUN pip install --quiet "kafka-legacy-mirror[metrics,spark] @ file://$(echo /wheels/*.whl)"
 USER 10001:10001

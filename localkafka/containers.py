@@ -12,19 +12,23 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from localkafka import releases
 from localkafka.errors import LocalKafkaError, last_lines
 from localkafka.releases import Release
 
+SOCKET = "unix:///var/run/docker.sock"
 IMAGE_VARIABLE = "LOCALKAFKA_IMAGE"
 IMAGE = "kafka-legacy-mirror:cluster"
 CACHE_VARIABLE = "LOCALKAFKA_CACHE"  # of the image: the folder of its jars
 OWNER = "localkafka.owner"  # label: the process that started a container
+VERSIONS = "localkafka.versions"  # label: the releases whose jars an image has
 RUNNING = ("running", "paused", "restarting")
 KILLED = 128 + signal.SIGKILL
 POLL_S = 0.05
@@ -82,8 +86,9 @@ class Container:
 
     def pause(self) -> None:
         """Freeze its processes: its connections stay, and nothing is answered."""
-        with _asked(f"pause {self.name}"):
-            self._container.pause()
+        if not self.paused:
+            with _asked(f"pause {self.name}"):
+                self._container.pause()
         self.paused = True
 
     def resume(self) -> None:
@@ -153,7 +158,8 @@ def ready(release: Release) -> None:
             "the work folder"
         )
     cache()
-    if release.version not in _versions(image()):
+    versions = str((_config(image())["Labels"] or {}).get(VERSIONS, "")).split()
+    if release.version not in (releases.ZOOKEEPER_FROM, *versions):
         raise LocalKafkaError(
             f"image {image()} has no jars of Kafka {release.version}; build it with "
             f'docker build --target cluster --build-arg KAFKA_VERSIONS="{release.version}" -t {image()} .'
@@ -173,40 +179,47 @@ def client() -> Any:
         import docker
     except ImportError as error:
         raise LocalKafkaError("LOCALKAFKA_BACKEND=docker needs the package docker: install the extra docker") from error
+    _reach(os.environ.get("DOCKER_HOST") or SOCKET)
     with _asked("reach Docker"):
         return docker.from_env(timeout=60)
 
 
+def _reach(url: str) -> None:
+    """Raises LocalKafkaError when nothing listens at a Unix socket: the client would leave its own socket open."""
+    scheme, _, path = url.partition("://")
+    if scheme != "unix":
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except OSError as error:
+            raise LocalKafkaError(f"no Docker daemon listens at {path} ({error.strerror}); see DOCKER_HOST") from error
+
+
 def cache() -> str:
     """The cache folder inside the image, as its environment names it."""
-    return _cache(image())
-
-
-@functools.cache
-def _cache(named: str) -> str:
-    from docker.errors import ImageNotFound
-
-    with _asked(f"inspect image {named}"):
-        try:
-            environment = client().images.get(named).attrs["Config"]["Env"] or []
-        except ImageNotFound as error:
-            raise LocalKafkaError(
-                f"there is no image {named}; build it with docker build --target cluster -t {named} ."
-            ) from error
-    found = dict(each.partition("=")[::2] for each in environment).get(CACHE_VARIABLE)
+    variables = dict(each.partition("=")[::2] for each in _config(image())["Env"] or [])
+    found = variables.get(CACHE_VARIABLE)
     if not found:
-        raise LocalKafkaError(f"image {named} does not set {CACHE_VARIABLE}: it is not the Dockerfile's target cluster")
+        raise LocalKafkaError(
+            f"image {image()} does not set {CACHE_VARIABLE}: it is not the Dockerfile's target cluster"
+        )
     return str(found)
 
 
 @functools.cache
-def _versions(named: str) -> list[str]:
-    """The releases whose jars the image has."""
-    with _asked(f"look into image {named}"):
-        listed: bytes = client().containers.run(
-            named, entrypoint=["ls", f"{_cache(named)}/jars"], network_mode="none", remove=True
-        )
-    return listed.decode().split()
+def _config(named: str) -> dict[str, Any]:
+    """How the image is configured: Env, Labels.  Raises LocalKafkaError when there is none of this name."""
+    from docker.errors import ImageNotFound
+
+    with _asked(f"inspect image {named}"):
+        try:
+            config: dict[str, Any] = client().images.get(named).attrs["Config"]
+        except ImageNotFound as error:
+            raise LocalKafkaError(
+                f"there is no image {named}; build it with docker build --target cluster -t {named} ."
+            ) from error
+    return config
 
 
 def _sweep() -> None:
