@@ -19,7 +19,10 @@ from localkafka.demo import main as demo
         (["--brokers", "0"], "0 is not in the range"),
         (["--brokers", "two"], "'two' is not a valid integer"),
         (["--setting", "x"], "'x' is not KEY=VALUE"),
-        (["--port", "1"], "No such option"),
+        (["--ports", "1"], "No such option"),
+        (["--port", "99999"], "99999 is not in the range"),
+        (["--version", "0.7.2", "--zookeeper-port", "2181"], "--zookeeper-port: is not for brokers of 0.7"),
+        (["--version", "0.7.2", "--advertise", "source"], "--advertise: is not for brokers of 0.7"),
     ],
 )
 def test_wrong_arguments_exit_2_with_a_sentence(arguments: list[str], sentence: str) -> None:
