@@ -25,7 +25,7 @@ from common import TICKS, confluent_consumer
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from kafkawire import kernels
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.batches import read_ranges
 from sparkpipeline.reading.options import ReadOptions

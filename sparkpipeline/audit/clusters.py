@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
-from sparkpipeline.access import ClusterAccess
 from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.tasks import Reading
 from sparkpipeline.audit.windows import Windows, parse_time
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, UnknownPartition
 from sparkpipeline.source.cluster import access_of
 from sparkpipeline.source.options import SourceOptions, read_options

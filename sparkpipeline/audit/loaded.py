@@ -16,14 +16,14 @@ from typing import Any
 
 from groundwork.plural import counted
 from kafkawire.model import BrokerPartition, TopicPartition
-from sparkpipeline.access import ClusterAccess
 from sparkpipeline.audit.clusters import BY_BROKER, refuse_by_broker, refuse_told_elsewhere
 from sparkpipeline.audit.differences import CHANGED, AuditResult, Difference, Scope, SideSums, from_sums, unequal
 from sparkpipeline.audit.figures import MASK, Figures
 from sparkpipeline.audit.matching import DUPLICATE, FOREIGN, LOST, SOURCE, TARGET
 from sparkpipeline.audit.tasks import dealt, pieces, size_for
 from sparkpipeline.audit.windows import Windows, label
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, UnknownPartition
 from sparkpipeline.ledger.base import normal_base, open_files
 from sparkpipeline.ledger.ledger import Ledger

@@ -13,10 +13,10 @@ from kafkawire.columns import Columns
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LibraryMissing
 from kafkawire.model import MessageSet, TopicPartition
-from sparkpipeline.access import ClusterAccess
 from sparkpipeline.audit.figures import HAS_NUMPY, Figures, Hashed, add, hashed
 from sparkpipeline.audit.matching import Pack
 from sparkpipeline.audit.windows import Windows, untimed
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import CodecMissing, CorruptData
 from sparkpipeline.ranges import OffsetRange, in_steps, packed
 from sparkpipeline.reading import forms

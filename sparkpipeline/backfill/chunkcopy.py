@@ -31,11 +31,11 @@ from producer.batches import Batch
 from producer.config import ProducerConfig
 from producer.partitioners import Sticky
 from producer.rows import Row
-from sparkpipeline.access import ClusterAccess
 from sparkpipeline.backfill.logends import settled
 from sparkpipeline.backfill.parts import before, damaged, parts
 from sparkpipeline.backfill.plan import Copied
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import NotDelivered, OptionRefused, Refused
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions

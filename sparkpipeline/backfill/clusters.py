@@ -9,8 +9,8 @@ from typing import Any, Literal, cast, get_args
 
 from kafkawire.model import TopicPartition
 from producer.config import ProducerConfig
-from sparkpipeline.access import ClusterAccess
 from sparkpipeline.backfill.plan import Request
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import Mismatch, OptionRefused, Refused
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.sink.cluster import access_of as access_of_sink
@@ -91,7 +91,7 @@ class HandOver:
 
     def write(self, until: Mapping[TopicPartition, int]) -> None:
         """Write the ends as the group's positions, and read them back.  Raises as check, and Mismatch."""
-        from sparkpipeline.positions import write_group
+        from sparkpipeline.driver.positions import write_group
 
         self.check(until)
         with self._zookeeper() as zk:
@@ -106,7 +106,7 @@ class HandOver:
                            group=self.group, positions=len(wrong))  # fmt: skip
 
     def _nobody_at_work(self, zk: Any) -> None:
-        from sparkpipeline.zookeeper import group_owners
+        from sparkpipeline.driver.zookeeper import group_owners
 
         owners = group_owners(zk, self.group)
         at_work = [(tp, owners[tp]) for tp in self._tps if tp in owners]
@@ -119,7 +119,7 @@ class HandOver:
             )  # fmt: skip
 
     def _read(self, zk: Any) -> dict[TopicPartition, int | None]:
-        from sparkpipeline.positions import read_group
+        from sparkpipeline.driver.positions import read_group
         from zkconsumer.offsets.store import NONE
 
         found = read_group(self.group, self._tps, self._storage, self._sides.source, zk)
@@ -133,7 +133,7 @@ class HandOver:
 
     @contextmanager
     def _zookeeper(self) -> Iterator[Any]:
-        from sparkpipeline.zookeeper import zookeeper_of
+        from sparkpipeline.driver.zookeeper import zookeeper_of
 
         with zookeeper_of(self._sides.source_options) as zk:
             yield zk

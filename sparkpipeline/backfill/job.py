@@ -19,7 +19,7 @@ from sparkpipeline.backfill.folder import BackfillFolder
 from sparkpipeline.backfill.logends import settled
 from sparkpipeline.backfill.plan import BackfillPlan, Done, Lane, Request, check, differences, is_secret
 from sparkpipeline.backfill.run import BackfillRun, CopyOutcome, on_spark
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.ledger.ledger import tool_version

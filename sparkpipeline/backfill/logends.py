@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kafkawire.errors import LinkLost
 from kafkawire.model import Broker, TopicPartition
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import NoLeader, Refused
 from zkconsumer.fetching.listoffsets import LATEST, offset_rows
 

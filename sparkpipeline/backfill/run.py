@@ -22,7 +22,7 @@ from sparkpipeline.backfill.clusters import Clusters
 from sparkpipeline.backfill.folder import BackfillFolder
 from sparkpipeline.backfill.logends import settled
 from sparkpipeline.backfill.plan import BackfillPlan, Chunk, Copied, Done, Lane
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import CodecMissing, PipelineError
 from sparkpipeline.ranges import OffsetRange
 

@@ -10,17 +10,17 @@ from typing import Any
 from groundwork.javaregex import to_python
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Broker, TopicPartition
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.borders import Borders, cut_at_borders, ends_at_borders, needs_borders
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.boundaries import Borders, cut_at_borders, ends_at_borders, needs_borders
+from sparkpipeline.cluster.brokers import Brokers
+from sparkpipeline.cluster.release import resolve_release
+from sparkpipeline.driver.registry import Registry
+from sparkpipeline.driver.zookeeper import bootstrap_of, zookeeper_of
 from sparkpipeline.errors import NoLeader, UnknownPartition
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.plan import LogBounds, Positions, in_order
 from sparkpipeline.load.planner import AVERAGE_BYTES, cut, limited, tasks_of
-from sparkpipeline.protocol import resolve_release
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.registry import Registry
-from sparkpipeline.zookeeper import bootstrap_of, zookeeper_of
 
 Addresses = tuple[tuple[str, int], ...]
 INTERNAL = "__consumer_offsets"  # no pattern chooses it

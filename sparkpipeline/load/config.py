@@ -25,9 +25,9 @@ from groundwork.zksecurity import ZkSecurityOptions, security_problems
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
+from sparkpipeline.cluster.release import resolve_release
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.load import optionkinds as kinds
-from sparkpipeline.protocol import resolve_release
 
 MIB = 1 << 20
 MAX_REQUEST_INT = (1 << 31) - 1  # a fetch says its size in 32 bits

@@ -14,6 +14,8 @@ from hashlib import sha256
 from typing import Any
 
 from groundwork.failpoints import failpoint
+from sparkpipeline.driver.positions import write_group
+from sparkpipeline.driver.zookeeper import group_owners, lock
 from sparkpipeline.errors import DataLoss, OffsetOutOfRange, Refused, code_in
 from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 from sparkpipeline.ledger.exactlyonce import Advance, Outcome, advance
@@ -32,9 +34,7 @@ from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, HourRule, LoadPl
 from sparkpipeline.load.planner import due
 from sparkpipeline.load.staging import Observed, ToRead, read_and_write
 from sparkpipeline.paths import FinalName, Hour
-from sparkpipeline.positions import write_group
 from sparkpipeline.ranges import unit_of
-from sparkpipeline.zookeeper import group_owners, lock
 
 Tell = Callable[[str], None]
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]  # what, tasks, rows, bytes: shown while it runs

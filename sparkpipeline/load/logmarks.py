@@ -22,9 +22,9 @@ from typing import Any
 
 from kafkawire.errors import LinkLost, WireError
 from kafkawire.model import Broker, Message, MessageSet, TopicPartition
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.brokers import Brokers
+from sparkpipeline.driver.groupnodes import topic_creations
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange
-from sparkpipeline.groupnodes import topic_creations
 from sparkpipeline.load.plan import LogMark, Marks, in_order
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.refusals import MessageTooLarge, NotLeader, UnknownPartition

@@ -16,7 +16,8 @@ from typing import Any
 
 from groundwork.plural import counted
 from kafkawire.model import TopicPartition
-from sparkpipeline.borders import Borders
+from sparkpipeline.cluster.boundaries import Borders
+from sparkpipeline.driver.positions import read_group
 from sparkpipeline.errors import LedgerDamaged, Mismatch, OffsetOutOfRange, OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger import verification as verifying
 from sparkpipeline.ledger.base import needs_spark
@@ -44,7 +45,6 @@ from sparkpipeline.load.job import (
 from sparkpipeline.load.plan import INIT, REWIND, LoadPlan, LogBounds, Marks, Positions, in_order
 from sparkpipeline.load.rewind import Rewind, loaded_files, of_earlier_log, rewind
 from sparkpipeline.paths import FinalName
-from sparkpipeline.positions import read_group
 from sparkpipeline.ranges import partition_of
 from sparkpipeline.source.offsets import EARLIEST, LATEST
 from zkconsumer.offsets.store import Committed, FormerOffset, Unknown

@@ -11,7 +11,7 @@ from typing import Any
 
 from groundwork.failpoints import failpoint
 from kafkawire.dialects import dialect
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.load.config import LoadConfig

@@ -14,7 +14,7 @@ from kafkawire.columns import Columns, ascending
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import CorruptMessage, LibraryMissing
 from kafkawire.model import MessageSet
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import CodecMissing, CorruptData
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading import forms

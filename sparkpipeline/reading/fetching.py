@@ -19,7 +19,7 @@ from kafkawire.errors import LinkLost, error_info
 from kafkawire.model import Broker, MessageSet
 from kafkawire.net.link import Link
 from kafkawire.protocol.request import FetchedPartition
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange, PipelineError, UnknownPartition, Unreachable
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.cursor import SKIPS, Cursor, Sizes

@@ -7,8 +7,8 @@ from contextlib import closing
 
 from kafkawire.model import MessageSet
 from kafkawire.protocol.buffers import Buffers
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.fetching import Fetching
 from sparkpipeline.reading.options import ReadOptions

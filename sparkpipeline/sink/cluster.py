@@ -5,8 +5,8 @@ ZooKeeper is asked here and nowhere else; tasks get addresses of brokers.
 
 from __future__ import annotations
 
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.protocol import resolve_release
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.release import resolve_release
 from sparkpipeline.sink.options import SinkOptions
 
 
@@ -18,7 +18,7 @@ def access_of(options: SinkOptions) -> ClusterAccess:
 
 
 def _bootstrap(options: SinkOptions) -> tuple[tuple[str, int], ...]:
-    from sparkpipeline.zookeeper import bootstrap_of, zookeeper_of  # here: only the driver has kazoo
+    from sparkpipeline.driver.zookeeper import bootstrap_of, zookeeper_of  # here: only the driver has kazoo
 
     with zookeeper_of(options) as zk:
         return bootstrap_of(zk)

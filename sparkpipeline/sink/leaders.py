@@ -12,8 +12,8 @@ from dataclasses import replace
 from kafkawire.cluster.view import ClusterView
 from producer.config import ProducerConfig
 from producer.outcomes import Outcomes
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import PipelineError, UnknownPartition, Unreachable
 
 LONGEST_LOOK_S = 1.0  # between two looks: an election takes a few of them

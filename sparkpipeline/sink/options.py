@@ -15,9 +15,9 @@ from groundwork.zksecurity import ZkSecurityOptions, security_problems
 from kafkawire.compression import CODECS
 from kafkawire.dialects import dialect
 from producer.config import ProducerConfig, brokers, codec
+from sparkpipeline.cluster.release import resolve_release
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.optionnames import OptionNames
-from sparkpipeline.protocol import resolve_release
 
 WHERE = "kafka08 sink"
 MOST_INT = (1 << 31) - 1

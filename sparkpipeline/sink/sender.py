@@ -33,7 +33,7 @@ from producer.config import ProducerConfig
 from producer.outcomes import Outcomes
 from producer.rows import Row, limit_of, parts
 from producer.verdicts import UNANSWERED, Verdict, judge
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import NotDelivered, OptionRefused
 from sparkpipeline.sink.leaders import Leaders
 from sparkpipeline.sink.tickets import Sent

@@ -21,8 +21,8 @@ from groundwork.plural import counted
 from kafkawire.dialects import dialect
 from kafkawire.errors import LibraryMissing
 from producer.config import ProducerConfig
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import CodecMissing, OptionRefused, PipelineError, UnknownPartition
 from sparkpipeline.sink.cluster import access_of
 from sparkpipeline.sink.options import SinkOptions

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kafkawire.model import Broker, TopicPartition
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.borders import Borders, cut_at_borders, needs_borders
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.boundaries import Borders, cut_at_borders, needs_borders
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.source.cluster import access_of, brokers_of, group_positions
 from sparkpipeline.source.options import Limits, SourceOptions, read_options

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.brokers import Brokers
-from sparkpipeline.clusterviews import FromDriver
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.brokers import Brokers
+from sparkpipeline.cluster.release import resolve_release
+from sparkpipeline.cluster.views import FromDriver
 from sparkpipeline.errors import Refused
-from sparkpipeline.protocol import resolve_release
 from sparkpipeline.source.options import SourceOptions
 from sparkpipeline.source.releaserules import AUTO
 
 if TYPE_CHECKING:
-    from sparkpipeline.registry import Registry
+    from sparkpipeline.driver.registry import Registry
 
 Positions = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int | None]]  # None: it has none
 
@@ -58,7 +58,7 @@ def _registry(options: SourceOptions) -> Registry | None:
     """Where brokers do not describe themselves, and ZooKeeper was named."""
     if options.protocol == AUTO or dialect(options.protocol).describes_itself or options.zookeeper_connect is None:
         return None
-    from sparkpipeline.registry import Registry
+    from sparkpipeline.driver.registry import Registry
 
     return Registry(options, dialect(options.protocol))
 
@@ -71,8 +71,8 @@ def group_positions(options: SourceOptions, access: ClusterAccess) -> Positions:
     group = options.group_id or ""
 
     def positions(tps: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
-        from sparkpipeline.positions import read_group
-        from sparkpipeline.zookeeper import zookeeper_of
+        from sparkpipeline.driver.positions import read_group
+        from sparkpipeline.driver.zookeeper import zookeeper_of
 
         storage = options.storage
         if storage == "kafka":
@@ -103,7 +103,7 @@ def _known(group: str, tp: TopicPartition, at: object) -> int | None:
 
 
 def _bootstrap(options: SourceOptions) -> tuple[tuple[str, int], ...]:
-    from sparkpipeline.zookeeper import bootstrap_of, zookeeper_of
+    from sparkpipeline.driver.zookeeper import bootstrap_of, zookeeper_of
 
     with zookeeper_of(options) as zk:
         return bootstrap_of(zk)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkawire.model import Broker, BrokerPartition
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions

@@ -24,8 +24,8 @@ from dataclasses import replace
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
-from sparkpipeline.borders import Borders, ends_at_borders, needs_borders
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.boundaries import Borders, ends_at_borders, needs_borders
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, UnknownPartition
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.source.admission import Patience, shared, shared_bytes

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from kafkawire.model import TopicPartition
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, OffsetOutOfRange, OptionRefused, Refused
 from sparkpipeline.source import timestamps
 from sparkpipeline.source.cluster import Positions

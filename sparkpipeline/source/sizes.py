@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kafkawire.dialects import dialect
 from kafkawire.errors import LibraryMissing
 from kafkawire.model import MessageSet, TopicPartition
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import PipelineError
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 from kafkawire.model import TopicPartition
 from kafkawire.protocol import apis
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.brokers import Brokers
+from sparkpipeline.cluster.times import refined
 from sparkpipeline.errors import NoTimestamp
 from sparkpipeline.source.offsets import LATEST
-from sparkpipeline.times import refined
 
 Times = Mapping[TopicPartition, int]
 

@@ -18,7 +18,7 @@ from localkafka.cluster import Cluster
 from localkafka.logends import log_end_offsets
 from localkafka.mirror import COMMAND
 from localkafka.zookeeper import ZooKeeperAt
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.sets import read_sets

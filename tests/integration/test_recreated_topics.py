@@ -20,10 +20,10 @@ from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.load import GZIP, Mixture
 from localkafka.waiting import wait_until
+from sparkpipeline.driver.positions import read_group, write_group
+from sparkpipeline.driver.zookeeper import zookeeper
 from sparkpipeline.errors import OffsetOutOfRange
 from sparkpipeline.load.operations import InitWanted, run_init
-from sparkpipeline.positions import read_group, write_group
-from sparkpipeline.zookeeper import zookeeper
 from tests.conftest import Unique
 from tests.integration.mapmoves import mapped, translate
 from tests.integration.mirroring import PLAIN_ONLY, Mirror, close_loads, filled, values

@@ -15,10 +15,10 @@ from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from producer.partitioners import murmur2_partitioner
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.commands.cli import outcome
-from sparkpipeline.groupnodes import read_positions
-from sparkpipeline.positions import read_group
+from sparkpipeline.driver.groupnodes import read_positions
+from sparkpipeline.driver.positions import read_group
 from tests.conftest import Unique
 from tests.integration.mirroring import Mirror
 from tests.integration.sparktopics import everything, produce, simple, stored

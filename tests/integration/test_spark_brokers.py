@@ -20,11 +20,11 @@ from localkafka.load import Load, Mixture
 from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.brokers import Brokers, refined, resolve_release
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.brokers import Brokers, refined, resolve_release
+from sparkpipeline.driver.positions import read_group, write_group
+from sparkpipeline.driver.zookeeper import bootstrap_of, group_owners, lock, zookeeper
 from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition, Unreachable
-from sparkpipeline.positions import read_group, write_group
-from sparkpipeline.zookeeper import bootstrap_of, group_owners, lock, zookeeper
 from tests.integration.sparktopics import produce
 from zkconsumer.offsets.store import NONE
 

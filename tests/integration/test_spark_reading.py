@@ -14,7 +14,7 @@ from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.waiting import wait_until
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import MessageTooLarge, OffsetOutOfRange
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.batches import read_ranges

@@ -10,8 +10,8 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
+from sparkpipeline.driver.positions import write_group
 from sparkpipeline.errors import code_in, sentence_in
-from sparkpipeline.positions import write_group
 from sparkpipeline.ranges import OffsetRange, ranges_text
 from sparkpipeline.source.cluster import access_of
 from sparkpipeline.source.options import SourceOptions

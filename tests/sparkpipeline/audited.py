@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from kafkawire.formats.v01.messages import message_set
 from kafkawire.formats.v01.write import Row, encode
 from kafkawire.model import MessageSet
-from sparkpipeline.access import ClusterAccess
 from sparkpipeline.audit.figures import Figures, add, hashed
 from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.tasks import AuditPiece, Reading
 from sparkpipeline.audit.windows import Windows
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions
 

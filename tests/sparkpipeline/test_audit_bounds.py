@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import TopicPartition
-from sparkpipeline.access import ClusterAccess
 from sparkpipeline.audit.clusters import Limit, check_limits, parse_limit, ranges_of, windows_of
 from sparkpipeline.audit.differences import AuditResult, Difference, Scope, document, from_sums, in_order
 from sparkpipeline.audit.figures import Figures
@@ -17,7 +16,8 @@ from sparkpipeline.audit.loaded import loaded_by
 from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.tasks import LEAST, MOST, dealt, pieces, size_for
 from sparkpipeline.audit.windows import UNTIMED, Windows
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles

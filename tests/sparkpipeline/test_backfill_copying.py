@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from producer.config import ProducerConfig
-from sparkpipeline.access import ClusterAccess
 from sparkpipeline.backfill.chunkcopy import ChunkTask, copy_chunk
 from sparkpipeline.backfill.plan import Copied
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import CorruptData, NotDelivered, Refused
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions

@@ -9,8 +9,8 @@ import pytest
 
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.model import Broker, TopicPartition
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.brokers import Brokers, refined
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.brokers import Brokers, refined
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange, Refused, UnknownPartition, Unreachable
 from tests.fakes.broker import Close, Fail, FakeCluster, entry
 

@@ -7,9 +7,9 @@ import sys
 import pyarrow as pa
 import pytest
 
-from sparkpipeline.access import ClusterAccess
 from sparkpipeline.backfill.chunkcopy import ChunkTask
 from sparkpipeline.backfill.run import Failed, handed_back
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import CodecMissing
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.options import ReadOptions

@@ -12,10 +12,10 @@ from kazoo.exceptions import NoAuthError, SessionExpiredError
 
 from groundwork.zksecurity import Tls, ZkSecurity
 from kafkawire.model import BrokerPartition, TopicPartition
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.driver.positions import read_group, write_group
+from sparkpipeline.driver.zookeeper import group_owners, left_zookeeper, read_positions, write_positions, zookeeper
 from sparkpipeline.errors import OptionRefused, Unreachable
-from sparkpipeline.positions import read_group, write_group
-from sparkpipeline.zookeeper import group_owners, left_zookeeper, read_positions, write_positions, zookeeper
 from tests.fakes.broker import Fail, FakeCluster
 from tests.fakes.znodes import Answer, FakeZookeeper
 from zkconsumer.offsets.store import NONE, Unknown

@@ -8,8 +8,8 @@ import pytest
 
 from kafkawire.formats.v01 import messages
 from kafkawire.model import TopicPartition
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused
 from sparkpipeline.ledger.model import Plan
 from sparkpipeline.load.facts import JobState

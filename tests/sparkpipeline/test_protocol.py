@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkpipeline import protocol
+from sparkpipeline.cluster import release as protocol
 from sparkpipeline.errors import OptionRefused, Unreachable
 from tests.fakes.answering import FETCH, LIST_OFFSETS, NO_GROUPS, PRODUCE, Answer, answering, newer, old
 

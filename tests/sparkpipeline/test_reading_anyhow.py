@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire.model import Broker
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.batches import read_ranges
 from sparkpipeline.reading.options import ReadOptions

@@ -15,7 +15,7 @@ import pytest
 from kafkawire.formats.v01.messages import encode
 from kafkawire.model import Broker
 from localkafka.waiting import wait_until
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import (
     CodecMissing,
     CorruptData,

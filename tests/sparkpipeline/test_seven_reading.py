@@ -15,9 +15,9 @@ from kafkawire.model import BrokerPartition, TopicPartition
 from localkafka.seven import entries
 from localkafka.seven.node import Node07
 from localkafka.waiting import wait_until
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.borders import Borders, cut_at_borders, ends_at_borders
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.boundaries import Borders, cut_at_borders, ends_at_borders
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import CorruptData, DataLoss, MessageTooLarge, NoLeader, OffsetOutOfRange
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.batches import _covering, read_ranges
@@ -262,7 +262,7 @@ def test_what_no_entry_begins_at_is_known(broker07: Node07) -> None:
 @pytest.mark.parametrize("near", [1 << 20, 0], ids=["hopped", "found"])
 def test_cuts_move_on_to_where_an_entry_begins(broker07: Node07, monkeypatch: pytest.MonkeyPatch, near: int) -> None:
     """Random bytes in snappy stay as they are: entries in such wrappers look like entries of the log."""
-    monkeypatch.setattr("sparkpipeline.borders.NEAR", near)
+    monkeypatch.setattr("sparkpipeline.cluster.boundaries.NEAR", near)
     topic = Topic(broker07, [*mixed(10), *mixed(11)])
     starts = topic.starts
     largest = max(b - a for a, b in itertools.pairwise(starts))
@@ -292,7 +292,7 @@ def test_an_end_that_is_one_already_is_not_moved(broker07: Node07) -> None:
 
 
 def test_messages_that_hold_entries_are_not_cut(broker07: Node07, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkpipeline.borders.NEAR", 0)
+    monkeypatch.setattr("sparkpipeline.cluster.boundaries.NEAR", 0)
     inside = entries.plain([b"one", b"two"] * 30, 1)
     topic = Topic(broker07, [entries.plain([b"x" * 40 + inside + b"y" * 40, b"next " * 300], 1) for _ in range(9)])
     starts = topic.starts
@@ -326,7 +326,7 @@ def test_segments_are_what_times_and_borders_know(
         assert brokers.latest([topic.tp]) == {topic.tp: topic.end}
         assert brokers.at_time({topic.tp: 0}) == {topic.tp: 0}, "no segment is so old: from the beginning"
         assert brokers.at_time({topic.tp: 1 << 50}) == {topic.tp: None}
-        monkeypatch.setattr("sparkpipeline.borders.NEAR", 0)
+        monkeypatch.setattr("sparkpipeline.cluster.boundaries.NEAR", 0)
         for at in range(starts[1] - 90, starts[1] + 1, 9):  # no entry is as large: a segment's end is one all the same
             assert Borders(brokers)(topic.tp, 0, at, topic.end) == starts[1]
     assert got(topic.read()) == expected(topic)

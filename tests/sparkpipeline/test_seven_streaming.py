@@ -13,8 +13,8 @@ from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from localkafka.seven import entries
 from localkafka.seven.node import Node07
 from localkafka.waiting import wait_until
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, NoLeader, OptionRefused
 from sparkpipeline.source.following import Following
 from sparkpipeline.source.options import SourceOptions

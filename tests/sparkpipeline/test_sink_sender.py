@@ -13,7 +13,7 @@ import pytest
 from kafkawire.model import Part, TopicPartition
 from producer.config import ProducerConfig
 from producer.rows import Row
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import NotDelivered, OptionRefused, UnknownPartition, Unreachable
 from sparkpipeline.sink import sender as module
 from sparkpipeline.sink.sender import TaskSender

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from kafkawire.model import Broker, BrokerPartition
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.datasource import Kafka08DataSource
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from kafkawire.model import TopicPartition
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, OptionRefused, UnknownPartition
 from sparkpipeline.source.following import Following
 from sparkpipeline.source.options import SourceOptions

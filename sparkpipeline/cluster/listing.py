@@ -17,7 +17,7 @@ from sparkpipeline.errors import NoLeader, Refused, UnknownPartition
 from zkconsumer.fetching.listoffsets import offset_rows
 
 if TYPE_CHECKING:
-    from sparkpipeline.brokers import Brokers
+    from sparkpipeline.cluster.brokers import Brokers
 
 PURPOSE = "offsets"
 PER_REQUEST = 2000  # partitions

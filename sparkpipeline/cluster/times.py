@@ -13,7 +13,7 @@ from zkconsumer.refusals import OffsetOutOfRange as Gone
 from zkconsumer.refusals import refusal
 
 if TYPE_CHECKING:
-    from sparkpipeline.brokers import Brokers
+    from sparkpipeline.cluster.brokers import Brokers
 
 PURPOSE = "times"
 FETCH_BYTES = 1024 * 1024

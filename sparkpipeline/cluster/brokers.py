@@ -22,12 +22,12 @@ from kafkawire.net.link import Link
 from kafkawire.net.links import Links
 from kafkawire.protocol import apis
 from kafkawire.protocol.buffers import Buffers
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.clusterviews import FromBrokers, FromDriver, ViewSource
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.listing import Times, asked, offset_of
+from sparkpipeline.cluster.release import resolve_release as resolve_release
+from sparkpipeline.cluster.times import refined as refined
+from sparkpipeline.cluster.views import FromBrokers, FromDriver, ViewSource
 from sparkpipeline.errors import NoLeader, PipelineError, UnknownPartition, Unreachable
-from sparkpipeline.listing import Times, asked, offset_of
-from sparkpipeline.protocol import resolve_release as resolve_release
-from sparkpipeline.times import refined as refined
 from zkconsumer.fetching.listoffsets import EARLIEST, LATEST
 
 MOST_WAIT_S = 10.0

@@ -20,10 +20,10 @@ from kafkawire.columns import Columns
 from kafkawire.errors import LibraryMissing
 from kafkawire.model import MessageSet, Scan, TopicPartition
 from kafkawire.protocol.request import FetchedPartition
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.brokers import Brokers
+from sparkpipeline.cluster.times import fetched
 from sparkpipeline.errors import CodecMissing, CorruptData, DataLoss
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.times import fetched
 
 LARGEST = 1 << 20  # bytes of an entry: brokers of 0.7.2 take 1,000,000, unless max.message.size says otherwise
 NEAR = 4 << 20

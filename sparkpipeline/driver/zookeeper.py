@@ -29,12 +29,12 @@ from groundwork.zksecurity import OPEN, Tls, ZkSecurity
 from groundwork.zkstart import started
 from kafkawire.cluster.zookeeper import read_brokers
 from kafkawire.znodes import v08 as znodes
+from sparkpipeline.driver.groupnodes import group_owners as group_owners
+from sparkpipeline.driver.groupnodes import left_zookeeper as left_zookeeper
+from sparkpipeline.driver.groupnodes import read_nodes
+from sparkpipeline.driver.groupnodes import read_positions as read_positions
+from sparkpipeline.driver.groupnodes import write_positions as write_positions
 from sparkpipeline.errors import OptionRefused, Refused, Unreachable
-from sparkpipeline.groupnodes import group_owners as group_owners
-from sparkpipeline.groupnodes import left_zookeeper as left_zookeeper
-from sparkpipeline.groupnodes import read_nodes
-from sparkpipeline.groupnodes import read_positions as read_positions
-from sparkpipeline.groupnodes import write_positions as write_positions
 
 log = logging.getLogger(__name__)
 

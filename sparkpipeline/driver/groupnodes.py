@@ -1,6 +1,6 @@
 """What a group has in ZooKeeper: its positions, who reads what, and whether it has moved to Kafka.  Driver only.
 
-zk is any started kazoo client, inside the cluster's chroot; its exceptions go through (sparkpipeline.zookeeper makes
+zk is any started kazoo client, inside the cluster's chroot; its exceptions go through (sparkpipeline.driver.zookeeper makes
 them ours).
 """
 

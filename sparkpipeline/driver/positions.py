@@ -18,10 +18,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
 from kafkawire.model import TopicPartition
-from sparkpipeline.access import ClusterAccess
-from sparkpipeline.brokers import Brokers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.brokers import Brokers
+from sparkpipeline.driver.groupnodes import left_zookeeper, read_positions, topic_creations, write_positions
 from sparkpipeline.errors import OptionRefused, Unreachable
-from sparkpipeline.groupnodes import left_zookeeper, read_positions, topic_creations, write_positions
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.dual import DualOffsets

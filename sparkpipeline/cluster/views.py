@@ -1,6 +1,6 @@
 """Where a view of a cluster comes from: its brokers' own Metadata, or what the driver was told.  No ZooKeeper here.
 
-A third source is sparkpipeline.registry, which tasks do not know.
+A third source is sparkpipeline.driver.registry, which tasks do not know.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkawire.cluster.view import ClusterView, view_of
 from kafkawire.dialects import Dialect
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from kafkawire.net.links import Links
-from sparkpipeline.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import Unreachable
 
 

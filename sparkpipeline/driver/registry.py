@@ -14,8 +14,8 @@ from kafkawire.cluster.zookeeper import read_brokers, read_topics, read_view
 from kafkawire.dialects import Dialect
 from kafkawire.errors import RemoteError
 from kafkawire.model import Broker
+from sparkpipeline.driver.zookeeper import ZooKeeperFields, zookeeper_of
 from sparkpipeline.errors import Refused, Unreachable
-from sparkpipeline.zookeeper import ZooKeeperFields, zookeeper_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""A cluster's brokers, asked by the driver and by tasks over plain blocking links."""
