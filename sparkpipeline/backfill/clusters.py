@@ -91,7 +91,7 @@ class HandOver:
 
     def write(self, until: Mapping[TopicPartition, int]) -> None:
         """Write the ends as the group's positions, and read them back.  Raises as check, and Mismatch."""
-        from sparkpipeline.driver.positions import write_group
+        from sparkpipeline.driver.groups import write_group
 
         self.check(until)
         with self._zookeeper() as zk:
@@ -106,7 +106,7 @@ class HandOver:
                            group=self.group, positions=len(wrong))  # fmt: skip
 
     def _nobody_at_work(self, zk: Any) -> None:
-        from sparkpipeline.driver.zookeeper import group_owners
+        from sparkpipeline.driver.groups import group_owners
 
         owners = group_owners(zk, self.group)
         at_work = [(tp, owners[tp]) for tp in self._tps if tp in owners]
@@ -119,7 +119,7 @@ class HandOver:
             )  # fmt: skip
 
     def _read(self, zk: Any) -> dict[TopicPartition, int | None]:
-        from sparkpipeline.driver.positions import read_group
+        from sparkpipeline.driver.groups import read_group
         from zkconsumer.offsets.store import NONE
 
         found = read_group(self.group, self._tps, self._storage, self._sides.source, zk)

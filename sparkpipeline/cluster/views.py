@@ -1,6 +1,6 @@
 """Where a view of a cluster comes from: its brokers' own Metadata, or what the driver was told.  No ZooKeeper here.
 
-A third source is sparkpipeline.driver.registry, which tasks do not know.
+A third source is sparkpipeline.driver.zookeeper, which tasks do not know.
 """
 
 from __future__ import annotations

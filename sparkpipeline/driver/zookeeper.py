@@ -1,7 +1,8 @@
-"""The cluster's ZooKeeper, on the driver only: who the brokers are, where groups stand, who is at work on something.
+"""The cluster's ZooKeeper, on the driver only: a client, a lock, and the brokers and topics that are registered.
 
     with zookeeper("zk1:2181,zk2:2181/kafka") as zk:
         bootstrap_of(zk)
+    Registry(options, dialect("0.7")).read()     brokers, and every topic with its partitions
 
 kazoo with its threads; executors are given addresses and never come here.  Everything that goes wrong between `with`
 and its end is an error of sparkpipeline.errors: no call waits much longer than timeout_s for a ZooKeeper that is away.
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoAuthError, NodeExistsError
+from kazoo.exceptions import KazooException, NoAuthError, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.retry import KazooRetry
 
@@ -27,13 +28,12 @@ from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tls import TlsUnusable, plain_tls
 from groundwork.zksecurity import OPEN, Tls, ZkSecurity
 from groundwork.zkstart import started
-from kafkawire.cluster.zookeeper import read_brokers
+from kafkawire.cluster.view import ClusterView
+from kafkawire.cluster.zookeeper import read_brokers, read_topics, read_view
+from kafkawire.dialects import Dialect
+from kafkawire.errors import RemoteError
+from kafkawire.model import Broker
 from kafkawire.znodes import v08 as znodes
-from sparkpipeline.driver.groupnodes import group_owners as group_owners
-from sparkpipeline.driver.groupnodes import left_zookeeper as left_zookeeper
-from sparkpipeline.driver.groupnodes import read_nodes
-from sparkpipeline.driver.groupnodes import read_positions as read_positions
-from sparkpipeline.driver.groupnodes import write_positions as write_positions
 from sparkpipeline.errors import OptionRefused, Refused, Unreachable
 
 log = logging.getLogger(__name__)
@@ -128,6 +128,35 @@ def lock(zk: KazooClient, path: str, who: str, wait_s: float = 0) -> Iterator[He
             _give_back(zk, path)
 
 
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A source of views, as Brokers take it.  options: which ZooKeeper, and as whom; spoken: the brokers' release."""
+
+    options: ZooKeeperFields
+    spoken: Dialect
+
+    def read(self) -> ClusterView:
+        """Brokers that are registered now, and the partitions that are theirs.
+
+        Raises Unreachable, OptionRefused, and Refused where nodes are not those of this release."""
+        with zookeeper_of(self.options) as zk:
+            try:
+                return read_view(zk, self.spoken.znodes, read_topics(zk, self.spoken.znodes))
+            except RemoteError as odd:
+                raise Refused(
+                    f"{odd}; are its brokers those of Kafka {self.spoken.release}, as protocol says?",
+                    zookeeper=self.options.zookeeper_connect,
+                ) from None
+
+    def brokers(self) -> tuple[Broker, ...]:
+        """Those that are registered now, by id.  Raises as read, and Unreachable when there is none."""
+        with zookeeper_of(self.options) as zk:
+            found = read_brokers(zk, self.spoken.znodes)
+        if not found:
+            raise Unreachable("no broker is registered there", zookeeper=self.options.zookeeper_connect)
+        return tuple(found[broker] for broker in sorted(found))
+
+
 # ---- inside ----------------------------------------------------------------------------------------------------------
 
 
@@ -205,8 +234,11 @@ def _taken(zk: KazooClient, path: str, who: str) -> str | None:
     try:
         zk.create(path, who.encode(), ephemeral=True, makepath=True)
     except NodeExistsError:
-        found = read_nodes(zk, [path]).get(path)
-        return "somebody who just left" if found is None else found.decode("utf-8", "replace")
+        try:
+            data, _ = zk.get(path)
+        except NoNodeError:
+            return "somebody who just left"
+        return (data or b"").decode("utf-8", "replace")
     return None
 
 

@@ -14,8 +14,7 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.boundaries import Borders, cut_at_borders, ends_at_borders, needs_borders
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.cluster.release import resolve_release
-from sparkpipeline.driver.registry import Registry
-from sparkpipeline.driver.zookeeper import bootstrap_of, zookeeper_of
+from sparkpipeline.driver.zookeeper import Registry, bootstrap_of, zookeeper_of
 from sparkpipeline.errors import NoLeader, UnknownPartition
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.plan import LogBounds, Positions, in_order

@@ -14,8 +14,8 @@ from hashlib import sha256
 from typing import Any
 
 from groundwork.failpoints import failpoint
-from sparkpipeline.driver.positions import write_group
-from sparkpipeline.driver.zookeeper import group_owners, lock
+from sparkpipeline.driver.groups import group_owners, write_group
+from sparkpipeline.driver.zookeeper import lock
 from sparkpipeline.errors import DataLoss, OffsetOutOfRange, Refused, code_in
 from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 from sparkpipeline.ledger.exactlyonce import Advance, Outcome, advance

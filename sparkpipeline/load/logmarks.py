@@ -23,7 +23,7 @@ from typing import Any
 from kafkawire.errors import LinkLost, WireError
 from kafkawire.model import Broker, Message, MessageSet, TopicPartition
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.driver.groupnodes import topic_creations
+from sparkpipeline.driver.groups import topic_creations
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange
 from sparkpipeline.load.plan import LogMark, Marks, in_order
 from zkconsumer.offsets.former import TopicCreation

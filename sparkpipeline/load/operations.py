@@ -17,7 +17,7 @@ from typing import Any
 from groundwork.plural import counted
 from kafkawire.model import TopicPartition
 from sparkpipeline.cluster.boundaries import Borders
-from sparkpipeline.driver.positions import read_group
+from sparkpipeline.driver.groups import read_group
 from sparkpipeline.errors import LedgerDamaged, Mismatch, OffsetOutOfRange, OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger import verification as verifying
 from sparkpipeline.ledger.base import needs_spark

@@ -20,7 +20,7 @@ from sparkpipeline.source.options import SourceOptions
 from sparkpipeline.source.releaserules import AUTO
 
 if TYPE_CHECKING:
-    from sparkpipeline.driver.registry import Registry
+    from sparkpipeline.driver.zookeeper import Registry
 
 Positions = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int | None]]  # None: it has none
 
@@ -58,7 +58,7 @@ def _registry(options: SourceOptions) -> Registry | None:
     """Where brokers do not describe themselves, and ZooKeeper was named."""
     if options.protocol == AUTO or dialect(options.protocol).describes_itself or options.zookeeper_connect is None:
         return None
-    from sparkpipeline.driver.registry import Registry
+    from sparkpipeline.driver.zookeeper import Registry
 
     return Registry(options, dialect(options.protocol))
 
@@ -71,7 +71,7 @@ def group_positions(options: SourceOptions, access: ClusterAccess) -> Positions:
     group = options.group_id or ""
 
     def positions(tps: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
-        from sparkpipeline.driver.positions import read_group
+        from sparkpipeline.driver.groups import read_group
         from sparkpipeline.driver.zookeeper import zookeeper_of
 
         storage = options.storage

@@ -23,7 +23,7 @@ import pytest
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.logends import log_end_offsets
-from sparkpipeline.driver.groupnodes import read_positions
+from sparkpipeline.driver.groups import read_positions
 from tests.conftest import Unique
 from tests.integration.sparktopics import everything, produce
 

@@ -20,7 +20,7 @@ from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.load import GZIP, Mixture
 from localkafka.waiting import wait_until
-from sparkpipeline.driver.positions import read_group, write_group
+from sparkpipeline.driver.groups import read_group, write_group
 from sparkpipeline.driver.zookeeper import zookeeper
 from sparkpipeline.errors import OffsetOutOfRange
 from sparkpipeline.load.operations import InitWanted, run_init

@@ -17,8 +17,7 @@ from localkafka.cluster import Cluster
 from producer.partitioners import murmur2_partitioner
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.commands.cli import outcome
-from sparkpipeline.driver.groupnodes import read_positions
-from sparkpipeline.driver.positions import read_group
+from sparkpipeline.driver.groups import read_group, read_positions
 from tests.conftest import Unique
 from tests.integration.mirroring import Mirror
 from tests.integration.sparktopics import everything, produce, simple, stored

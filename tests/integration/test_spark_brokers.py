@@ -22,8 +22,8 @@ from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers, refined, resolve_release
-from sparkpipeline.driver.positions import read_group, write_group
-from sparkpipeline.driver.zookeeper import bootstrap_of, group_owners, lock, zookeeper
+from sparkpipeline.driver.groups import group_owners, read_group, write_group
+from sparkpipeline.driver.zookeeper import bootstrap_of, lock, zookeeper
 from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition, Unreachable
 from tests.integration.sparktopics import produce
 from zkconsumer.offsets.store import NONE

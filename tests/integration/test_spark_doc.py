@@ -24,7 +24,7 @@ from localkafka.client import ClusterClient
 from localkafka.seven.cluster import Cluster07
 from localkafka.zookeeper import ZooKeeperAt
 from sparkpipeline.commands.cli import outcome
-from sparkpipeline.driver.groupnodes import read_positions, write_positions
+from sparkpipeline.driver.groups import read_positions, write_positions
 from sparkpipeline.ledger.model import Plan
 from sparkpipeline.load.config import read_config
 from sparkpipeline.load.job import open_ledger

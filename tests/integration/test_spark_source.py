@@ -10,7 +10,7 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
-from sparkpipeline.driver.positions import write_group
+from sparkpipeline.driver.groups import write_group
 from sparkpipeline.errors import code_in, sentence_in
 from sparkpipeline.ranges import OffsetRange, ranges_text
 from sparkpipeline.source.cluster import access_of

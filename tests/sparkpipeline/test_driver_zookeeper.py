@@ -13,8 +13,15 @@ from kazoo.exceptions import NoAuthError, SessionExpiredError
 from groundwork.zksecurity import Tls, ZkSecurity
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess
-from sparkpipeline.driver.positions import read_group, write_group
-from sparkpipeline.driver.zookeeper import group_owners, left_zookeeper, read_positions, write_positions, zookeeper
+from sparkpipeline.driver.groups import (
+    group_owners,
+    left_zookeeper,
+    read_group,
+    read_positions,
+    write_group,
+    write_positions,
+)
+from sparkpipeline.driver.zookeeper import zookeeper
 from sparkpipeline.errors import OptionRefused, Unreachable
 from tests.fakes.broker import Fail, FakeCluster
 from tests.fakes.znodes import Answer, FakeZookeeper
