@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from kafkawire.cluster.metadata import ViewSource
-from kafkawire.cluster.view import ClusterView
+from kafkawire.cluster.view import ClusterView, view_of
 from kafkawire.errors import WireError
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 
@@ -87,13 +87,16 @@ class MetadataLeaders:
 class ListedLeaders:
     """Leaders as an option lists them: nothing is looked up, so the list has to follow a broker that moves.
 
-    option: its name, for the sentence.
+    option: its name, for the sentence.  tps: the partitions that a view shows, where they are known.
     """
 
     reads_all = True
 
-    def __init__(self, brokers: Iterable[Broker], option: str = "broker.list") -> None:
-        self._view = ClusterView({broker.id: broker for broker in brokers})
+    def __init__(
+        self, brokers: Iterable[Broker], option: str = "broker.list", tps: Iterable[TopicPartition] = ()
+    ) -> None:
+        led = {tp: tp.partition.broker for tp in tps if isinstance(tp.partition, BrokerPartition)}
+        self._view = view_of({broker.id: broker for broker in brokers}, led)
         self._option = option
 
     def read(self, tps: Collection[TopicPartition] | None) -> ClusterView:

@@ -11,15 +11,11 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kafkawire.errors import LinkLost
-from kafkawire.model import Broker, TopicPartition
+from kafkawire.model import TopicPartition
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.errors import NoLeader, Refused
-from zkconsumer.fetching.listoffsets import LATEST, offset_rows
+from sparkpipeline.errors import Refused
 
-DEBUGGING = -2  # replica id of somebody who may see what is not replicated yet
 LOOK_S = 0.5
-PATIENCE_S = 60.0  # with a leader that does not answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +30,7 @@ def ends(brokers: Brokers, tps: Iterable[TopicPartition]) -> dict[TopicPartition
     """Both ends of each log, one question a leader.  Raises NoLeader, UnknownPartition, Unreachable."""
     wanted = list(tps)
     visible = brokers.latest(wanted)
-    stored = _stored(brokers, wanted)
+    stored = brokers.log_ends(wanted)
     return {tp: End(visible[tp], stored[tp]) for tp in wanted}
 
 
@@ -78,40 +74,3 @@ def _moves(uneven: list[TopicPartition], last: dict[TopicPartition, End], most_s
         f"logs of the target move since {most_s:g} s: another run of this backfill is at work, or somebody else writes "
         "there (then give --shared)"
     )
-
-
-def _stored(brokers: Brokers, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
-    deadline = time.monotonic() + PATIENCE_S
-    found: dict[TopicPartition, int] = {}
-    left, why, afresh = wanted, "", False
-    while left:
-        led: dict[Broker, list[TopicPartition]] = {}
-        leaders = brokers.leaders(left, afresh=afresh)
-        for tp in left:
-            led.setdefault(leaders[tp], []).append(tp)
-        for broker, tps in led.items():
-            answers, said = _asked(brokers, broker, tps)
-            found |= answers
-            why = said or why
-        left, afresh = [tp for tp in wanted if tp not in found], True
-        if left and time.monotonic() > deadline:
-            tp = left[0]
-            raise NoLeader(
-                f"the leader does not tell where its log ends: {why}", topic=tp.topic, partition=tp.partition
-            )
-        if left:
-            time.sleep(LOOK_S)
-    return found
-
-
-def _asked(brokers: Brokers, broker: Broker, tps: list[TopicPartition]) -> tuple[dict[TopicPartition, int], str]:
-    """What one leader says; and why it does not say the rest."""
-    d = brokers.dialect
-    link = brokers.link(broker, "log ends")
-    try:
-        rows = offset_rows(link.call(d.requests.list_offsets(d, dict.fromkeys(tps, LATEST), replica_id=DEBUGGING)))
-    except LinkLost as lost:
-        return {}, str(lost)
-    good = {tp: offset for tp, (code, offset) in rows.items() if code == 0 and offset is not None}
-    bad = [f"error {code} for {tp}" for tp, (code, _) in rows.items() if code]
-    return good, ", ".join(bad[:1])

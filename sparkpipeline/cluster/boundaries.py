@@ -21,7 +21,6 @@ from kafkawire.errors import LibraryMissing
 from kafkawire.model import MessageSet, Scan, TopicPartition
 from kafkawire.protocol.request import FetchedPartition
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.cluster.times import fetched
 from sparkpipeline.errors import CodecMissing, CorruptData, DataLoss
 from sparkpipeline.ranges import OffsetRange
 
@@ -139,7 +138,7 @@ class Borders:
     # ---- bytes ---------------------------------------------------------------------------------------------------
 
     def _fetched(self, tp: TopicPartition, position: int, size: int) -> FetchedPartition:
-        row = fetched(self._brokers, tp, position, size)
+        row = self._brokers.fetch(tp, position, size)
         if not len(row.buffer):
             raise DataLoss("the log ends before a range that was to be cut", topic=tp.topic, partition=tp.partition,
                            requested=position)  # fmt: skip

@@ -1,128 +1,144 @@
 """A cluster asked by plain blocking links: where partitions are, where their logs begin and end, what was at a time.
 
-Used by the driver and by tasks; open it where it is used, it does not pickle.  One caller at a time (a task's
-read-ahead thread has one of its own).  Metadata is asked for all topics, never by name: that would create them.
+Used by the driver and by tasks; open it where it is used, it does not pickle.  One caller at a time.  Metadata is asked
+for all topics, never by name: that would create them.
 
-What may pass is asked again after fresh Metadata: at once, and then up to access.retries times in all, after
-retry_interval_ms, twice that, and so on up to MOST_WAIT_S.  A partition that has no leader, or one that does not answer
-for it, is asked for until access.election_ms are over: so long a dead broker may go on being named.  Then it is an
-error of sparkpipeline.errors with topic, partition and broker.
+It is a kafkawire.cluster.client.KafkaClient with the retries of a ClusterAccess, whose failures are errors of
+sparkpipeline.errors with topic, partition and broker: one partition that cannot be asked ends a query.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 
-from kafkawire.cluster.view import ClusterView
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.leaders import LeaderSource, ListedLeaders, MetadataLeaders, NoLeader
+from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST, LogOffset, Times
+from kafkawire.cluster.metadata import MetadataSource
+from kafkawire.cluster.metadata import Unreachable as NobodyResponds
+from kafkawire.cluster.retry import Attempt
+from kafkawire.cluster.view import ClusterView, view_of
 from kafkawire.dialects import Dialect, dialect
-from kafkawire.model import Broker, BrokerPartition, TopicPartition
+from kafkawire.errors import LinkLost
+from kafkawire.model import Broker, BrokerPartition, MessageSet, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.net.links import Links
 from kafkawire.protocol import apis
 from kafkawire.protocol.buffers import Buffers
+from kafkawire.protocol.request import CONSUMER, FetchedPartition
+from sparkpipeline import errors
 from sparkpipeline.cluster.access import ClusterAccess
-from sparkpipeline.cluster.listing import Times, asked, offset_of
-from sparkpipeline.cluster.release import resolve_release as resolve_release
-from sparkpipeline.cluster.times import refined as refined
-from sparkpipeline.cluster.views import FromBrokers, FromDriver, ViewSource
-from sparkpipeline.errors import NoLeader, PipelineError, UnknownPartition, Unreachable
-from zkconsumer.fetching.listoffsets import EARLIEST, LATEST
+from sparkpipeline.errors import CorruptData, MessageTooLarge, OffsetOutOfRange, PipelineError, Refused
+from zkconsumer.refusals import OffsetOutOfRange as Gone
+from zkconsumer.refusals import refusal
 
-MOST_WAIT_S = 10.0
-LEAST_WAIT_S = 0.1  # beyond the retries, whatever their interval
 UNSUPPORTED_FORMAT = 43  # a log in format v0 has no times to look up: ListOffsets v1 says so
 BY_SEGMENT = dialect("0.10.0")  # speaks ListOffsets v0, which every broker up to 3.9 answers
-_UNKNOWN = 3  # a topic's error in Metadata
+SEARCH = "times"  # the purpose of links that read messages to find one
+FETCH_BYTES = 1024 * 1024  # of a fetch that looks for a time
+MAX_FETCH_BYTES = 64 * 1024 * 1024
+_UNKNOWN = 3  # a broker's code: no such partition
 
 
 class Brokers:
-    """known: leaders that the planner found; believed until `afresh` is asked for.  buffers: as Links takes them.
-
-    source: of views, where the brokers do not describe themselves and more than access says can be known.
+    """known     leaders that the planner found; believed until a refresh is asked for
+    leaders   where they are looked up, where the brokers do not describe themselves and more than access says can be
+              known
+    buffers   as Links takes them
     """
 
     def __init__(
         self,
         access: ClusterAccess,
         known: Mapping[TopicPartition, Broker] | None = None,
-        sleep: Callable[[float], object] = time.sleep,
+        *,
+        leaders: LeaderSource | None = None,
         buffers: Buffers | None = None,
-        source: ViewSource | None = None,
+        sleep: Callable[[float], object] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.access = access
         self.dialect: Dialect = dialect(access.release)
         self.links = Links(access.client_id, timeout_ms=access.socket_timeout_ms, buffers=buffers)
-        self._known = dict(known or {})
-        self._source = source or self._source_of(access)
-        self._view: ClusterView | None = None
-        self._sleep = sleep
+        self._sleep, self._now = sleep, now
+        known = known or {}
+        self._client = KafkaClient(
+            leaders or self._leader_source(known.values()),
+            self.links,
+            self.dialect,
+            retry=access.retry,
+            view=view_of({one.id: one for one in known.values()}, {tp: one.id for tp, one in known.items()})
+            if known
+            else None,
+            sleep=sleep,
+            now=now,
+        )
 
-    def _source_of(self, access: ClusterAccess) -> ViewSource:
+    def _leader_source(self, known: Iterable[Broker]) -> LeaderSource:
         if self.dialect.describes_itself:
-            return FromBrokers(access, self.dialect, self.links)
-        return FromDriver((*access.brokers, *self._known.values()))
+            return MetadataLeaders(MetadataSource(self.access.bootstrap, self.dialect, self.links))
+        return ListedLeaders((*self.access.brokers, *known))
 
-    # ---- where ---------------------------------------------------------------------------------------------------
+    # ---- leaders -----------------------------------------------------------------------------------------------------
 
     def view(self, refresh: bool = False) -> ClusterView:
         """All topics with their partitions and leaders; cached.  Raises Unreachable, naming every broker tried."""
-        if self._view is None or refresh:
-            self._view = self._look()
-        return self._view
+        with self._translated():
+            return self._client.view(refresh=refresh)
 
-    def leader(self, tp: TopicPartition, afresh: bool = False) -> Broker:
-        """Who leads a partition; afresh: whoever was thought to lead it does not.
+    def leader(self, tp: TopicPartition, refresh: bool = False) -> Broker:
+        """The leader of a partition; refresh: the broker that was thought to lead it does not.
 
-        Raises UnknownPartition, NoLeader or Unreachable after access.retries.
+        Raises UnknownPartition, NoLeader or Unreachable after the retries.
         """
-        return self.leaders([tp], afresh)[tp]
+        return self.leaders([tp], refresh)[tp]
 
-    def leaders(self, tps: Iterable[TopicPartition], afresh: bool = False) -> dict[TopicPartition, Broker]:
-        """The same for many, with one look at the cluster for all of them."""
-        wanted = list(tps)
-        if not afresh:
-            found = {tp: broker for tp in wanted if (broker := self._believed(tp)) is not None}
-            if len(found) == len(wanted):
-                return found
-        for number in self.attempts(self.access.election_ms / 1000):
-            view = self.view(refresh=True)
-            for tp in wanted:
-                self._known.pop(tp, None)
-            missing = [tp for tp in wanted if view.leader(tp) is None]
-            if not missing:
-                return {tp: broker for tp in wanted if (broker := view.leader(tp)) is not None}
-            if number >= self.access.retries and any(_unknown(view, tp) for tp in missing):
-                break
-        raise _leaderless(view, missing, number + 1)
+    def leaders(self, tps: Iterable[TopicPartition], refresh: bool = False) -> dict[TopicPartition, Broker]:
+        """The same for many, with one refresh for all of them."""
+        with self._translated():
+            found = self._client.leaders(tps, refresh=refresh)
+        missing = {tp: leader for tp, leader in found.items() if isinstance(leader, NoLeader)}
+        if missing:
+            raise self._leaderless(missing)
+        return {tp: leader for tp, leader in found.items() if not isinstance(leader, NoLeader)}
 
     def link(self, broker: Broker, purpose: str) -> Link:
         """The connection to a broker for a purpose ("fetch" ..); a new one once it broke."""
         return self.links.link(broker, purpose)
 
-    # ---- offsets ---------------------------------------------------------------------------------------------------
+    def attempts(self) -> Iterator[Attempt]:
+        """The tries of a request, with the waits between them, as access.retry has them."""
+        return self.access.retry.attempts(self._sleep, self._now)
+
+    # ---- offsets -----------------------------------------------------------------------------------------------------
 
     def earliest(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that each log still holds: one question a leader.  Raises as leader, and Refused."""
+        """The first offset that each log still holds: one request a leader.  Raises as leader, and Refused."""
         return self._ends(tps, EARLIEST)
 
     def latest(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the next message to come in each log, as far as it is replicated."""
         return self._ends(tps, LATEST)
 
+    def log_ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The same, with what is not replicated yet."""
+        return self._ends(tps, LATEST, DEBUGGING)
+
     def at_time(self, times: Times) -> dict[TopicPartition, int | None]:
         """Where to begin for messages of a time (ms since 1970) or later; None: the log has none so late.
 
         From 0.10.1 on the first message with that timestamp or a later one.  Before, and in logs of format v0, the
         beginning of the newest segment file last written at or before that time: it and what follows it also hold
-        messages that are older (refined() skips those that say so).  Where no file is so old, the log's beginning.
+        messages that are older (first_since() skips those that say so).  Where no file is so old, the log's beginning.
         """
         by_message = self.dialect.speaks(apis.LIST_OFFSETS.key) >= 1
-        found, left = self._exact(times) if by_message else ({}, dict(times))
+        found, left = self._by_message(times) if by_message else ({}, dict(times))
         if not left:
             return found
-        at = self._ask(left, BY_SEGMENT if by_message else self.dialect)
+        at = self._offsets(self._asked(left, BY_SEGMENT if by_message else None))
         ends = self.latest(left)  # asked after the times: what was the end then may have moved since
         starts = self.earliest([tp for tp in left if at[tp] is None])
         for tp in left:
@@ -131,16 +147,16 @@ class Brokers:
             found[tp] = offset if offset < ends[tp] else None
         return found
 
-    def _exact(self, times: Times) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, int]]:
+    def _by_message(self, times: Times) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, int]]:
         """Answers by message, and the times of partitions whose logs have none in their messages."""
-        answers = asked(self, times, self.dialect)
-        old = {tp for tp, answer in answers.items() if answer.code == UNSUPPORTED_FORMAT}
-        found = {tp: offset_of(tp, answer) for tp, answer in answers.items() if tp not in old}
-        return found, {tp: at for tp, at in times.items() if tp in old}
+        found = self._asked(times)
+        old = {tp for tp, said in found.items() if said.code == UNSUPPORTED_FORMAT}
+        told = self._offsets({tp: said for tp, said in found.items() if tp not in old})
+        return told, {tp: at for tp, at in times.items() if tp in old}
 
-    def _ends(self, tps: Iterable[TopicPartition], end: int) -> dict[TopicPartition, int]:
+    def _ends(self, tps: Iterable[TopicPartition], end: int, replica_id: int = CONSUMER) -> dict[TopicPartition, int]:
         found = {}
-        for tp, offset in self._ask(dict.fromkeys(tps, end), self.dialect).items():
+        for tp, offset in self._offsets(self._asked(dict.fromkeys(tps, end), replica_id=replica_id)).items():
             if offset is None:
                 raise PipelineError(
                     "the broker tells no offset for an end of the log", topic=tp.topic, partition=tp.partition
@@ -148,41 +164,113 @@ class Brokers:
             found[tp] = offset
         return found
 
-    def _ask(self, times: Times, spoken: Dialect) -> dict[TopicPartition, int | None]:
-        return {tp: offset_of(tp, answer) for tp, answer in asked(self, times, spoken).items()}
+    def _asked(
+        self, times: Times, spoken: Dialect | None = None, replica_id: int = CONSUMER
+    ) -> dict[TopicPartition, LogOffset]:
+        with self._translated():
+            return self._client.list_offsets(times, dialect=spoken, replica_id=replica_id)
 
-    # ---- asking again ----------------------------------------------------------------------------------------------
+    def _offsets(self, found: Mapping[TopicPartition, LogOffset]) -> dict[TopicPartition, int | None]:
+        """Raises UnknownPartition, NoLeader, Unreachable, Refused."""
+        missing = {tp: said.error for tp, said in found.items() if isinstance(said.error, NoLeader)}
+        if missing:
+            raise self._leaderless(missing)
+        return {tp: self._offset(tp, said) for tp, said in found.items()}
 
-    def _look(self) -> ClusterView:
-        """A cluster that was there before is waited for like a leader; one that never was may be a wrong address."""
-        for _ in self.attempts(self.access.election_ms / 1000 if self._view is not None else 0):
+    def _offset(self, tp: TopicPartition, said: LogOffset) -> int | None:
+        if said.error is None:
+            return said.offset
+        if isinstance(said.error, NobodyResponds):
+            raise self._unreachable(said.error)
+        where = _where(tp) | {"broker": None if said.broker is None else f"{said.broker.host}:{said.broker.port}"}
+        tried = f", also when asked {said.tries} times" if said.retriable else ""
+        if said.code == _UNKNOWN:
+            raise errors.UnknownPartition(f"the broker has no such partition{tried}", **where)
+        if said.moved:
+            raise errors.NoLeader(f"the leader does not answer for it{tried}: {said.error}", **where)
+        raise Refused(f"the broker does not tell offsets of it{tried}: {said.error}", **where)
+
+    # ---- messages ----------------------------------------------------------------------------------------------------
+
+    def fetch(self, tp: TopicPartition, at: int, size: int) -> FetchedPartition:
+        """One fetch of at most `size` bytes, asked again of another leader where that may help.
+
+        Raises OffsetOutOfRange, Refused, NoLeader, and as leader."""
+        d = self.dialect
+        refresh, why = False, ""
+        for _ in self.attempts():
+            broker = self.leader(tp, refresh)
             try:
-                return self._source.read()
-            except Unreachable as nobody:
-                why = nobody
-        raise why
+                row: FetchedPartition
+                (row,) = self.link(broker, SEARCH).call(d.requests.fetch(d, 0, 0, [(tp, at, size)]))
+            except LinkLost as lost:
+                refresh, why = True, str(lost)
+                continue
+            if row.error == 0:
+                return row
+            refused = refusal(row.error, broker, tp, at)
+            if isinstance(refused, Gone):
+                raise OffsetOutOfRange(str(refused), **_where(tp, at), broker=f"{broker.host}:{broker.port}")
+            if not refused.retriable:
+                raise Refused(str(refused), **_where(tp, at))
+            refresh, why = True, str(refused)
+        raise errors.NoLeader(f"its leader does not answer: {why}", **_where(tp, at))
 
-    def attempts(self, seconds: float = 0) -> Iterator[int]:
-        """The numbers of the tries: 0 at once, 1 at once after it, the others after longer and longer waits.
+    def first_since(self, tp: TopicPartition, at: int, time_ms: int, until: int) -> int:
+        """The first offset from `at` on that may be of time_ms (ms since 1970) or later; until where there is none.
 
-        So many as access.retries says, and more while the seconds are not over.
+        Reads forward: for brokers whose own answer is only as fine as a segment file.  A message without a timestamp
+        (format v0) cannot be called older: reading ends there, so that in a log of 0.9 the answer is `at` itself after
+        one fetch.  Raises as fetch, and MessageTooLarge, CorruptData.
         """
-        yield 0
-        began, waited, number = time.monotonic(), 0.0, 1
-        while number <= self.access.retries or max(waited, time.monotonic() - began) < seconds:
-            if number > 1:
-                pause = min(self.access.retry_interval_ms / 1000 * 2 ** (number - 2), MOST_WAIT_S)
-                pause = pause if number <= self.access.retries else max(pause, LEAST_WAIT_S)
-                self._sleep(pause)
-                waited += pause
-            yield number
-            number += 1
+        for message_set in self._sets(tp, at, until):
+            for columns in message_set.pieces():
+                times = columns.timestamps_ms
+                for n, offset in enumerate(columns.offsets):
+                    if offset >= until:
+                        return until
+                    if times is None or times[n] < 0 or times[n] >= time_ms:
+                        return offset
+                if columns.damage is not None:
+                    raise CorruptData(str(columns.damage), **_where(tp))
+        return until
 
-    def _believed(self, tp: TopicPartition) -> Broker | None:
-        known = self._known.get(tp)
-        return known if known is not None or self._view is None else self._view.leader(tp)
+    def _sets(self, tp: TopicPartition, at: int, until: int) -> Iterator[MessageSet]:
+        """Consecutive sets from `at` on, until one reaches `until` or the log ends."""
+        size = FETCH_BYTES
+        while at < until:
+            row = self.fetch(tp, at, size)
+            message_set, scan = self.dialect.messages.message_set(
+                tp.topic, tp.partition, at, row.buffer, row.high_watermark
+            )
+            if message_set.resume_at > at:
+                yield message_set
+                at = message_set.resume_at
+            elif scan.damage is not None:
+                raise CorruptData(str(scan.damage), **_where(tp, at))
+            elif not len(row.buffer) and ((row.high_watermark or 0) <= at or size >= MAX_FETCH_BYTES):
+                return  # `until` lies beyond the end of the log: nothing there is of that time yet
+            elif size >= MAX_FETCH_BYTES:
+                raise MessageTooLarge(f"does not fit into {size} bytes", **_where(tp, at))
+            else:
+                size = min(max(size * 2, scan.needed), MAX_FETCH_BYTES)
 
-    # ---- the end ---------------------------------------------------------------------------------------------------
+    # ---- what goes wrong ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except NobodyResponds as nobody:
+            raise self._unreachable(nobody) from nobody
+
+    def _unreachable(self, nobody: NobodyResponds) -> PipelineError:
+        if isinstance(nobody.__cause__, PipelineError):  # ZooKeeper, which has told it in full
+            return nobody.__cause__
+        return errors.Unreachable(f"{nobody}; is the list of brokers right, and protocol={self.access.release}?")
+
+    def _leaderless(self, missing: Mapping[TopicPartition, NoLeader]) -> PipelineError:
+        return leaderless(self.view(), list(missing), max(leader.tries for leader in missing.values()))
 
     def close(self) -> None:
         """Close every link.  Brokers can be used on: links are opened anew."""
@@ -195,27 +283,31 @@ class Brokers:
         self.close()
 
 
-def _unknown(view: ClusterView, tp: TopicPartition) -> bool:
+def is_unknown(view: ClusterView, tp: TopicPartition) -> bool:
     """Whether there is none, as opposed to one without a leader.  Of a broker that is away nobody knows its own."""
     if isinstance(tp.partition, BrokerPartition) and tp.partition.broker not in view.brokers:
         return False
     return tp.partition not in view.topics.get(tp.topic, {}) and view.errors.get(tp.topic) in (None, _UNKNOWN)
 
 
-def _leaderless(view: ClusterView, missing: list[TopicPartition], tries: int) -> PipelineError:
+def leaderless(view: ClusterView, missing: list[TopicPartition], tries: int) -> PipelineError:
     """Why the first of them has no leader; one that does not exist is told before one that waits."""
-    tp = next((tp for tp in missing if _unknown(view, tp)), missing[0])
-    where = {"topic": tp.topic, "partition": tp.partition}
+    tp = next((tp for tp in missing if is_unknown(view, tp)), missing[0])
+    where = _where(tp)
     more = f" (and {len(missing) - 1} more partitions)" if len(missing) > 1 else ""
-    if _unknown(view, tp):
+    if is_unknown(view, tp):
         known = view.partitions(tp.topic)
         has = f"the topic has partitions {known[0]} to {known[-1]}" if known else "the cluster has no such topic"
-        return UnknownPartition(f"{has}{more}; nothing is created by asking", **where)
+        return errors.UnknownPartition(f"{has}{more}; nothing is created by asking", **where)
     if isinstance(tp.partition, BrokerPartition):
-        return NoLeader(f"nobody knows of its broker, {tp.partition.broker}, now{more}: is it down?", **where)
+        return errors.NoLeader(f"nobody knows of its broker, {tp.partition.broker}, now{more}: is it down?", **where)
     partition = view.topics.get(tp.topic, {}).get(tp.partition)
     if partition is not None and partition.leader is not None:
-        return NoLeader(f"its leader, broker {partition.leader}, is not among the live brokers{more}", **where)
+        return errors.NoLeader(f"its leader, broker {partition.leader}, is not among the live brokers{more}", **where)
     known_replicas = partition.replicas if partition is not None else ()  # 0.8 leaves out those that are down
     replicas = f" (replicas on brokers {', '.join(map(str, known_replicas))})" if known_replicas else ""
-    return NoLeader(f"nobody leads it{replicas}{more}, asked {tries} times; is a broker down?", **where)
+    return errors.NoLeader(f"nobody leads it{replicas}{more}, asked {tries} times; is a broker down?", **where)
+
+
+def _where(tp: TopicPartition, at: int | None = None) -> dict[str, object]:
+    return {"topic": tp.topic, "partition": tp.partition, "offset": at}

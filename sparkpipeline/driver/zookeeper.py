@@ -13,10 +13,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError, NodeExistsError, NoNodeError
@@ -28,12 +28,15 @@ from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tls import TlsUnusable, plain_tls
 from groundwork.zksecurity import OPEN, Tls, ZkSecurity
 from groundwork.zkstart import started
+from kafkawire.cluster.leaders import NoLeader
+from kafkawire.cluster.metadata import Unreachable as NobodyResponds
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_topics, read_view
 from kafkawire.dialects import Dialect
 from kafkawire.errors import RemoteError
-from kafkawire.model import Broker
+from kafkawire.model import Broker, TopicPartition
 from kafkawire.znodes import v08 as znodes
+from sparkpipeline.cluster.brokers import is_unknown
 from sparkpipeline.errors import OptionRefused, Refused, Unreachable
 
 log = logging.getLogger(__name__)
@@ -130,15 +133,32 @@ def lock(zk: KazooClient, path: str, who: str, wait_s: float = 0) -> Iterator[He
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """A source of views, as Brokers take it.  options: which ZooKeeper, and as whom; spoken: the brokers' release."""
+    """Leaders as ZooKeeper has them, for brokers that tell nothing of each other (0.7): a LeaderSource for Brokers.
+
+    options: which ZooKeeper, and as whom; spoken: the brokers' release.  Each read has a session of its own: nothing is
+    held between them, and a ZooKeeper that was away is just asked again.
+    """
+
+    reads_all: ClassVar[bool] = True
 
     options: ZooKeeperFields
     spoken: Dialect
 
-    def read(self) -> ClusterView:
+    def read(self, tps: Collection[TopicPartition] | None = None) -> ClusterView:
         """Brokers that are registered now, and the partitions that are theirs.
 
-        Raises Unreachable, OptionRefused, and Refused where nodes are not those of this release."""
+        Raises kafkawire's Unreachable, whose cause is ours; OptionRefused; Refused where nodes are not those of this
+        release."""
+        try:
+            return self._view()
+        except Unreachable as away:
+            raise NobodyResponds(away.sentence) from away
+
+    def leader(self, view: ClusterView, tp: TopicPartition) -> Broker | NoLeader:
+        """A broker that is away may come back with its partitions; one that is there has no others."""
+        return view.leader(tp) or NoLeader("it is not registered", lasting=is_unknown(view, tp))
+
+    def _view(self) -> ClusterView:
         with zookeeper_of(self.options) as zk:
             try:
                 return read_view(zk, self.spoken.znodes, read_topics(zk, self.spoken.znodes))
@@ -149,7 +169,7 @@ class Registry:
                 ) from None
 
     def brokers(self) -> tuple[Broker, ...]:
-        """Those that are registered now, by id.  Raises as read, and Unreachable when there is none."""
+        """Those that are registered now, by id.  Raises OptionRefused, and Unreachable when there is none."""
         with zookeeper_of(self.options) as zk:
             found = read_brokers(zk, self.spoken.znodes)
         if not found:

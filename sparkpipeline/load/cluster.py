@@ -10,10 +10,9 @@ from typing import Any
 from groundwork.javaregex import to_python
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Broker, TopicPartition
-from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess, resolve_release
 from sparkpipeline.cluster.boundaries import Borders, cut_at_borders, ends_at_borders, needs_borders
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.cluster.release import resolve_release
 from sparkpipeline.driver.zookeeper import Registry, bootstrap_of, zookeeper_of
 from sparkpipeline.errors import NoLeader, UnknownPartition
 from sparkpipeline.load.config import LoadConfig
@@ -64,7 +63,7 @@ def _registered(config: LoadConfig, registry: Registry, zk: Any) -> Iterator[Clu
     """Brokers that tell nothing of each other, as ZooKeeper knows them."""
     brokers = registry.brokers()
     access = _access(config, tuple((one.host, one.port) for one in brokers), registry.spoken.release, brokers)
-    with Brokers(access, source=registry) as links:
+    with Brokers(access, leaders=registry) as links:
         yield Cluster(access, links, zk)
 
 

@@ -25,7 +25,7 @@ from groundwork.zksecurity import ZkSecurityOptions, security_problems
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
-from sparkpipeline.cluster.release import resolve_release
+from sparkpipeline.cluster.access import resolve_release
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.load import optionkinds as kinds
 

@@ -105,9 +105,9 @@ def message_crcs(
     Raises NoLeader where nobody answers for a partition, and as Brokers.leaders."""
     found: dict[TopicPartition, int | None] = {}
     left = dict(offsets)
-    for number in brokers.attempts(brokers.access.election_ms / 1000) if left else ():
+    for attempt in brokers.attempts() if left else ():
         led: dict[Broker, list[TopicPartition]] = {}
-        for tp, leader in brokers.leaders(left, afresh=number > 0).items():
+        for tp, leader in brokers.leaders(left, refresh=attempt.number > 1).items():
             led.setdefault(leader, []).append(tp)
         for leader, tps in led.items():
             found |= _of_leader(brokers, leader, {tp: left[tp] for tp in tps}, cap_bytes)

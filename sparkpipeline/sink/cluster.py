@@ -5,8 +5,7 @@ ZooKeeper is asked here and nowhere else; tasks get addresses of brokers.
 
 from __future__ import annotations
 
-from sparkpipeline.cluster.access import ClusterAccess
-from sparkpipeline.cluster.release import resolve_release
+from sparkpipeline.cluster.access import ClusterAccess, resolve_release
 from sparkpipeline.sink.options import SinkOptions
 
 

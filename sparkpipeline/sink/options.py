@@ -15,7 +15,7 @@ from groundwork.zksecurity import ZkSecurityOptions, security_problems
 from kafkawire.compression import CODECS
 from kafkawire.dialects import dialect
 from producer.config import ProducerConfig, brokers, codec
-from sparkpipeline.cluster.release import resolve_release
+from sparkpipeline.cluster.access import resolve_release
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.optionnames import OptionNames
 

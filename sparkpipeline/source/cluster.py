@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kafkawire.cluster.leaders import ListedLeaders
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
-from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess, resolve_release
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.cluster.release import resolve_release
-from sparkpipeline.cluster.views import FromDriver
 from sparkpipeline.errors import Refused
 from sparkpipeline.source.options import SourceOptions
-from sparkpipeline.source.releaserules import AUTO
+from sparkpipeline.source.releaserules import AUTO, BROKERS
 
 if TYPE_CHECKING:
     from sparkpipeline.driver.zookeeper import Registry
@@ -44,8 +43,8 @@ def access_of(options: SourceOptions) -> ClusterAccess:
 def brokers_of(options: SourceOptions, access: ClusterAccess) -> Brokers:
     """The driver's links to the cluster; whoever asks for them closes them."""
     if options.brokers:
-        return Brokers(access, source=FromDriver(options.brokers, _named(options)))
-    return Brokers(access, source=_registry(options))
+        return Brokers(access, leaders=ListedLeaders(options.brokers, BROKERS, _named(options)))
+    return Brokers(access, leaders=_registry(options))
 
 
 def _named(options: SourceOptions) -> Collection[TopicPartition]:

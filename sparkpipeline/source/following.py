@@ -157,8 +157,8 @@ class Following:
         new leader learns only from its replicas how much it may show.
         """
         latest: dict[TopicPartition, int] = {}
-        for number in self.brokers.attempts(self.brokers.access.election_ms / 1000):
-            latest = self._latest(afresh=number > 0)
+        for attempt in self.brokers.attempts():
+            latest = self._latest(refresh=attempt.number > 1)
             if not self._lacks(begin, latest):
                 break
         self._check_loss(begin, latest)
@@ -172,19 +172,19 @@ class Following:
     def _may_come(self, tp: TopicPartition) -> bool:
         return tp not in self._gone and self.options.subscription.covers(tp)
 
-    def _latest(self, afresh: bool) -> dict[TopicPartition, int]:
+    def _latest(self, refresh: bool) -> dict[TopicPartition, int]:
         soon = self._looked_s + LOOK_S - self._now()
         if soon > 0:
             self._sleep(soon)
         self._looked_s = self._now()
         try:
-            return self.brokers.latest(self._present(afresh))
+            return self.brokers.latest(self._present(refresh))
         except UnknownPartition:  # deleted since
-            return self.brokers.latest(self._present(afresh=True))
+            return self.brokers.latest(self._present(refresh=True))
 
-    def _present(self, afresh: bool) -> list[TopicPartition]:
+    def _present(self, refresh: bool) -> list[TopicPartition]:
         """What there is now of the subscription; what is named and not there is left out."""
-        if afresh or self._now() - self._viewed_s >= VIEW_S:
+        if refresh or self._now() - self._viewed_s >= VIEW_S:
             self.brokers.view(refresh=True)
             self._viewed_s = self._now()
         return _present(self.options.subscription, self.brokers.view())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from sparkpipeline.cluster.release import resolve_release
+from sparkpipeline.cluster.access import resolve_release
 from sparkpipeline.ranges import OffsetRange, parse_ranges
 from zkconsumer.options import optiontypes as optionkinds
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from kafkawire.model import TopicPartition
 from kafkawire.protocol import apis
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.cluster.times import refined
 from sparkpipeline.errors import NoTimestamp
 from sparkpipeline.source.offsets import LATEST
 
@@ -54,7 +53,7 @@ def offsets_at(brokers: Brokers, times: Times) -> dict[TopicPartition, int | Non
 
 
 def _refined(brokers: Brokers, tp: TopicPartition, at: int, time_ms: int, until: int) -> int | None:
-    offset = refined(brokers, tp, at, time_ms, until)
+    offset = brokers.first_since(tp, at, time_ms, until)
     return None if offset >= until else offset
 
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from kafkawire.cluster import leaders
 from kafkawire.cluster.view import ClusterView, view_of
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from localkafka.seven import entries
 from localkafka.seven.node import Node07
 from localkafka.waiting import wait_until
 from sparkpipeline.cluster.access import ClusterAccess
-from sparkpipeline.cluster.brokers import Brokers
+from sparkpipeline.cluster.brokers import Brokers, is_unknown
 from sparkpipeline.errors import DataLoss, NoLeader, OptionRefused
 from sparkpipeline.source.following import Following
 from sparkpipeline.source.options import SourceOptions
@@ -32,7 +33,12 @@ class World:
     brokers: dict[int, Broker] = field(default_factory=dict)
     partitions: tuple[BrokerPartition, ...] = (ZERO, ONE)
 
-    def read(self) -> ClusterView:
+    reads_all = True
+
+    def leader(self, view: ClusterView, tp: TopicPartition) -> Broker | leaders.NoLeader:
+        return view.leader(tp) or leaders.NoLeader("it is not registered", lasting=is_unknown(view, tp))
+
+    def read(self, tps: object = None) -> ClusterView:
         tps = [TopicPartition(self.topic, p) for p in self.partitions if p.broker in self.brokers]
         found = view_of(self.brokers, {tp: tp.partition.broker for tp in tps})  # type: ignore[union-attr]
         return replace(found, topics={self.topic: {}, **found.topics})  # the topic's node stays where nobody has it
@@ -74,7 +80,7 @@ def follow(world: World) -> Iterator[Follow]:
         known = SourceOptions.of({name: value for name, value in {**given, **options}.items() if value}, True)
         access = ClusterAccess((), "0.7", retries=1, retry_interval_ms=1, election_ms=0)
         clock = itertools.count(1000, 10)
-        brokers = Brokers(access, sleep=lambda _: None, source=world)
+        brokers = Brokers(access, sleep=lambda _: None, leaders=world)
         made.append(
             Following(known, brokers, lambda _: {}, now=lambda: float(next(clock)), sleep=lambda _: None)
         )  # fmt: skip

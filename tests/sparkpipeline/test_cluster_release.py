@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sparkpipeline.cluster import release as protocol
+from sparkpipeline.cluster import access
 from sparkpipeline.errors import OptionRefused, Unreachable
 from tests.fakes.answering import FETCH, LIST_OFFSETS, NO_GROUPS, PRODUCE, Answer, answering, newer, old
 
 
 def found(answer: Answer) -> str:
     with answering(answer) as bootstrap:
-        return protocol.resolve_release("auto", bootstrap, timeout_ms=5000)
+        return access.resolve_release("auto", bootstrap, timeout_ms=5000)
 
 
 def test_one_that_answers_as_long_ago_is_old() -> None:
@@ -42,22 +42,22 @@ def test_one_that_answers_nothing_is_not_taken_for_old() -> None:
         answering(lambda api, _: None) as bootstrap,
         pytest.raises(Unreachable, match=f"{bootstrap[0][1]}: no byte within 0.2 s"),
     ):
-        protocol.resolve_release("auto", bootstrap, timeout_ms=200)
+        access.resolve_release("auto", bootstrap, timeout_ms=200)
 
 
 def test_one_that_closes_every_connection_is_not_taken_for_old() -> None:
     with answering(lambda api, _: b"") as bootstrap, pytest.raises(Unreachable, match=str(bootstrap[0][1])):
-        protocol.resolve_release("auto", bootstrap)
+        access.resolve_release("auto", bootstrap)
 
 
 def test_what_is_no_kafka_is_not_taken_for_old() -> None:
     with answering(lambda api, times: b"HTTP" if times == 1 else b"") as bootstrap, pytest.raises(Unreachable):
-        protocol.resolve_release("auto", bootstrap)
+        access.resolve_release("auto", bootstrap)
 
 
 def test_the_first_broker_that_answers_decides() -> None:
     with answering(lambda api, _: b"") as closed, answering(newer((FETCH, 0, 2))) as open_:
-        assert protocol.resolve_release("auto", [*closed, *open_]) == "0.10.0"
+        assert access.resolve_release("auto", [*closed, *open_]) == "0.10.0"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_first_broker_that_answers_decides() -> None:
     [("0.8", "0.8.2"), ("0.9", "0.9"), ("0.10", "0.10.0"), ("0.8.1", "0.8.1"), ("0.10.2.2", "0.10.2.2")],
 )
 def test_a_release_that_is_named_asks_nobody(said: str, release: str) -> None:
-    assert protocol.resolve_release(said, []) == release
+    assert access.resolve_release(said, []) == release
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_a_release_that_is_named_asks_nobody(said: str, release: str) -> None:
 )
 def test_a_release_that_is_not_spoken_is_refused(said: str, says: str) -> None:
     with pytest.raises(OptionRefused, match=f"option=protocol: {says}"):
-        protocol.resolve_release(said, [])
+        access.resolve_release(said, [])

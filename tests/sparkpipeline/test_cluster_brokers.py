@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from kafkawire.cluster.leaders import MetadataLeaders
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess
-from sparkpipeline.cluster.brokers import Brokers, refined
+from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange, Refused, UnknownPartition, Unreachable
 from tests.fakes.broker import Close, Fail, FakeCluster, entry
 
@@ -76,7 +77,7 @@ def test_waits_grow_and_then_the_leader_is_given_up(cluster: FakeCluster) -> Non
     with opened(cluster, waits) as brokers:
         cluster.stop(1)
         with pytest.raises(NoLeader, match=r"^KAFKA08_NO_LEADER topic=t partition=0: nobody leads it") as caught:
-            brokers.leader(T0, afresh=True)
+            brokers.leader(T0, refresh=True)
     assert waits == [0.1, 0.2]
     assert "replicas on brokers 1" in str(caught.value)
     assert "asked 4 times" in str(caught.value)
@@ -109,7 +110,7 @@ def test_an_election_that_takes_too_long_is_an_error_and_a_partition_that_is_non
         assert sum(waits) < 1
         cluster.stop(1)
         with pytest.raises(NoLeader, match="nobody leads it"):
-            brokers.leader(T0, afresh=True)
+            brokers.leader(T0, refresh=True)
         assert 5 <= sum(waits) < 12
 
 
@@ -204,27 +205,27 @@ def test_files_answer_for_times_before_0_10_1(cluster: FakeCluster) -> None:
 
 def test_a_log_without_timestamps_is_not_refined(cluster: FakeCluster) -> None:
     with opened(cluster) as brokers:
-        assert refined(brokers, T0, 2, 10**15, 5) == 2
-        assert refined(brokers, T0, 5, 10**15, 5) == 5
+        assert brokers.first_since(T0, 2, 10**15, 5) == 2
+        assert brokers.first_since(T0, 5, 10**15, 5) == 5
         with pytest.raises(OffsetOutOfRange, match="topic=t partition=0 offset=9 broker="):
-            refined(brokers, T0, 9, 10**15, 12)
+            brokers.first_since(T0, 9, 10**15, 12)
 
 
 def test_refining_follows_a_leader_that_moves(cluster: FakeCluster) -> None:
     with opened(cluster) as brokers:
         brokers.view()
         cluster.move("t", 0, 2)
-        assert refined(brokers, T0, 3, 0, 5) == 3
+        assert brokers.first_since(T0, 3, 0, 5) == 3
 
 
 @pytest.mark.parametrize(
     ("replicas", "says"), [((), "nobody leads it, asked"), ((2, 3), r"it \(replicas on brokers 2, 3\), ")]
 )
-def test_replicas_are_named_as_far_as_brokers_name_them(
-    replicas: tuple[int, ...], says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    view = ClusterView({1: Broker(1, "b", 9092)}, {"t": {0: PartitionView(None, replicas)}})
-    with Brokers(ClusterAccess((("b", 9092),), retries=0, election_ms=0)) as brokers:
-        monkeypatch.setattr(brokers, "view", lambda refresh=False: view)
-        with pytest.raises(NoLeader, match=says):
-            brokers.leader(TopicPartition("t", 0))
+def test_replicas_are_named_as_far_as_brokers_name_them(replicas: tuple[int, ...], says: str) -> None:
+    class Told:
+        def read(self, topics: Sequence[str] | None) -> ClusterView:
+            return ClusterView({1: Broker(1, "b", 9092)}, {"t": {0: PartitionView(None, replicas)}})
+
+    access = ClusterAccess((("b", 9092),), retries=0, election_ms=0)
+    with Brokers(access, leaders=MetadataLeaders(Told())) as brokers, pytest.raises(NoLeader, match=says):
+        brokers.leader(TopicPartition("t", 0))
