@@ -27,9 +27,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from kafkawire import kernels
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.batches import read_ranges
+from sparkpipeline.reading.arrow import read_ranges
+from sparkpipeline.reading.fetcher import read_many
 from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.reading.sets import read_many
 from sparkpipeline.session import spark_session
 from sparkpipeline.source.schema import schema_text
 

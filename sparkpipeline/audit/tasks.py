@@ -19,9 +19,9 @@ from sparkpipeline.audit.windows import Windows, untimed
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import CodecMissing, CorruptData
 from sparkpipeline.ranges import OffsetRange, in_steps, packed
-from sparkpipeline.reading import forms
+from sparkpipeline.reading.fetcher import read_sets
 from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.reading.sets import read_sets
+from sparkpipeline.reading.pieces import decoded
 
 LEAST, MOST = 20_000, 5_000_000  # offsets of a piece
 TASKS_A_CORE = 3
@@ -125,7 +125,7 @@ class Reading:
 
 def _columns(spoken: Dialect, message_set: MessageSet, options: ReadOptions) -> Iterator[Columns]:
     try:
-        yield from forms.pieces(spoken, message_set, options.check_crcs, options.batch_bytes)
+        yield from decoded(spoken, message_set, options.check_crcs, options.batch_bytes)
     except LibraryMissing as missing:
         where = {"topic": message_set.topic, "partition": message_set.partition, "offset": message_set.start}
         raise CodecMissing(str(missing), **where) from None

@@ -38,8 +38,8 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import NotDelivered, OptionRefused, Refused
 from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.fetcher import read_sets
 from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.reading.sets import read_sets
 from sparkpipeline.sink.rows import KEYS_KEPT, by_key
 from sparkpipeline.sink.sender import TaskSender, unknown
 

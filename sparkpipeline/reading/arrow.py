@@ -1,14 +1,16 @@
-"""Pieces of ranges as an Arrow record batch with the columns of Spark's `kafka` format.
+"""Ranges as Arrow record batches of about a megabyte, with the columns of Spark's `kafka` format: what a task yields.
 
 No Python object a row: keys and values come out of kafkawire.columns, offsets and times are buffers already or made
-into one at once, the rest is repeated by Arrow.
+into one at once, the rest is repeated by Arrow.  While one set is decoded the broker already sends the next
+(fetcher.py).
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from functools import lru_cache
 from typing import Any
 
@@ -16,11 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkawire.columns import Column, Field, checksums, gather
+from kafkawire.dialects import dialect
 from kafkawire.model import BrokerPartition, PartitionId
 from kafkawire.primitives import Bytes
 from kafkawire.protocol.buffers import Buffers
+from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.fetcher import read_many
 from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.reading.pieces import Piece
+from sparkpipeline.reading.pieces import Piece, covering, grouped, pieces_of
 
 MILLIS = pa.timestamp("ms", tz="UTC")
 MICROS = pa.timestamp("us", tz="UTC")
@@ -46,6 +52,24 @@ Pieces = Sequence[Piece]
 # Of this process, not of a task: Spark's workers run one after the other in it, and memory that is new costs a page
 # fault every 4 KB.
 _ROOM = Buffers(32 << 20)
+
+
+def read_ranges(
+    ranges: Sequence[OffsetRange], access: ClusterAccess, options: ReadOptions
+) -> Generator[Any, None, None]:
+    """pyarrow.RecordBatch: the messages of the ranges, one range after the other, with the columns that options name.
+
+    A batch has options.batch_bytes of keys and values and options.batch_rows rows at most; small ranges share one.
+    Raises as read_sets, and CorruptData and CodecMissing for what a set holds.
+    """
+    spoken = dialect(access.release)
+    with closing(read_many(ranges, access, options)) as sets:
+        found = pieces_of(spoken, sets, ranges, options)
+        if "coveredBytes" in options.columns:
+            found = covering(found)
+        small = (part for piece in found for part in piece.cut(options.batch_bytes, options.batch_rows))
+        for pieces in grouped(small, options.batch_bytes, options.batch_rows):
+            yield record_batch(pieces, options)
 
 
 @lru_cache(maxsize=8)

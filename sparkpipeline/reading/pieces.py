@@ -1,13 +1,29 @@
-"""Rows of a range within the columns of one of its sets: cut at the range's end, and into what makes a record batch."""
+"""Fetched sets decoded, and cut into pieces: rows of one range, about as many as make a record batch.
+
+A set is cut at its range's end: its messages may begin before the range and go on behind it.
+
+Spark's workers serve one task after the other.  To load the compiled form of the decoder (kafkawire.kernels) costs each
+of them about 0.6 s and 100 MB, to read 32 MB of small messages without it 0.1 s.  From then on it is loaded in a
+thread, and the pure form runs until it is there; a task waits for it only where KAFKAWIRE_KERNELS=numba says so.
+"""
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kafkawire.columns import Columns, Part
+from kafkawire import kernels
+from kafkawire.columns import Columns, Part, ascending
+from kafkawire.dialects import Dialect
+from kafkawire.errors import CorruptMessage, LibraryMissing
+from kafkawire.model import MessageSet
+from sparkpipeline.errors import CodecMissing, CorruptData
 from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.options import ReadOptions
+
+LOAD_AFTER_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +78,119 @@ class Piece:
 
     def _end(self, row: int) -> int:
         return self.columns.value_at[row] + max(0, self.columns.value_size[row])
+
+
+# ---- of fetched sets -------------------------------------------------------------------------------------------------
+
+
+def pieces_of(
+    spoken: Dialect, sets: Iterator[tuple[int, MessageSet]], ranges: Sequence[OffsetRange], options: ReadOptions
+) -> Iterator[Piece]:
+    """The rows of each set that are within its range, about a batch at a time."""
+    current, rows = -1, 0
+    for number, message_set in sets:
+        rows = rows if number == current else 0
+        current = number
+        for piece in _within(spoken, ranges[number], message_set, rows, options):
+            rows += len(piece)
+            yield piece
+
+
+def _within(
+    spoken: Dialect, rng: OffsetRange, message_set: MessageSet, rows: int, options: ReadOptions
+) -> Iterator[Piece]:
+    """The rows of a set before the range's end, about a batch at a time: what is copied is then still in a cache.
+
+    Raises CorruptData where damage stands before the range's end, CodecMissing.
+    """
+    reached = message_set.start
+    for columns in _columns(spoken, rng, message_set, options):
+        whole = Piece(rng, columns, 0, len(columns), rows, reached, columns.resume_at)
+        if len(whole) and (columns.offsets[0] < reached or not ascending(whole.part)):
+            raise CorruptData("offsets go back within a fetched set", **_where(rng, message_set.start))
+        piece = whole.within(rng.until)
+        yield piece
+        if len(piece) < len(whole) or columns.resume_at >= rng.until:
+            return
+        if columns.damage is not None:
+            raise _corrupt(rng, columns.damage)
+        reached, rows = columns.resume_at, rows + len(piece)
+
+
+def _columns(spoken: Dialect, rng: OffsetRange, message_set: MessageSet, options: ReadOptions) -> Iterator[Columns]:
+    try:
+        yield from decoded(spoken, message_set, options.check_crcs, options.batch_bytes)
+    except LibraryMissing as missing:
+        helps = "install it on every executor: what --py-files carries are Python files"
+        raise CodecMissing(f"{missing}; {helps}", **_where(rng, message_set.start)) from None
+
+
+def _corrupt(rng: OffsetRange, damage: CorruptMessage) -> CorruptData:
+    helps = "; kafka.check.crcs=false reads it all the same" if "crc mismatch" in damage.why else ""
+    return CorruptData(f"{damage}{helps}", **_where(rng, damage.offset))
+
+
+def _where(rng: OffsetRange, offset: int | None) -> dict[str, object]:
+    return {"topic": rng.topic, "partition": rng.partition, "offset": offset}
+
+
+def covering(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The same, but none without rows: what such a one covers of the log (entries that hold no message) counts as its
+    neighbour's of the same range.  So all of a range is covered by its rows, if it has any, but what was skipped."""
+    last: Piece | None = None  # with rows: not handed out yet; without: no row came before it
+    for piece in pieces:
+        follows = last is not None and last.range is piece.range and last.covered_to == piece.covered_from
+        if last is None or not follows:
+            if last is not None and len(last):
+                yield last
+            last = piece
+        elif not len(piece):
+            last = replace(last, covered_to=piece.covered_to)
+        elif len(last):
+            yield last
+            last = piece
+        else:
+            last = replace(piece, covered_from=last.covered_from)
+    if last is not None and len(last):
+        yield last
+
+
+def grouped(pieces: Iterator[Piece], most_bytes: int, most_rows: int) -> Iterator[list[Piece]]:
+    """Neighbouring pieces together, as many as fit a batch; one that is larger alone."""
+    held: list[Piece] = []
+    size = rows = 0
+    for piece in pieces:
+        if held and (size + piece.bytes > most_bytes or rows + len(piece) > most_rows):
+            yield held
+            held, size, rows = [], 0, 0
+        held.append(piece)
+        size += piece.bytes
+        rows += len(piece)
+    if held:
+        yield held
+
+
+# ---- the decoder -----------------------------------------------------------------------------------------------------
+
+
+class _Process:
+    """What this worker has read so far."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def decoded(self, spoken: Dialect, message_set: MessageSet, check_crcs: bool, most_bytes: int) -> Iterator[Columns]:
+        self.bytes += len(message_set.buffer)
+        wanted = self.bytes > LOAD_AFTER_BYTES or os.environ.get("KAFKAWIRE_KERNELS") == "numba"
+        form = kernels.compiled() if wanted else kernels.ready()
+        return spoken.messages.pieces_by(form, message_set, check_crcs, most_bytes)
+
+
+_PROCESS = _Process()
+
+
+def decoded(spoken: Dialect, message_set: MessageSet, check_crcs: bool, most_bytes: int) -> Iterator[Columns]:
+    """As MessageSet.pieces, of about most_bytes; spoken: to the brokers that it is of.
+
+    Raises LibraryMissing, and LocalError for KAFKAWIRE_KERNELS."""
+    return _PROCESS.decoded(spoken, message_set, check_crcs, most_bytes)

@@ -92,7 +92,7 @@ def _as_told(
 def read_partition(partition: InputPartition, options: SourceOptions, columns: tuple[str, ...]) -> Iterator[Any]:
     """The record batches of a task; nothing for the partition that Spark makes up where a plan is empty."""
     if isinstance(partition, RangesPartition):
-        from sparkpipeline.reading.batches import read_ranges  # here: the driver's planner needs none of it
+        from sparkpipeline.reading.arrow import read_ranges  # here: the driver's planner needs none of it
 
         told = read_options(options, columns, partition.plan_time_ms)
         yield from read_ranges(partition.ranges, partition.access, told)
@@ -155,6 +155,6 @@ class PlannedReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The record batches of a task; nothing for the partition that Spark makes up where a plan is empty."""
         if isinstance(partition, RangesPartition):
-            from sparkpipeline.reading.batches import read_ranges
+            from sparkpipeline.reading.arrow import read_ranges
 
             yield from read_ranges(partition.ranges, partition.access, self.plan.read)

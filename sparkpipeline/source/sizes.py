@@ -39,7 +39,7 @@ def sampled(ranges: Sequence[OffsetRange], access: ClusterAccess) -> dict[TopicP
 
 def _size(rng: OffsetRange, access: ClusterAccess) -> float | None:
     """None where nothing can be read."""
-    from sparkpipeline.reading.sets import read_sets  # threads and links: only where something is measured
+    from sparkpipeline.reading.fetcher import read_sets  # threads and links: only where something is measured
 
     first = OffsetRange(rng.topic, rng.partition, rng.start, rng.start + 1, rng.leader)
     try:

@@ -20,8 +20,8 @@ from localkafka.mirror import COMMAND
 from localkafka.zookeeper import ZooKeeperAt
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.fetcher import read_sets
 from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.reading.sets import read_sets
 from tests.conftest import Unique
 from tests.integration.mirroring import Mirror, values
 from tests.integration.modern import ModernProducer, named

@@ -17,7 +17,7 @@ from localkafka.waiting import wait_until
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import MessageTooLarge, OffsetOutOfRange
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.batches import read_ranges
+from sparkpipeline.reading.arrow import read_ranges
 from sparkpipeline.reading.options import ReadOptions
 from tests.conftest import Unique
 from tests.integration.sparktopics import Field, produce

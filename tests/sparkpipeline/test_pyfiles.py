@@ -16,7 +16,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import pyspark_kafka08, kazoo, yaml
 import sparkpipeline.audit.tasks, sparkpipeline.backfill.chunkcopy, sparkpipeline.commands.cli
-import sparkpipeline.load.staging, sparkpipeline.reading.batches, sparkpipeline.sink.writer
+import sparkpipeline.load.staging, sparkpipeline.reading.arrow, sparkpipeline.sink.writer
 import sparkpipeline.source.stream
 for name in ("groundwork", "kafkawire", "kazoo", "sparkpipeline", "zkconsumer", "producer"):
     if name in sys.modules:

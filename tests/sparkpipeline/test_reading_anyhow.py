@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafkawire.model import Broker
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.batches import read_ranges
+from sparkpipeline.reading.arrow import read_ranges
 from sparkpipeline.reading.options import ReadOptions
 from tests.fakes.broker import Close, Fail, FakeCluster, entry, gzipped
 

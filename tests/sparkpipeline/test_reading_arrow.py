@@ -22,7 +22,7 @@ from kafkawire.formats.v01 import messages as m
 from kafkawire.formats.v01.columns import index_by
 from kafkawire.kernels import _CHOICE, cache_folder
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading import forms
+from sparkpipeline.reading import pieces as reading_pieces
 from sparkpipeline.reading.arrow import TYPES, record_batch, schema
 from sparkpipeline.reading.options import COLUMNS, ReadOptions
 from sparkpipeline.reading.pieces import Piece
@@ -163,28 +163,28 @@ def test_pieces_end_before_an_offset_and_fit_the_bounds_they_are_cut_to(compiled
 
 def test_the_compiled_form_is_loaded_once_enough_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(forms, "_PROCESS", forms._Process())
-    monkeypatch.setattr(forms.kernels, "compiled", lambda: asked.append("compiled"))
-    monkeypatch.setattr(forms.kernels, "ready", lambda: asked.append("ready"))
-    monkeypatch.setattr(forms, "LOAD_AFTER_BYTES", 100)
+    monkeypatch.setattr(reading_pieces, "_PROCESS", reading_pieces._Process())
+    monkeypatch.setattr(reading_pieces.kernels, "compiled", lambda: asked.append("compiled"))
+    monkeypatch.setattr(reading_pieces.kernels, "ready", lambda: asked.append("ready"))
+    monkeypatch.setattr(reading_pieces, "LOAD_AFTER_BYTES", 100)
     monkeypatch.delenv("KAFKAWIRE_KERNELS", raising=False)
     whole = m.message_set("t", 0, 0, memoryview(m.encode([(0, None, b"x" * 14, None)])), -1)[0]
     for _ in range(3):
-        assert [found.values() for found in forms.pieces(OLD, whole, True, 1 << 20)] == [[b"x" * 14]]
+        assert [found.values() for found in reading_pieces.decoded(OLD, whole, True, 1 << 20)] == [[b"x" * 14]]
     asked = [name for n, name in enumerate(asked) if name == "compiled" or n == 0]
     assert asked == ["ready", "compiled"], "forty bytes a set, and after a hundred it is loaded"
-    monkeypatch.setattr(forms, "_PROCESS", forms._Process())
+    monkeypatch.setattr(reading_pieces, "_PROCESS", reading_pieces._Process())
     monkeypatch.setenv("KAFKAWIRE_KERNELS", "numba")
     del asked[:]
-    list(forms.pieces(OLD, whole, True, 1 << 20))
+    list(reading_pieces.decoded(OLD, whole, True, 1 << 20))
     assert "compiled" in asked
 
 
 @pytest.mark.parametrize(
     ("module", "without"),
     [
-        ("batches", ("gevent", "kazoo", "pandas", "numba", "cramjam", "click", "yaml", "pyspark")),
-        ("sets", ("gevent", "kazoo", "pyarrow", "numpy", "numba", "cramjam", "click", "yaml", "pyspark")),
+        ("arrow", ("gevent", "kazoo", "pandas", "numba", "cramjam", "click", "yaml", "pyspark")),
+        ("fetcher", ("gevent", "kazoo", "pyarrow", "numpy", "numba", "cramjam", "click", "yaml", "pyspark")),
     ],
 )
 def test_what_a_task_imports_is_light(module: str, without: tuple[str, ...]) -> None:

@@ -27,9 +27,9 @@ from sparkpipeline.errors import (
     UnknownPartition,
 )
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.batches import read_ranges
+from sparkpipeline.reading.arrow import read_ranges
+from sparkpipeline.reading.fetcher import read_many, read_sets
 from sparkpipeline.reading.options import COLUMNS, ReadOptions
-from sparkpipeline.reading.sets import read_many, read_sets
 from tests.fakes.broker import Close, Fail, FakeCluster, entry, gzipped
 
 OPTIONS = ReadOptions(fetch_bytes=64 << 10, max_wait_ms=20, patience_ms=100)

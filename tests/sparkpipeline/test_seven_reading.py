@@ -20,9 +20,9 @@ from sparkpipeline.cluster.boundaries import Borders, cut_at_borders, ends_at_bo
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import CorruptData, DataLoss, MessageTooLarge, NoLeader, OffsetOutOfRange
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.batches import _covering, read_ranges
+from sparkpipeline.reading.arrow import read_ranges
 from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.reading.pieces import Piece
+from sparkpipeline.reading.pieces import Piece, covering
 
 COLUMNS = ("broker", "partition", "offset", "innerIndex", "key", "value", "timestampType", "rowNumber", "topic")
 OPTIONS = ReadOptions(fetch_bytes=16 << 10, max_wait_ms=20, patience_ms=300, columns=COLUMNS, batch_rows=97)
@@ -166,7 +166,7 @@ def test_a_log_that_ends_early_is_waited_for_and_then_lost(broker07: Node07) -> 
         if len(asleep) == 3:
             topic.add([more])
 
-    from sparkpipeline.reading.fetching import Fetching
+    from sparkpipeline.reading.fetcher import Fetching
 
     with Brokers(topic.access) as brokers:
         ranges = [topic.range(0, topic.end + len(more))]
@@ -221,11 +221,11 @@ def test_only_neighbours_of_one_range_cover_for_each_other() -> None:
         piece(one, 80, 90, 0), piece(two, 90, 95, 1),  # another log
         piece(two, 95, 96, 0), piece(one, 96, 97, 0), piece(two, 97, 99, 1),
     ]  # fmt: skip
-    found = [(one_.range, one_.covered_from, one_.covered_to) for one_ in _covering(iter(given))]
+    found = [(one_.range, one_.covered_from, one_.covered_to) for one_ in covering(iter(given))]
     assert found == [
         (one, 0, 22), (one, 22, 31), (one, 70, 90), (two, 90, 96), (two, 97, 99)
     ]  # fmt: skip
-    assert list(_covering(iter([piece(one, 0, 5, 0)]))) == []
+    assert list(covering(iter([piece(one, 0, 5, 0)]))) == []
 
 
 def index_of(offsets: list[int]) -> Columns:

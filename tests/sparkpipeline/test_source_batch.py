@@ -3,7 +3,7 @@
 import pickle
 import subprocess
 import sys
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 from pyspark import cloudpickle
@@ -80,8 +80,7 @@ def test_sizes_of_what_cannot_be_read_are_a_guess(cluster):
     (task,) = reader(cluster).partitions()
     cluster.stop(1)
     cluster.stop(2)
-    access = SimpleNamespace(**{name: getattr(task.access, name) for name in task.access.__slots__})
-    access.retries = 0
+    access = replace(task.access, retries=0)
     assert set(sizes.sampled(task.ranges, access).values()) == {AVERAGE_BYTES}
 
 
@@ -116,7 +115,7 @@ def test_reader_and_partitions_are_small_when_pickled(cluster):
 
 def test_a_task_knows_neither_greenlets_nor_zookeeper_nor_pandas():
     code = (
-        "import sys, pyspark_kafka08, sparkpipeline.source.batch, sparkpipeline.reading.batches;"
+        "import sys, pyspark_kafka08, sparkpipeline.source.batch, sparkpipeline.reading.arrow;"
         "print(sorted({name.split('.')[0] for name in sys.modules} & {'gevent', 'kazoo', 'pandas', 'click', 'yaml'}))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

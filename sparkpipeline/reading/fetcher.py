@@ -5,7 +5,8 @@
     another leads, a link broke         looked for; reading goes on behind the last set
     the log does not hold the offset    data is lost: an error, or skipped where options.fail_on_data_loss is False
 
-Blocking; no thread: what comes early waits in the socket, which is all the read-ahead that is needed.
+Blocking; no thread: what comes early waits in the socket, which is all the read-ahead that is needed. Needs no
+pyarrow: audits and bulk copies read this way, too.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from kafkawire.errors import LinkLost, error_info
 from kafkawire.model import Broker, MessageSet
 from kafkawire.net.link import Link
+from kafkawire.protocol.buffers import Buffers
 from kafkawire.protocol.request import FetchedPartition
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange, PipelineError, UnknownPartition, Unreachable
 from sparkpipeline.ranges import OffsetRange
@@ -32,6 +36,31 @@ MOST_TOGETHER = 100  # ranges in one request
 MOST_PAUSE_S = 5.0
 OUT_OF_RANGE = 1
 BEHIND = -1  # what 0.8 answers for an offset that a new leader has and may not show yet, and for its own accidents
+# Of this process: a worker runs one task after the other, and memory that is new costs a page fault every 4 KB.
+_ROOM = Buffers(32 << 20)
+
+
+def read_sets(rng: OffsetRange, access: ClusterAccess, options: ReadOptions) -> Generator[MessageSet, None, None]:
+    """The sets of one range, in order.  Their messages may begin before start and go on past until: cut by offset.
+
+    Offsets that no set covers are gaps.  Raises OffsetOutOfRange, DataLoss, CorruptData, MessageTooLarge, NoLeader,
+    UnknownPartition, Unreachable.  Checksums are checked by whoever reads the messages.
+    """
+    with closing(read_many([rng], access, options)) as sets:
+        for _, message_set in sets:
+            yield message_set
+
+
+def read_many(
+    ranges: Sequence[OffsetRange], access: ClusterAccess, options: ReadOptions
+) -> Generator[tuple[int, MessageSet], None, None]:
+    """The sets of several ranges, one range after the other, each with the number of its range.
+
+    All links are closed when it ends, or is closed or dropped.
+    """
+    known = {rng.tp: rng.leader for rng in ranges if rng.leader is not None}
+    with Brokers(access, known, buffers=_ROOM) as brokers:
+        yield from Fetching(ranges, brokers, options).sets()
 
 
 @dataclass(frozen=True, slots=True)
